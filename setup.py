@@ -180,10 +180,10 @@ SELDOM = {
         *("export/races", "feed/objects"),
         *("feed/pipeline", "lab/bus_memory", "lab/guarded_frame", "lab/paths", "lab/ringload"),
         *("log/journal_header", "log/journal_map", "log/journal_state", "log/readers"),
-        *("log/recovery", "log/segment", "log/verify", "market/names", "market/updates"),
-        *("net/capture_writer", "net/envelope", "net/pcap", "net/xdp_bpf", "shm/counters"),
-        *("shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake", "wire/frame"),
-        "wire/framing",
+        *("log/recovery", "log/segment", "log/verify", "market/found", "market/names"),
+        *("market/updates", "net/capture_writer", "net/envelope", "net/pcap", "net/xdp_bpf"),
+        *("shm/counters", "shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
+        *("wire/frame", "wire/framing"),
     )
 }
 
@@ -191,10 +191,10 @@ SELDOM = {
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/engine", "export/block", "feed/publication", "log/ring", "market/decode"),
-        *("market/encode", "market/flatbuffer", "market/plan", "market/state"),
+        *("agents/engine", "export/block", "feed/publication", "log/ring", "market/state"),
         *("market/state_bytes", "net/datagram", "net/sender", "payload/iex/updates"),
-        "payload/sbe/plan",
+        *("payload/roq/decode", "payload/roq/encode", "payload/roq/flatbuffer"),
+        *("payload/roq/vtable_plan", "payload/sbe/plan"),
     )
 }
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import Kind
-from udpfast.market.decode import Decoder
 from udpfast.market.names import NameTable
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+from udpfast.payload.roq.decode import Decoder
 
 from .decode_ways import Operation, decode_loops, deep_book, hot_payloads, kind_loops, other_loops
 from .peers import flatbuffers_reader as peer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from udpfast.market.event import encode_event
+from udpfast.payload.roq.event import encode_event
 
 __all__ = ["INSTRUMENT", "PRECISIONS", "TIME", "TIMES", "event", "kinds"]
 

@@ -16,9 +16,9 @@ from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
 from udpfast.log.ring import Ring
 from udpfast.market.book import OrderBook
-from udpfast.market.decode import Decoder
-from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.market.names import NameTable
+from udpfast.payload.roq.decode import Decoder
+from udpfast.payload.roq.encode import encode_book, encode_top_of_book, encode_trades
 
 from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
 from .loops.feed_cost import WindowLoop

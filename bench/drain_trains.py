@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import Encoding
-from udpfast.market.encode import encode_book
+from udpfast.payload.roq.encode import encode_book
 
 __all__ = ["BOOK_OBJECT_TYPE", "FRAME", "Train", "books", "fragments", "in_order", "swapped"]
 

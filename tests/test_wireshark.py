@@ -14,7 +14,7 @@ import pytest
 
 from tests.shared import ROOT, shared
 from udpfast.lab.frames import datagram, datagrams
-from udpfast.market.schema import MESSAGES
+from udpfast.payload.roq.schema import MESSAGES
 
 SCRIPT = ROOT / "packaging" / "wireshark" / "udpfast.lua"
 A, B, SNAPSHOT = 9001, 9101, 9002

@@ -20,13 +20,13 @@ from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Record
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_poll
 from udpfast.market.book cimport OrderBook, book_apply, book_room
-from udpfast.market.decode cimport (
-    DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
-)
-from udpfast.market.encode cimport Text, encode_book_update
-from udpfast.market.flatbuffer cimport Verification, event_verify
 from udpfast.market.names cimport NameTable
 from udpfast.market.updates cimport Book, Level
+from udpfast.payload.roq.decode cimport (
+    DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
+)
+from udpfast.payload.roq.encode cimport Text, encode_book_update
+from udpfast.payload.roq.flatbuffer cimport Verification, event_verify
 
 __all__ = [
     "BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "RingLoop", "VerifyLoop",

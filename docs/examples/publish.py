@@ -7,7 +7,7 @@ import sys
 import time
 
 import udpfast
-from udpfast.market.encode import encode_book
+from udpfast.payload.roq.encode import encode_book
 
 BOOK, OBJECT = 41, 1  # object_type and object_id: ours to choose, the same for one object
 

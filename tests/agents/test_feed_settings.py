@@ -10,9 +10,9 @@ import pytest
 
 from tests.agents.test_replayer import batch_of, datagram, feed, one_line, run
 from udpfast.core.layout import Kind
-from udpfast.market.encode import encode_book
-from udpfast.market.event import encode_event
 from udpfast.market.updates import GATEWAY_STATUS
+from udpfast.payload.roq.encode import encode_book
+from udpfast.payload.roq.event import encode_event
 
 MS = 1_000_000
 SECOND = 1_000 * MS

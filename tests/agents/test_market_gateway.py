@@ -13,7 +13,7 @@ from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_simulation import SimulatedMarket
 from udpfast.feed.transmitter import Transmitter
-from udpfast.market.event import event_to_dict
+from udpfast.payload.roq.event import event_to_dict
 
 MS = 1_000_000
 

@@ -17,12 +17,12 @@ from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal import Journal
-from udpfast.market.encode import encode_book
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.monitor.losses import read_losses
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
+from udpfast.payload.roq.encode import encode_book
 from udpfast.shm.names import attach_names, names_table
 
 

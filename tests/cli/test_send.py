@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from tests.feed.frames_out import messages, parse
 from udpfast.cli.send import _open_source, send
-from udpfast.market.event import event_to_dict
-from udpfast.market.fitted_book import levels_that_fit
 from udpfast.net.sender import DatagramSender
+from udpfast.payload.roq.event import event_to_dict
+from udpfast.payload.roq.fitted_book import levels_that_fit
 
 
 class Listeners:

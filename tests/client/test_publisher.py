@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.client import published_book
 from udpfast.client.publisher import Publisher
 from udpfast.config import PublishConfig, parse_publish
-from udpfast.market.event import event_to_dict
+from udpfast.payload.roq.event import event_to_dict
 
 
 @pytest.fixture

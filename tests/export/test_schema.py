@@ -12,8 +12,8 @@ from udpfast.export.schema import (
     spark_schema,
     table_of,
 )
-from udpfast.market.schema import ENUMS
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+from udpfast.market.words import ENUMS
 
 DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 OWN_WORDS = ("Kind", "GapReason")

@@ -8,7 +8,7 @@ import pytest
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.lab.fuzz_iex import fuzz_iex
 from udpfast.market.book import OrderBook
-from udpfast.market.decode import Outcome
+from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
 from udpfast.market.updates import view_update
 from udpfast.payload.iex.layouts import LAYOUTS

@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.client.latency import read_hops
-from udpfast.market.encode import SourceInfo, encode_top_of_book
+from udpfast.payload.roq.encode import SourceInfo, encode_top_of_book
 
 pytestmark = pytest.mark.system
 

@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Publisher, Reader
 from udpfast.config import parse_publish
 from udpfast.log.readers import list_readers
-from udpfast.market.encode import encode_book
+from udpfast.payload.roq.encode import encode_book
 from udpfast.shm.roster import AgentState, read_roster
 
 pytestmark = pytest.mark.system

@@ -85,23 +85,17 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_settings_default,
 )
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
-from udpfast.market.decode cimport (
-    DECODE_NONE,
-    DECODE_OPAQUE,
-    DECODE_REFUSED,
-    DECODE_ROOM,
-    DECODE_UNKNOWN,
-    DecodeContext,
-    decode_count,
-    decode_event,
-    decode_init,
-    decode_size_bound,
+from udpfast.market.found cimport (
+    OUTCOME_NONE,
+    OUTCOME_OPAQUE,
+    OUTCOME_REFUSED,
+    OUTCOME_ROOM,
+    OUTCOME_UNKNOWN,
+    Found,
+    found_count,
 )
-from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport (
     Names, names_attach, names_init, names_intern, names_memory_size)
-from udpfast.market.schema cimport MESSAGE_NONE
-from udpfast.payload.found cimport Found, found_count
 from udpfast.payload.payload cimport (
     PAYLOAD_NONE,
     PAYLOAD_UPDATE_MAX,
@@ -111,6 +105,15 @@ from udpfast.payload.payload cimport (
     payload_memory_size,
     payload_next,
 )
+from udpfast.payload.roq.decode cimport (
+    DecodeContext,
+    decode_count,
+    decode_event,
+    decode_init,
+    decode_size_bound,
+)
+from udpfast.payload.roq.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
+from udpfast.payload.roq.schema cimport MESSAGE_NONE
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
@@ -559,7 +562,7 @@ cdef class Engine:
         if outcome == 0:
             return False
         found_count(self.counters.feed, outcome, found)
-        if unlikely(outcome == DECODE_REFUSED):
+        if unlikely(outcome == OUTCOME_REFUSED):
             self._publish_damage(message, unix_ns)
         return True
 
@@ -612,18 +615,18 @@ cdef class Engine:
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
         # False: what the message said is in no record.
-        cdef int32_t outcome = DECODE_OPAQUE
+        cdef int32_t outcome = OUTCOME_OPAQUE
         if message.kind != KIND_MESSAGE:
             return self._publish_raw(message, unix_ns)
         if message_type != TYPE_OPAQUE and self.carry_updates:
             outcome = self._publish_update(message, unix_ns)
-        if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
+        if self.carry_messages or outcome == OUTCOME_OPAQUE or outcome == OUTCOME_UNKNOWN:
             if not self._publish_raw(message, unix_ns):
                 return False
-        return outcome not in (DECODE_REFUSED, DECODE_ROOM, DECODE_NONE)
+        return outcome not in (OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_NONE)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
-        # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
+        # Decoded straight into the ring. Returns the kind, or why there is none (OUTCOME_*).
         cdef DecodeContext* context = &self.stages.context
         cdef Record* record = NULL
         cdef int32_t outcome = self._decode(message, &record)
@@ -665,7 +668,7 @@ cdef class Engine:
         outcome = decode_event(
             message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE, room,
             &stages.names, &stages.context)
-        if unlikely(outcome == DECODE_ROOM):
+        if unlikely(outcome == OUTCOME_ROOM):
             record[0] = output_claim(self.output, stages.context.size)
             if record[0] != NULL:
                 outcome = decode_event(

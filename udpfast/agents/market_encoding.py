@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote, Trade
-from udpfast.market.encode import SourceInfo, encode_book, encode_top_of_book, encode_trades
-from udpfast.market.event import encode_event
 from udpfast.market.updates import TRADE
+from udpfast.payload.roq.encode import SourceInfo, encode_book, encode_top_of_book, encode_trades
+from udpfast.payload.roq.event import encode_event
 
 __all__ = ["Encoded", "MarketEncoder"]
 
 SNAPSHOT, INCREMENTAL = 1, 2  # UpdateType
 OPEN = 5  # TradingStatus
 
-#: Where `market.encode` puts send_time_utc, always.
+#: Where `payload.roq.encode` puts send_time_utc, always.
 STAMP_OFFSET = 56
 
 #: Stands for send_time_utc in payloads of the general encoder, to find its place by.
@@ -27,7 +27,7 @@ TRADE_ID_SIZE = TRADE["trade_id"].itemsize
 
 
 class _InstrumentFields(TypedDict):
-    # What all messages about one instrument say alike, in the words of `market.encode`.
+    # What all messages about one instrument say alike, in the words of `payload.roq.encode`.
     stream_id: int
     price_precision: int
     quantity_precision: int

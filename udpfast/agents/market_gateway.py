@@ -15,7 +15,7 @@ from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quo
 from udpfast.errors import FormatError
 from udpfast.feed.snapshot_cycle import SnapshotState
 from udpfast.feed.transmitter import Transmitter
-from udpfast.market.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
+from udpfast.payload.roq.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
 
 __all__ = ["MarketGateway"]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from udpfast.feed.snapshot_cycle import SnapshotState
-from udpfast.market.encode import SourceInfo, encode_book
-from udpfast.market.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
+from udpfast.payload.roq.encode import SourceInfo, encode_book
+from udpfast.payload.roq.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
 
 if TYPE_CHECKING:
     from udpfast.client.publisher import Publisher
@@ -17,7 +17,7 @@ __all__ = ["PublishedBook"]
 
 SNAPSHOT, INCREMENTAL = 1, 2  # UpdateType
 
-#: Where `market.encode` puts send_time_utc, always.
+#: Where `payload.roq.encode` puts send_time_utc, always.
 STAMP_OFFSET = 56
 
 

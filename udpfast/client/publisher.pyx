@@ -181,7 +181,7 @@ cdef class Publisher:
         object_type, object_id : int
             0..255 and 0..65535: what to call the book on the wire.
         stream_id, price_precision, quantity_precision
-            As `udpfast.market.encode.encode_book`.
+            As `udpfast.payload.roq.encode.encode_book`.
 
         Returns
         -------

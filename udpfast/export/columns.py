@@ -16,9 +16,8 @@ from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind
 from udpfast.export.block import Block, Rows
 from udpfast.export.schema import Column, Table, arrow_schema
 from udpfast.market.names import NameTable
-from udpfast.market.schema import ENUMS
 from udpfast.market.updates import ROW_DTYPES, TICK_SIZE_STEP, UPDATE_DTYPES
-from udpfast.market.words import CONTROL_WORDS
+from udpfast.market.words import CONTROL_WORDS, ENUMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +37,7 @@ __all__ = [
 _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 _UPDATE = UPDATE_DTYPES[Kind.TOP_OF_BOOK]  # all updates begin with the same fields
 
-#: The words of our own enumerations; the publisher's are in market.schema.
+#: The words of our own enumerations; the publisher's are in payload.roq.schema.
 _OWN_WORDS: dict[str, dict[int, str]] = {
     each.__name__: {member.value: member.name for member in each} for each in (Kind, GapReason)
 }

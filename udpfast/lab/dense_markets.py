@@ -24,7 +24,7 @@ from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
 from udpfast.lab.program import by_seeds
-from udpfast.market.fitted_book import FittedBook, levels_that_fit
+from udpfast.payload.roq.fitted_book import FittedBook, levels_that_fit
 
 __all__ = ["check_book", "check_gateway", "main"]
 

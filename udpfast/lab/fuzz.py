@@ -126,9 +126,10 @@ def fuzz_payloads(seed: int, count: int) -> dict[str, int]:
         bound.
     """
     from udpfast.lab.paths import DecodePaths
-    from udpfast.market.decode import Outcome, decode, size_bound
+    from udpfast.market.found import Outcome
     from udpfast.market.names import NameTable
     from udpfast.market.updates import view_update
+    from udpfast.payload.roq.decode import decode, size_bound
 
     rng = random.Random(seed)
     paths = DecodePaths(names_max=64)
@@ -257,7 +258,7 @@ def _datagrams(rng: random.Random) -> list[tuple[int, bytes]]:
 
 
 def _verifies(payload: memoryview) -> bool:
-    from udpfast.market.flatbuffer import verify
+    from udpfast.payload.roq.flatbuffer import verify
 
     try:
         verify(payload)
@@ -267,8 +268,8 @@ def _verifies(payload: memoryview) -> bool:
 
 
 def _event_payload(rng: random.Random) -> bytes:
-    from udpfast.market.event import MESSAGE_NAMES, encode_event
-    from udpfast.market.schema import MESSAGES
+    from udpfast.payload.roq.event import MESSAGE_NAMES, encode_event
+    from udpfast.payload.roq.schema import MESSAGES
 
     # Mostly of the types that are decoded.
     name = rng.choice(list(MESSAGE_NAMES.values()) if rng.random() < 0.75 else MESSAGES[1:])
@@ -278,7 +279,7 @@ def _event_payload(rng: random.Random) -> bytes:
 
 def _table(rng: random.Random, name: str, depth: int) -> dict[str, Any]:
     # About two of three fields are present.
-    from udpfast.market.schema import TABLES
+    from udpfast.payload.roq.schema import TABLES
 
     return {
         field.name: _value(rng, field.type, depth)
@@ -288,7 +289,7 @@ def _table(rng: random.Random, name: str, depth: int) -> dict[str, Any]:
 
 
 def _value(rng: random.Random, type_: str, depth: int) -> Any:
-    from udpfast.market.schema import ENUMS, TABLES
+    from udpfast.payload.roq.schema import ENUMS, TABLES
 
     if type_.startswith("["):
         count = rng.choice((0, 1, 2, 7)) if depth < 3 else 0

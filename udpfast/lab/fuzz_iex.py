@@ -10,7 +10,7 @@ from udpfast.core.layout import Kind, RecordFlag
 from udpfast.lab.fuzz_wire import real_datagrams
 from udpfast.lab.guarded_frame import GuardedBytes
 from udpfast.lab.mutate import mutated
-from udpfast.market.decode import Outcome
+from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
 from udpfast.market.updates import view_update
 from udpfast.payload.iex.layouts import LAYOUTS

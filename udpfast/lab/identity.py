@@ -35,8 +35,8 @@ from udpfast.lab.follower import Wrong
 from udpfast.lab.frames import datagrams, heartbeat
 from udpfast.lab.program import by_seeds
 from udpfast.market.book import OrderBook
-from udpfast.market.encode import encode_book, encode_top_of_book
 from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.payload.roq.encode import encode_book, encode_top_of_book
 
 __all__ = ["main", "run"]
 

@@ -8,10 +8,10 @@ cimport cython
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
-from udpfast.market.decode cimport (
+from udpfast.market.names cimport NameTable
+from udpfast.payload.roq.decode cimport (
     DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
 )
-from udpfast.market.names cimport NameTable
 
 __all__ = ["DecodePaths"]
 
@@ -74,7 +74,7 @@ cdef class DecodePaths:
         Returns
         -------
         int
-            The kind, or a negative code (`udpfast.market.decode.Outcome`).
+            The kind, or a negative code (`udpfast.market.found.Outcome`).
 
         Raises
         ------

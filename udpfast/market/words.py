@@ -15,13 +15,16 @@ from udpfast.core.layout import (
     ObjectWait,
     SessionReason,
 )
-from udpfast.market.schema import ENUMS
 
-__all__ = ["CONTROL_WORDS", "UPDATE_ENUMS", "UPDATE_WORDS"]
+__all__ = ["CONTROL_WORDS", "ENUMS", "UPDATE_ENUMS", "UPDATE_WORDS"]
 
 
 def _words(members: type[enum.IntEnum]) -> dict[int, str]:
     return {member.value: member.name for member in members}
+
+
+def _numbered(words: str) -> dict[int, str]:
+    return dict(enumerate(words.split()))
 
 
 #: Of the records that udpfast makes itself: by kind and field.
@@ -38,7 +41,29 @@ CONTROL_WORDS: dict[tuple[Kind, str], dict[int, str]] = {
     (Kind.CONNECTION, "scope"): _words(ConnectionScope),
 }
 
-#: Enumerations of the publisher's schema that updates and their rows have: by field.
+#: Enumerations of updates and their rows: their words by number. 0 is "Undefined" in each.
+ENUMS: dict[str, dict[int, str]] = {
+    "Interval": _numbered("Undefined _1 _5 _10 _15 _30 _60 _300 _600 _900 _1800"),
+    "OptionType": _numbered("Undefined Call Put"),
+    "RequestIdType": _numbered("Undefined Base64 Base32 Simple UUID Hex16 Hex32"),
+    "SecurityType": _numbered("Undefined Spot Futures Option Swap"),
+    "Side": _numbered("Undefined Buy Sell"),
+    "StatisticsType": _numbered(
+        "Undefined OpenPrice SettlementPrice ClosePrice OpenInterest PreOpenInterest "
+        "PreSettlementPrice PreClosePrice HighestTradedPrice LowestTradedPrice "
+        "UpperLimitPrice LowerLimitPrice IndexValue MarginRate FundingRate "
+        "FundingRatePrediction TradeVolume"
+    ),
+    "TradingStatus": _numbered(
+        "Undefined StartOfDay PreOpen PreOpenNoCancel PreOpenFreeze Open FastMarket Halt "
+        "CloseNotFinal PreClose PreCloseNoCancel PreCloseFreeze Close PostClose EndOfDay"
+    ),
+    "UpdateAction": _numbered("Undefined New Change Delete Trade"),
+    "UpdateReason": _numbered("Undefined Created Modified Canceled Filled"),
+    "UpdateType": _numbered("Undefined Snapshot Incremental Stale"),
+}
+
+#: The fields that have them.
 UPDATE_ENUMS = {
     "action": "UpdateAction",
     "oms_request_id_type": "RequestIdType",
@@ -53,7 +78,7 @@ UPDATE_ENUMS = {
     "update_type": "UpdateType",
 }
 
-#: Their words, by field. 0 is "Undefined" in each.
+#: Their words, by field.
 UPDATE_WORDS: dict[str, dict[int, str]] = {
     field: ENUMS[name] for field, name in UPDATE_ENUMS.items()
 }

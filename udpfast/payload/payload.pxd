@@ -5,15 +5,14 @@
 #     while (kind = payload_next(&context, &message, space, room, &names)) > 0:
 #         ... context.found is what to say of the update in its record ...
 #
-# Roq's messages are decoded by market/decode: they verify what they read by a schema.
+# Roq's messages are decoded by payload/roq/decode: they verify what they read by a schema.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport KIND_GAP, KIND_SESSION, Gap, Message, Session
-from udpfast.market.decode cimport DECODE_OPAQUE
+from udpfast.market.found cimport OUTCOME_OPAQUE, Found
 from udpfast.market.names cimport Names
-from udpfast.payload.found cimport Found
 from udpfast.payload.iex.updates cimport (
     IexMessage,
     IexState,
@@ -73,7 +72,7 @@ cdef inline void payload_control(
 cdef inline int32_t payload_next(
         PayloadContext* context, const Message* message, uint8_t* into, uint32_t room,
         Names* names) noexcept nogil:
-    # The next update of a message: its kind; 0: no more; below 0: DECODE_*, there is none.
+    # The next update of a message: its kind; 0: no more; below 0: OUTCOME_*, there is none.
     cdef IexMessage iex
     if context.step:
         return 0
@@ -86,4 +85,4 @@ cdef inline int32_t payload_next(
         iex.sent_ns = message.sent_ns
         return iex_decode(&context.iex, &iex, into, room, names, &context.found)
     memset(&context.found, 0, sizeof(Found))
-    return DECODE_OPAQUE
+    return OUTCOME_OPAQUE

@@ -15,10 +15,10 @@ from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.lab.conformance import Report, difference, join_gaps, read_lines
 from udpfast.lab.conformance.sequences import control_payload, described
 from udpfast.market.book import OrderBook
-from udpfast.market.decode import decode
-from udpfast.market.flatbuffer import is_gated, message_type
 from udpfast.market.names import NameTable
 from udpfast.net.pcap import CaptureReader
+from udpfast.payload.roq.decode import decode
+from udpfast.payload.roq.flatbuffer import is_gated, message_type
 
 __all__ = ["check"]
 

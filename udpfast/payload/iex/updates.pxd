@@ -1,11 +1,11 @@
-# IEX: one message of TOPS or DEEP in, one update out. As market/decode it writes straight into the
-# ring space that it is given: no GIL, no allocation, no byte read beyond the message.
+# IEX: one message of TOPS or DEEP in, one update out. It writes straight into the ring space that
+# it is given, as payload/roq/decode does: no GIL, no allocation, no byte read beyond the message.
 #
 #   Q quote              -> TOP_OF_BOOK     complete: it is all that its object is
 #   8, 5 price level     -> BOOK, one level a change, right only on a book that is whole
 #   H, O status, halt    -> MARKET_STATUS   complete: what both together say
 #   T trade              -> TRADES, one row an event: it needs nothing before it
-#   others               -> DECODE_OPAQUE   as published
+#   others               -> OUTCOME_OPAQUE   as published
 #
 # Nobody but the venue watches over its objects: all updates are RECORD_UNGATED, so a gap puts each
 # object in doubt until something complete comes, which is RECORD_SNAPSHOT, too. A symbol has three
@@ -22,8 +22,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from udpfast.market.found cimport Found
 from udpfast.market.names cimport Names
-from udpfast.payload.found cimport Found
 
 cdef enum:
     IEX_STREAMS = 64             # of a stream with a higher ordinal no book is ever whole
@@ -87,7 +87,7 @@ cdef inline void iex_gap(IexState* state, uint16_t stream) noexcept nogil:
         state.streams[stream].whole = False
 
 
-# One message: a kind, with `found.size` bytes at `into` (8-aligned), or a DECODE_* code.
+# One message: a kind, with `found.size` bytes at `into` (8-aligned), or a OUTCOME_* code.
 cdef int32_t iex_decode(
     IexState* state, const IexMessage* message, uint8_t* into, uint32_t room, Names* names,
     Found* found) noexcept nogil

@@ -3,7 +3,7 @@ from typing import NamedTuple, Self, final
 from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.market.decode import Outcome
+from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
 
 __all__ = ["IexDecoded", "IexDecoder"]

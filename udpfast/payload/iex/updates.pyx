@@ -18,7 +18,8 @@ from udpfast.core.layout cimport (
     RECORD_TRUNCATED,
     RECORD_UNGATED,
 )
-from udpfast.market.decode cimport DECODE_OPAQUE, DECODE_REFUSED, DECODE_ROOM, DECODE_UNKNOWN
+from udpfast.market.found cimport (
+    OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_UNKNOWN, Found)
 from udpfast.market.names cimport Names, NameTable, names_intern
 from udpfast.market.updates cimport (
     PRESENT_ASKS,
@@ -34,11 +35,10 @@ from udpfast.market.updates cimport (
     Trades,
     UpdateHeader,
 )
-from udpfast.payload.found cimport Found
 from udpfast.wire.load cimport le32, le64
 
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.market.decode import Outcome
+from udpfast.market.found import Outcome
 
 __all__ = ["IexDecoded", "IexDecoder"]
 
@@ -116,9 +116,9 @@ cdef int32_t iex_decode(
     memset(found, 0, sizeof(Found))
     # What is behind a layout is of a later version of it.
     if unlikely(message.size < max(size, <uint32_t>1)):
-        return DECODE_REFUSED
+        return OUTCOME_REFUSED
     if unlikely(size == 0):
-        return DECODE_UNKNOWN
+        return OUTCOME_UNKNOWN
     if state.deep and (kind == c"8" or kind == c"5"):
         return decode_level(state, message, into, room, names, found)
     if not state.deep and kind == c"Q":
@@ -127,7 +127,7 @@ cdef int32_t iex_decode(
         return decode_trade(message, into, room, names, found)
     if kind == c"H" or kind == c"O":
         return decode_status(state, message, into, room, names, found)
-    return DECODE_OPAQUE
+    return OUTCOME_OPAQUE
 
 
 cdef UpdateHeader* update_begin(
@@ -169,7 +169,7 @@ cdef int32_t decode_quote(
     cdef UpdateHeader* header = update_begin(
         message, into, room, sizeof(TopOfBook), names, found)
     if unlikely(header == NULL):
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     header.present = PRESENT_LAYER
     header.update_type = UPDATE_SNAPSHOT
     top.bid_quantity = le32(data + BID_SIZE)
@@ -193,7 +193,7 @@ cdef int32_t decode_trade(
     cdef UpdateHeader* header = update_begin(
         message, into, room, sizeof(Trades) + sizeof(Trade), names, found)
     if unlikely(header == NULL):
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     header.present = PRESENT_ROWS
     header.row_count = 1
     row.price = price_at(data + PRICE)
@@ -235,7 +235,7 @@ cdef int32_t decode_level(
     cdef UpdateHeader* header = update_begin(
         message, into, room, sizeof(Book) + sizeof(Level), names, found)
     if unlikely(header == NULL):
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     level.price = price_at(data + PRICE)
     level.quantity = le32(data + SIZE)
     whole = begins_book(state, message.stream, found.symbol_id)
@@ -283,7 +283,7 @@ cdef int32_t decode_status(
     cdef UpdateHeader* header = update_begin(
         message, into, room, sizeof(MarketStatus), names, found)
     if unlikely(header == NULL):
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     found.object |= OBJECT_STATUS
     header.update_type = UPDATE_SNAPSHOT
     memset(&nobody, 0, sizeof(IexSymbol))

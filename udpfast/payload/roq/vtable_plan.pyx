@@ -2,7 +2,7 @@
 
 from libc.string cimport memset
 
-from udpfast.market.schema cimport *
+from udpfast.payload.roq.schema cimport *
 
 __all__ = []
 
@@ -159,7 +159,7 @@ cdef void head_learn(
 
 cdef inline bint head_table(
         PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size, uint64_t at,
-        Beginning* found, HotTable* table) noexcept nogil:
+        Beginning* found, PlannedTable* table) noexcept nogil:
     table.plan = plan_find(plans, index, data, size, at)
     if table.plan == NULL:
         return False
@@ -182,7 +182,7 @@ cdef inline bint head_value(
 
 cdef bint head_walk(
         Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil:
-    cdef HotTable event
+    cdef PlannedTable event
     cdef uint64_t at = load_u32(data)
     cdef uint32_t offset
     found.fields_unknown = 0

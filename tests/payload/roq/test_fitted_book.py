@@ -7,8 +7,8 @@ import pytest
 
 from udpfast.feed.publication import Publication
 from udpfast.lab.dense_markets import check_book
-from udpfast.market.encode import SourceInfo, encode_book
-from udpfast.market.fitted_book import FittedBook, LeftOut, levels_that_fit
+from udpfast.payload.roq.encode import SourceInfo, encode_book
+from udpfast.payload.roq.fitted_book import FittedBook, LeftOut, levels_that_fit
 
 MESSAGE_SIZE_MAX = Publication.message_size_max
 NOTHING = np.zeros((0, 2))

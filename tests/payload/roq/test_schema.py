@@ -5,25 +5,26 @@ import json
 from pathlib import Path
 
 from tests.shared import shared
-from udpfast.market import generate, schema
+from udpfast.market import words
+from udpfast.payload.roq import generate, schema
 
-MARKET = Path(schema.__file__).parent
+ROQ = Path(schema.__file__).parent
 
 
 def test_generated_files_are_those_of_the_fbs():
-    parsed = generate.parse_fbs((MARKET / "roq.fbs").read_text())
-    assert (MARKET / "schema.pxd").read_text() == generate.write_pxd(parsed)
-    assert (MARKET / "schema.py").read_text() == generate.write_py(parsed)
+    parsed = generate.parse_fbs((ROQ / "roq.fbs").read_text())
+    assert (ROQ / "schema.pxd").read_text() == generate.write_pxd(parsed)
+    assert (ROQ / "schema.py").read_text() == generate.write_py(parsed)
 
 
 def test_fbs_is_what_the_published_facts_say():
     facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
-    assert (MARKET / "roq.fbs").read_text() == generate.write_fbs(generate.parse_facts(facts))
+    assert (ROQ / "roq.fbs").read_text() == generate.write_fbs(generate.parse_facts(facts))
 
 
 def test_fbs_read_back_equals_the_facts_field_by_field():
     facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
-    parsed = generate.parse_fbs((MARKET / "roq.fbs").read_text())
+    parsed = generate.parse_fbs((ROQ / "roq.fbs").read_text())
     expected = generate.parse_facts(facts)
     assert {
         name: sorted(map(dataclasses.astuple, fields)) for name, fields in parsed.tables.items()
@@ -54,6 +55,10 @@ def test_facts_are_complete_in_python_schema():
     assert tuple(member["name"] for member in members) == schema.MESSAGES
 
 
+def test_the_words_of_updates_are_the_schema_s():
+    assert words.ENUMS == {name: schema.ENUMS[name] for name in words.ENUMS}
+
+
 def test_fbs_names_its_origin_and_licence():
-    text = (MARKET / "roq.fbs").read_text()
+    text = (ROQ / "roq.fbs").read_text()
     assert "MIT licence, Copyright (c) 2017-2026, Hans Erik Thrane" in text

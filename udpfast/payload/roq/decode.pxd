@@ -2,7 +2,7 @@
 #
 #     result = decode_event(payload, size, space, room, &names, &context)
 #     if result > 0: the kind; context.size bytes of `space` are the update (updates.pxd)
-#     else:          a DECODE_* code; `space` may have been written to, but holds nothing
+#     else:          an OUTCOME_* code (market/found); `space` holds nothing of use
 #
 # decode_count adds what a call found to the feed's counters.
 
@@ -23,23 +23,24 @@ from udpfast.core.counter cimport (
     FEED_TYPES_UNKNOWN,
     FEED_UPDATES,
 )
-from udpfast.market.flatbuffer cimport Shapes
+from udpfast.market.found cimport (
+    OUTCOME_NONE,
+    OUTCOME_OPAQUE,
+    OUTCOME_REFUSED,
+    OUTCOME_STREAM_STATUS,
+    OUTCOME_UNKNOWN,
+)
 from udpfast.market.names cimport Names
-from udpfast.market.plan cimport Plans
+from udpfast.payload.roq.flatbuffer cimport Shapes
+from udpfast.payload.roq.vtable_plan cimport Plans
 
-cdef enum:  # what decode_event returns instead of a kind
-    DECODE_REFUSED = -1          # the verifier refused it: deliver nothing
-    DECODE_NONE = -2             # an event without a type: deliver nothing
-    DECODE_OPAQUE = -3           # sound, of a type that has no update: deliver as MESSAGE
-    DECODE_UNKNOWN = -4          # of a type beyond the schema, unverified: deliver as MESSAGE
-    DECODE_ROOM = -5             # sound, but needs context.size bytes of room
-    DECODE_STREAM_STATUS = -6    # consumed: the subscriber publishes its own
+cdef enum:
     SUPPORT_MARKET_DATA = 0xFF   # schema SupportType: everything that is market data
 
 cdef struct DecodeContext:
     uint64_t support_mask        # setting: GatewayStatus.supported & support_mask is published
     Shapes shapes                # the verifier's memory
-    Plans plans                  # the hot types' (hot.pxd)
+    Plans plans                  # the fast types' (fast.pxd)
     # what the last call found; zeroed by each call
     uint32_t size                # bytes of the update
     uint32_t message_type        # union code
@@ -91,15 +92,15 @@ cdef inline void decode_count(
             counter_add(&feed[FEED_NAMES_FULL], context.names_full)
         if context.names_long:
             counter_add(&feed[FEED_NAMES_LONG], context.names_long)
-    elif result == DECODE_REFUSED:
+    elif result == OUTCOME_REFUSED:
         counter_add(&feed[FEED_DECODE_REFUSED], 1)
-    elif result == DECODE_NONE:
+    elif result == OUTCOME_NONE:
         counter_add(&feed[FEED_TYPES_NONE], 1)
-    elif result == DECODE_OPAQUE:
+    elif result == OUTCOME_OPAQUE:
         counter_add(&feed[FEED_TYPES_OPAQUE], 1)
-    elif result == DECODE_UNKNOWN:
+    elif result == OUTCOME_UNKNOWN:
         counter_add(&feed[FEED_TYPES_UNKNOWN], 1)
-    elif result == DECODE_STREAM_STATUS:
+    elif result == OUTCOME_STREAM_STATUS:
         counter_add(&feed[FEED_STREAM_STATUS], 1)
     else:
         counter_add(&feed[FEED_RECORDS_TOO_LARGE], 1)

@@ -1,4 +1,3 @@
-import enum
 from typing import NamedTuple, Self, final
 
 import numpy as np
@@ -6,17 +5,10 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind, RecordFlag
+from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
 
-__all__ = ["Decoded", "Decoder", "Outcome", "decode", "size_bound"]
-
-class Outcome(enum.IntEnum):
-    REFUSED = -1
-    NONE = -2
-    OPAQUE = -3
-    UNKNOWN = -4
-    ROOM = -5
-    STREAM_STATUS = -6
+__all__ = ["Decoded", "Decoder", "decode", "size_bound"]
 
 class Decoded(NamedTuple):
     kind: Kind | Outcome

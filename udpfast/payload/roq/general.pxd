@@ -8,8 +8,10 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport RECORD_TRUNCATED
-from udpfast.market.decode cimport DecodeContext
-from udpfast.market.flatbuffer cimport (
+from udpfast.market.names cimport NAME_SIZE_MAX, Names, names_intern
+from udpfast.market.updates cimport *
+from udpfast.payload.roq.decode cimport DecodeContext
+from udpfast.payload.roq.flatbuffer cimport (
     Table,
     follow,
     load_f64,
@@ -25,9 +27,7 @@ from udpfast.market.flatbuffer cimport (
     table_u64,
     vtable_slot,
 )
-from udpfast.market.names cimport NAME_SIZE_MAX, Names, names_intern
-from udpfast.market.schema cimport *
-from udpfast.market.updates cimport *
+from udpfast.payload.roq.schema cimport *
 
 
 cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept nogil:

@@ -12,11 +12,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.market.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
 from udpfast.market.updates cimport Level
+from udpfast.payload.roq.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
 
 cdef enum:
-    PLAN_FIELDS = 16             # the hot types have 13 at most
+    PLAN_FIELDS = 16             # the fast types have 13 at most
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
     HEAD_SIZE = 192              # bytes in which the first three tables begin
@@ -109,13 +109,13 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
 cdef const Plan* plan_search(
     PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
 
-cdef struct HotTable:  # where it lies and how it is read
+cdef struct PlannedTable:  # where it lies and how it is read
     const uint8_t* at
     const Plan* plan             # NULL = absent
 
 cdef struct Beginning:  # of one message
-    HotTable source
-    HotTable value
+    PlannedTable source
+    PlannedTable value
     uint32_t code
     uint32_t fields_unknown
 

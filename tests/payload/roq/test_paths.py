@@ -5,13 +5,13 @@ import random
 import numpy as np
 import pytest
 
-from tests.market import golden
+from tests.payload.roq import golden
 from udpfast.core.layout import Kind
 from udpfast.lab.mutate import mutated
 from udpfast.lab.paths import DecodePaths
-from udpfast.market.decode import Outcome
-from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
-from udpfast.market.event import encode_event
+from udpfast.market.found import Outcome
+from udpfast.payload.roq.encode import encode_book, encode_top_of_book, encode_trades
+from udpfast.payload.roq.event import encode_event
 
 NAN = float("nan")
 HOT = {Kind.BOOK, Kind.TOP_OF_BOOK, Kind.TRADES}

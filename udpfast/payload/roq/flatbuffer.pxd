@@ -12,7 +12,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.market.schema cimport (
+from udpfast.payload.roq.schema cimport (
     MESSAGE_CUSTOM_METRICS_UPDATE,
     MESSAGE_EXTERNAL_LATENCY,
     MESSAGE_MARKET_BY_ORDER_UPDATE,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.market.encode import SourceInfo, encode_book
+from udpfast.payload.roq.encode import SourceInfo, encode_book
 
 __all__ = ["BookMessage", "FittedBook", "LeftOut", "levels_that_fit"]
 

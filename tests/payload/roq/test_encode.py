@@ -11,16 +11,16 @@ from flatbuffers.table import Table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.market import golden
+from tests.payload.roq import golden
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError, RangeError
-from udpfast.market import encode
-from udpfast.market.decode import decode
-from udpfast.market.encode import SourceInfo
-from udpfast.market.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
-from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
 from udpfast.market.updates import LEVEL, ROW_DTYPES, TRADE, UPDATE_DTYPES, view_update
+from udpfast.payload.roq import encode
+from udpfast.payload.roq.decode import decode
+from udpfast.payload.roq.encode import SourceInfo
+from udpfast.payload.roq.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
+from udpfast.payload.roq.flatbuffer import verify
 
 SOURCE = SourceInfo(11, 12, 13, 14, 15)
 NAMES = st.one_of(st.none(), st.text(max_size=20))

@@ -7,19 +7,20 @@ from libc.string cimport memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport *
-from udpfast.market.fill cimport *
-from udpfast.market.hot cimport hot_decode
-from udpfast.market.flatbuffer cimport VTABLE_SLOTS, Verification, event_verify
+from udpfast.market.found cimport *
 from udpfast.market.names cimport Names, NameTable
-from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
+from udpfast.payload.roq.fast cimport fast_decode
+from udpfast.payload.roq.flatbuffer cimport VTABLE_SLOTS, Verification, event_verify
+from udpfast.payload.roq.general cimport *
+from udpfast.payload.roq.schema cimport *
 
-import enum
 from typing import NamedTuple
 
 from udpfast.core.layout import Kind, RecordFlag
+from udpfast.market.found import Outcome
 
-__all__ = ["Decoded", "Decoder", "Outcome", "decode", "size_bound"]
+__all__ = ["Decoded", "Decoder", "decode", "size_bound"]
 
 
 cdef struct Target:  # where one update goes
@@ -90,7 +91,7 @@ cdef int32_t _book(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(
         target, sizeof(Book), bid_count + ask_count, sizeof(Level))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE,
             SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, SLOT_MARKET_BY_PRICE_UPDATE_UPDATE_TYPE,
             SLOT_MARKET_BY_PRICE_UPDATE_SENDING_TIME_UTC)
@@ -121,7 +122,7 @@ cdef int32_t _orders(Target* target) noexcept nogil:
     cdef uint32_t i
     cdef UpdateHeader* header = _begin(target, sizeof(Orders), _count(rows), sizeof(Order))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_MARKET_BY_ORDER_UPDATE_EXCHANGE,
             SLOT_MARKET_BY_ORDER_UPDATE_SYMBOL, SLOT_MARKET_BY_ORDER_UPDATE_UPDATE_TYPE,
             SLOT_MARKET_BY_ORDER_UPDATE_SENDING_TIME_UTC)
@@ -142,7 +143,7 @@ cdef int32_t _orders(Target* target) noexcept nogil:
 cdef int32_t _top_of_book(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(target, sizeof(TopOfBook), 0, 0)
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_TOP_OF_BOOK_EXCHANGE, SLOT_TOP_OF_BOOK_SYMBOL,
             SLOT_TOP_OF_BOOK_UPDATE_TYPE, SLOT_TOP_OF_BOOK_SENDING_TIME_UTC)
     _times(target, header, SLOT_TOP_OF_BOOK_STREAM_ID, SLOT_TOP_OF_BOOK_EXCHANGE_TIME_UTC,
@@ -159,7 +160,7 @@ cdef int32_t _trades(Target* target) noexcept nogil:
     cdef uint32_t i
     cdef UpdateHeader* header = _begin(target, sizeof(Trades), _count(rows), sizeof(Trade))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_TRADE_SUMMARY_EXCHANGE, SLOT_TRADE_SUMMARY_SYMBOL, 0,
             SLOT_TRADE_SUMMARY_SENDING_TIME_UTC)
     _times(target, header, SLOT_TRADE_SUMMARY_STREAM_ID, SLOT_TRADE_SUMMARY_EXCHANGE_TIME_UTC,
@@ -181,7 +182,7 @@ cdef int32_t _statistics(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(
         target, sizeof(Statistics), _count(rows), sizeof(Statistic))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_STATISTICS_UPDATE_EXCHANGE, SLOT_STATISTICS_UPDATE_SYMBOL,
             SLOT_STATISTICS_UPDATE_UPDATE_TYPE, SLOT_STATISTICS_UPDATE_SENDING_TIME_UTC)
     _times(target, header, SLOT_STATISTICS_UPDATE_STREAM_ID,
@@ -201,7 +202,7 @@ cdef int32_t _reference_data(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(
         target, sizeof(ReferenceData), _count(rows), sizeof(TickSizeStep))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_REFERENCE_DATA_EXCHANGE, SLOT_REFERENCE_DATA_SYMBOL, 0,
             SLOT_REFERENCE_DATA_SENDING_TIME_UTC)
     _times(target, header, SLOT_REFERENCE_DATA_STREAM_ID,
@@ -219,7 +220,7 @@ cdef int32_t _market_status(Target* target) noexcept nogil:
     cdef MarketStatus* status = <MarketStatus*> target.into
     cdef UpdateHeader* header = _begin(target, sizeof(MarketStatus), 0, 0)
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_MARKET_STATUS_EXCHANGE, SLOT_MARKET_STATUS_SYMBOL, 0,
             SLOT_MARKET_STATUS_SENDING_TIME_UTC)
     _times(target, header, SLOT_MARKET_STATUS_STREAM_ID, SLOT_MARKET_STATUS_EXCHANGE_TIME_UTC,
@@ -230,14 +231,14 @@ cdef int32_t _market_status(Target* target) noexcept nogil:
 
 cdef int32_t _gateway_status(Target* target) noexcept nogil:
     if _begin(target, sizeof(GatewayStatus), 0, 0) == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     fill_gateway_status(<GatewayStatus*> target.into, &target.value, target.context)
     return KIND_GATEWAY_STATUS
 
 
 cdef int32_t _gateway_settings(Target* target) noexcept nogil:
     if _begin(target, sizeof(GatewaySettings), 0, 0) == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     fill_gateway_settings(<GatewaySettings*> target.into, &target.value)
     return KIND_GATEWAY_SETTINGS
 
@@ -245,7 +246,7 @@ cdef int32_t _gateway_settings(Target* target) noexcept nogil:
 cdef int32_t _external_latency(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(target, sizeof(ExternalLatency), 0, 0)
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     header.stream_id = table_u16(&target.value, SLOT_EXTERNAL_LATENCY_STREAM_ID)
     fill_external_latency(<ExternalLatency*> target.into, &target.value, target.context)
     return KIND_EXTERNAL_LATENCY
@@ -259,7 +260,7 @@ cdef int32_t _custom_metrics(Target* target) noexcept nogil:
     cdef UpdateHeader* header = _begin(
         target, sizeof(CustomMetrics), _count(rows), sizeof(Measurement))
     if header == NULL:
-        return DECODE_ROOM
+        return OUTCOME_ROOM
     _market(target, header, SLOT_CUSTOM_METRICS_UPDATE_EXCHANGE,
             SLOT_CUSTOM_METRICS_UPDATE_SYMBOL, SLOT_CUSTOM_METRICS_UPDATE_UPDATE_TYPE,
             SLOT_CUSTOM_METRICS_UPDATE_SENDING_TIME_UTC)
@@ -289,7 +290,7 @@ cdef int32_t decode_event(
         DecodeContext* context) noexcept nogil:
     cdef int32_t kind
     _clear(context)
-    kind = hot_decode(payload, size, into, room, names, context)
+    kind = fast_decode(payload, size, into, room, names, context)
     return kind if likely(kind) else decode_any(payload, size, into, room, names, context)
 
 
@@ -301,11 +302,11 @@ cdef int32_t decode_any(
     cdef int message_type = event_verify(payload, size, &context.shapes, &verification)
     _clear(context)
     if unlikely(message_type <= 0):
-        return DECODE_NONE if message_type == 0 else DECODE_REFUSED
+        return OUTCOME_NONE if message_type == 0 else OUTCOME_REFUSED
     context.message_type = message_type
     context.fields_unknown = verification.fields_unknown
     if unlikely(message_type >= MESSAGE_COUNT):
-        return DECODE_UNKNOWN
+        return OUTCOME_UNKNOWN
     target.into = into
     target.room = room
     target.names = names
@@ -334,18 +335,7 @@ cdef int32_t decode_any(
         return _gateway_status(&target)
     if message_type == MESSAGE_GATEWAY_SETTINGS:
         return _gateway_settings(&target)
-    return DECODE_STREAM_STATUS if message_type == MESSAGE_STREAM_STATUS else DECODE_OPAQUE
-
-
-class Outcome(enum.IntEnum):
-    """What `decode` found instead of an update."""
-
-    REFUSED = DECODE_REFUSED
-    NONE = DECODE_NONE
-    OPAQUE = DECODE_OPAQUE
-    UNKNOWN = DECODE_UNKNOWN
-    ROOM = DECODE_ROOM
-    STREAM_STATUS = DECODE_STREAM_STATUS
+    return OUTCOME_STREAM_STATUS if message_type == MESSAGE_STREAM_STATUS else OUTCOME_OPAQUE
 
 
 class Decoded(NamedTuple):

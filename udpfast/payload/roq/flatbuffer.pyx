@@ -3,7 +3,7 @@
 from libc.string cimport memset
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.market.schema cimport (
+from udpfast.payload.roq.schema cimport (
     FIELD_SCALAR,
     FIELD_SCALARS,
     FIELD_SKIPPED,

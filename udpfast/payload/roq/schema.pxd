@@ -2,7 +2,7 @@
 # commit 9736505a05f78acc76eaaa974f120f89dc252330 (2026-05-22),
 # MIT licence, Copyright (c) 2017-2026, Hans Erik Thrane.
 #
-# Generated from roq.fbs by udpfast/market/generate.py: do not edit.
+# Generated from roq.fbs by udpfast/payload/roq/generate.py: do not edit.
 
 from libc.stdint cimport uint8_t, uint16_t
 

@@ -4,7 +4,7 @@ The facts are those of roq-trading/roq-schema, src/flatbuffers/api.fbs,
 commit 9736505a05f78acc76eaaa974f120f89dc252330 (2026-05-22),
 MIT licence, Copyright (c) 2017-2026, Hans Erik Thrane.
 
-Generated from roq.fbs by udpfast/market/generate.py: do not edit.
+Generated from roq.fbs by udpfast/payload/roq/generate.py: do not edit.
 """
 
 from typing import NamedTuple

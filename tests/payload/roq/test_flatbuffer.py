@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from tests.market import golden
-from tests.market.guard import Guarded
+from tests.payload.roq import golden
+from tests.payload.roq.guard import Guarded
 from udpfast.core.layout import Channel
 from udpfast.errors import FormatError
-from udpfast.market.event import encode_event, event_to_dict
-from udpfast.market.flatbuffer import is_expected, is_gated, message_type, verify
-from udpfast.market.schema import MESSAGES
+from udpfast.payload.roq.event import encode_event, event_to_dict
+from udpfast.payload.roq.flatbuffer import is_expected, is_gated, message_type, verify
+from udpfast.payload.roq.schema import MESSAGES
 
 GATED = {
     "MarketByPriceUpdate",

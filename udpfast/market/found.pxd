@@ -11,7 +11,14 @@ from udpfast.core.counter cimport (
     FEED_TYPES_UNKNOWN,
     FEED_UPDATES,
 )
-from udpfast.market.decode cimport DECODE_OPAQUE, DECODE_REFUSED, DECODE_UNKNOWN
+
+cdef enum:  # Outcome: what a decoder returns instead of a kind
+    OUTCOME_REFUSED = -1         # unsound: deliver nothing
+    OUTCOME_NONE = -2            # a message without a type: deliver nothing
+    OUTCOME_OPAQUE = -3          # sound, of a type that has no update: deliver as MESSAGE
+    OUTCOME_UNKNOWN = -4         # of a type that the decoder does not know: deliver as MESSAGE
+    OUTCOME_ROOM = -5            # sound, but the update needs more room
+    OUTCOME_STREAM_STATUS = -6   # consumed: the subscriber publishes its own
 
 cdef struct Found:
     uint32_t size                # bytes of the update, or that it would need
@@ -28,11 +35,11 @@ cdef inline void found_count(int64_t* feed, int32_t result, const Found* found) 
         counter_add(&feed[FEED_UPDATES], 1)
         if found.names_full:
             counter_add(&feed[FEED_NAMES_FULL], found.names_full)
-    elif result == DECODE_OPAQUE:
+    elif result == OUTCOME_OPAQUE:
         counter_add(&feed[FEED_TYPES_OPAQUE], 1)
-    elif result == DECODE_UNKNOWN:
+    elif result == OUTCOME_UNKNOWN:
         counter_add(&feed[FEED_TYPES_UNKNOWN], 1)
-    elif result == DECODE_REFUSED:
+    elif result == OUTCOME_REFUSED:
         counter_add(&feed[FEED_DECODE_REFUSED], 1)
     else:
         counter_add(&feed[FEED_RECORDS_TOO_LARGE], 1)

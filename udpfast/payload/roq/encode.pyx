@@ -7,17 +7,17 @@ from libc.math cimport NAN
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES, MESSAGE_SIZE_MAX
-from udpfast.market.flatbuffer cimport Table, follow, table_at, table_offset, table_reference
 from udpfast.market.names cimport NameTable
+from udpfast.payload.roq.flatbuffer cimport Table, follow, table_at, table_offset, table_reference
 
 from typing import NamedTuple
 
 import numpy as np
 
 from udpfast.errors import FormatError, RangeError
-from udpfast.market.event import encode_event, update_to_dict
-from udpfast.market.flatbuffer import verify
 from udpfast.market.updates import LEVEL, TRADE, view_update
+from udpfast.payload.roq.event import encode_event, update_to_dict
+from udpfast.payload.roq.flatbuffer import verify
 
 __all__ = [
     "SourceInfo",

@@ -1,7 +1,7 @@
 # The three types that a feed is made of, verified and written in one walk: books, tops of book
 # and trades.
 #
-#     kind = hot_decode(payload, size, into, room, names, context)
+#     kind = fast_decode(payload, size, into, room, names, context)
 #     if kind == 0: not for this walk, nothing was done; take event_verify and decode's fill
 #
 # The walk says yes only to what event_verify accepts, and then writes what decode's general path
@@ -17,17 +17,17 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
-from udpfast.market.decode cimport DecodeContext
-from udpfast.market.fill cimport fill_name, fill_text_at
-from udpfast.market.flatbuffer cimport load_f64, load_u32, load_u64
 from udpfast.market.names cimport Names
-from udpfast.market.plan cimport (
-    Beginning, HotTable, Places, Plan, PlanSet, Plans, UsualLevel, head_find, head_walk,
+from udpfast.market.updates cimport *
+from udpfast.payload.roq.decode cimport DecodeContext
+from udpfast.payload.roq.flatbuffer cimport load_f64, load_u32, load_u64
+from udpfast.payload.roq.general cimport fill_name, fill_text_at
+from udpfast.payload.roq.schema cimport *
+from udpfast.payload.roq.vtable_plan cimport (
+    Beginning, PlannedTable, Places, Plan, PlanSet, Plans, UsualLevel, head_find, head_walk,
     place_learn, places_forget, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16,
     plan_u32, plan_u64, usual_last,
 )
-from udpfast.market.schema cimport *
-from udpfast.market.updates cimport *
 
 cdef extern from *:
     """
@@ -45,13 +45,13 @@ cdef extern from *:
         void* to, const uint8_t* first, const uint8_t* second,
         const uint64_t* mask) noexcept nogil
 
-cdef struct Hot:  # one message on its way
+cdef struct Walk:  # one message on its way
     const uint8_t* data
     uint64_t size
     uint64_t tables_left
     uint64_t fields_unknown
 
-cdef struct HotRows:  # a vector of tables
+cdef struct FastRows:  # a vector of tables
     uint64_t at                  # of its first reference
     uint32_t count
     uint32_t present
@@ -59,40 +59,42 @@ cdef struct HotRows:  # a vector of tables
 
 # --- checked steps: each is False, or leaves its result sound -------------------------------------
 
-cdef inline bint hot_table(
-        Hot* hot, PlanSet* plans, uint32_t index, uint64_t at, HotTable* table) noexcept nogil:
-    table.plan = plan_find(plans, index, hot.data, hot.size, at)
+cdef inline bint fast_table(
+        Walk* walk, PlanSet* plans, uint32_t index, uint64_t at,
+        PlannedTable* table) noexcept nogil:
+    table.plan = plan_find(plans, index, walk.data, walk.size, at)
     if unlikely(table.plan == NULL):
         return False
-    table.at = hot.data + at
-    hot.fields_unknown += table.plan.fields_unknown
+    table.at = walk.data + at
+    walk.fields_unknown += table.plan.fields_unknown
     return True
 
 
-cdef inline uint64_t hot_target(
-        const Hot* hot, const HotTable* table, uint32_t offset) noexcept nogil:
+cdef inline uint64_t fast_target(
+        const Walk* walk, const PlannedTable* table, uint32_t offset) noexcept nogil:
     # Where a reference within a checked table leads: anywhere.
-    return <uint64_t> (table.at - hot.data) + offset + load_u32(table.at + offset)
+    return <uint64_t> (table.at - walk.data) + offset + load_u32(table.at + offset)
 
 
-cdef inline bint hot_text(
-        const Hot* hot, const HotTable* table, uint32_t slot, const uint8_t** text) noexcept nogil:
+cdef inline bint fast_text(
+        const Walk* walk, const PlannedTable* table, uint32_t slot,
+        const uint8_t** text) noexcept nogil:
     # A string: its length, its bytes, and the zero behind them. NULL = absent.
     cdef uint32_t offset = plan_offset(table.plan, slot)
     cdef uint64_t at, end
     text[0] = NULL
     if offset == 0:
         return True
-    at = hot_target(hot, table, offset)
-    if unlikely(at + 5 > hot.size):
+    at = fast_target(walk, table, offset)
+    if unlikely(at + 5 > walk.size):
         return False
-    end = at + 4 + load_u32(hot.data + at)
-    text[0] = hot.data + at
-    return likely(end < hot.size and hot.data[end] == 0)
+    end = at + 4 + load_u32(walk.data + at)
+    text[0] = walk.data + at
+    return likely(end < walk.size and walk.data[end] == 0)
 
 
-cdef inline bint hot_rows(
-        Hot* hot, const HotTable* table, uint32_t slot, HotRows* rows) noexcept nogil:
+cdef inline bint fast_rows(
+        Walk* walk, const PlannedTable* table, uint32_t slot, FastRows* rows) noexcept nogil:
     # The vector itself; its tables are not looked at, but paid for.
     cdef uint32_t offset = plan_offset(table.plan, slot)
     rows.at = 0
@@ -100,25 +102,25 @@ cdef inline bint hot_rows(
     rows.present = offset != 0
     if offset == 0:
         return True
-    rows.at = hot_target(hot, table, offset) + 4
-    if unlikely(rows.at > hot.size):
+    rows.at = fast_target(walk, table, offset) + 4
+    if unlikely(rows.at > walk.size):
         return False
-    rows.count = load_u32(hot.data + rows.at - 4)
-    if unlikely(rows.at + 4 * <uint64_t> rows.count > hot.size or rows.count > hot.tables_left):
+    rows.count = load_u32(walk.data + rows.at - 4)
+    if unlikely(rows.at + 4 * <uint64_t> rows.count > walk.size or rows.count > walk.tables_left):
         return False
-    hot.tables_left -= rows.count
+    walk.tables_left -= rows.count
     return True
 
 
 # --- books ----------------------------------------------------------------------------------------
 
-cdef inline bint hot_level(
-        Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
+cdef inline bint fast_level(
+        Walk* walk, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
     # Any level, by its plan.
-    cdef const uint8_t* table = hot.data + at
-    if unlikely(plan == NULL or at + plan.extent > hot.size):
+    cdef const uint8_t* table = walk.data + at
+    if unlikely(plan == NULL or at + plan.extent > walk.size):
         return False
-    hot.fields_unknown += plan.fields_unknown
+    walk.fields_unknown += plan.fields_unknown
     into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
     into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
     into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
@@ -129,31 +131,31 @@ cdef inline bint hot_level(
     return True
 
 
-cdef inline bint hot_level_other(
-        Hot* hot, Plans* plans, Places* places, uint64_t table, Level* into) noexcept nogil:
+cdef inline bint fast_level_other(
+        Walk* walk, Plans* plans, Places* places, uint64_t table, Level* into) noexcept nogil:
     # A level that is not known as a usual one, or lies at the very end.
     cdef const Plan* plan
     cdef uint64_t vtable
-    if unlikely(table > hot.size - 8):
+    if unlikely(table > walk.size - 8):
         return False
-    vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(hot.data + table)
+    vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(walk.data + table)
     if likely(vtable == places.vtable[0]):
         plan = places.plan[0]
     elif likely(vtable == places.vtable[1]):
         plan = places.plan[1]
     else:
-        plan = place_learn(places, plans, hot.data, hot.size, vtable)
-    return hot_level(hot, plan, table, into)
+        plan = place_learn(places, plans, walk.data, walk.size, vtable)
+    return fast_level(walk, plan, table, into)
 
 
-cdef inline bint hot_levels(
-        Hot* hot, Plans* plans, Places* places, uint64_t at, uint32_t count,
+cdef inline bint fast_levels(
+        Walk* walk, Plans* plans, Places* places, uint64_t at, uint32_t count,
         Level* into) noexcept nogil:
     # Without a branch that depends on which levels are removals, nor on how they are padded: no
     # processor guesses that.
-    cdef const uint8_t* data = hot.data
+    cdef const uint8_t* data = walk.data
     cdef const UsualLevel* usual
-    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable, word
+    cdef uint64_t end = at + 4 * <uint64_t> count, size = walk.size, table, vtable, word
     cdef uint64_t last = usual_last(plans.usual, size)
     while at < end:
         table = at + load_u32(data + at)
@@ -170,33 +172,33 @@ cdef inline bint hot_levels(
                 memset(<uint8_t*> into + 16, 0, 16)
                 into += 1
                 continue
-        if unlikely(not hot_level_other(hot, plans, places, table, into)):
+        if unlikely(not fast_level_other(walk, plans, places, table, into)):
             return False
         last = usual_last(plans.usual, size)
         into += 1
     return True
 
 
-cdef inline int32_t hot_book(
-        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+cdef inline int32_t fast_book(
+        Walk* walk, const PlannedTable* value, uint8_t* into, uint32_t room,
         DecodeContext* context) noexcept nogil:
     cdef Book* book = <Book*> into
     cdef Level* levels = <Level*> (into + sizeof(Book))
-    cdef HotRows[2] sides
+    cdef FastRows[2] sides
     cdef Places places
     cdef uint64_t needed
     cdef int side
     if unlikely(
-            not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &sides[0])
-            or not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_ASKS, &sides[1])):
+            not fast_rows(walk, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &sides[0])
+            or not fast_rows(walk, value, SLOT_MARKET_BY_PRICE_UPDATE_ASKS, &sides[1])):
         return 0
     needed = sizeof(Book) + (<uint64_t> sides[0].count + sides[1].count) * sizeof(Level)
     if unlikely(needed > room):
         return 0
     places_forget(&places)
     for side in range(2):
-        if unlikely(not hot_levels(
-                hot, &context.plans, &places, sides[side].at, sides[side].count, levels)):
+        if unlikely(not fast_levels(
+                walk, &context.plans, &places, sides[side].at, sides[side].count, levels)):
             return 0
         levels += sides[side].count
     book.header.present = (PRESENT_ROWS if sides[0].present else 0) | (
@@ -210,17 +212,17 @@ cdef inline int32_t hot_book(
 
 # --- tops of book, trades -------------------------------------------------------------------------
 
-cdef inline int32_t hot_top_of_book(
-        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+cdef inline int32_t fast_top_of_book(
+        Walk* walk, const PlannedTable* value, uint8_t* into, uint32_t room,
         DecodeContext* context) noexcept nogil:
     cdef TopOfBook* top = <TopOfBook*> into
     cdef uint32_t offset = plan_offset(value.plan, SLOT_MARKET_BY_PRICE_UPDATE_BIDS)
-    cdef HotTable layer
+    cdef PlannedTable layer
     # One without a layer says nothing and is rare.
     if unlikely(
-            room < sizeof(TopOfBook) or offset == 0 or hot.tables_left == 0
-            or not hot_table(hot, &context.plans.layer, TABLE_LAYER,
-                             hot_target(hot, value, offset), &layer)):
+            room < sizeof(TopOfBook) or offset == 0 or walk.tables_left == 0
+            or not fast_table(walk, &context.plans.layer, TABLE_LAYER,
+                             fast_target(walk, value, offset), &layer)):
         return 0
     top.header.present = PRESENT_LAYER
     top.header.row_count = 0
@@ -232,17 +234,17 @@ cdef inline int32_t hot_top_of_book(
     return KIND_TOP_OF_BOOK
 
 
-cdef inline bint hot_trade(
-        Hot* hot, PlanSet* plans, uint64_t at, Trade* into,
+cdef inline bint fast_trade(
+        Walk* walk, PlanSet* plans, uint64_t at, Trade* into,
         DecodeContext* context) noexcept nogil:
-    cdef HotTable row
+    cdef PlannedTable row
     cdef const uint8_t* trade_id
     cdef const uint8_t* taker
     cdef const uint8_t* maker
-    if unlikely(not hot_table(hot, plans, TABLE_TRADE, at + load_u32(hot.data + at), &row)
-                or not hot_text(hot, &row, SLOT_TRADE_TRADE_ID, &trade_id)
-                or not hot_text(hot, &row, SLOT_TRADE_TAKER_ORDER_ID, &taker)
-                or not hot_text(hot, &row, SLOT_TRADE_MAKER_ORDER_ID, &maker)):
+    if unlikely(not fast_table(walk, plans, TABLE_TRADE, at + load_u32(walk.data + at), &row)
+                or not fast_text(walk, &row, SLOT_TRADE_TRADE_ID, &trade_id)
+                or not fast_text(walk, &row, SLOT_TRADE_TAKER_ORDER_ID, &taker)
+                or not fast_text(walk, &row, SLOT_TRADE_MAKER_ORDER_ID, &maker)):
         return False
     into.price = plan_f64(row.plan, row.at, SLOT_TRADE_PRICE, NAN)
     into.quantity = plan_f64_or_0(row.plan, row.at, SLOT_TRADE_QUANTITY)
@@ -255,20 +257,20 @@ cdef inline bint hot_trade(
     return True
 
 
-cdef inline int32_t hot_trades(
-        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+cdef inline int32_t fast_trades(
+        Walk* walk, const PlannedTable* value, uint8_t* into, uint32_t room,
         DecodeContext* context) noexcept nogil:
     cdef UpdateHeader* header = <UpdateHeader*> into
-    cdef HotRows rows
+    cdef FastRows rows
     cdef uint64_t needed
     cdef uint32_t i
-    if unlikely(not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &rows)):
+    if unlikely(not fast_rows(walk, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &rows)):
         return 0
     needed = sizeof(Trades) + <uint64_t> rows.count * sizeof(Trade)
     if unlikely(needed > room):
         return 0
     for i in range(rows.count):
-        if unlikely(not hot_trade(hot, &context.plans.trade, rows.at + 4 * <uint64_t> i,
+        if unlikely(not fast_trade(walk, &context.plans.trade, rows.at + 4 * <uint64_t> i,
                                   <Trade*> (into + sizeof(Trades)) + i, context)):
             return 0
     header.present = PRESENT_ROWS if rows.present else 0
@@ -279,7 +281,7 @@ cdef inline int32_t hot_trades(
 
 # --- the whole ------------------------------------------------------------------------------------
 
-cdef inline void hot_source(UpdateHeader* header, const HotTable* source) noexcept nogil:
+cdef inline void fast_source(UpdateHeader* header, const PlannedTable* source) noexcept nogil:
     cdef const Plan* plan = source.plan
     cdef const uint8_t* at = source.at
     if unlikely(plan == NULL):
@@ -296,7 +298,7 @@ cdef inline void hot_source(UpdateHeader* header, const HotTable* source) noexce
     header.source_create_time = plan_u64(plan, at, SLOT_SOURCE_INFO_CREATE_TIME)
 
 
-cdef inline void hot_header(UpdateHeader* header, const HotTable* value) noexcept nogil:
+cdef inline void fast_header(UpdateHeader* header, const PlannedTable* value) noexcept nogil:
     # What the types share. Fields that one of them does not have are absent in its plans.
     cdef const Plan* plan = value.plan
     cdef const uint8_t* at = value.at
@@ -315,11 +317,11 @@ cdef inline void hot_header(UpdateHeader* header, const HotTable* value) noexcep
     header.reserved = 0
 
 
-cdef inline int32_t hot_decode(
+cdef inline int32_t fast_decode(
         const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
         DecodeContext* context) noexcept nogil:
     cdef UpdateHeader* header = <UpdateHeader*> into
-    cdef Hot hot
+    cdef Walk walk
     cdef Beginning found
     cdef const uint8_t* exchange
     cdef const uint8_t* symbol
@@ -329,28 +331,28 @@ cdef inline int32_t hot_decode(
     if not likely(head_find(&context.plans, payload, size, &found)):
         if not head_walk(&context.plans, payload, size, &found):
             return 0
-    hot.data = payload
-    hot.size = size
-    hot.tables_left = (size >> 3) - 3
-    hot.fields_unknown = found.fields_unknown
+    walk.data = payload
+    walk.size = size
+    walk.tables_left = (size >> 3) - 3
+    walk.fields_unknown = found.fields_unknown
     if unlikely(
-            not hot_text(&hot, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE, &exchange)
-            or not hot_text(&hot, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, &symbol)):
+            not fast_text(&walk, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE, &exchange)
+            or not fast_text(&walk, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, &symbol)):
         return 0
     if found.code == MESSAGE_MARKET_BY_PRICE_UPDATE:
-        kind = hot_book(&hot, &found.value, into, room, context)
+        kind = fast_book(&walk, &found.value, into, room, context)
     elif found.code == MESSAGE_TOP_OF_BOOK:
-        kind = hot_top_of_book(&hot, &found.value, into, room, context)
+        kind = fast_top_of_book(&walk, &found.value, into, room, context)
     else:
-        kind = hot_trades(&hot, &found.value, into, room, context)
+        kind = fast_trades(&walk, &found.value, into, room, context)
     if unlikely(kind == 0):
         return 0
-    hot_source(header, &found.source)
-    hot_header(header, &found.value)
+    fast_source(header, &found.source)
+    fast_header(header, &found.value)
     header.exchange_id = fill_name(exchange, names, context)
     header.symbol_id = fill_name(symbol, names, context)
     context.exchange_id = header.exchange_id
     context.symbol_id = header.symbol_id
     context.message_type = found.code
-    context.fields_unknown = hot.fields_unknown
+    context.fields_unknown = walk.fields_unknown
     return kind

@@ -13,8 +13,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
+from udpfast.payload.roq.schema cimport *
 
 cdef enum:
     EVENT_TABLE_AT = 16

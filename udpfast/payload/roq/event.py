@@ -16,10 +16,10 @@ import numpy as np
 
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError, RangeError
-from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
-from udpfast.market.schema import ENUMS, MESSAGES, TABLES, Field
 from udpfast.market.updates import UPDATE_DTYPES, view_update
+from udpfast.payload.roq.flatbuffer import verify
+from udpfast.payload.roq.schema import ENUMS, MESSAGES, TABLES, Field
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,0 +1,3 @@
+"""Roq: events in FlatBuffers into updates, and back."""
+
+__all__: list[str] = []
