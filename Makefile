@@ -7,10 +7,10 @@ RUN := $(VENV)/bin/python
 # is installed takes longer. What keeps pip from installing is still said.
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -qq \
 	--no-compile --disable-pip-version-check) -c constraints.txt
-SOURCES := $(shell find udpfast bench/loops -name '*.pyx' -o -name '*.pxd')
+SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd')
 # Whatever is started by its name is that of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# The loops of benchmarks and tests: a user's `pip install .` does without them.
+# The benchmarks and the lab: a user's `pip install .` does without them.
 export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
@@ -78,7 +78,7 @@ docs: build ## the documentation site, with every link checked: build/site/index
 lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
-	@$(RUN) scripts/lint_cython.py udpfast bench docs/examples
+	@$(RUN) scripts/lint_cython.py udpfast bench lab docs/examples
 
 format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix
@@ -86,7 +86,7 @@ format: build ## let ruff lay out the Python files
 
 clean: ## remove what make has made, except results of benchmarks
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks
-	@find udpfast bench '(' -name '*.so' -o -name '__pycache__' ')' -prune -exec rm -rf {} +
+	@find udpfast bench lab '(' -name '*.so' -o -name '__pycache__' ')' -prune -exec rm -rf {} +
 
 # Three steps, each with its stamp: tools (what compiling needs), compiled, installed.
 

@@ -1,7 +1,7 @@
-"""Build the extension modules: every `.pyx` below `udpfast/`, and those of `bench/loops` if asked.
+"""Build the extension modules: every `.pyx` below `udpfast/`; of `bench/loops` and `lab` if asked.
 
 UDPFAST_NATIVE=1    compile for this machine's processor only.
-UDPFAST_BENCH=1     Also the benchmarks, and the loops that only they and tests run: for `make`.
+UDPFAST_BENCH=1     Also the benchmarks and the lab, with what they compile: for `make`.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
 UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
@@ -178,8 +178,8 @@ SELDOM = {
         *("client/zmq_silence", "client/zmq_source", "core/agent", "core/counter", "core/idle"),
         *("core/layout", "core/oserr", "core/parent", "core/worker", "export/hops"),
         *("export/races", "feed/objects"),
-        *("feed/pipeline", "lab/bus_memory", "lab/guarded_frame", "lab/paths", "lab/ringload"),
-        *("log/journal_header", "log/journal_map", "log/journal_state", "log/readers"),
+        *("feed/pipeline", "log/journal_header", "log/journal_map", "log/journal_state"),
+        "log/readers",
         *("log/recovery", "log/segment", "log/verify", "market/found", "market/names"),
         *("market/updates", "net/capture_writer", "net/envelope", "net/pcap", "net/xdp_bpf"),
         *("shm/counters", "shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
@@ -203,20 +203,25 @@ def arguments(path: Path) -> list[str]:
     """Return what a module is compiled with; the last `-O` counts."""
     if SANITIZE or "UDPFAST_OPTIMISE" in os.environ:
         return compile_args
-    if path in SELDOM:
+    if path in SELDOM or path.parts[0] == "lab":
         return [*compile_args, "-O1"]
     return [*compile_args, "-O3"] if path in OFTEN or path.parts[0] == "bench" else compile_args
 
 
+#: Folders of the checkout that are packages on request: `udpfast_` and their names, because `bench`
+#: and `lab` alone are names that anybody's package may have.
+BESIDE = ("bench", "lab")
+
+
 def sources() -> list[Path]:
     """Return the modules to compile."""
-    loops = sorted(Path("bench/loops").glob("*.pyx")) if setting("UDPFAST_BENCH") else []
-    return [*sorted(Path("udpfast").rglob("*.pyx")), *loops]
+    folders = ("udpfast", *BESIDE) if setting("UDPFAST_BENCH") else ("udpfast",)
+    return [path for folder in folders for path in sorted(Path(folder).rglob("*.pyx"))]
 
 
 extensions = [
     Extension(
-        re.sub("^bench/", "udpfast_bench/", str(path.with_suffix(""))).replace(os.sep, "."),
+        re.sub("^(bench|lab)/", r"udpfast_\1/", str(path.with_suffix(""))).replace(os.sep, "."),
         [str(path)],
         include_dirs=[numpy.get_include()],
         extra_compile_args=arguments(path),
@@ -237,16 +242,19 @@ extensions.insert(
     0, Extension(SHARED, [], extra_compile_args=compiled_with, extra_link_args=link_args)
 )
 
-# `bench` alone is a name that anybody's package may have. Without their loops they measure nothing.
-benchmarks = ["udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"]
+# Without what they compile they measure and try nothing.
+packages_beside = [
+    *("udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"),
+    *("udpfast_lab", "udpfast_lab.conformance"),
+]
 
 setup(
     cmdclass={"build": Build, "build_ext": BuildExt},
     packages=[
         *find_packages(include=["udpfast", "udpfast.*"]),
         "pyspark_udpfast",
-        *(benchmarks if setting("UDPFAST_BENCH") else []),
+        *(packages_beside if setting("UDPFAST_BENCH") else []),
     ],
-    package_dir={"udpfast_bench": "bench"},
+    package_dir={f"udpfast_{folder}": folder for folder in BESIDE},
     ext_modules=extensions if setting("UDPFAST_COMPILE", "1") else [],
 )

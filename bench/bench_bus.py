@@ -40,12 +40,12 @@ from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
 from udpfast.core.agent import Agent, AgentRunner
 from udpfast.core.clock import monotonic_ns
-from udpfast.lab.bus_memory import MemoryLog
 from udpfast.shm.histogram import LatencyHistogram
 
 from .bus_seen import daemons, seen
 from .bus_send import sent
 from .child import to_child
+from .lab_parts import MemoryLog
 from .loops.append_cost import BareReader, append_times
 from .loops.store_hop import StorePace, TcpEcho, TcpPace
 from .result import Row

@@ -33,7 +33,6 @@ import numpy as np
 
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import RECORD
-from udpfast.lab.frames import datagram
 from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.readers import list_readers
@@ -41,6 +40,7 @@ from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.histogram import LatencyHistogram
 
+from .lab_parts import datagram
 from .loops.engine_cost import engine_cost_ns
 from .loops.hostprobe import pinned
 from .loops.journal_cost import append_cost_ns, copy_cost_ns, publish_lateness_ns

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from udpfast.lab.framings import Sent, build
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 
 from .drain_trains import Train
+from .lab_parts import Sent, build
 
 __all__ = ["PLACES", "UnitTrain"]
 

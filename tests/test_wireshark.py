@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.frames import datagram, datagrams
 from tests.shared import ROOT, shared
-from udpfast.lab.frames import datagram, datagrams
 from udpfast.payload.roq.schema import MESSAGES
 
 SCRIPT = ROOT / "packaging" / "wireshark" / "udpfast.lua"

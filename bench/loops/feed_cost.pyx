@@ -25,7 +25,7 @@ from udpfast.feed.pipeline_state cimport (
 import statistics
 
 from ..framing_trains import PLACES
-from udpfast.lab.framings import Sent, build
+from ..lab_parts import Sent, build
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 

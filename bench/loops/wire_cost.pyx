@@ -19,7 +19,7 @@ from udpfast.wire.unit cimport UNITS_MAX, Unit
 
 import statistics
 
-from udpfast.lab.framings import Sent, build
+from ..lab_parts import Sent, build
 from udpfast.wire.framing import Framing
 
 __all__ = ["main", "wire_cost_ns"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.bus_memory import MemoryLog
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.link_thread import ConsumerThread, SourceThread
@@ -23,7 +24,6 @@ from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
-from udpfast.lab.bus_memory import MemoryLog
 from udpfast.shm.wake import Sleeper, WakeRegion
 
 IDLE = ["spin", "yield", "backoff", "sleep"]

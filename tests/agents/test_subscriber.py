@@ -6,11 +6,11 @@ import time
 import pytest
 
 from bench.loops.turns import Turns
+from lab.frames import datagram
 from tests.ports import free_ports
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop
 from udpfast.config import parse_feed
-from udpfast.lab.frames import datagram
 
 MS = 1_000_000
 BATCH = 4

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.bus_damage import HOWS, damage_file, store_files
 from tests.archive.test_store import BYTES, content
 from tests.bus.drive import MS, T0, Copy, courier, lead, outbox, register
 from udpfast.agents.store_disk import StoreDisk
@@ -18,7 +19,6 @@ from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import send_datagram
 from udpfast.config.bus import StoreConfig
 from udpfast.errors import FormatError, RegionError
-from udpfast.lab.bus_damage import HOWS, damage_file, store_files
 from udpfast.log.segment import segment_path
 from udpfast.market.names import NameTable
 from udpfast.shm.names import names_table

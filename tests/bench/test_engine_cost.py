@@ -3,7 +3,7 @@
 import pytest
 
 from bench.loops.engine_cost import engine_cost_ns
-from udpfast.lab.frames import datagram
+from lab.frames import datagram
 
 
 def test_engine_cost_counts_every_datagram_as_a_record() -> None:

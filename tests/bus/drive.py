@@ -1,11 +1,11 @@
 """A store, its sequencer and its copies, driven by hand."""
 
+from lab.bus_memory import MemoryLog
 from udpfast.bus.log import Store
 from udpfast.bus.outbox import Courier, Outbox, Watch
 from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
-from udpfast.lab.bus_memory import MemoryLog
 
 MS = 1_000_000
 S = 1000 * MS

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from lab.bus_memory import MemoryLog
 from tests.bus.drive import IDENTITY, LAYOUT, MS, T0, S, lead
 from udpfast.bus.beginning import Beginning, Decision
 from udpfast.bus.hello import Fenced
@@ -11,7 +12,6 @@ from udpfast.bus.log import Store
 from udpfast.bus.node import Node
 from udpfast.bus.replication import Source
 from udpfast.bus.wire import LinkType, link_frame, link_parse
-from udpfast.lab.bus_memory import MemoryLog
 
 OTHER = bytes(range(16, 32))
 NOTHING = bytes(16)

@@ -1,11 +1,11 @@
 """A promotion that cannot succeed fences nobody; one that fails later says that nobody writes."""
 
+from lab.bus_memory import MemoryLog
+from lab.bus_world import Host, World
 from tests.bus.drive import IDENTITY, LAYOUT, MS, S, lead, register, send
 from udpfast.bus.hello import Fenced
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import ANSWER_NS, LATE_NS, Promotion, PromotionState
-from udpfast.lab.bus_memory import MemoryLog
-from udpfast.lab.bus_world import Host, World
 
 
 def calm(*names: str) -> World:

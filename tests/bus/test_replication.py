@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from lab.bus_memory import MemoryLog
 from tests.bus.drive import (
     IDENTITY,
     MS,
@@ -23,7 +24,6 @@ from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.replication import Source
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after, link_parse
-from udpfast.lab.bus_memory import MemoryLog
 
 
 def content(kept) -> bytes:

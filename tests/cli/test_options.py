@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from udpfast.cli.lab import PROGRAMS
+from lab.main import PROGRAMS
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError

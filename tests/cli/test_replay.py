@@ -5,11 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from lab import frames
 from tests.net.test_pcap import enhanced as frame_block
 from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
-from udpfast.lab import frames
 from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 

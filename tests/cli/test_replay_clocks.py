@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lab import frames
 from tests.net.test_pcap import ethernet, ipv4, pcap, udp
 from udpfast.cli import replay_target
 from udpfast.cli.main import cli
 from udpfast.cli.replay_target import Pacer
 from udpfast.core.layout import Kind
-from udpfast.lab import frames
 from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 

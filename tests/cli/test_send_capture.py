@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lab.framings import Sent, build
 from tests.cli.test_send import Listeners
 from udpfast.cli.send import send
-from udpfast.lab.framings import Sent, build
 from udpfast.net.capture_writer import CaptureWriter
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.wire.framing import Framing

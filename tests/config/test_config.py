@@ -5,9 +5,7 @@ from typing import Any
 
 import pytest
 
-from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
-from udpfast.errors import ConfigError
-from udpfast.lab.settings_edges import (
+from lab.settings_edges import (
     FILES,
     VALUES,
     broken,
@@ -16,6 +14,8 @@ from udpfast.lab.settings_edges import (
     tables_with,
     trial,
 )
+from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
+from udpfast.errors import ConfigError
 
 LINE = {"name": "A", "address": "127.0.0.1:9001"}
 

@@ -9,6 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 from click.testing import CliRunner
 
+from lab.aged import write_aged
 from tests.export.market import make_journal
 from tests.layouts import NEWER, OLDER
 from udpfast.cli.main import cli
@@ -18,7 +19,6 @@ from udpfast.core.layout import Kind
 from udpfast.core.layouts import Layouts
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES
-from udpfast.lab.aged import write_aged
 from udpfast.log.journal import Journal
 from udpfast.log.journal_layouts import layouts_path
 from udpfast.market.updates import LAYOUTS

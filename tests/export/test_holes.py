@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
+from lab.journals import Journals, damage
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import Entry
 from udpfast.export.scan import Scan
 from udpfast.export.schema import arrow_schema
-from udpfast.lab.journals import Journals, damage
 from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 

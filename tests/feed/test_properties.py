@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.follower import Follower
+from lab.frames import datagram, datagrams
+from lab.model import FeedModel
+from lab.object_rows import differential
+from lab.origin import Origin
+from lab.said import gap_of
+from lab.simulate import ROWS, cases
+from lab.traffic import Traffic
 from udpfast.core.layout import SESSION, Kind
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedPipeline
-from udpfast.lab.follower import Follower
-from udpfast.lab.frames import datagram, datagrams
-from udpfast.lab.model import FeedModel
-from udpfast.lab.object_rows import differential
-from udpfast.lab.origin import Origin
-from udpfast.lab.said import gap_of
-from udpfast.lab.simulate import ROWS, cases
-from udpfast.lab.traffic import Traffic
 from udpfast.net.bad_network import Arrival
 
 # Enough of each to show the fault: the rest of the suite wants its share of a minute.

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from lab.forged_rows import forged
+from lab.restart_rows import same_id_corners
 from tests.feed.drive import Driver, datagram, fragments
 from udpfast.core.layout import SESSION, Kind, SessionReason
-from udpfast.lab.forged_rows import forged
-from udpfast.lab.restart_rows import same_id_corners
 
 MS = 1_000_000
 SECOND = 1_000_000_000

@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
+from lab.framings import Sent, build
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import GAP, SESSION, Kind, SessionReason
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
-from udpfast.lab.framings import Sent, build
 from udpfast.wire.framing import FRAMINGS, Framing
 
 NAMES = [name for name in FRAMINGS if not name.startswith("roq")]

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from lab.framings import Sent, build
 from tests.feed.drive import Driver, datagram, fragments, message_bytes, read
 from udpfast.core.layout import GapReason, Kind
-from udpfast.lab.framings import Sent, build
 
 WRAP = 1 << 32
 

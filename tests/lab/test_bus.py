@@ -2,11 +2,11 @@
 
 import pytest
 
+from lab.bus import check_seed, run
+from lab.bus_mutants import mutant
+from lab.bus_oracle import Wrong
 from tests.bus.test_promotion import calm, writers
 from tests.bus.test_promotion import run as elapse
-from udpfast.lab.bus import check_seed, run
-from udpfast.lab.bus_mutants import mutant
-from udpfast.lab.bus_oracle import Wrong
 
 
 @pytest.mark.parametrize("seed", range(1, 7))

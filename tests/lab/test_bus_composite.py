@@ -2,8 +2,8 @@
 
 import pytest
 
-from udpfast.lab.bus_composite import check_seed, run
-from udpfast.lab.bus_mutants import mutant
+from lab.bus_composite import check_seed, run
+from lab.bus_mutants import mutant
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5, 15, 16])

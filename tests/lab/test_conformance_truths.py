@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lab.conformance import Report, run
+from lab.framings import Sent, build
 from tests.net.test_pcap import ethernet, ipv4, pcap, udp
-from udpfast.lab.conformance import Report, run
-from udpfast.lab.framings import Sent, build
 
 AT_NS = 1_700_000_000_000_000_000
 GAPS = 150

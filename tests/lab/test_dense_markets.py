@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.dense_markets import check_gateway
+from lab.dense_markets import check_gateway
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.export_runs import check_seed
+from lab.export_runs import check_seed
 
 
 @pytest.mark.parametrize("seed", [1, 2])

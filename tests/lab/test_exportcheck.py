@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.exportcheck import check_seed
+from lab.exportcheck import check_seed
 
 
 @pytest.mark.parametrize("seed", [1, 104, 5012])

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lab.frames import datagram, datagrams, heartbeat
 from udpfast.core.layout import Kind
 from udpfast.feed.pipeline import FeedPipeline
-from udpfast.lab.frames import datagram, datagrams, heartbeat
 
 
 @pytest.mark.parametrize("revision", ["current", "legacy"])

@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
+from lab import fuzz
+from lab.mutate import mutated
 from tests.shared import ROOT
-from udpfast.lab import fuzz
-from udpfast.lab.mutate import mutated
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
@@ -62,7 +62,7 @@ def test_fuzz_reaches_most_verdicts() -> None:
 )
 def test_main_failing_case_prints_the_command_that_repeats_it(body: str, expected: str) -> None:
     program = (
-        "from udpfast.lab import fuzz\n"
+        "from lab import fuzz\n"
         "def case(seed, count):\n"
         "    if seed == 3:\n"
         f"        {body}\n"

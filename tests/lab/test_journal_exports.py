@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.lab.journal_exports import check_follows, check_sources
+from lab.journal_exports import check_follows, check_sources
 
 
 # The last two: a journal that lost its end, read a few records at a time; a lost page of `journal`.

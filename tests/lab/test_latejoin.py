@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.latejoin import Attach, Check, judge, run
+from lab.latejoin import Attach, Check, judge, run
 
 pytestmark = pytest.mark.system
 

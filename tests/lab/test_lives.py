@@ -1,12 +1,12 @@
-"""A slice of the lives of an instance; `python -m udpfast.lab.lives` runs as many as wanted."""
+"""A slice of the lives of an instance; `python -m lab.lives` runs as many as wanted."""
 
 import random
 from dataclasses import replace
 
 import pytest
 
-from udpfast.lab.life import Life, race, run
-from udpfast.lab.lives import run_seed
+from lab.life import Life, race, run
+from lab.lives import run_seed
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

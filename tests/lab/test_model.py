@@ -5,8 +5,8 @@ import zlib
 
 import pytest
 
+from lab.model import FeedModel, ModelOutput
 from tests.shared import shared
-from udpfast.lab.model import FeedModel, ModelOutput
 
 POLICIES = ["latest_run", "keep_all"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab import identity, object_corners
+from lab import identity, object_corners
 
 
 @pytest.mark.parametrize("first", [1, 6_881, 12_433])

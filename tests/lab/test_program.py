@@ -4,9 +4,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from udpfast.cli.lab import PROGRAMS
+from lab.main import PROGRAMS
+from lab.program import by_seeds, program
 from udpfast.cli.main import cli
-from udpfast.lab.program import by_seeds, program
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

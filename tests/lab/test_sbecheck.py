@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.sbecheck import check_seed
+from lab.sbecheck import check_seed
 
 
 @pytest.mark.parametrize("seed", range(12))

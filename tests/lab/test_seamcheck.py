@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.lab.seamcheck import check
+from lab.seamcheck import check
 
 
 @pytest.mark.parametrize("first", range(1, 41, 10))

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from udpfast.lab import simulate
-from udpfast.lab.follower import Wrong
+from lab import simulate
+from lab.follower import Wrong
 
 
 def test_simulate_prints_what_a_row_found() -> None:

@@ -1,8 +1,8 @@
-"""The tool that stops a subscriber, for a short while; in full: `-m udpfast.lab.zmq_stall`."""
+"""The tool that stops a subscriber, for a short while; in full: `-m lab.zmq_stall`."""
 
 import pytest
 
-from udpfast.lab.zmq_stall import StallOutcome, stall
+from lab.zmq_stall import StallOutcome, stall
 
 
 @pytest.mark.parametrize("topic", ["", "MESSAGE"])

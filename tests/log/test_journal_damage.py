@@ -2,10 +2,8 @@
 
 import pytest
 
-from udpfast.core.layout import Kind
-from udpfast.errors import RegionError
-from udpfast.lab.journal_corners import check_clocks, check_corners, check_live_copies
-from udpfast.lab.journalcheck import (
+from lab.journal_corners import check_clocks, check_corners, check_live_copies
+from lab.journalcheck import (
     check_bit_flips,
     check_cuts,
     check_dropped_pages,
@@ -14,6 +12,8 @@ from udpfast.lab.journalcheck import (
     reopen,
     write,
 )
+from udpfast.core.layout import Kind
+from udpfast.errors import RegionError
 from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_map import journal_map

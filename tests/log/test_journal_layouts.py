@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from lab.aged import write_aged
 from tests.layouts import NEWER, OLDER, layouts_with
 from udpfast.core.layout import GAP, RECORD, Kind
 from udpfast.core.layouts import CONTROL_LAYOUTS, Layouts
 from udpfast.errors import FormatError, RegionError
-from udpfast.lab.aged import write_aged
 from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_layouts import journal_layouts, layouts_path, layouts_version

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bench.loops.ring_hop import look
+from lab.ringload import LoadResult, read_load, write_load
 from udpfast.core.layout import RESTART, Kind
 from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExistsError
-from udpfast.lab.ringload import LoadResult, read_load, write_load
 from udpfast.log.cursor import RingCursor
 from udpfast.log.ring import RING_KIND, RING_LAYOUT, Ring
 from udpfast.shm.lock import lock_existing

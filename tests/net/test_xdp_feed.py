@@ -13,6 +13,7 @@ import pytest
 
 from bench.loops.turns import Turns
 from bench.namespaces import Wire, WireUnavailableError, wire
+from lab.frames import datagram, datagrams
 from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
 from udpfast.agents.engine import Engine
@@ -22,7 +23,6 @@ from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
 from udpfast.core.layout import FRAME, Kind, RecordFlag
-from udpfast.lab.frames import datagram, datagrams
 from udpfast.monitor.ledger import ledger_of
 
 pytestmark = pytest.mark.system

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
+from lab.fuzz_frames import fuzz_frames
+from lab.guarded_frame import OUTCOMES, walk_frame
 from tests.net.ethernet import FRAGMENT_HEADER, TCP, ethernet, ipv4, ipv6, udp
-from udpfast.lab.fuzz_frames import fuzz_frames
-from udpfast.lab.guarded_frame import OUTCOMES, walk_frame
 
 V4 = ("10.0.0.1", "239.1.2.3")
 V6 = ("fd99::1", "ff15::7")

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
+from lab.fuzz_iex import fuzz_iex
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.lab.fuzz_iex import fuzz_iex
 from udpfast.market.book import OrderBook
 from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lab.journals import Journals, Written, content, damage
 from tests.spark.streams import drain
-from udpfast.lab.journals import Journals, Written, content, damage
 from udpfast.log.journal_cursor import JournalCursor
 
 if TYPE_CHECKING:

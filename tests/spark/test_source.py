@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lab.aged import write_aged
 from tests.export.market import (
     BEGIN_NS,
     STEP_NS,
@@ -23,7 +24,6 @@ from tests.layouts import NEWER
 from tests.spark.streams import drain
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
-from udpfast.lab.aged import write_aged
 from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
 

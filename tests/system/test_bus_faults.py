@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.lab.bus_faults import ROWS, UnavailableError
+from lab.bus_faults import ROWS, UnavailableError
 
 pytestmark = pytest.mark.system
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.lab import hostile
-from udpfast.lab.hostile import check_hostile_readers
+from lab import hostile
+from lab.hostile import check_hostile_readers
 
 pytestmark = pytest.mark.system
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from bench.namespaces import Wire, run
+from lab.frames import datagram
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.line_watch import LineWatch, WatchedLine
 from udpfast.agents.subscriber import Subscriber
 from udpfast.client.publisher import Publisher
 from udpfast.config import parse_publish
 from udpfast.errors import ConfigError
-from udpfast.lab.frames import datagram
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.link_events import LinkEvents

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.live import cases_of, run_live
 from tests.shared import shared
-from udpfast.lab.live import cases_of, run_live
 
 pytestmark = pytest.mark.system
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from udpfast.lab.ringcheck import (
+from lab.ringcheck import (
     check_load,
     check_reader_kills,
     check_writer_kills,
     main,
 )
-from udpfast.lab.ringload import LoadResult, read_load, write_load
+from lab.ringload import LoadResult, read_load, write_load
 from udpfast.log.cursor import RingCursor
 from udpfast.log.ring import Ring
 

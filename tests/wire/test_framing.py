@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from lab.framings import Sent, build, draw
+from lab.fuzz_wire import fuzz_wire
 from udpfast.errors import ConfigError, FormatError
-from udpfast.lab.framings import Sent, build, draw
-from udpfast.lab.fuzz_wire import fuzz_wire
 from udpfast.wire.facts import FACTS, Heartbeat, Numbers, session_text
 from udpfast.wire.framing import FRAMINGS, Framing, Malformed, MalformedError, UnitFlag
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from udpfast.lab.framings import Sent, build, draw
+from lab.framings import Sent, build, draw
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import FRAMINGS, Framing
 from udpfast.wire.recognise import recognise

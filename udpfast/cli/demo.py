@@ -273,20 +273,19 @@ capacity_bytes = {1 << 28}
 
     def _strategy(self, style: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
         return self._process(
-            "lab",
-            "strategy",
             NAME,
             "--style",
             style,
             "--report",
             str(self.directory / f"{style}.json"),
+            command="udpfast.cli.demo_strategy:strategy",
         )
 
     @contextlib.contextmanager
-    def _process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        command = child_command(*arguments)
+    def _process(self, *arguments: str, **named: str) -> Iterator[subprocess.Popen[str]]:
+        words = child_command(*arguments, **named)
         # stderr is not captured: what a process complains about is for the person to read.
-        process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(words, env=self.environment, stdout=subprocess.PIPE, text=True)
         try:
             yield process
         finally:

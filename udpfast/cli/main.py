@@ -10,7 +10,7 @@ from udpfast.cli.verbs import Verbs
 from udpfast.core.stop import ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
-__all__ = ["main"]
+__all__ = ["cli", "main"]
 
 #: Each verb, the one file that has it, and its line in `udpfast --help`.
 VERBS = {
@@ -54,17 +54,17 @@ def cli() -> None:
     """
 
 
-def main() -> None:
+def main(command: click.Command = cli) -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
     try:
-        _run()
+        _run(command)
     finally:
         ignore_stop_signals()
 
 
-def _run() -> None:
+def _run(command: click.Command) -> None:
     try:
-        cli.main(prog_name="udpfast", standalone_mode=False)
+        command.main(prog_name="udpfast", standalone_mode=False)
     except click.exceptions.Abort:  # SIGINT where a verb has no quiet end of its own
         click.echo("udpfast: stopped", err=True)
         sys.exit(130)

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
+from lab.dense_markets import check_book
 from udpfast.feed.publication import Publication
-from udpfast.lab.dense_markets import check_book
 from udpfast.payload.roq.encode import SourceInfo, encode_book
 from udpfast.payload.roq.fitted_book import FittedBook, LeftOut, levels_that_fit
 

@@ -56,7 +56,7 @@ def test_facts_are_complete_in_python_schema():
 
 
 def test_the_words_of_updates_are_the_schema_s():
-    assert words.ENUMS == {name: schema.ENUMS[name] for name in words.ENUMS}
+    assert {name: schema.ENUMS[name] for name in words.ENUMS} == words.ENUMS
 
 
 def test_fbs_names_its_origin_and_licence():

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lab.conformance import Report, run
 from tests.payload.sbe.deribit import deribit_schema
 from tests.shared import shared
-from udpfast.lab.conformance import Report, run
 from udpfast.net.pcap import CaptureReader
 from udpfast.payload.sbe.schema import Schema
 from udpfast.wire.framing import Framing

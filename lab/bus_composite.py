@@ -1,0 +1,356 @@
+"""A composite on one seed: two stores and the log of their order, on the same hosts.
+
+    udpfast lab bus-composite --seeds 100 --seed 1
+
+What happens to hosts is what happens in `udpfast lab bus`: a daemon has all three logs, so that who
+is killed, stopped or cut off loses all of them at once; disks fill, links break and hosts are
+promoted for each log by itself. Each host has a reader that follows the composite over all of that.
+
+I10: what a composite has of an input is that input, each record once, in its order: of every host's
+reader after every step, and of every host's replay at the end. Replays of all hosts are the same
+bytes; so is what readers had read, unless an input lost records that had been taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from udpfast.bus.merger import Merger
+
+from .bus import FAULTS, remove, settle
+from .bus_memory import MemoryLog
+from .bus_oracle import Wrong
+from .bus_world import MS, Host, S, Time, World
+from .program import by_seeds
+
+__all__ = ["CompositeWorld", "check_seed", "main", "run"]
+
+_ENTRY = struct.Struct("<IIQQQQ")
+_ORDER, _BACK = 52, 1
+_INPUTS = ("a", "b")
+
+
+def _number(record: bytes, at: int) -> int:
+    return int.from_bytes(record[at : at + 8], "little")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What the order log says: so many records of an input, from here to there, or gone."""
+
+    place: int
+    at: int
+    back: bool
+    first: int
+    end: int
+    index: int
+    count: int
+
+
+def _entry(record: bytes) -> _Entry:
+    at, flags, first, end, index, count = _ENTRY.unpack_from(record, 64)
+    return _Entry(_number(record, 8), at, bool(flags & _BACK), first, end, index, count)
+
+
+class Follower:
+    """Reads a composite on one host, and goes on whatever becomes of its daemon.
+
+    Attributes
+    ----------
+    read : list of (int, bytes)
+        Input and record, in order; what was taken back is not in it any more.
+    told : bool
+        Something was taken back.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.begin()
+
+    def begin(self) -> None:
+        """Read from the beginning."""
+        self.read: list[tuple[int, bytes]] = []
+        self._last: bytes | None = None  # of the order log
+        self._place = 0
+        self._next = [0 for _ in _INPUTS]
+        self._entries: list[_Entry] = []
+        self._newest = [b"" for _ in _INPUTS]  # read, of each input
+        self.told = False
+
+    def look(self, order: Any, inputs: Sequence[Any]) -> None:
+        """Read what is new, as far as readers may see."""
+        if self._last is not None and not _has(order.log, self._last):
+            self.begin()  # the order was taken back
+        for at, store in enumerate(inputs):
+            self._take_back(at, store.log)
+        # Looked at from the end: what follows an entry says whether it is there still.
+        for record in order.log.records(self._place, order.released):
+            self._last, self._place = record, _number(record, 8) + len(record)
+            if record[4] == _ORDER:
+                self._entries.append(_entry(record))
+        while self._entries and self._do(self._entries[0], inputs):
+            self._entries.pop(0)
+
+    def _take_back(self, at: int, log: Any) -> None:
+        # Records that were read and are not there any more: the last ones of this input.
+        if not self._newest[at] or _has(log, self._newest[at]):
+            return
+        own = [place for place, (whose, _) in enumerate(self.read) if whose == at]
+        while own and not _has(log, self.read[own[-1]][1]):
+            self._next[at] = _number(self.read[own[-1]][1], 8)
+            del self.read[own.pop()]
+            self.told = True
+        self._newest[at] = self.read[own[-1]][1] if own else b""
+
+    def _do(self, entry: _Entry, inputs: Sequence[Any]) -> bool:
+        # What an entry says; False: this host has not all of it yet.
+        if entry.back:
+            return True
+        store = inputs[entry.at]
+        # What is said to be lost before it was read is not waited for.
+        end = min([entry.end, *(each.first for each in self._entries
+                                if each.back and each.at == entry.at)])  # fmt: skip
+        for record in store.log.records(self._next[entry.at], min(end, store.released)):
+            if _number(record, 8) != self._next[entry.at]:
+                raise Wrong(f"I10 {self.host}: record at {_number(record, 8)} of "
+                            f"{_INPUTS[entry.at]}, expected {self._next[entry.at]}")  # fmt: skip
+            self._next[entry.at] += len(record)
+            self.read.append((entry.at, record))
+            self._newest[entry.at] = record
+        return self._next[entry.at] >= end
+
+
+def _has(log: Any, record: bytes) -> bool:
+    return bool(log.checksum_at(_number(record, 8)) == int.from_bytes(record[60:64], "little"))
+
+
+def replay(order: Any, inputs: Sequence[Any]) -> list[tuple[int, bytes]]:
+    """Return a composite's records, of logs that are complete, as any reader has them later."""
+    entries = [_entry(record) for record in order.records(0, order.end) if record[4] == _ORDER]
+    found: list[tuple[int, bytes]] = []
+    for entry in entries:
+        ends = [each.first for each in entries
+                if each.back and each.at == entry.at and each.place > entry.place]  # fmt: skip
+        end = min([entry.end, *ends])
+        if entry.back or end <= entry.first:
+            continue
+        own = list(inputs[entry.at].records(entry.first, end))
+        found += [(entry.at, record) for record in own]
+        first, index = (_number(own[0], 8), _number(own[0], 16)) if own else (-1, -1)
+        if (first, index) != (entry.first, entry.index):
+            raise Wrong(f"I10 an entry takes {_INPUTS[entry.at]} from record {entry.index} at "
+                        f"{entry.first}, there is {index} at {first}")  # fmt: skip
+        if end == entry.end and len(own) != entry.count:
+            raise Wrong(f"I10 an entry takes {entry.count} records, there are {len(own)}")
+    return found
+
+
+class Machine:
+    """What the three logs of one host share: a process, a clock."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parts: list[Part] = []
+        self.follower = Follower(name)
+        self.merger: Merger | None = None
+        self.frozen = False
+        self.offset_ns = 0
+
+    @property
+    def order(self) -> Part:
+        """The order log's part."""
+        return self.parts[-1]
+
+    def start(self) -> None:
+        """Run the daemon: all parts that do not run."""
+        if len(self.parts) <= len(_INPUTS):
+            return  # the world is being made
+        for part in self.parts:
+            if part.node is None:
+                Host.start(part)
+        if any(part.node is None for part in self.parts):
+            return  # it was killed amid that, and starts again later
+        inputs = [part.daemon for part in self.parts[: len(_INPUTS)]]
+        self.merger = Merger(self.order.daemon, inputs)
+
+    def kill(self) -> None:
+        """End the daemon, as kill -9 does."""
+        self.merger = None
+        for part in self.parts:
+            Host.kill(part)
+
+    def stop(self) -> None:
+        """End the daemon in good order."""
+        if self.frozen or any(part.node is None or part.log.dead for part in self.parts):
+            return
+        self.merger = None
+        for part in self.parts:
+            Host.stop(part)
+
+    def work(self) -> None:
+        """Do what the daemon does for the composite, and let its reader read."""
+        order = self.order
+        if order.node is None or self.frozen or self.merger is None:
+            return
+        if self.merger.work(order.world.now_ns, order.unix_ns):
+            order.wake()
+        order.world.look(order)
+        if all(part.node is not None for part in self.parts):
+            stores = [part.daemon.store for part in self.parts]
+            self.follower.look(stores[-1], stores[:-1])
+
+
+class Part(Host):
+    """One log of a machine."""
+
+    def __init__(self, world: World, name: str, log: MemoryLog, machine: Machine) -> None:
+        self.machine = machine
+        super().__init__(world, name, log)
+        machine.parts.append(self)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the process is stopped."""
+        return self.machine.frozen
+
+    @frozen.setter
+    def frozen(self, frozen: bool) -> None:
+        self.machine.frozen = frozen
+
+    @property
+    def offset_ns(self) -> int:
+        """How far the host's clock is off."""
+        return self.machine.offset_ns
+
+    @offset_ns.setter
+    def offset_ns(self, offset_ns: int) -> None:
+        self.machine.offset_ns = offset_ns
+
+    def start(self) -> None:
+        """Run the daemon."""
+        self.machine.start()
+
+    def kill(self) -> None:
+        """End the daemon."""
+        self.machine.kill()
+
+    def stop(self) -> None:
+        """End the daemon in good order."""
+        self.machine.stop()
+
+    def lose_power(self) -> None:
+        """End everything; each disk keeps what it had."""
+        for part in self.machine.parts:
+            Host.lose_power(part)
+        self.machine.follower.begin()
+
+    def wipe(self) -> None:
+        """End the daemon, and put an empty disk into the machine: this log's."""
+        super().wipe()
+        self.machine.follower.begin()
+
+    def turn(self) -> None:
+        """Let the daemon work."""
+        super().turn()
+        self.machine.work()
+
+
+class CompositeWorld:
+    """Two stores and an order log on the same hosts, and a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.time = Time()
+        self.machines: dict[str, Machine] = {}
+
+        def make(world: World, name: str, log: MemoryLog) -> Host:
+            return Part(world, name, log, self.machines.setdefault(name, Machine(name)))
+
+        first = World(f"{seed} a", time=self.time, make_host=make)
+        names = list(first.hosts)
+        others = [World(f"{seed} {name}", time=self.time, names=names, make_host=make)
+                  for name in ("b", "order")]  # fmt: skip
+        self.worlds = [first, *others]
+        for world in others:
+            world.apart = first.apart  # one network
+        self.rng = first.rng
+
+    @property
+    def inputs(self) -> list[World]:
+        """The stores."""
+        return self.worlds[: len(_INPUTS)]
+
+
+def run(seed: int, seconds: float = 6.0) -> CompositeWorld:
+    """Run the history of a seed; raise `Wrong` when a promise is broken."""
+    world = CompositeWorld(seed)
+    rng = world.rng
+    # Nothing is removed: a replay begins at the beginning.
+    faults = [(0 if do is remove or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
+    weights = [weight for weight, _ in faults]
+    calm, pace = rng.choice([50, 300, 1000]), rng.choice([10, 50, 100])
+    end_ns = int(seconds * S)
+
+    def fault() -> None:
+        if world.time.now_ns < end_ns:
+            if any(weights):
+                do = rng.choices([do for _, do in faults], weights)[0]
+                whose = rng.choice(world.worlds)
+                do(whose, rng.choice(list(whose.hosts.values())))
+            world.time.after(rng.randrange(2 * calm) * MS, fault)
+
+    def app() -> None:
+        if world.time.now_ns < end_ns:
+            whose = rng.choice(world.inputs)
+            host = rng.choice(list(whose.hosts.values()))
+            whose.send(host, rng.choice(["a", f"{host.name}-a"]))
+            world.time.after(rng.randrange(2 * pace) * MS, app)
+
+    world.time.after(MS, fault)
+    world.time.after(MS, app)
+    world.time.run(end_ns)
+    settle(*world.worlds)
+    world.time.run(world.time.now_ns + 2 * S)  # what is left is ordered and read
+    _compare(world)
+    return world
+
+
+def _compare(world: CompositeWorld) -> None:
+    found = {}
+    for name, machine in world.machines.items():
+        *inputs, order = (part.log for part in machine.parts)
+        whole = replay(order, inputs)
+        for at, log in enumerate(inputs):
+            own = [record for whose, record in whole if whose == at]
+            if own != list(log.records(0, log.end)):
+                raise Wrong(f"I10 {name}: of {_INPUTS[at]} the composite has {len(own)} records, "
+                            f"not those {log.end_index} that there are")  # fmt: skip
+            read = [record for whose, record in machine.follower.read if whose == at]
+            if read != own:
+                raise Wrong(f"I10 {name}: of {_INPUTS[at]} its reader has {len(read)} records, "
+                            f"not those {len(own)} that there are")  # fmt: skip
+        back = any(record[4] == _ORDER and _entry(record).back
+                   for record in order.records(0, order.end))  # fmt: skip
+        if not (back or machine.follower.told) and machine.follower.read != whole:
+            raise Wrong(f"I10 {name}: its reader read another order than a replay has")
+        found[name] = hashlib.sha256(b"".join(record for _, record in whole)).hexdigest()
+    if len(set(found.values())) != 1:
+        raise Wrong(f"I10 the composite is not the same bytes on all hosts: {found}")
+
+
+def check_seed(seed: int) -> dict[str, int]:
+    """Run one seed; raise `Wrong` if something is; return what it had."""
+    world = run(seed)
+    order = world.worlds[-1].hosts["S"].log
+    entries = [_entry(record) for record in order.records(0, order.end) if record[4] == _ORDER]
+    return {
+        "records of composites": sum(len(each.follower.read) for each in world.machines.values()),
+        "entries": len(entries),
+        "losses of inputs": sum(entry.back for entry in entries),
+    }
+
+
+main = by_seeds(__name__, check_seed, 100)

@@ -1,0 +1,195 @@
+"""Mistakes that somebody could make in the bus, to see that `udpfast lab bus` finds them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from udpfast.bus import (
+    beginning,
+    log,
+    merger,
+    node,
+    promotion,
+    release,
+    replication,
+    returning,
+    sequencer,
+)
+from udpfast.bus.hello import Hello
+
+from . import bus_composite, bus_world
+from .bus_oracle import checksum
+
+__all__ = ["MUTANTS", "mutant"]
+
+
+class TakesTheLastTwice(sequencer.Sequencer):
+    """Off by one where it refuses duplicates."""
+
+    def receive(self, data: bytes, now_ns: int, unix_ns: int) -> bytes:
+        """Count the sender's last message as its next one."""
+        sender, first = int.from_bytes(data[24:28], "little"), int.from_bytes(data[32:40], "little")
+        known = self.known()
+        if not data[5] and 0 < sender <= len(known) and first + 1 == known[sender - 1]["next"]:
+            data = data[:32] + (first + 1).to_bytes(8, "little") + data[40:]
+        return super().receive(data, now_ns, unix_ns)
+
+
+class BelievesRecords(replication.Consumer):
+    """Copies records without their checksum: they are mended before it looks."""
+
+    def feed(self, data: bytes, now_ns: int) -> int:
+        """Give every record in a run the checksum that it would have."""
+        mended = bytearray(data)
+        at = 0
+        while at + 32 <= len(mended):
+            size = int.from_bytes(mended[at + 8 : at + 12], "little")
+            if mended[at + 4] == 5:
+                here, end = at + 32, min(at + 32 + size, len(mended))
+                while here + 64 <= end:
+                    length = int.from_bytes(mended[here : here + 4], "little")
+                    length = (length + 7) & ~7
+                    if length < 64 or here + length > end:
+                        break
+                    found = checksum(bytes(mended[here : here + length]))
+                    mended[here + 60 : here + 64] = found.to_bytes(4, "little")
+                    here += length
+            at += 32 + size
+        return super().feed(bytes(mended), now_ns)
+
+
+class ServesAnyCopy(replication.Source):
+    """Does not compare the copy with its own records."""
+
+    def _compare(self, hello: Hello) -> None:
+        return None
+
+
+class LetsGoTooEarly(log.Store):
+    """Lets messages go that are in the stream, whether standbys have them or not."""
+
+    @property
+    def let_go(self) -> int:
+        """Everything."""
+        return self.end
+
+
+class TakesForAwayTooSoon(release.Release):
+    """Takes standbys that lack anything for away."""
+
+    def look(self, _now_ns: int, end: int, acks: Any, standbys: Any) -> list[str]:
+        """Take all that lack something for away."""
+        if self.away_ns:
+            self.away = tuple(host for host in standbys if acks.get(host, (0, 0))[1] < end)
+        return []
+
+
+class ForgetsItsPromise(log.Store):
+    """Promises without keeping it over a restart."""
+
+    def fence(self, epoch: int) -> bool:
+        """Promise, and restore what was kept before."""
+        before = self.log.load()
+        done = super().fence(epoch)
+        self.log.save(before)
+        return done
+
+
+class ShowsTooEarly(log.Store):
+    """Off by one copy where it shows records to readers."""
+
+    @property
+    def released(self) -> int:
+        """What one copy less than `gate` has."""
+        if self.gate == 1:
+            return self.end
+        return super().released
+
+
+class CopiesNothing(promotion.Promotion):
+    """Begins its epoch at its own end, whatever others have."""
+
+    def _how_far(self, host: str) -> tuple[bool, int, int]:
+        return (False, 0, 0)
+
+
+class BeginsAtOnce(beginning.Beginning):
+    """Begins a store without asking who has it."""
+
+    def decide(self, now_ns: int, promised: int) -> beginning.Decision:
+        """Begin."""
+        return beginning.Decision.BEGIN
+
+
+class WritesOnUnasked(returning.Returning):
+    """Writes on after a start, whoever wrote meanwhile."""
+
+    def decide(self, now_ns: int) -> returning.Return:
+        """Write."""
+        return returning.Return.WRITE
+
+
+class StaysSealed(log.Store):
+    """Does not take up the last segment again, which a clean stop has sealed."""
+
+    def unroll(self) -> None:
+        """Do nothing."""
+
+
+class ForgetsWhatItTook(merger.Merger):
+    """Begins the order of its inputs anew whenever it is started."""
+
+    def _recover(self) -> None:
+        super()._recover()
+        for known in self._known:
+            known.taken = None
+            known.ahead.clear()
+
+
+class TakesNothingBack(merger.Merger):
+    """Does not say what inputs lost."""
+
+    def _look(self, node: node.Node, known: Any) -> None:
+        known.cuts = node.store.cuts
+
+
+def believes_what_was_taken(*_: object) -> bool:
+    """Say that each input has what the order took, whoever led it meanwhile."""
+    return False
+
+
+def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
+    """Say that a copy is the same up to its end, whatever its epochs are."""
+    return other_end
+
+
+#: What is replaced, and by what.
+MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
+    "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
+    "believes-records": [(node, "Consumer", BelievesRecords)],
+    "serves-any-copy": [(node, "Source", ServesAnyCopy)],
+    "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
+    "takes-for-away-too-soon": [(bus_world, "Release", TakesForAwayTooSoon)],
+    "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
+    "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
+    "copies-nothing": [(node, "Promotion", CopiesNothing)],
+    "begins-at-once": [(node, "Beginning", BeginsAtOnce)],
+    "writes-on-unasked": [(node, "Returning", WritesOnUnasked)],
+    "stays-sealed": [(bus_world, "Store", StaysSealed)],
+    "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
+    "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
+    "believes-what-was-taken": [(merger, "_has_moved", believes_what_was_taken)],
+    "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
+}
+
+
+@contextlib.contextmanager
+def mutant(name: str) -> Iterator[None]:
+    """Make a mistake, for as long as the context lasts."""
+    with contextlib.ExitStack() as stack:
+        for where, what, instead in MUTANTS[name]:
+            stack.enter_context(mock.patch.object(where, what, instead))
+        yield

@@ -1,0 +1,421 @@
+"""Read journals and their rings as one stream, whatever becomes of either, against a slow model.
+
+    udpfast lab seamcheck --seeds 2000
+
+A feed publishes, is stopped in good order, killed, started again with another size of ring, or its
+ring is lost; its recorder works, is away, comes back, its journal is lost or damaged. Readers are
+opened at any moment, from a beginning, a time, a position or the tail, with filters and batches of
+any size. The model is a list of all records ever published, what the journal was told, and what
+the ring still has: each record comes once, in order; what is missing is said to the record, and is
+nowhere to be had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from udpfast.agents.recorder import Recorder
+from udpfast.client.reader import Reader
+from udpfast.config import RecordConfig
+from udpfast.core.layout import OBJECT_STATE, Kind, LappedReason
+from udpfast.errors import ConfigError, FormatError, RingClosedError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.ring import Ring
+from udpfast.market.names import NameTable, name_table_size
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
+from udpfast.shm.names import create_names, names_table
+
+from .program import by_seeds
+
+__all__ = ["check", "main"]
+
+#: Before now: a recorder stamps what it says is missing with the clock.
+_START_NS = 1_700_000_000_000_000_000
+_STEPS = 40
+_SYMBOL = "BTC-PERPETUAL"
+_SEGMENT = 1 << 18
+#: A recorder that has nothing to do for so many turns has done all.
+_IDLE = 4
+_TURNS = 10_000
+
+
+class World:
+    """A feed, its recorder, and all that was ever published: each record says its number."""
+
+    def __init__(self, directory: Path, rng: random.Random) -> None:
+        self.directory, self.rng = directory, rng
+        self.instance, self.journal = directory / "feed", directory / "journal"
+        self.instance.mkdir(mode=0o700)
+        self.count = 0
+        self.recorder: Recorder | None = None
+        self.now_ns = 0
+        self.trace: list[str] = []
+        self.logs: list[int] = []  # where each log begins that a lost one made necessary
+        self.stops: list[int] = []  # where the feed was stopped in good order
+        self.ends: set[int] = set()  # where a recorder said that it has all
+        self.journals = 1  # one more for each that was lost
+        self.restarts: set[int] = set()
+        self.files: list[range] = []  # what each file of the ring had in the end
+        self.lives: list[int] = []  # where each run of the feed begins
+        self.file = 0, b""
+        self.down = ""
+        self.names: Any = None
+        self.start_feed()
+
+    def start_feed(self) -> None:
+        """Begin a ring, or go on in the one that is there."""
+        if self.names is not None:
+            self.names.close()
+        self.names = create_names(self.instance / "names", name_table_size(16))
+        table = NameTable(names_table(self.names), capacity=16)
+        state = np.zeros(1, OBJECT_STATE)
+        state["symbol_id"] = table.intern(_SYMBOL)
+        self.state = state.tobytes()
+        self.names.mark_ready()
+        size = 1 << self.rng.choice((14, 16, 18))
+        self.ring = Ring.create(self.instance, size, PAYLOAD_HASH)
+        self.down = ""
+        status = (self.instance / "ring").stat()
+        if self.file != (status.st_ino, self.ring.log):  # else it goes on in the same one
+            self.file = status.st_ino, self.ring.log
+            self.files.append(range(0))
+        self.files[-1] = range(0)
+        self.lives.append(self.count)
+        self.trace.append(f"feed starts, {size} bytes, at {self.count}")
+
+    def publish(self, count: int) -> None:
+        """Publish records of two kinds and of any size; a feed that was started says so first."""
+        if self.down:
+            self.start_feed()
+        for number in range(self.count, self.count + count):
+            restart = number == self.lives[-1] and number > 0
+            self.restarts |= {number} if restart else set()
+            payload = bytes(self.rng.choice((24, 24, 24, 500)))
+            self.ring.append(
+                self.kind(number), self.state if self.kind(number) is Kind.STALE else payload,
+                number=number, published_ns=_START_NS + number,
+            )  # fmt: skip
+        self.ring.flush()
+        self.count += count
+        self.trace.append(f"publish {count} -> {self.count}")
+
+    def kind(self, number: int) -> Kind:
+        """Return which kind a record is of."""
+        if number in self.restarts:
+            return Kind.RESTART
+        return Kind.MESSAGE if number % 3 else Kind.STALE
+
+    def end_feed(self, how: str) -> None:
+        """Stop it in good order, or leave what a killed process leaves."""
+        self.trace.append(f"feed {how}")
+        self.files[-1] = range(self.oldest(), self.count)
+        if how == "stopped":
+            self.ring.close()
+            self.stops.append(self.count)
+        else:
+            self.ring.region.close()
+        self.down = how
+        if how == "lost":
+            self.logs.append(self.count)
+            (self.instance / "ring").unlink()
+
+    def start_recorder(self) -> None:
+        """Begin to record, or go on."""
+        if self.down:
+            self.start_feed()
+        config = RecordConfig(directory=str(self.journal), segment_bytes=_SEGMENT, sync="none")
+        self.recorder = Recorder(config, self.instance, "feed")
+        self.recorder.on_start()
+        self.attached = len(self.stops)
+        self.trace.append("recorder starts")
+
+    def record(self) -> None:
+        """Let the recorder take all that is there."""
+        assert self.recorder is not None
+        idle = 0
+        for _ in range(_TURNS):
+            self.now_ns += 200_000_000  # it looks for another file each time
+            idle = 0 if self.recorder.work(self.now_ns) > 0 else idle + 1
+            assert self.recorder.recordings[0].failure is None
+            self.recorder.keep()
+            if idle > _IDLE:
+                break
+        self._note_end()
+        self.trace.append(f"recorded up to {self.count}")
+
+    def stop_recorder(self) -> None:
+        """End it in good order."""
+        assert self.recorder is not None
+        try:
+            self.recorder.on_stop()
+        except TimeoutError as left:  # the ring was closed, and it was not through
+            self.trace.append(f"recorder: {left}")
+        self._note_end()
+        self.recorder = None
+        self.trace.append("recorder stops")
+
+    def oldest(self) -> int:
+        """Return the number of the oldest record that the ring has, or of the next one."""
+        with RingCursor.attach(self.instance, "oldest", 4096, payload_hash=PAYLOAD_HASH) as cursor:
+            with contextlib.suppress(RingClosedError):
+                return int(cursor.headers["number"][0]) if cursor.poll() else self.count
+            return self.count
+
+    def recorded(self) -> set[int]:
+        """Return the numbers of all records that the journal has."""
+        try:
+            with JournalCursor.attach(self.journal, follow=False, layouts=LAYOUTS) as cursor:
+                found: set[int] = set()
+                while count := cursor.poll():
+                    headers = cursor.headers[:count]
+                    kept = headers["number"][headers["kind"] != Kind.LAPPED]
+                    found.update(kept.tolist())
+                return found
+        except FileNotFoundError:
+            return set()
+
+    def there(self, file: int, since: int) -> set[int]:
+        """Return the numbers of all records that a reader can have.
+
+        Parameters
+        ----------
+        file : int
+            Of the ring, that it was opened with.
+        since : int
+            What it has read up to.
+        """
+        found = self.recorded()
+        if not self.down or self.down != "lost":
+            found.update(range(self.oldest(), self.count))
+        found.update(self.files[file])
+        return {number for number in found if number >= since}
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if self.recorder is not None:
+            self.stop_recorder()
+        self.ring.close()
+        self.names.close()
+
+    def silent(self, begin: int) -> int | None:
+        """Return where a recorder said that it had all of the log before, which then went on.
+
+        Nobody knows that it did, if it was not recorded and is lost. None: it is not so.
+
+        Parameters
+        ----------
+        begin : int
+            Where the log behind begins.
+        """
+        before = max((each for each in self.logs if each < begin), default=0)
+        ends = [each for each in self.ends if before <= each < begin]
+        if not ends or self.recorded().intersection(range(max(ends), begin)):
+            return None
+        return max(ends)
+
+    def _note_end(self) -> None:
+        assert self.recorder is not None
+        if self.recorder.recordings[0].ended:
+            self.ends.add(self.stops[self.attached])
+
+
+class Check:
+    """One reader, and what it must see from where it begins."""
+
+    def __init__(
+        self, world: World, reader: Reader, kinds: set[Kind] | None, since: int, exact: bool
+    ) -> None:
+        self.world, self.reader, self.kinds, self.next = world, reader, kinds, since
+        self.file = len(world.files) - 1
+        self.journals = world.journals  # the names of a lost one are lost, too
+        kept = [each for each in world.there(self.file, since) if self._passes(each)]
+        self.first_at_most = min(kept, default=None)  # begins there, or before
+        self.exact = exact  # what is missing before the first record is known
+        self.missed = self.unknown = self.got = 0
+        self.lost: set[int] = set()  # nowhere to be had when records were said to be missing
+        self.ended = False
+
+    def take(self, most: int) -> None:
+        """Read so many, or what is there; each must be the next, or said to be missing."""
+        for _ in range(most):
+            try:
+                if not self.reader.wait(0):
+                    self.reader._look()  # as it does by the clock, when it finds nothing
+                    if not self.reader.wait(0):
+                        self._find_nothing()
+                        return
+            except RingClosedError:
+                self.ended = True
+                assert self.world.down == "lost", "told that the ring was removed"
+                return
+            record = next(self.reader)
+            if record.kind is Kind.LAPPED:
+                assert record.data is not None
+                self.missed += record.lapped
+                self.unknown += int(record.data["reason"] == LappedReason.UNKNOWN)
+                there = self.world.there(self.file, self.next)
+                self.lost |= set(range(self.next, self.world.count)) - there
+            elif record.kind is not Kind.CONNECTION:
+                self._take(record.number)
+                assert record.kind is self.world.kind(record.number)
+                if record.kind is Kind.STALE:
+                    known = {_SYMBOL, None} if self.journals != self.world.journals else {_SYMBOL}
+                    assert record.symbol in known, f"{record.number} is of {record.symbol}"
+
+    def _find_nothing(self) -> None:
+        # Who only asks is not told of the end.
+        try:
+            batch = self.reader.poll(timeout=0)
+            assert batch.lapped == 0 and set(batch.headers["kind"]) <= {Kind.CONNECTION}
+        except RingClosedError:
+            self.ended = True
+            assert self.world.down in ("stopped", "lost"), "ended, but the feed works"
+        if self.world.down == "stopped":
+            assert self.ended, "the feed was stopped, but a reader does not end"
+        left = [each for each in range(self.next, self.world.count) if self._passes(each)]
+        there = self.world.there(self.file, self.next).intersection(left)
+        if self.ended and self.world.down == "stopped" and left:
+            assert self.missed >= len(left) and not there, f"ended before {left[0]}"
+
+    def _take(self, number: int) -> None:
+        first, missed = self.next, self.missed
+        assert number >= first, f"record {number} again, or before {first}"
+        wanted = {each for each in range(first, number) if self._passes(each)}
+        lost = self.journals != self.world.journals
+        if self.got == 0 and self.first_at_most is not None and not missed and not lost:
+            assert number <= self.first_at_most, f"begins at {number}, not at {self.first_at_most}"
+        if self.got or self.exact:
+            self._weigh(first, number, wanted)
+        self.next, self.missed, self.unknown = number + 1, 0, 0
+        self.lost = set()
+        self.got += 1
+
+    def _weigh(self, first: int, number: int, wanted: set[int]) -> None:
+        # What was said to be missing, against what is.
+        told = f"before {number} {self.missed} are said to be missing from {first} on"
+        begins = [each for each in self.world.logs if first <= each <= number]
+        silent = [each for each in begins if self.world.silent(each) is not None]
+        if silent and not self.missed:  # nobody can say it
+            self.lost = set(range(max(silent))) - self.world.there(self.file, first)
+        assert wanted <= self.lost, (
+            f"{told}, but {len(wanted - self.lost)} of them are there, {min(wanted - self.lost)}"
+        )
+        assert self.unknown <= len(begins), f"{told}, {self.unknown} times nobody knows"
+        sure = number - max(begins, default=first)  # of the last log
+        if self.kinds is not None:
+            sure = len([each for each in wanted if each >= number - sure])
+        assert self.missed - self.unknown >= sure, f"{told}, it must be {sure}"
+        assert self.missed - self.unknown <= number - first, f"{told}: too many"
+        if wanted and begins and not self.unknown and self.missed < len(wanted):
+            assert silent, f"{told}, and nobody doubts it"
+
+    def _passes(self, number: int) -> bool:
+        kind = self.world.kind(number)
+        return self.kinds is None or kind is not Kind.MESSAGE or kind in self.kinds
+
+
+def check(seed: int) -> dict[str, int]:
+    """Run one seed; AssertionError says what is wrong, and what happened before it."""
+    rng = random.Random(seed)
+    directory = Path(tempfile.mkdtemp(prefix="udpfast-seam-"))
+    world = World(directory, rng)
+    checks: list[Check] = []
+    try:
+        for _ in range(_STEPS):
+            _step(world, checks)
+        _finish(world, checks)
+    except AssertionError as wrong:
+        raise AssertionError("\n".join([*world.trace, str(wrong)])) from None
+    finally:
+        for each in checks:
+            each.reader.close()
+        world.close()
+        shutil.rmtree(directory)
+    return {"readers": len(checks), "records": sum(each.got for each in checks)}
+
+
+def _step(world: World, checks: list[Check]) -> None:
+    rng = world.rng
+    what = rng.random()
+    if what < 0.35:
+        world.publish(rng.choice((1, 3, 30, 300, 1500)))
+    elif what < 0.45:
+        if not world.down:
+            world.end_feed(rng.choice(("stopped", "stopped", "killed", "lost")))
+        if rng.random() < 0.7:
+            world.start_feed()
+    elif what < 0.65:
+        _step_recorder(world)
+    elif what < 0.8:
+        checks += _open(world)
+    else:
+        for each in checks:
+            if rng.random() < 0.6 and not each.ended:
+                each.take(rng.choice((1, 10, 300, 1 << 30)))
+
+
+def _step_recorder(world: World) -> None:
+    if world.recorder is None:
+        world.start_recorder()
+        return
+    if world.rng.random() < 0.7:
+        world.record()
+        return
+    world.stop_recorder()
+    if world.rng.random() < 0.2:
+        shutil.rmtree(world.journal)
+        world.journals += 1
+        world.trace.append("journal lost")
+
+
+def _open(world: World) -> list[Check]:
+    rng = world.rng
+    options: dict[str, Any] = {"batch": rng.choice((1, 5, 4096))}
+    kinds = rng.choice((None, None, {Kind.MESSAGE}, {Kind.TRADES}))
+    if kinds is not None:
+        options["kinds"] = kinds
+    since = rng.choice((0, rng.randrange(world.count + 1), world.count))
+    start = rng.choice((None, "begin", ("position", 0), _START_NS + since, "tail"))
+    timed, tail = isinstance(start, int), start == "tail"
+    address: Any = [f"journal:{world.journal}", f"ring:{world.instance}"]
+    if timed and rng.random() < 0.5:
+        address = address[1]
+    elif rng.random() < 0.5:
+        address.reverse()
+    try:
+        reader = Reader(address, start=start, **options)
+    except (ConfigError, FileNotFoundError, FormatError) as refused:
+        world.trace.append(f"open {start}: {refused}")
+        return []
+    world.trace.append(f"open {address if timed else 'both'} from {start}, {options}")
+    first = since if timed else world.count if tail else 0
+    return [Check(world, reader, kinds, first, tail)]
+
+
+def _finish(world: World, checks: list[Check]) -> None:
+    # What comes last passes every filter: by then all that was missed must have been said.
+    for each in checks:
+        if not each.ended:
+            each.take(1 << 30)
+    if world.down:
+        world.start_feed()
+    last = world.count + 2 - world.count % 3
+    world.publish(last + 2 - world.count)
+    for each in checks:
+        if not each.ended:
+            each.take(1 << 30)
+            assert each.next > last, f"a reader stands at {each.next} of {world.count}"
+
+
+main = by_seeds(__name__, check, seeds=200)
+
+if __name__ == "__main__":
+    main()
