@@ -18,8 +18,8 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
-from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.market.gate import ObjectGate, ObjectOutput
 from udpfast.net.bad_network import Arrival
 
 from .origin import Key, Origin, fold, snapshot_state
@@ -43,7 +43,7 @@ class Follower:
     origins : list of Origin
         The publisher's sessions, oldest first.
     objects : dict
-        Limits of `FeedObjects`.
+        Limits of `ObjectGate`.
     **settings
         Of `FeedPipeline`.
     """
@@ -52,7 +52,7 @@ class Follower:
         self, origins: list[Origin], *, objects: dict[str, int] | None = None, **settings: Any
     ) -> None:
         self.pipeline = FeedPipeline(**settings)
-        self.objects = FeedObjects(**(objects or {}))
+        self.objects = ObjectGate(**(objects or {}))
         self.upcoming = list(origins)
         self.origin: Origin | None = None
         self.datagrams = 0

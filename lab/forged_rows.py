@@ -10,8 +10,8 @@ import random
 from collections.abc import Iterator
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
-from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.market.gate import ObjectGate, ObjectOutput
 from udpfast.net.bad_network import Arrival
 
 from .follower import Wrong
@@ -34,7 +34,7 @@ class _Subscriber:
 
     def __init__(self, lines: tuple[int, int]) -> None:
         self.pipeline = FeedPipeline(lines_incremental=lines[0], lines_snapshot=lines[1])
-        self.objects = FeedObjects()
+        self.objects = ObjectGate()
         self.delivered: set[tuple[int, bytes]] = set()  # incremental messages
         self.state: dict[Key, int] = {}
         self.sessions = 0

@@ -43,9 +43,9 @@ import numpy as np
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
-from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.feed.publication import Publication
+from udpfast.market.gate import ObjectGate
 from udpfast.wire.framing import FRAMINGS
 
 from .fuzz_feed import fuzz_feed
@@ -88,7 +88,7 @@ def fuzz_datagrams(seed: int, count: int) -> dict[str, int]:
     lines = rng.randint(1, 3)
     valid = _datagrams(rng)
     pipeline = _pipeline(rng, lines)
-    objects = FeedObjects(objects_max=64, collect_messages_max=32, collect_bytes=1 << 20)
+    objects = ObjectGate(objects_max=64, collect_messages_max=32, collect_bytes=1 << 20)
     order = [_Order(), _Order()]
     verdicts = [0] * len(VERDICTS)
     damage = rng.choice((0.02, 0.2, 0.6))
@@ -188,7 +188,7 @@ def _snapshot_restarts(pipeline: FeedPipeline) -> int:
     return pipeline.counters()["snapshot"]["session_restarts"]
 
 
-def _follow(pipeline: FeedPipeline, objects: FeedObjects, order: list[_Order]) -> None:
+def _follow(pipeline: FeedPipeline, objects: ObjectGate, order: list[_Order]) -> None:
     for message in pipeline.take():
         if message.kind == Kind.SESSION:
             order[:] = [_Order(), _Order(_snapshot_restarts(pipeline))]

@@ -21,7 +21,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
-from udpfast.feed.objects import FeedObjects, ObjectOutput
+from udpfast.market.gate import ObjectGate, ObjectOutput
 
 from .follower import Wrong
 from .program import by_seeds
@@ -77,7 +77,7 @@ class _Case:
 class _Run:
     def __init__(self, case: _Case) -> None:
         self.case = case
-        self.gate = FeedObjects(**case.limits)
+        self.gate = ObjectGate(**case.limits)
         self.truth = [_Truth() for _ in range(case.objects)]
         self.lost = 0  # messages of the hole that is not reported yet
         self.joined = False

@@ -10,9 +10,9 @@ from typing import Any
 
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Channel, Kind, RecordFlag
-from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.market.book import OrderBook
+from udpfast.market.gate import ObjectGate
 from udpfast.market.names import NameTable
 from udpfast.net.pcap import CaptureReader
 from udpfast.payload.roq.decode import decode
@@ -281,7 +281,7 @@ def _chain(
 
 
 def _final_books(replayed: Replayed, expected: dict[str, Any]) -> str | None:
-    objects, names = FeedObjects(), NameTable()
+    objects, names = ObjectGate(), NameTable()
     books: dict[str, OrderBook] = {}
     for message in replayed.messages:
         gated = (

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import GAP, Channel, GapReason, Kind, ObjectStatus, RecordFlag
-from udpfast.feed.objects import FeedObjects, ObjectOutput, seqno_at_or_before
+from udpfast.market.gate import ObjectGate, ObjectOutput, seqno_at_or_before
 
 from ..pseudocode import PseudocodeObjects
 from . import Report, difference
 
 __all__ = ["DEVIATIONS", "check"]
 
-#: Scenarios of the pseudo-code in which feed/objects decides otherwise, and why.
+#: Scenarios of the pseudo-code in which market/gate decides otherwise, and why.
 DEVIATIONS = {
     "S3_repeats": "an accepted snapshot makes the object LIVE, so that the next rounds are skipped "
     "instead of being decoded again and overwriting newer state",
@@ -75,7 +75,7 @@ def _compare_pseudocode(scenario: dict[str, Any]) -> str | None:
 
 
 def _compare_objects(scenario: dict[str, Any]) -> str | None:
-    objects = FeedObjects()
+    objects = ObjectGate()
     for number, step in enumerate(scenario["steps"]):
         outputs = _admit(objects, step, (step["object_type"], step["object_id"]))
         expected = step["expect"]["include_snapshot"]
@@ -93,7 +93,7 @@ def _confirm_deviation(scenario: dict[str, Any]) -> str | None:
     return None
 
 
-def _admit(objects: FeedObjects, step: dict[str, Any], key: tuple[int, int]) -> list[ObjectOutput]:
+def _admit(objects: ObjectGate, step: dict[str, Any], key: tuple[int, int]) -> list[ObjectOutput]:
     return objects.admit(
         channel=Channel[step.get("channel", "incremental").upper()],
         object_type=key[0],
@@ -111,7 +111,7 @@ def _recovery(case: dict[str, Any]) -> Callable[[dict[str, Any]], str | None]:
 
 
 def _recover_from_gap(case: dict[str, Any]) -> str | None:
-    objects = FeedObjects()
+    objects = ObjectGate()
     for name, before in case["before_drop"].items():
         if before["ready"]:
             _admit(
@@ -134,7 +134,7 @@ def _recover_from_gap(case: dict[str, Any]) -> str | None:
 
 
 def _recover_by_snapshot(case: dict[str, Any]) -> str | None:
-    objects, key, expect = FeedObjects(), _key(case["object"]), case["expect"]
+    objects, key, expect = ObjectGate(), _key(case["object"]), case["expect"]
     for step in case["kept_updates"]:
         if _admit(objects, step, key):
             return f"update {step['seqno']}: expected to be kept, was passed on"
@@ -160,12 +160,12 @@ def _recover_by_snapshot(case: dict[str, Any]) -> str | None:
 
 
 def _recover_by_steps(case: dict[str, Any]) -> str | None:
-    objects = FeedObjects()
+    objects = ObjectGate()
     objects.saw_session_from_first = case["subscriber_saw_session_from_its_first_number"]
     return _follow(objects, case["steps"])
 
 
-def _follow(objects: FeedObjects, steps: list[dict[str, Any]]) -> str | None:
+def _follow(objects: ObjectGate, steps: list[dict[str, Any]]) -> str | None:
     for number, step in enumerate(steps):
         outputs = _admit(objects, step, _key(step["object"]))
         view = objects.state(*_key(step["object"]))

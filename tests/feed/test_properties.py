@@ -19,8 +19,8 @@ from lab.said import gap_of
 from lab.simulate import ROWS, cases
 from lab.traffic import Traffic
 from udpfast.core.layout import SESSION, Kind
-from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedPipeline
+from udpfast.market.gate import ObjectGate
 from udpfast.net.bad_network import Arrival
 
 # Enough of each to show the fault: the rest of the suite wants its share of a minute.
@@ -187,7 +187,7 @@ def test_object_never_goes_backwards_and_never_lies(seed: int, delay: int, loss:
 
 
 def test_session_clears_objects_whatever_their_number() -> None:
-    objects = FeedObjects(objects_max=5000)
+    objects = ObjectGate(objects_max=5000)
     for number in range(5000):
         objects.admit(object_type=3, object_id=number, seqno=number + 1, flags=1)
     objects.admit(kind=Kind.SESSION, payload=bytes(SESSION.itemsize))

@@ -1,6 +1,6 @@
 # From datagram to record: the one path that live reception and replay share.
 #
-#    windows (feed/pipeline) -> objects (feed/objects) -> decode (market) -> ring (shm)
+#    windows (feed/pipeline) -> market/gate -> payload -> ring or store (agents/output)
 #
 # One writer, one thread. No Python object, no allocation, no lock, no clock between a datagram
 # and its record.

@@ -56,17 +56,6 @@ from udpfast.core.layout cimport (
     Record,
 )
 from udpfast.core.oserr cimport check
-from udpfast.feed.objects cimport (
-    Objects,
-    ObjectsSettings,
-    objects_admit,
-    objects_init,
-    objects_known,
-    objects_memory_size,
-    objects_reject,
-    objects_tag,
-    objects_take,
-)
 from udpfast.feed.pipeline cimport (
     pipeline_accept,
     pipeline_expire,
@@ -93,6 +82,17 @@ from udpfast.market.found cimport (
     OUTCOME_UNKNOWN,
     Found,
     found_count,
+)
+from udpfast.market.gate cimport (
+    Gate,
+    GateSettings,
+    gate_admit,
+    gate_init,
+    gate_known,
+    gate_memory_size,
+    gate_reject,
+    gate_tag,
+    gate_take,
 )
 from udpfast.market.names cimport (
     Names, names_attach, names_init, names_intern, names_memory_size)
@@ -146,7 +146,7 @@ cdef enum:
 
 cdef struct Stages:
     Pipeline pipeline
-    Objects objects
+    Gate gate
     Names names
     DecodeContext context
     PayloadContext payload       # of other framings than Roq
@@ -347,18 +347,18 @@ cdef class Engine:
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.
         cdef PipelineSettings pipeline
-        cdef ObjectsSettings objects
+        cdef GateSettings gate
         cdef Region region
-        cdef size_t pipeline_size, objects_size
+        cdef size_t pipeline_size, gate_size
         pipeline_configure(&pipeline, config)
-        objects.objects_max = config.objects.max
-        objects.collect_messages_max = config.objects.collect_messages
-        objects.collect_bytes = config.objects.collect_bytes
-        objects.snapshots = len(config.snapshot.lines) > 0
+        gate.objects_max = config.objects.max
+        gate.collect_messages_max = config.objects.collect_messages
+        gate.collect_bytes = config.objects.collect_bytes
+        gate.snapshots = len(config.snapshot.lines) > 0
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
-        objects_size = objects_memory_size(&objects)
+        gate_size = gate_memory_size(&gate)
         region = Region.create(self.directory / "slab", SLAB_KIND,
-                               REGION_PAGE + pipeline_size + objects_size, 0, mode=0o600,
+                               REGION_PAGE + pipeline_size + gate_size, 0, mode=0o600,
                                replace=True, keep=False)  # nobody else's business
         self._regions.append(region)
         self._renewed.append(region)
@@ -367,7 +367,7 @@ cdef class Engine:
                             pipeline_size, &self.counters), "set up windows", config.name)
         # Sessions of writers before this one have their ordinals.
         pipeline_begin_at(&self.stages.pipeline, <uint16_t>self.output.session)
-        objects_init(&self.stages.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
+        gate_init(&self.stages.gate, region.pointer + REGION_PAGE + pipeline_size, &gate,
                      self.counters.feed)
 
     def _collapse(self, name, region):
@@ -587,16 +587,16 @@ cdef class Engine:
         cdef int message_type
         while pipeline_take(&stages.pipeline, &message):
             message_type = self._type(&message)
-            objects_admit(&stages.objects, &message, self._is_gated(&message, message_type))
-            output = objects_take(&stages.objects)
+            gate_admit(&stages.gate, &message, self._is_gated(&message, message_type))
+            output = gate_take(&stages.gate)
             while output != NULL:
                 # Another one than was admitted is a state, or was kept. An update that is not
                 # published would leave its object silently wrong.
                 if unlikely(not self._publish(
                         output, message_type if output == &message else self._type(output),
                         unix_ns)):
-                    objects_reject(&stages.objects, output)
-                output = objects_take(&stages.objects)
+                    gate_reject(&stages.gate, output)
+                output = gate_take(&stages.gate)
 
     cdef int _type(self, const Message* message) noexcept nogil:
         # Another encoding is opaque: bytes that look like a type by chance must not withhold it.
@@ -610,7 +610,7 @@ cdef class Engine:
         # does not tell its type is what its object was before.
         return event_gated(message_type) or (
             (message_type == EVENT_DAMAGED or message_type == MESSAGE_NONE)
-            and objects_known(&self.stages.objects, message.object))
+            and gate_known(&self.stages.gate, message.object))
 
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
@@ -637,8 +637,8 @@ cdef class Engine:
         if unlikely(not event_expected(context.message_type, message.channel)):
             counter_add(&self.counters.feed[FEED_CHANNEL_UNEXPECTED], 1)
         if message.tag == 0 and context.symbol_id:
-            objects_tag(
-                &self.stages.objects, message.object,
+            gate_tag(
+                &self.stages.gate, message.object,
                 (<uint64_t>context.exchange_id << 32) | context.symbol_id)
         flight_ns = self._note_origin(
             message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))

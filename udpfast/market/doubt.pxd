@@ -14,7 +14,7 @@
 #             is held of an object, so whoever holds values keeps it; `doubt_*` say when it changes.
 #
 # A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
-# whether a lost update is newer (feed/objects).
+# whether a lost update is newer (market/gate).
 #
 # RECOVERED says whether what was published of the object goes on (`continues`): then what is held
 # is sound at once. Otherwise a snapshot follows, and until it comes our state is an old one.

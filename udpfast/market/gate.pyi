@@ -2,7 +2,7 @@ from typing import NamedTuple, Self, final
 
 from udpfast.core.layout import ObjectStatus
 
-__all__ = ["FeedObjects", "ObjectOutput", "ObjectView", "seqno_at_or_before"]
+__all__ = ["ObjectGate", "ObjectOutput", "ObjectView", "seqno_at_or_before"]
 
 class ObjectOutput(NamedTuple):
     kind: int
@@ -25,7 +25,7 @@ class ObjectView(NamedTuple):
 def seqno_at_or_before(a: int, b: int) -> bool: ...
 
 @final
-class FeedObjects:
+class ObjectGate:
     saw_session_from_first: bool
     def __new__(
         cls,

@@ -20,17 +20,17 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
-from udpfast.feed.objects import FeedObjects, ObjectOutput
+from udpfast.market.gate import ObjectGate, ObjectOutput
 
 KEY = (3, 7)
 WRAP = 1 << 32
 
 
 class Feed:
-    """A `FeedObjects` with short verbs; seqnos may be written beyond the wrap."""
+    """A `ObjectGate` with short verbs; seqnos may be written beyond the wrap."""
 
     def __init__(self, **limits: int) -> None:
-        self.objects = FeedObjects(**limits)
+        self.objects = ObjectGate(**limits)
 
     def update(
         self,
@@ -608,7 +608,7 @@ def test_objects_whose_ids_were_chosen_to_collide_are_found_as_fast_as_others() 
     """These ids share 64 of 131,072 slots under the multiplication that such tables often use."""
     keys = np.arange(1 << 16, 1 << 24, dtype=np.uint32)
     chosen = keys[((keys * np.uint32(2654435769)) >> np.uint32(7)) % 131072 < 64]
-    objects = FeedObjects(objects_max=65536, collect_messages_max=1, collect_bytes=1 << 20)
+    objects = ObjectGate(objects_max=65536, collect_messages_max=1, collect_bytes=1 << 20)
     for key in chosen.tolist():
         objects.admit(object_type=key >> 16, object_id=key & 0xFFFF, seqno=5, last_seqno=4)
     probes = [objects.probes(key >> 16, key & 0xFFFF) for key in chosen.tolist()]
@@ -660,7 +660,7 @@ def waits(outputs: list[ObjectOutput]) -> list[tuple[ObjectStatus, ObjectWait]]:
     return [(ObjectStatus(one["status"]), ObjectWait(one["waits"])) for one in states]
 
 
-def update(objects: FeedObjects, seqno: int, last: int) -> list[ObjectOutput]:
+def update(objects: ObjectGate, seqno: int, last: int) -> list[ObjectOutput]:
     return objects.admit(object_type=3, object_id=7, seqno=seqno, last_seqno=last)
 
 
@@ -684,7 +684,7 @@ def test_object_that_waits_says_once_that_its_snapshot_channel_is_silent(feed: F
 
 
 def test_object_without_any_snapshot_line_says_so() -> None:
-    objects = FeedObjects(snapshots=False)
+    objects = ObjectGate(snapshots=False)
     assert waits(update(objects, 100, 99)) == [(ObjectStatus.WAITING, ObjectWait.SNAPSHOT_ABSENT)]
     assert update(objects, 101, 100) == []
 

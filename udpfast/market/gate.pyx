@@ -1,4 +1,4 @@
-"""Objects for Python: the gate between windows and subscriber, driven message by message."""
+"""The gate for Python: what lies between windows and subscriber, driven message by message."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ from udpfast.core.keyed cimport keyed_word
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import ObjectStatus
 
-__all__ = ["FeedObjects", "ObjectOutput", "ObjectView", "seqno_at_or_before"]
+__all__ = ["ObjectGate", "ObjectOutput", "ObjectView", "seqno_at_or_before"]
 
 if sizeof(Object) != 64:
     raise ImportError(f"struct Object has {sizeof(Object)} bytes, not one cache line of 64")
 
 
 class ObjectOutput(NamedTuple):
-    """One output of `FeedObjects.admit`; `payload` is a copy."""
+    """One output of `ObjectGate.admit`; `payload` is a copy."""
 
     kind: int
     flags: int
@@ -47,13 +47,13 @@ def seqno_at_or_before(uint32_t a, uint32_t b) -> bool:
 
 
 @cython.final
-cdef class FeedObjects:
+cdef class ObjectGate:
     """The object table of one feed (PROTOCOL 4), fed with messages in seqno order.
 
     Parameters
     ----------
     objects_max : int
-        Objects per session; messages of further ones are counted and dropped.
+        Gate per session; messages of further ones are counted and dropped.
     collect_messages_max : int
         Updates kept per object while it waits for a snapshot.
     collect_bytes : int
@@ -62,14 +62,14 @@ cdef class FeedObjects:
         Whether the feed has lines that bring snapshots.
     """
 
-    cdef Objects objects
+    cdef Gate objects
     cdef int64_t counter_slots[FEED_COUNTER_COUNT]
     cdef void* memory
 
     def __cinit__(
             self, *, uint32_t objects_max=65536, uint32_t collect_messages_max=4096,
             uint64_t collect_bytes=1 << 26, bint snapshots=True):
-        cdef ObjectsSettings settings
+        cdef GateSettings settings
         if objects_max == 0 or objects_max > 1 << 24:
             raise ValueError(f"objects_max must be 1 to {1 << 24}, was {objects_max}")
         if collect_messages_max == 0:
@@ -79,10 +79,10 @@ cdef class FeedObjects:
         settings.collect_bytes = collect_bytes
         settings.snapshots = snapshots
         memset(self.counter_slots, 0, sizeof(self.counter_slots))
-        self.memory = calloc(1, objects_memory_size(&settings) + 64)
+        self.memory = calloc(1, gate_memory_size(&settings) + 64)
         if self.memory == NULL:
-            raise MemoryError(objects_memory_size(&settings))
-        objects_init(
+            raise MemoryError(gate_memory_size(&settings))
+        gate_init(
             &self.objects, <void*>((<size_t>self.memory + 63) & ~<size_t>63), &settings,
             self.counter_slots)
 
@@ -127,8 +127,8 @@ cdef class FeedObjects:
         if len(payload) > MESSAGE_SIZE_MAX:
             raise ValueError(f"a message has up to {MESSAGE_SIZE_MAX} bytes, found {len(payload)}")
         outputs = []
-        objects_admit(&self.objects, &message, gated)
-        output = objects_take(&self.objects)
+        gate_admit(&self.objects, &message, gated)
+        output = gate_take(&self.objects)
         while output != NULL:
             outputs.append(ObjectOutput(
                 output.kind, output.flags, output.object >> 16, output.object & 0xFFFF,
@@ -136,23 +136,23 @@ cdef class FeedObjects:
                 (<const char*>output.payload)[:output.size]))
             if refused and output.kind == KIND_MESSAGE:
                 outputs.pop()
-                objects_reject(&self.objects, output)
-            output = objects_take(&self.objects)
+                gate_reject(&self.objects, output)
+            output = gate_take(&self.objects)
         return outputs
 
     def tag(self, int object_type, int object_id, uint64_t tag) -> None:
         """Set the tag that outputs of an object carry; an unknown object is left alone."""
-        objects_tag(
+        gate_tag(
             &self.objects, (<uint32_t>object_type << 16) | <uint32_t>object_id, tag)
 
     def state(self, int object_type, int object_id) -> ObjectView | None:
         """Return what is known of an object, or None."""
-        cdef Object* object = objects_find(
+        cdef Object* object = gate_find(
             &self.objects, (<uint32_t>object_type << 16) | <uint32_t>object_id, False)
         if object == NULL:
             return None
         return ObjectView(
-            ObjectStatus(objects_status(&self.objects, object)),
+            ObjectStatus(gate_status(&self.objects, object)),
             <uint32_t>object.applied if object.applied else None,
             <uint32_t>object.first if object.first else None,
             object.kept, object.tag)
@@ -161,7 +161,7 @@ cdef class FeedObjects:
         """Return how many places of the table were looked at to find an object."""
         cdef uint32_t key = (<uint32_t>object_type << 16) | <uint32_t>object_id
         cdef uint32_t place = <uint32_t>keyed_word(&self.objects.key, key)
-        cdef Object* object = objects_find(&self.objects, key, False)
+        cdef Object* object = gate_find(&self.objects, key, False)
         cdef uint32_t mask = self.objects.slots_mask, probes = 1
         if object == NULL:
             raise KeyError(f"no object {object_type}/{object_id}")

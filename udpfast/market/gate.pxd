@@ -1,8 +1,8 @@
-# Objects: which messages a subscriber may see, so that the state it builds of an object is sound or
+# Gate: which messages a subscriber may see, so that the state it builds of an object is sound or
 # known not to be (PROTOCOL 4). Sits behind the windows and takes their messages in seqno order:
 #
-#     objects_admit(&objects, &message, gated)      decides, counts
-#     while (output := objects_take(&objects)):     zero or more outputs, in publishing order
+#     gate_admit(&objects, &message, gated)      decides, counts
+#     while (output := gate_take(&objects)):     zero or more outputs, in publishing order
 #
 #               snapshot accepted, or saw the session from its first seqno
 #     WAITING ---------------------------------------------------------> LIVE <------------+
@@ -90,7 +90,7 @@ from udpfast.core.layout cimport (
     WAIT_SNAPSHOT_ABSENT,
     WAIT_SNAPSHOT_SILENT,
 )
-from udpfast.feed.collect cimport (
+from udpfast.market.collect cimport (
     COLLECT_NONE,
     Collect,
     CollectHead,
@@ -112,7 +112,7 @@ cdef enum:
     # Nor does a snapshot lag further than that: what came before was in those that came since.
     SEQNO_BEHIND_MAX = 1 << 24
 
-cdef struct ObjectsSettings:
+cdef struct GateSettings:
     uint32_t objects_max
     uint32_t collect_messages_max  # kept per object
     uint64_t collect_bytes         # of all objects together
@@ -133,12 +133,12 @@ cdef struct Object:              # 64 bytes, one cache line
     uint32_t kept                # how many of them
     uint8_t status               # ObjectStatus, or OBJECT_TRUSTED
     uint8_t seen                 # UNKNOWN: a snapshot came since the gap
-    uint16_t said                # Objects.silence of which it has told that it waits in vain
+    uint16_t said                # Gate.silence of which it has told that it waits in vain
     uint32_t believed            # seqno of the snapshot that was believed last
     uint32_t snapshots           # 1: its state began with one of the snapshot channel
     uint32_t reserved
 
-cdef struct Objects:
+cdef struct Gate:
     ObjectSlot* slots
     Object* objects
     uint8_t* payload             # where a released message is put together
@@ -162,7 +162,7 @@ cdef struct Objects:
     bint joined                  # the session's first incremental message came
     bint behind                  # snapshots may have been taken before `doubt` was published
     bint saw_session_from_first  # no seqno of the session was missed, and none has wrapped
-    # what objects_take hands out next: first the state, then the message, then what was kept
+    # what gate_take hands out next: first the state, then the message, then what was kept
     Object* object               # of the message; NULL: ungated, or one of our own
     uint16_t state_kind          # KIND_STALE, KIND_RECOVERED or 0
     bint message_ready
@@ -174,7 +174,7 @@ cdef struct Objects:
 
 # --- memory -------------------------------------------------------------------------------------
 
-cdef inline uint64_t objects_slots(const ObjectsSettings* settings) noexcept nogil:
+cdef inline uint64_t gate_slots(const GateSettings* settings) noexcept nogil:
     # At most half full: a probe ends after one or two steps.
     cdef uint64_t slots = 16
     while slots < 2 * <uint64_t>settings.objects_max:
@@ -182,363 +182,363 @@ cdef inline uint64_t objects_slots(const ObjectsSettings* settings) noexcept nog
     return slots
 
 
-cdef inline size_t objects_memory_size(const ObjectsSettings* settings) noexcept nogil:
-    return (objects_slots(settings) * sizeof(ObjectSlot)
+cdef inline size_t gate_memory_size(const GateSettings* settings) noexcept nogil:
+    return (gate_slots(settings) * sizeof(ObjectSlot)
             + <size_t>settings.objects_max * sizeof(Object)
             + MESSAGE_SIZE_MAX + collect_memory_size(settings.collect_bytes))
 
 
-cdef inline void objects_init(
-        Objects* objects, void* memory, const ObjectsSettings* settings,
+cdef inline void gate_init(
+        Gate* gate, void* memory, const GateSettings* settings,
         int64_t* counters) noexcept nogil:
-    # `memory`: objects_memory_size bytes, aligned to 64. `counters`: the feed's scope.
-    cdef uint64_t slots = objects_slots(settings)
+    # `memory`: gate_memory_size bytes, aligned to 64. `counters`: the feed's scope.
+    cdef uint64_t slots = gate_slots(settings)
     cdef uint8_t* place = <uint8_t*>memory
-    memset(objects, 0, sizeof(Objects))
-    objects.counters = counters
-    objects.slots = <ObjectSlot*>place
-    objects.slots_mask = <uint32_t>(slots - 1)
-    memset(objects.slots, 0, slots * sizeof(ObjectSlot))
+    memset(gate, 0, sizeof(Gate))
+    gate.counters = counters
+    gate.slots = <ObjectSlot*>place
+    gate.slots_mask = <uint32_t>(slots - 1)
+    memset(gate.slots, 0, slots * sizeof(ObjectSlot))
     place += slots * sizeof(ObjectSlot)
-    objects.objects = <Object*>place
-    objects.objects_max = settings.objects_max
+    gate.objects = <Object*>place
+    gate.objects_max = settings.objects_max
     place += <size_t>settings.objects_max * sizeof(Object)
-    objects.payload = place
+    gate.payload = place
     place += MESSAGE_SIZE_MAX
-    collect_init(&objects.collect, place, settings.collect_bytes)
-    objects.collect_messages_max = settings.collect_messages_max
-    objects.waits = WAIT_SNAPSHOT
+    collect_init(&gate.collect, place, settings.collect_bytes)
+    gate.collect_messages_max = settings.collect_messages_max
+    gate.waits = WAIT_SNAPSHOT
     if not settings.snapshots:
-        objects_silence(objects, WAIT_SNAPSHOT_ABSENT)
-    keyed_draw(&objects.key)
-    objects_clear(objects)
+        gate_silence(gate, WAIT_SNAPSHOT_ABSENT)
+    keyed_draw(&gate.key)
+    gate_clear(gate)
 
 
-cdef inline void objects_clear(Objects* objects) noexcept nogil:
+cdef inline void gate_clear(Gate* gate) noexcept nogil:
     # Forget everything of a session, in a time that does not depend on the number of objects.
-    objects.epoch += 1
-    objects.objects_count = 0
-    counter_add(&objects.counters[FEED_OBJECTS], -objects.counters[FEED_OBJECTS])
-    counter_add(&objects.counters[FEED_COLLECT_DROPPED], objects.kept)
-    objects.kept = 0
-    collect_clear(&objects.collect)
-    objects.position = 0
-    objects.doubt = <uint64_t>-1
-    objects.named = 0
-    objects.zero = 0
-    objects.joined = False
-    objects.behind = True
-    objects.saw_session_from_first = False
-    objects.object = NULL
-    objects.state_kind = 0
-    objects.message_ready = False
-    objects.release = COLLECT_NONE
+    gate.epoch += 1
+    gate.objects_count = 0
+    counter_add(&gate.counters[FEED_OBJECTS], -gate.counters[FEED_OBJECTS])
+    counter_add(&gate.counters[FEED_COLLECT_DROPPED], gate.kept)
+    gate.kept = 0
+    collect_clear(&gate.collect)
+    gate.position = 0
+    gate.doubt = <uint64_t>-1
+    gate.named = 0
+    gate.zero = 0
+    gate.joined = False
+    gate.behind = True
+    gate.saw_session_from_first = False
+    gate.object = NULL
+    gate.state_kind = 0
+    gate.message_ready = False
+    gate.release = COLLECT_NONE
 
 
 # --- the two verbs --------------------------------------------------------------------------------
 
-cdef inline bint objects_admit(
-        Objects* objects, Message* message, bint gated) noexcept nogil:
+cdef inline bint gate_admit(
+        Gate* gate, Message* message, bint gated) noexcept nogil:
     # Decide what becomes of a message; whether there is something to take. Everything must have
     # been taken before. `gated` false: objects of this type have no snapshots. The message is not
     # copied: it gets its last flags and its tag where it is, and stays until all is taken.
     cdef uint64_t seqno = 0
-    invariant(not objects_pending(objects))
-    objects.object = NULL
-    objects.message = message
+    invariant(not gate_pending(gate))
+    gate.object = NULL
+    gate.message = message
     if message.kind != KIND_MESSAGE:
-        objects_control(objects, message)
-        objects.message_ready = True
+        gate_control(gate, message)
+        gate.message_ready = True
         return True
     if message.channel == CHANNEL_INCREMENTAL:
-        seqno = position_advance(objects, <uint32_t>message.number)
+        seqno = position_advance(gate, <uint32_t>message.number)
     if message.flags & RECORD_HEARTBEAT:
         return False
     if not message.object >> 16 or not gated:
-        counter_add(&objects.counters[FEED_UNGATED], 1)
-        objects.message_ready = True
-        objects.message.flags |= RECORD_UNGATED
+        counter_add(&gate.counters[FEED_UNGATED], 1)
+        gate.message_ready = True
+        gate.message.flags |= RECORD_UNGATED
         if message.object >> 16 and message.channel == CHANNEL_INCREMENTAL:
-            objects_extend(objects, message, seqno)
+            gate_extend(gate, message, seqno)
         return True
-    objects.object = objects_find(objects, message.object, True)
-    if objects.object == NULL:
-        counter_add(&objects.counters[FEED_OBJECTS_FULL], 1)
+    gate.object = gate_find(gate, message.object, True)
+    if gate.object == NULL:
+        counter_add(&gate.counters[FEED_OBJECTS_FULL], 1)
         return False
-    object_refresh(objects, objects.object)
+    object_refresh(gate, gate.object)
     if message.channel == CHANNEL_INCREMENTAL:
-        objects_update(objects, objects.object, message, seqno)
+        gate_update(gate, gate.object, message, seqno)
     else:
-        objects_snapshot(objects, objects.object, message)
-    return objects_pending(objects)
+        gate_snapshot(gate, gate.object, message)
+    return gate_pending(gate)
 
 
-cdef inline Message* objects_take(Objects* objects) noexcept nogil:
+cdef inline Message* gate_take(Gate* gate) noexcept nogil:
     # Hand out the next output, NULL if there is none: the admitted message itself, or one that is
     # valid until the next call.
-    cdef Message* output = &objects.output
-    if objects.state_kind:
-        objects_state(objects, output)
+    cdef Message* output = &gate.output
+    if gate.state_kind:
+        gate_state(gate, output)
         return output
-    if objects.message_ready:
-        objects.message_ready = False
-        output = objects.message
-    elif objects.release != COLLECT_NONE:
-        collect_read(&objects.collect, objects.release, objects.payload, output)
-        objects.release = collect_drop(&objects.collect, objects.release)
-        objects.kept -= 1
+    if gate.message_ready:
+        gate.message_ready = False
+        output = gate.message
+    elif gate.release != COLLECT_NONE:
+        collect_read(&gate.collect, gate.release, gate.payload, output)
+        gate.release = collect_drop(&gate.collect, gate.release)
+        gate.kept -= 1
         output.flags |= RECORD_RELEASED
-        counter_add(&objects.counters[FEED_RELEASED], 1)
+        counter_add(&gate.counters[FEED_RELEASED], 1)
     else:
         return NULL
-    output.tag = objects.object.tag if objects.object != NULL else 0
+    output.tag = gate.object.tag if gate.object != NULL else 0
     return output
 
 
-cdef inline void objects_tag(Objects* objects, uint32_t key, uint64_t tag) noexcept nogil:
+cdef inline void gate_tag(Gate* gate, uint32_t key, uint64_t tag) noexcept nogil:
     # Remember what decoding told about an object; from now on its outputs carry it.
-    cdef Object* object = objects.object
+    cdef Object* object = gate.object
     if object == NULL or object.key != key:
-        object = objects_find(objects, key, False)
+        object = gate_find(gate, key, False)
     if object != NULL:
         object.tag = tag
 
 
-cdef inline bint objects_known(Objects* objects, uint32_t key) noexcept nogil:
+cdef inline bint gate_known(Gate* gate, uint32_t key) noexcept nogil:
     # Whether an object was gated before, in this session.
-    return objects_find(objects, key, False) != NULL
+    return gate_find(gate, key, False) != NULL
 
 
-cdef inline void objects_reject(Objects* objects, const Message* output) noexcept nogil:
+cdef inline void gate_reject(Gate* gate, const Message* output) noexcept nogil:
     # An output could not be used (a damaged payload): its object missed it, so it is STALE, and
     # waits for a snapshot that contains it. What was to be released behind it goes too.
-    cdef Object* object = objects.object
+    cdef Object* object = gate.object
     if object == NULL or output.flags & RECORD_UNGATED:
         return
-    while objects.release != COLLECT_NONE:
-        objects.release = collect_drop(&objects.collect, objects.release)
-        objects.kept -= 1
-        counter_add(&objects.counters[FEED_COLLECT_DROPPED], 1)
-    objects_stale(objects, object)
+    while gate.release != COLLECT_NONE:
+        gate.release = collect_drop(&gate.collect, gate.release)
+        gate.kept -= 1
+        counter_add(&gate.counters[FEED_COLLECT_DROPPED], 1)
+    gate_stale(gate, object)
     if object.first == 0:
         object.first = object.applied
 
 
-cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexcept nogil:
+cdef inline uint8_t gate_status(Gate* gate, const Object* object) noexcept nogil:
     # ObjectStatus, as of now.
     cdef bint sound = object.status == OBJECT_LIVE or object.status == OBJECT_TRUSTED
-    if object_is_refuted(objects, object):
+    if object_is_refuted(gate, object):
         return OBJECT_STALE
     if sound:
-        return OBJECT_LIVE if object.generation == objects.generation else OBJECT_UNKNOWN
+        return OBJECT_LIVE if object.generation == gate.generation else OBJECT_UNKNOWN
     return object.status
 
 
 # --- rules ----------------------------------------------------------------------------------------
 
-cdef inline void objects_control(Objects* objects, const Message* message) noexcept nogil:
+cdef inline void gate_control(Gate* gate, const Message* message) noexcept nogil:
     cdef Gap gap
     cdef Session session
     cdef Connection connection
     if message.kind == KIND_SESSION:
         memcpy(&session, message.payload, sizeof(Session))
-        objects_clear(objects)
+        gate_clear(gate)
         # The session's numbers are here. Its first snapshot may be of an object that has been quiet
         # for more than half of the circle: a wrong place to unwrap from.
-        objects.position = position_from(session.first_number)
+        gate.position = position_from(session.first_number)
         # last_seqno 0 says "none yet", so publishers number from 1. One that began with 0 and was
         # seen from there on is as good; if its message 0 is lost, nothing on the wire can tell.
-        objects.saw_session_from_first = (
+        gate.saw_session_from_first = (
             session.first_number <= 1 and session.unseen == 0
             and session.reason != SESSION_RESUMED)
     elif message.kind == KIND_GAP and message.channel != CHANNEL_INCREMENTAL:
         memcpy(&gap, message.payload, sizeof(Gap))
         if gap.reason == GAP_ANEW:
-            objects.doubt = objects.position
-            objects.behind = True
-            objects.generation += 1
-            objects.refuted = objects.generation
+            gate.doubt = gate.position
+            gate.behind = True
+            gate.generation += 1
+            gate.refuted = gate.generation
     elif message.kind == KIND_GAP:
         memcpy(&gap, message.payload, sizeof(Gap))
-        objects.doubt = position_advance(objects, <uint32_t>gap.last)
-        if <uint32_t>objects.doubt < gap.count:
-            objects.zero = position_zero(objects.doubt)
-        objects.behind = True
-        objects.saw_session_from_first = False
-        objects.generation += 1      # every LIVE object is UNKNOWN now
+        gate.doubt = position_advance(gate, <uint32_t>gap.last)
+        if <uint32_t>gate.doubt < gap.count:
+            gate.zero = position_zero(gate.doubt)
+        gate.behind = True
+        gate.saw_session_from_first = False
+        gate.generation += 1      # every LIVE object is UNKNOWN now
     elif message.kind == KIND_DISAGREEMENT:
-        objects.object = objects_find(objects, message.object, False)
-        if objects.object != NULL:
-            object_refresh(objects, objects.object)
-            objects_doubt(objects, objects.object, message)
+        gate.object = gate_find(gate, message.object, False)
+        if gate.object != NULL:
+            object_refresh(gate, gate.object)
+            gate_doubt(gate, gate.object, message)
     elif message.kind == KIND_CONNECTION and message.channel == CHANNEL_SNAPSHOT:
         memcpy(&connection, message.payload, sizeof(Connection))
         if connection.scope != CONNECTION_CHANNEL:
             return
         if connection.status == CONNECTION_DISCONNECTED:
-            objects_silence(objects, WAIT_SNAPSHOT_SILENT)
+            gate_silence(gate, WAIT_SNAPSHOT_SILENT)
         else:
-            objects.waits = WAIT_SNAPSHOT
+            gate.waits = WAIT_SNAPSHOT
 
 
-cdef inline void objects_silence(Objects* objects, uint8_t waits) noexcept nogil:
+cdef inline void gate_silence(Gate* gate, uint8_t waits) noexcept nogil:
     # From now on no snapshots come. Never 0: no object has told of this silence.
-    objects.waits = waits
-    objects.silence = objects.silence % 0xFFFF + 1
+    gate.waits = waits
+    gate.silence = gate.silence % 0xFFFF + 1
 
 
-cdef inline void objects_doubt(
-        Objects* objects, Object* object, const Message* message) noexcept nogil:
+cdef inline void gate_doubt(
+        Gate* gate, Object* object, const Message* message) noexcept nogil:
     # Somebody said two things with one number, perhaps of this object: only a snapshot that was
     # taken behind it tells what is right. What a snapshot said matters only while it is believed.
     if message.channel != CHANNEL_INCREMENTAL and object.believed != <uint32_t>message.number:
         return
-    objects.doubt = objects.position
-    objects.behind = True
-    objects_forget_state(objects, object)
+    gate.doubt = gate.position
+    gate.behind = True
+    gate_forget_state(gate, object)
 
 
-cdef inline void objects_forget_state(Objects* objects, Object* object) noexcept nogil:
+cdef inline void gate_forget_state(Gate* gate, Object* object) noexcept nogil:
     # What is known of it may be somebody else's invention: it waits for a snapshot.
-    objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+    gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
     object.applied = 0
     object.seen = 0
     object.snapshots = 0
     if object.status != OBJECT_STALE:
-        objects_stale(objects, object)
+        gate_stale(gate, object)
 
 
-cdef inline void objects_update(
-        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+cdef inline void gate_update(
+        Gate* gate, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
     # An update, or a snapshot, of the incremental channel.
     if seqno <= object.applied:      # a snapshot ran ahead of the incremental channel
-        counter_add(&objects.counters[FEED_UPDATES_CONTAINED], 1)
+        counter_add(&gate.counters[FEED_UPDATES_CONTAINED], 1)
         return
     if message.flags & RECORD_SNAPSHOT:
-        objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+        gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
         object.snapshots = 0
         if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
-            objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
+            gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
     elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
-        if not object_continues(objects, object, <uint32_t>message.detail):
-            objects_stale(objects, object)
-            objects_collect(objects, object, message, seqno)
+        if not object_continues(gate, object, <uint32_t>message.detail):
+            gate_stale(gate, object)
+            gate_collect(gate, object, message, seqno)
             return
         if object.status == OBJECT_UNKNOWN:
-            objects_recovered(objects, FEED_RECOVERED_CHAIN)
+            gate_recovered(gate, FEED_RECOVERED_CHAIN)
     elif object.status != OBJECT_LIVE:
-        if (not objects.saw_session_from_first or <uint32_t>message.detail != 0
+        if (not gate.saw_session_from_first or <uint32_t>message.detail != 0
                 or object.status != OBJECT_WAITING or object.first):
-            objects_collect(objects, object, message, seqno)
+            gate_collect(gate, object, message, seqno)
             return
-        objects_recovered(objects, FEED_RECOVERED_CHAIN)
+        gate_recovered(gate, FEED_RECOVERED_CHAIN)
     object.status = OBJECT_LIVE
     object.applied = seqno
-    counter_add(&objects.counters[FEED_APPLIED], 1)
-    objects.message_ready = True
+    counter_add(&gate.counters[FEED_APPLIED], 1)
+    gate.message_ready = True
 
 
-cdef inline void objects_extend(
-        Objects* objects, const Message* message, uint64_t seqno) noexcept nogil:
+cdef inline void gate_extend(
+        Gate* gate, const Message* message, uint64_t seqno) noexcept nogil:
     # A message without a gate, on its way already, of an object that may be known.
-    cdef Object* object = objects_find(objects, message.object, False)
+    cdef Object* object = gate_find(gate, message.object, False)
     cdef CollectHead* tail
     if object == NULL or seqno <= object.applied:
         return
-    objects.object = object
-    object_refresh(objects, object)
+    gate.object = object
+    object_refresh(gate, object)
     if object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
-        if not object_continues(objects, object, <uint32_t>message.detail):
-            objects_stale(objects, object)
+        if not object_continues(gate, object, <uint32_t>message.detail):
+            gate_stale(gate, object)
         else:
             if object.status == OBJECT_UNKNOWN:
-                objects_recovered(objects, FEED_RECOVERED_CHAIN)
+                gate_recovered(gate, FEED_RECOVERED_CHAIN)
             object.status = OBJECT_LIVE
     if likely(object.status == OBJECT_LIVE):
         object.applied = seqno
         return
     if object.kept:
-        tail = collect_head(&objects.collect, object.tail)
+        tail = collect_head(&gate.collect, object.tail)
         if <uint32_t>message.detail == <uint32_t>tail.through:
             tail.through = seqno
             return
     # Between the kept ones and this one something is missing: no snapshot from before continues.
-    objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+    gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
     object.first = seqno
 
 
-cdef inline void objects_snapshot(
-        Objects* objects, Object* object, const Message* message) noexcept nogil:
+cdef inline void gate_snapshot(
+        Gate* gate, Object* object, const Message* message) noexcept nogil:
     # A message of the snapshot channel.
-    cdef uint64_t seqno = position_of(objects, <uint32_t>message.detail)
+    cdef uint64_t seqno = position_of(gate, <uint32_t>message.detail)
     cdef bint equal = ((object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED)
-                       and object_continues(objects, object, <uint32_t>message.detail))
-    if seqno > objects.named:
-        objects.named = seqno
-    if objects.behind and seqno >= objects.doubt:
-        objects.behind = False       # this one, and all that follow, were taken behind it
+                       and object_continues(gate, object, <uint32_t>message.detail))
+    if seqno > gate.named:
+        gate.named = seqno
+    if gate.behind and seqno >= gate.doubt:
+        gate.behind = False       # this one, and all that follow, were taken behind it
     if likely(object.status == OBJECT_LIVE):
-        counter_add(&objects.counters[FEED_SNAPSHOTS_SKIPPED], 1)
+        counter_add(&gate.counters[FEED_SNAPSHOTS_SKIPPED], 1)
     elif object.first:
         if seqno < object.first:
-            counter_add(&objects.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
-        elif not kept_continue(objects, object, seqno):
-            counter_add(&objects.counters[FEED_SNAPSHOTS_BROKEN], 1)
+            counter_add(&gate.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
+        elif not kept_continue(gate, object, seqno):
+            counter_add(&gate.counters[FEED_SNAPSHOTS_BROKEN], 1)
         else:
-            objects_accept(objects, object, seqno)
+            gate_accept(gate, object, seqno)
     elif equal:
-        counter_add(&objects.counters[FEED_SNAPSHOTS_SKIPPED], 1)
-        objects_believe(objects, object)
+        counter_add(&gate.counters[FEED_SNAPSHOTS_SKIPPED], 1)
+        gate_believe(gate, object)
     elif seqno < object.applied:
-        counter_add(&objects.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
+        counter_add(&gate.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
     else:
-        objects_accept(objects, object, seqno)
+        gate_accept(gate, object, seqno)
 
 
-cdef inline void objects_accept(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
+cdef inline void gate_accept(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
     # Apply a snapshot, and behind it the kept updates that are newer.
     object.applied = seqno
-    if object.kept and collect_head(&objects.collect, object.tail).through > seqno:
-        object.applied = collect_head(&objects.collect, object.tail).through
-    while object.kept and collect_head(&objects.collect, object.head).seqno <= seqno:
-        object.head = collect_drop(&objects.collect, object.head)
+    if object.kept and collect_head(&gate.collect, object.tail).through > seqno:
+        object.applied = collect_head(&gate.collect, object.tail).through
+    while object.kept and collect_head(&gate.collect, object.head).seqno <= seqno:
+        object.head = collect_drop(&gate.collect, object.head)
         object.kept -= 1
-        objects.kept -= 1
-        counter_add(&objects.counters[FEED_COLLECT_DROPPED], 1)
-    objects.release = object.head
+        gate.kept -= 1
+        counter_add(&gate.counters[FEED_COLLECT_DROPPED], 1)
+    gate.release = object.head
     if object.status == OBJECT_WAITING and object.first == 0:
         object.seen = 1              # nothing known of it: the first snapshot is believed
     object.head = COLLECT_NONE
     object.kept = 0
     object.first = 0
-    objects_believe(objects, object)
-    counter_add(&objects.counters[FEED_APPLIED], 1)
-    objects.message_ready = True
-    objects.message.flags |= RECORD_SNAPSHOT
+    gate_believe(gate, object)
+    counter_add(&gate.counters[FEED_APPLIED], 1)
+    gate.message_ready = True
+    gate.message.flags |= RECORD_SNAPSHOT
 
 
-cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogil:
+cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
     # A snapshot says that the object's state was as of `applied`: is that all there is?
     cdef uint8_t status = OBJECT_UNKNOWN
-    if not objects.behind or (objects.joined and object.applied >= objects.doubt):
+    if not gate.behind or (gate.joined and object.applied >= gate.doubt):
         status = OBJECT_LIVE
     elif object.seen or object.status == OBJECT_TRUSTED:
         status = OBJECT_TRUSTED
     if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:
-        objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
+        gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
     object.status = status
     object.seen = 1
     object.snapshots = 1
-    object.believed = <uint32_t>objects.message.number
+    object.believed = <uint32_t>gate.message.number
 
 
-cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
+cdef inline bint kept_continue(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
     # Whether the kept updates newer than a snapshot form a chain that begins at it; it may have
     # been taken at one of the ungated messages behind a kept one.
     cdef uint32_t index = object.head, previous = <uint32_t>seqno
     cdef const CollectHead* head
     while index != COLLECT_NONE:
-        head = collect_head(&objects.collect, index)
+        head = collect_head(&gate.collect, index)
         if head.seqno > seqno and <uint32_t>head.detail != previous:
             return False
         if head.through > seqno:
@@ -547,141 +547,141 @@ cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno)
     return True
 
 
-cdef inline void objects_collect(
-        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+cdef inline void gate_collect(
+        Gate* gate, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
     # Keep an update until a snapshot comes. At a limit the object gives up what it kept and
     # begins anew with this one: snapshots grow newer, so the newest updates are the ones that the
     # next snapshot needs, and a chain with its end missing would pass for complete.
     cdef uint32_t index = COLLECT_NONE
-    counter_add(&objects.counters[FEED_COLLECTED], 1)
-    if objects.waits != WAIT_SNAPSHOT and object.said != objects.silence:
-        object.said = objects.silence
-        objects.state_kind = KIND_STALE
-        counter_add(&objects.counters[FEED_WAITS_IN_VAIN], 1)
-    if object.kept >= objects.collect_messages_max:
-        objects_forget_kept(objects, object, FEED_COLLECT_FULL)
-    index = collect_put(&objects.collect, message, seqno)
+    counter_add(&gate.counters[FEED_COLLECTED], 1)
+    if gate.waits != WAIT_SNAPSHOT and object.said != gate.silence:
+        object.said = gate.silence
+        gate.state_kind = KIND_STALE
+        counter_add(&gate.counters[FEED_WAITS_IN_VAIN], 1)
+    if object.kept >= gate.collect_messages_max:
+        gate_forget_kept(gate, object, FEED_COLLECT_FULL)
+    index = collect_put(&gate.collect, message, seqno)
     if index == COLLECT_NONE and object.kept:
-        objects_forget_kept(objects, object, FEED_COLLECT_FULL)
-        index = collect_put(&objects.collect, message, seqno)
+        gate_forget_kept(gate, object, FEED_COLLECT_FULL)
+        index = collect_put(&gate.collect, message, seqno)
     if index == COLLECT_NONE:
-        counter_add(&objects.counters[FEED_COLLECT_FULL], 1)
+        counter_add(&gate.counters[FEED_COLLECT_FULL], 1)
         object.first = seqno         # a snapshot must contain it
         return
     if object.kept:
-        collect_head(&objects.collect, object.tail).next_message = index
+        collect_head(&gate.collect, object.tail).next_message = index
     else:
         object.head = index
     object.tail = index
     object.kept += 1
-    objects.kept += 1
+    gate.kept += 1
     if object.first == 0:
         object.first = seqno
 
 
-cdef inline void objects_forget_kept(
-        Objects* objects, Object* object, int counter) noexcept nogil:
-    counter_add(&objects.counters[counter], object.kept)
-    objects.kept -= object.kept
+cdef inline void gate_forget_kept(
+        Gate* gate, Object* object, int counter) noexcept nogil:
+    counter_add(&gate.counters[counter], object.kept)
+    gate.kept -= object.kept
     while object.head != COLLECT_NONE:
-        object.head = collect_drop(&objects.collect, object.head)
+        object.head = collect_drop(&gate.collect, object.head)
     object.kept = 0
     object.first = 0
 
 
 # --- outputs --------------------------------------------------------------------------------------
 
-cdef inline bint objects_pending(const Objects* objects) noexcept nogil:
-    return (objects.message_ready or objects.state_kind != 0
-            or objects.release != COLLECT_NONE)
+cdef inline bint gate_pending(const Gate* gate) noexcept nogil:
+    return (gate.message_ready or gate.state_kind != 0
+            or gate.release != COLLECT_NONE)
 
 
-cdef inline void objects_stale(Objects* objects, Object* object) noexcept nogil:
+cdef inline void gate_stale(Gate* gate, Object* object) noexcept nogil:
     object.status = OBJECT_STALE
-    objects.state_kind = KIND_STALE
-    counter_add(&objects.counters[FEED_STALE], 1)
+    gate.state_kind = KIND_STALE
+    counter_add(&gate.counters[FEED_STALE], 1)
 
 
-cdef inline void objects_recovered(Objects* objects, int counter) noexcept nogil:
-    objects.state_kind = KIND_RECOVERED
-    counter_add(&objects.counters[counter], 1)
+cdef inline void gate_recovered(Gate* gate, int counter) noexcept nogil:
+    gate.state_kind = KIND_RECOVERED
+    counter_add(&gate.counters[counter], 1)
 
 
-cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil:
+cdef inline void gate_state(Gate* gate, Message* output) noexcept nogil:
     # STALE or RECOVERED: the object as it is once all outputs of this message are taken.
-    cdef Object* object = objects.object
-    cdef bint replaced = (objects.message_ready and objects.message.flags & RECORD_SNAPSHOT
-                          and not objects.message.flags & RECORD_UNGATED)
-    objects.state.object = object.key
-    objects.state.status = objects_status(objects, object)
-    objects.state.continues = objects.state_kind == KIND_RECOVERED and not replaced
-    objects.state.applied = position_number(object.applied)
-    objects.state.exchange_id = <uint32_t>(object.tag >> 32)
-    objects.state.symbol_id = <uint32_t>object.tag
-    objects.state.waits = WAIT_NONE
-    if objects.state.status == OBJECT_STALE or objects.state.status == OBJECT_WAITING:
-        objects.state.waits = objects.waits
-    output[0] = objects.message[0]
-    output.payload = <const uint8_t*>&objects.state
+    cdef Object* object = gate.object
+    cdef bint replaced = (gate.message_ready and gate.message.flags & RECORD_SNAPSHOT
+                          and not gate.message.flags & RECORD_UNGATED)
+    gate.state.object = object.key
+    gate.state.status = gate_status(gate, object)
+    gate.state.continues = gate.state_kind == KIND_RECOVERED and not replaced
+    gate.state.applied = position_number(object.applied)
+    gate.state.exchange_id = <uint32_t>(object.tag >> 32)
+    gate.state.symbol_id = <uint32_t>object.tag
+    gate.state.waits = WAIT_NONE
+    if gate.state.status == OBJECT_STALE or gate.state.status == OBJECT_WAITING:
+        gate.state.waits = gate.waits
+    output[0] = gate.message[0]
+    output.payload = <const uint8_t*>&gate.state
     output.size = sizeof(ObjectState)
-    output.kind = objects.state_kind
+    output.kind = gate.state_kind
     output.flags = 0
     output.fragments = 0
     output.tag = object.tag
-    objects.state_kind = 0
+    gate.state_kind = 0
 
 
 # --- table and numbers ----------------------------------------------------------------------------
 
 
-cdef inline Object* objects_find(Objects* objects, uint32_t key, bint insert) noexcept nogil:
+cdef inline Object* gate_find(Gate* gate, uint32_t key, bint insert) noexcept nogil:
     # NULL: not there, or (inserting) no room.
-    cdef uint32_t place = <uint32_t>keyed_word(&objects.key, key)
+    cdef uint32_t place = <uint32_t>keyed_word(&gate.key, key)
     cdef ObjectSlot* slot
     cdef Object* object
     while True:
-        place &= objects.slots_mask
-        slot = &objects.slots[place]
-        if slot.epoch != objects.epoch:
+        place &= gate.slots_mask
+        slot = &gate.slots[place]
+        if slot.epoch != gate.epoch:
             break
-        object = &objects.objects[slot.index]
+        object = &gate.objects[slot.index]
         if likely(object.key == key):
             return object
         place += 1
-    if not insert or objects.objects_count == objects.objects_max:
+    if not insert or gate.objects_count == gate.objects_max:
         return NULL
-    slot.epoch = objects.epoch
-    slot.index = objects.objects_count
-    object = &objects.objects[objects.objects_count]
-    objects.objects_count += 1
-    counter_add(&objects.counters[FEED_OBJECTS], 1)
+    slot.epoch = gate.epoch
+    slot.index = gate.objects_count
+    object = &gate.objects[gate.objects_count]
+    gate.objects_count += 1
+    counter_add(&gate.counters[FEED_OBJECTS], 1)
     memset(object, 0, sizeof(Object))
     object.key = key
-    object.generation = objects.generation
+    object.generation = gate.generation
     object.head = COLLECT_NONE
     return object
 
 
 cdef inline bint object_continues(
-        const Objects* objects, const Object* object, uint32_t last_seqno) noexcept nogil:
+        const Gate* gate, const Object* object, uint32_t last_seqno) noexcept nogil:
     # Whether `last_seqno` names the state that the object has.
     return last_seqno == <uint32_t>object.applied and (
-        last_seqno != 0 or object.applied >= objects.zero)
+        last_seqno != 0 or object.applied >= gate.zero)
 
 
-cdef inline bint object_is_refuted(const Objects* objects, const Object* object) noexcept nogil:
+cdef inline bint object_is_refuted(const Gate* gate, const Object* object) noexcept nogil:
     # Its state began with a snapshot of a numbering that was not the feed's.
-    return object.snapshots and <int32_t>(objects.refuted - object.generation) > 0
+    return object.snapshots and <int32_t>(gate.refuted - object.generation) > 0
 
 
-cdef inline void object_refresh(Objects* objects, Object* object) noexcept nogil:
+cdef inline void object_refresh(Gate* gate, Object* object) noexcept nogil:
     # A gap since the object was last looked at puts it in doubt.
-    if likely(object.generation == objects.generation):
+    if likely(object.generation == gate.generation):
         return
-    if object_is_refuted(objects, object):
-        objects_forget_state(objects, object)
-    object.status = objects_status(objects, object)
-    object.generation = objects.generation
+    if object_is_refuted(gate, object):
+        gate_forget_state(gate, object)
+    object.status = gate_status(gate, object)
+    object.generation = gate.generation
     object.seen = 0
 
 
@@ -700,33 +700,33 @@ cdef inline uint64_t position_number(uint64_t position) noexcept nogil:
     return position - position_from(0) if position >> 32 else position
 
 
-cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept nogil:
+cdef inline uint64_t position_advance(Gate* gate, uint32_t seqno) noexcept nogil:
     # Unwrap a seqno of the incremental channel, and go there if it is new.
     cdef uint64_t unwrapped
-    if objects.position == 0:
-        objects.position = position_from(seqno)
-    unwrapped = objects.position + <uint64_t><int64_t><int32_t>(seqno - <uint32_t>objects.position)
-    if not objects.joined:
-        objects.joined = True
-        objects.doubt = unwrapped - 1
-        objects.behind = not objects.saw_session_from_first
-        if objects.behind and <uint32_t>objects.doubt < SEQNO_BEHIND_MAX:
-            objects.zero = position_zero(objects.doubt)
-    if unwrapped > objects.position:
-        if unwrapped >> 32 != objects.position >> 32:
-            objects.saw_session_from_first = False       # 0 is a number like any other now
-        objects.position = unwrapped
+    if gate.position == 0:
+        gate.position = position_from(seqno)
+    unwrapped = gate.position + <uint64_t><int64_t><int32_t>(seqno - <uint32_t>gate.position)
+    if not gate.joined:
+        gate.joined = True
+        gate.doubt = unwrapped - 1
+        gate.behind = not gate.saw_session_from_first
+        if gate.behind and <uint32_t>gate.doubt < SEQNO_BEHIND_MAX:
+            gate.zero = position_zero(gate.doubt)
+    if unwrapped > gate.position:
+        if unwrapped >> 32 != gate.position >> 32:
+            gate.saw_session_from_first = False       # 0 is a number like any other now
+        gate.position = unwrapped
     return unwrapped
 
 
-cdef inline uint64_t position_of(Objects* objects, uint32_t seqno) noexcept nogil:
+cdef inline uint64_t position_of(Gate* gate, uint32_t seqno) noexcept nogil:
     # Unwrap the last_seqno of a snapshot, relative to where the incremental channel is.
     cdef uint32_t ahead
     if seqno == 0:
-        return position_zero(objects.named)
-    if objects.position == 0:
-        objects.position = position_from(seqno)
-    ahead = seqno - <uint32_t>objects.position
+        return position_zero(gate.named)
+    if gate.position == 0:
+        gate.position = position_from(seqno)
+    ahead = seqno - <uint32_t>gate.position
     if ahead < SEQNO_AHEAD_MAX:
-        return objects.position + ahead
-    return objects.position + ahead - (<uint64_t>1 << 32)
+        return gate.position + ahead
+    return gate.position + ahead - (<uint64_t>1 << 32)

@@ -7,9 +7,9 @@ import pytest
 
 from tests.shared import shared
 from udpfast.core.layout import GAP, Channel, Kind, ObjectStatus, RecordFlag
-from udpfast.feed.objects import FeedObjects, ObjectOutput, seqno_at_or_before
+from udpfast.market.gate import ObjectGate, ObjectOutput, seqno_at_or_before
 
-# Where feed/objects decides otherwise than the pseudo-code: an accepted snapshot makes the object
+# Where market/gate decides otherwise than the pseudo-code: an accepted snapshot makes the object
 # LIVE, so that the next rounds are not decoded again (PROTOCOL 4). (scenario, step): included.
 DEVIATIONS = {("S3_repeats", 2): False, ("S3_repeats", 3): False}
 
@@ -18,7 +18,7 @@ def golden(part: str) -> list[dict]:
     return json.loads(shared("wire", "golden", "sync.json").read_text())[part]
 
 
-def admit(objects: FeedObjects, step: dict, key: tuple[int, int]) -> list[ObjectOutput]:
+def admit(objects: ObjectGate, step: dict, key: tuple[int, int]) -> list[ObjectOutput]:
     return objects.admit(
         channel=Channel.SNAPSHOT if step.get("channel") == "snapshot" else Channel.INCREMENTAL,
         object_type=key[0],
@@ -46,7 +46,7 @@ def test_scenarios_include_the_same_snapshots() -> None:
     differences = {}
     compared = 0
     for scenario in golden("scenarios"):
-        objects = FeedObjects()
+        objects = ObjectGate()
         for number, step in enumerate(scenario["steps"]):
             outputs = admit(objects, step, (step["object_type"], step["object_id"]))
             expected = step["expect"]["include_snapshot"]
@@ -71,7 +71,7 @@ def test_comparisons_are_those_of_the_circle() -> None:
 @pytest.mark.parametrize("name", ["recover_by_matching_last_seqno"])
 def test_recovery_by_matching_last_seqno(name: str) -> None:
     (case,) = [case for case in golden("recovery") if case["name"] == name]
-    objects = FeedObjects()
+    objects = ObjectGate()
     for key, before in case["before_drop"].items():
         admit(
             objects,
@@ -102,7 +102,7 @@ def test_recovery_by_matching_last_seqno(name: str) -> None:
 def test_recovery_from_snapshot_and_kept_updates(name: str) -> None:
     (case,) = [case for case in golden("recovery") if case["name"] == name]
     key = key_of(case["object"])
-    objects = FeedObjects()
+    objects = ObjectGate()
     for step in case["kept_updates"]:
         assert admit(objects, step, key) == []
     outputs = admit(objects, {**case["snapshot"], "channel": "snapshot", "snapshot": True}, key)
@@ -121,7 +121,7 @@ def test_recovery_from_snapshot_and_kept_updates(name: str) -> None:
 )
 def test_recovery_by_last_seqno_zero(name: str) -> None:
     (case,) = [case for case in golden("recovery") if case["name"] == name]
-    objects = FeedObjects()
+    objects = ObjectGate()
     objects.saw_session_from_first = case["subscriber_saw_session_from_its_first_number"]
     for step in case["steps"]:
         outputs = admit(objects, step, key_of(step["object"]))
