@@ -40,6 +40,8 @@ class Part:
 
 PARTS = (
     Part("core/layout.pxd", "records", constants=r"\w+", without=("Datagram", "Message")),
+    Part("core/update_kinds.pxd", "kinds of decoded records", constants=r"\w+"),
+    Part("market/update_header.pxd", "what each of them begins with", constants=r"\w+"),
     Part("market/updates.pxd", "payloads of decoded records", constants=r"\w+"),
     Part("shm/region.pxd", "the beginning of every mapped file", constants="REGION_"),
     Part(

@@ -2,10 +2,10 @@
 
 Usage: python scripts/generate_layouts.py [--check]
 
-The layouts are `udpfast/market/updates.pxd`; a struct with a kind's number in its comment is the
-payload of that kind. With --check nothing is written, and the exit code is 1 if a file is not what
-it would be. Afterwards: `make build`, then scripts/generate_header.py and generate_reference.py,
-whose texts follow from what was compiled.
+The layouts are `udpfast/market/updates.pxd`, and a level in `update_header.pxd`; a struct with a
+kind's number in its comment is the payload of that kind. With --check nothing is written, and the
+exit code is 1 if a file is not what it would be. Afterwards: `make build`, then
+scripts/generate_header.py and generate_reference.py, whose texts follow from what was compiled.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SOURCE = Path("udpfast/market/updates.pxd")
+SOURCES = Path("udpfast/market/update_header.pxd"), Path("udpfast/market/updates.pxd")
 _STRUCT = re.compile(
     r"^cdef packed struct (\w+):  # (?:(\d+): )?\d+ bytes(?:, (\w+)\[)?([^\n]*)\n"
     r"((?:    .*\n)+)",
@@ -63,18 +63,26 @@ def read_layouts(text: str) -> list[Layout]:
     ]
     kinds = [each.kind for each in found if each.kind]
     if kinds != list(range(16, 16 + len(kinds))) or len(kinds) > 32:
-        raise SystemExit(f"{SOURCE}: expected kinds 16, 17, ... up to 47, found {kinds}")
+        raise SystemExit(f"{SOURCES[-1]}: expected kinds 16, 17, ... up to 47, found {kinds}")
     return found
 
 
 def kind_constants(kinds: list[Layout]) -> str:
-    """Return the enumerators of core/layout.pxd."""
+    """Return core/update_kinds.pxd, which holds the enumerators."""
     lines = [f"    KIND_{each.constant} = {each.kind}" for each in kinds]
     notes = [f"  # {each.origin}" if each.origin else "" for each in kinds]
-    return "".join(
+    listed = "".join(
         (f"{line:<27}{note}" if note else line) + "\n"
         for line, note in zip(lines, notes, strict=True)
     )
+    return f"""\
+# The kinds of decoded updates, apart from those of layout.pxd, which nearly every module reads: a
+# new one compiles only what names one.
+#
+# Generated from market/updates.pxd by scripts/generate_layouts.py.
+
+cdef enum:  # Kind
+{listed}"""
 
 
 def formats(layouts: list[Layout]) -> str:
@@ -133,10 +141,14 @@ def sizes(kinds: list[Layout]) -> str:
         "",
         "from libc.stdint cimport uint16_t, uint32_t",
         "",
-        "from udpfast.core.layout cimport (",
+        "from udpfast.core.update_kinds cimport (",
         *wrapped([f"KIND_{each.constant}" for each in kinds]),
+        "from udpfast.market.update_header cimport Level",
         "from udpfast.market.updates cimport (",
-        *wrapped([each.name for each in kinds] + [each.row for each in kinds if each.row]),
+        *wrapped(
+            [each.name for each in kinds]
+            + [each.row for each in kinds if each.row not in ("", "Level")]
+        ),
         "",
         "",
         "cdef inline uint32_t update_fixed(uint16_t kind, uint32_t* row) noexcept nogil:",
@@ -174,9 +186,7 @@ def outputs(text: str, tree: Path) -> dict[Path, str]:
     exported = "".join(f'    "{name}",\n' for name in sorted([*names, *_FACES]))
     stub = replaced(market / "updates.pyi", r"(?<=^__all__ = \[\n)(?:    .*\n)+", exported)
     return {
-        core / "layout.pxd": replaced(
-            core / "layout.pxd", r"^    KIND_BOOK = .*\n(?:    KIND_.*\n)*", kind_constants(kinds)
-        ),
+        core / "update_kinds.pxd": kind_constants(kinds),
         core / "layout.pyx": replaced(
             core / "layout.pyx",
             r"^    BOOK = KIND_BOOK\n(?:    (?!BUS )\w+ = KIND_\w+\n)*",
@@ -201,6 +211,11 @@ def outputs(text: str, tree: Path) -> dict[Path, str]:
 _FACES = ("LAYOUTS", "PAYLOAD_HASH", "ROW_DTYPES", "UPDATE_DTYPES", "Update", "view_update")
 
 
+def source() -> str:
+    """Return the text that says all layouts, in their order."""
+    return "".join((ROOT / each).read_text(encoding="utf-8") for each in SOURCES)
+
+
 def replaced(path: Path, pattern: str, text: str) -> str:
     """Return a file's text with its one block of a pattern replaced."""
     new, count = re.subn(pattern, lambda _: text, path.read_text(encoding="utf-8"), flags=re.M)
@@ -211,13 +226,13 @@ def replaced(path: Path, pattern: str, text: str) -> str:
 
 def main() -> None:
     """Write the files, or compare them."""
-    wanted = outputs((ROOT / SOURCE).read_text(encoding="utf-8"), ROOT)
+    wanted = outputs(source(), ROOT)
     for path, text in wanted.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if "--check" in sys.argv[1:]:
             raise SystemExit(
-                f"{path.relative_to(ROOT)} is not what {SOURCE.name} says: "
+                f"{path.relative_to(ROOT)} is not what {SOURCES[-1].name} says: "
                 "run python scripts/generate_layouts.py"
             )
         path.write_text(text, encoding="utf-8")

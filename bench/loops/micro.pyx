@@ -21,7 +21,8 @@ from udpfast.log.cursor cimport RingCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_poll
 from udpfast.market.book cimport OrderBook, book_apply, book_room
 from udpfast.market.names cimport NameTable
-from udpfast.market.updates cimport Book, Level
+from udpfast.market.update_header cimport Level
+from udpfast.market.updates cimport Book
 from udpfast.payload.roq.decode cimport (
     DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
 )

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.client.batch cimport Batch, batch_header
 from udpfast.client.reader cimport READER_FOREVER, Reader
-from udpfast.core.layout cimport KIND_BOOK
+from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.ring cimport ring_poll
 

@@ -14,7 +14,7 @@ from udpfast.core.layout import Kind
 from udpfast.export.schema import TABLES
 from udpfast.market import updates
 
-SOURCE = (ROOT / generate_layouts.SOURCE).read_text(encoding="utf-8")
+SOURCE = generate_layouts.source()
 
 NEXT = 1 + max(each.kind or 0 for each in generate_layouts.read_layouts(SOURCE))
 
@@ -51,12 +51,12 @@ def test_payload_of_the_walk_through_needs_its_layout_alone(tmp_path: Path) -> N
     # Under a name and a number that are free also where somebody has followed the page.
     assert AUCTION is not None
     struct = AUCTION[0].replace("\n   ", "\n")[3:].replace("Auction:  # 27:", f"Walk:  # {NEXT}:")
-    added = SOURCE.replace("\n\ncdef inline", f"\n{struct}\n\ncdef inline", 1)
+    added = f"{SOURCE}\n{struct}\n"
     assert generate_layouts.read_layouts(added)[-1].constant == "WALK"
     written = {
         path.name: text for path, text in generate_layouts.outputs(added, tree(tmp_path)).items()
     }
-    assert f"    KIND_WALK = {NEXT}\n" in written["layout.pxd"]
+    assert f"    KIND_WALK = {NEXT}\n" in written["update_kinds.pxd"]
     assert "    WALK = KIND_WALK\n" in written["layout.pyx"]
     assert f"    WALK = {NEXT}\n" in written["layout.pyi"]
     assert "WALK: np.dtype[np.void]\n" in written["updates.pyi"]
@@ -82,7 +82,7 @@ def test_nothing_but_layout_and_decoders_names_a_payload(name: str) -> None:
         if named.search(path.read_text(encoding="utf-8"))
     }
     others = {path for path in found - made if not DECODERS.match(path)}
-    assert others == {str(generate_layouts.SOURCE)}
+    assert others == {str(generate_layouts.SOURCES[-1])}
 
 
 def test_every_kind_of_update_has_a_dtype_and_a_table() -> None:

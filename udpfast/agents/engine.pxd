@@ -14,7 +14,7 @@ from udpfast.agents.output cimport Output
 from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.log.ring cimport RingWriter
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.wake cimport WakeRegion
 

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.archive.feed_cursor cimport FeedCursor
-from udpfast.core.layout cimport KIND_BOOK, RECORD_SIZE, Record
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.core.layout cimport KIND_UPDATES, RECORD_SIZE, Record
+from udpfast.market.update_header cimport UpdateHeader
 
 cdef class Stream:
     cdef object send             # of its socket
@@ -47,7 +47,7 @@ cdef inline void record_names(
         uint32_t* symbol_id) noexcept nogil:
     # 0: the record names none. The struct is packed: any alignment will do.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
-    cdef bint named = header.kind >= KIND_BOOK and (
+    cdef bint named = header.kind >= KIND_UPDATES and (
         header.length >= <int64_t>(RECORD_SIZE + sizeof(UpdateHeader)))
     exchange_id[0] = update.exchange_id if named else 0
     symbol_id[0] = update.symbol_id if named else 0

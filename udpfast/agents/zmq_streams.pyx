@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.clock cimport clock_realtime_ns
-from udpfast.core.layout cimport KIND_BOOK, KIND_MESSAGE
+from udpfast.core.layout cimport KIND_MESSAGE, KIND_UPDATES
 from udpfast.net.envelope cimport LONGEST_TOPIC
 
 from udpfast.agents.topics import NAMES_REQUEST, parse_topic
@@ -112,7 +112,7 @@ cdef class Streams:
     cdef bint belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
                       uint32_t symbol_id) except -1:
         # Doubt is everybody's: records of the feed itself belong to every topic.
-        return (kind < KIND_BOOK and kind != KIND_MESSAGE) or stream.topic.matches(
+        return (kind < KIND_UPDATES and kind != KIND_MESSAGE) or stream.topic.matches(
             _KIND_NAMES.get(kind, ""), self._names.text(exchange_id), self._names.text(symbol_id))
 
     cdef forget(self):

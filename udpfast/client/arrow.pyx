@@ -15,9 +15,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
-from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE)
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.core.layout cimport KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE
+from udpfast.market.update_header cimport UpdateHeader
 
 import numpy as np
 
@@ -247,7 +246,7 @@ cdef _name_ids(Batch batch, kind):
         size = batch_header(batch, i).length - RECORD_SIZE
         if wanted and found != wanted:
             continue
-        if found >= KIND_BOOK and size >= <int64_t> sizeof(UpdateHeader):
+        if found >= KIND_UPDATES and size >= <int64_t> sizeof(UpdateHeader):
             exchanges[n] = (<const UpdateHeader*> batch_payload(batch, i)).exchange_id
             symbols[n] = (<const UpdateHeader*> batch_payload(batch, i)).symbol_id
         elif found in (KIND_STALE, KIND_RECOVERED) and size >= <int64_t> sizeof(ObjectState):

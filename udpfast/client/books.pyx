@@ -8,16 +8,17 @@ from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
-    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
-    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_RESTART,
-    KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
+    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_CONNECTION,
+    KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART, KIND_SESSION, KIND_STALE,
+    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
+from udpfast.core.update_kinds cimport KIND_BOOK, KIND_ORDERS
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_apply, book_room, update_replaces
 from udpfast.market.doubt cimport (
     Doubt, SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped,
     doubt_passed, doubt_said, doubt_said_tag, doubt_stands, doubt_tag, doubts_add, doubts_at,
     doubts_begin, doubts_elsewhere, doubts_find, doubts_find_gated, doubts_free, doubts_gap,
     doubts_init)
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
 
 import warnings
 

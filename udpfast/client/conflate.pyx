@@ -11,8 +11,8 @@ from udpfast.client.filter cimport FILTER_KINDS
 from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
 from udpfast.client.record cimport record_copy
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
-from udpfast.core.layout cimport KIND_BOOK, KIND_RESTART, KIND_SESSION, RECORD_SIZE
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.core.layout cimport KIND_RESTART, KIND_SESSION, KIND_UPDATES, RECORD_SIZE
+from udpfast.market.update_header cimport UpdateHeader
 
 from udpfast.client.books import Books
 from udpfast.client.kinds import kinds_of
@@ -63,7 +63,7 @@ cdef class Latest:
         self.books = Books()
         memset(self._kept, 0, sizeof(self._kept))
         for kind in kinds_of(keep):
-            if kind not in list(Kind) or kind < KIND_BOOK:
+            if kind not in list(Kind) or kind < KIND_UPDATES:
                 raise ConfigError(f"keep must have kinds of updates only, had {shown(kind)}")
             self._kept[<int> int(kind)] = True
         self._found = []
@@ -194,7 +194,7 @@ cdef class Latest:
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
             self._count = 0
         self._renumbered = self._renumbered or header.kind == KIND_SESSION
-        if header.kind < KIND_BOOK or header.kind >= FILTER_KINDS or self._kept[header.kind]:
+        if header.kind < KIND_UPDATES or header.kind >= FILTER_KINDS or self._kept[header.kind]:
             return -1
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
             return -1

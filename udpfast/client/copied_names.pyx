@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.record cimport NameCache
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_BUS, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE, Record)
-from udpfast.market.updates cimport UpdateHeader
+    KIND_BUS, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE, Record)
+from udpfast.market.update_header cimport UpdateHeader
 
 import contextlib
 
@@ -123,7 +123,7 @@ cdef class CopiedNames:
 cdef uint32_t* _name_ids(const Record* header, uint8_t* payload) noexcept:
     # Exchange and symbol, one behind the other; NULL: it has none.
     cdef uint32_t size = <uint32_t>header.length - RECORD_SIZE
-    if KIND_BOOK <= header.kind < KIND_BUS and size >= sizeof(UpdateHeader):
+    if KIND_UPDATES <= header.kind < KIND_BUS and size >= sizeof(UpdateHeader):
         return <uint32_t*>(payload + _UPDATE_NAMES)
     if (header.kind == KIND_STALE or header.kind == KIND_RECOVERED) and (
             size >= sizeof(ObjectState)):

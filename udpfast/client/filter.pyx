@@ -5,9 +5,9 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.string cimport memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_BUS, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_ROLLBACK,
-    KIND_STALE, ObjectState, RECORD_SIZE)
-from udpfast.market.updates cimport UpdateHeader
+    KIND_BUS, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_ROLLBACK, KIND_STALE,
+    KIND_UPDATES, ObjectState, RECORD_SIZE)
+from udpfast.market.update_header cimport UpdateHeader
 
 from udpfast.client.kinds import kinds_of
 from udpfast.core.layout import Kind
@@ -132,7 +132,7 @@ cdef class Filter:
         cdef uint32_t size = <uint32_t> header.length - RECORD_SIZE
         if header.kind >= FILTER_KINDS or not self._kinds[header.kind]:
             return False
-        if KIND_BOOK <= header.kind < KIND_BUS:
+        if KIND_UPDATES <= header.kind < KIND_BUS:
             if size >= sizeof(UpdateHeader):
                 exchange_id = (<const UpdateHeader*> payload).exchange_id
                 symbol_id = (<const UpdateHeader*> payload).symbol_id

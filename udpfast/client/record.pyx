@@ -5,9 +5,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState, RECORD_SIZE)
+    KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, Lapped, ObjectState,
+    RECORD_SIZE)
 from udpfast.log.doubt cimport lapped_record
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
 
 import numpy as np
 
@@ -255,7 +256,7 @@ cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_i
     cdef const uint8_t* payload = record_payload(record)
     cdef uint32_t size = <uint32_t> record._record.length - RECORD_SIZE
     cdef uint16_t kind = record._record.kind
-    if KIND_BOOK <= kind < KIND_BUS and size >= sizeof(UpdateHeader):
+    if KIND_UPDATES <= kind < KIND_BUS and size >= sizeof(UpdateHeader):
         exchange_id[0] = (<const UpdateHeader*> payload).exchange_id
         symbol_id[0] = (<const UpdateHeader*> payload).symbol_id
     elif (kind == KIND_STALE or kind == KIND_RECOVERED) and size >= sizeof(ObjectState):

@@ -81,17 +81,7 @@ cdef enum:  # Kind
     KIND_LAPPED = 10         # Lapped: records are missing here; made by who reads a ring
     KIND_DATAGRAM = 11       # Capture, then a datagram as received: raw capture
     KIND_CLOCK = 12          # Clock: time passed in the loop, and it mattered: raw capture
-    KIND_BOOK = 16           # MarketByPriceUpdate
-    KIND_ORDERS = 17         # MarketByOrderUpdate
-    KIND_TOP_OF_BOOK = 18
-    KIND_TRADES = 19         # TradeSummary
-    KIND_STATISTICS = 20     # StatisticsUpdate
-    KIND_REFERENCE_DATA = 21
-    KIND_MARKET_STATUS = 22
-    KIND_GATEWAY_STATUS = 23
-    KIND_GATEWAY_SETTINGS = 24
-    KIND_EXTERNAL_LATENCY = 25
-    KIND_CUSTOM_METRICS = 26  # CustomMetricsUpdate
+    KIND_UPDATES = 16        # from here to KIND_BUS: decoded updates, each in update_kinds.pxd
     # A message of an app: number its sender's, object (type << 16) | sender, flight_ns which
     # incarnation of it.
     KIND_BUS = 48

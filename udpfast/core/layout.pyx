@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 
+from udpfast.core.update_kinds cimport *
+
 __all__ = [
     "CAPTURE",
     "CLOCK",

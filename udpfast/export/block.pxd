@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from udpfast.core.layout cimport Record
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
 
 cdef class Block:
     cdef readonly int64_t count

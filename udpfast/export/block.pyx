@@ -5,9 +5,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_BUS, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE, Record)
+    KIND_BUS, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE, Record)
+from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.market.book cimport update_replaces
-from udpfast.market.updates cimport Book, UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
+from udpfast.market.updates cimport Book
 
 import numpy as np
 
@@ -214,7 +216,7 @@ cdef class Block:
             layout = _LAYOUTS.kind[kind]
             payload = self.payloads + self.offsets[i]
             ids = _ids(record, payload)
-            update = payload if kind >= KIND_BOOK and layout.fixed else _ZEROS
+            update = payload if kind >= KIND_UPDATES and layout.fixed else _ZEROS
             number = _row_count(kind, payload) if rows else 1
             bids = (<const Book*> payload).bid_count if kind == KIND_BOOK else 0
             for j in range(number):
@@ -230,7 +232,7 @@ cdef class Block:
     cdef const UpdateHeader* update(self, int64_t i) noexcept nogil:
         # Of record i; NULL if it is no update.
         cdef const Record* record = self.records + i
-        if record.kind < KIND_BOOK or record.kind >= KINDS or not _LAYOUTS.kind[record.kind].fixed:
+        if not KIND_UPDATES <= record.kind < KINDS or not _LAYOUTS.kind[record.kind].fixed:
             return NULL
         if record.length < RECORD_SIZE + <int32_t> sizeof(UpdateHeader):
             return NULL
@@ -408,7 +410,7 @@ cdef inline int64_t _row_count(uint16_t kind, const uint8_t* payload) noexcept n
 cdef inline const uint8_t* _ids(const Record* record, const uint8_t* payload) noexcept nogil:
     # Of a record's exchange_id, which symbol_id follows.
     cdef int64_t size = record.length - RECORD_SIZE
-    if record.kind >= KIND_BOOK and record.kind < KINDS:
+    if record.kind >= KIND_UPDATES and record.kind < KINDS:
         if _LAYOUTS.kind[record.kind].fixed and size >= <int64_t> sizeof(UpdateHeader):
             return <const uint8_t*> &(<const UpdateHeader*> payload).exchange_id
     elif record.kind == KIND_STALE or record.kind == KIND_RECOVERED:

@@ -4,10 +4,10 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.core.layout cimport (
-    CHANNEL_SNAPSHOT, KIND_BOOK, KIND_MESSAGE, RECORD_NO_TIMESTAMP, RECORD_RELEASED, STREAM_FIRST,
-    Record)
+    CHANNEL_SNAPSHOT, KIND_MESSAGE, KIND_UPDATES, RECORD_NO_TIMESTAMP, RECORD_RELEASED,
+    STREAM_FIRST, Record)
 from udpfast.export.block cimport Block
-from udpfast.market.updates cimport UpdateHeader
+from udpfast.market.update_header cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram, histogram_record, histogram_record_signed
 
 import numpy as np
@@ -66,7 +66,7 @@ cdef class HopCounts:
         cdef Histogram* hops = NULL
         for i in range(block.count):
             record = block.records + i
-            if record.kind != KIND_MESSAGE and record.kind < KIND_BOOK:
+            if record.kind != KIND_MESSAGE and record.kind < KIND_UPDATES:
                 continue
             if record.flags & (RECORD_NO_TIMESTAMP | RECORD_RELEASED):
                 continue  # nobody knows when it came; or it waited for a snapshot, not on the way

@@ -184,17 +184,7 @@ enum {
     UDPFAST_KIND_LAPPED = 10,  /* Lapped: records are missing here; made by who reads a ring */
     UDPFAST_KIND_DATAGRAM = 11,  /* Capture, then a datagram as received: raw capture */
     UDPFAST_KIND_CLOCK = 12,  /* Clock: time passed in the loop, and it mattered: raw capture */
-    UDPFAST_KIND_BOOK = 16,  /* MarketByPriceUpdate */
-    UDPFAST_KIND_ORDERS = 17,  /* MarketByOrderUpdate */
-    UDPFAST_KIND_TOP_OF_BOOK = 18,
-    UDPFAST_KIND_TRADES = 19,  /* TradeSummary */
-    UDPFAST_KIND_STATISTICS = 20,  /* StatisticsUpdate */
-    UDPFAST_KIND_REFERENCE_DATA = 21,
-    UDPFAST_KIND_MARKET_STATUS = 22,
-    UDPFAST_KIND_GATEWAY_STATUS = 23,
-    UDPFAST_KIND_GATEWAY_SETTINGS = 24,
-    UDPFAST_KIND_EXTERNAL_LATENCY = 25,
-    UDPFAST_KIND_CUSTOM_METRICS = 26,  /* CustomMetricsUpdate */
+    UDPFAST_KIND_UPDATES = 16,  /* from here to KIND_BUS: decoded updates, each in update_kinds.pxd */
     UDPFAST_KIND_BUS = 48,
     UDPFAST_KIND_SENDER = 49,  /* SenderEntry: this sender is registered */
     UDPFAST_KIND_SENDERS = 50,  /* SenderEntry of each: what a restart needs of what lies before */
@@ -438,22 +428,24 @@ struct udpfast_order_entry {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_order_entry, 40);
 
-/* --- payloads of decoded records: udpfast/market/updates.pxd --- */
+/* --- kinds of decoded records: udpfast/core/update_kinds.pxd --- */
 
-/* Widths of text: the bounds at the origin (roq-api), rounded up where alignment wants it. */
+/* Kind */
 enum {
-    UDPFAST_SIZE_ACCOUNT = 32,
-    UDPFAST_SIZE_CFI_CODE = 16,  /* six characters by ISO 10962 */
-    UDPFAST_SIZE_CURRENCY = 32,
-    UDPFAST_SIZE_DESCRIPTION = 128,
-    UDPFAST_SIZE_LABEL = 32,
-    UDPFAST_SIZE_MEASUREMENT = 32,  /* the origin has 8; names that differ behind that stay apart */
-    UDPFAST_SIZE_ORDER_ID = 36,
-    UDPFAST_SIZE_SYMBOL = 64,
-    UDPFAST_SIZE_TIME_ZONE = 32,  /* the longest name of the tz database has 32 bytes */
-    UDPFAST_SIZE_TRADE_ID = 40,
-    UDPFAST_SIZE_USER = 16,
+    UDPFAST_KIND_BOOK = 16,  /* MarketByPriceUpdate */
+    UDPFAST_KIND_ORDERS = 17,  /* MarketByOrderUpdate */
+    UDPFAST_KIND_TOP_OF_BOOK = 18,
+    UDPFAST_KIND_TRADES = 19,  /* TradeSummary */
+    UDPFAST_KIND_STATISTICS = 20,  /* StatisticsUpdate */
+    UDPFAST_KIND_REFERENCE_DATA = 21,
+    UDPFAST_KIND_MARKET_STATUS = 22,
+    UDPFAST_KIND_GATEWAY_STATUS = 23,
+    UDPFAST_KIND_GATEWAY_SETTINGS = 24,
+    UDPFAST_KIND_EXTERNAL_LATENCY = 25,
+    UDPFAST_KIND_CUSTOM_METRICS = 26,  /* CustomMetricsUpdate */
 };
+
+/* --- what each of them begins with: udpfast/market/update_header.pxd --- */
 
 /* Present, in UpdateHeader.present */
 enum {
@@ -500,6 +492,23 @@ struct udpfast_level {
     uint8_t reserved;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_level, 32);
+
+/* --- payloads of decoded records: udpfast/market/updates.pxd --- */
+
+/* Widths of text: the bounds at the origin (roq-api), rounded up where alignment wants it. */
+enum {
+    UDPFAST_SIZE_ACCOUNT = 32,
+    UDPFAST_SIZE_CFI_CODE = 16,  /* six characters by ISO 10962 */
+    UDPFAST_SIZE_CURRENCY = 32,
+    UDPFAST_SIZE_DESCRIPTION = 128,
+    UDPFAST_SIZE_LABEL = 32,
+    UDPFAST_SIZE_MEASUREMENT = 32,  /* the origin has 8; names that differ behind that stay apart */
+    UDPFAST_SIZE_ORDER_ID = 36,
+    UDPFAST_SIZE_SYMBOL = 64,
+    UDPFAST_SIZE_TIME_ZONE = 32,  /* the longest name of the tz database has 32 bytes */
+    UDPFAST_SIZE_TRADE_ID = 40,
+    UDPFAST_SIZE_USER = 16,
+};
 
 /* 64 bytes: MBOUpdate */
 struct udpfast_order {

@@ -5,8 +5,7 @@ from libc.stdint cimport int64_t, uint64_t, uint8_t
 
 from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_MESSAGE, RECORD_NO_TIMESTAMP, RECORD_RELEASED, Record,
-)
+    KIND_MESSAGE, KIND_UPDATES, RECORD_NO_TIMESTAMP, RECORD_RELEASED, Record)
 from udpfast.log.ring cimport RingReader
 from udpfast.shm.histogram cimport Histogram, histogram_add, histogram_record
 from udpfast.shm.region cimport Region
@@ -39,7 +38,7 @@ cdef inline void reader_report(
 cdef inline bint reader_timed(const ReaderEntry* entry, const Record* record) noexcept nogil:
     # Whether a record's age is a latency: it came from the wire, was not kept back for a snapshot,
     # and was published while this reader was there.
-    return (record.kind >= KIND_BOOK or record.kind == KIND_MESSAGE) and (
+    return (record.kind >= KIND_UPDATES or record.kind == KIND_MESSAGE) and (
         not record.flags & RECORD_RELEASED and record.published_ns >= entry.began_ns)
 
 cdef inline void reader_time(

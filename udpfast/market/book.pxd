@@ -12,7 +12,8 @@ from libc.string cimport memmove
 
 from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport RECORD_SNAPSHOT
-from udpfast.market.updates cimport Book, Level, level_refused
+from udpfast.market.update_header cimport Level, level_refused
+from udpfast.market.updates cimport Book
 
 cdef enum:
     BOOK_MALFORMED = -1          # the counts say more than the payload holds

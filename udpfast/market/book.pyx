@@ -6,7 +6,8 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.math cimport NAN
 from numpy cimport NPY_DOUBLE, PyArray_DATA, PyArray_SimpleNew, import_array, npy_intp
 
-from udpfast.core.layout cimport KIND_BOOK, RECORD_SNAPSHOT
+from udpfast.core.layout cimport RECORD_SNAPSHOT
+from udpfast.core.update_kinds cimport KIND_BOOK
 
 import numpy as np
 

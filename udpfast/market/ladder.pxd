@@ -6,7 +6,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from udpfast.market.updates cimport Level, level_refused
+from udpfast.market.update_header cimport Level, level_refused
 
 cdef enum:
     LADDER_ROWS_MIN = 64

@@ -8,10 +8,12 @@ from libc.string cimport memcmp, memcpy, memset
 from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED,
-    CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
-    KIND_GAP, KIND_GATEWAY_STATUS, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED,
-    KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, LINES_MAX, Lapped, ObjectState,
+    CONNECTION_LINE, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
+    KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_UPDATES, LINES_MAX, Lapped, ObjectState,
     RECORD_SIZE, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
+from udpfast.core.update_kinds cimport (
+    KIND_BOOK, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY, KIND_GATEWAY_STATUS, KIND_ORDERS,
+    KIND_STATISTICS)
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
     SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped, doubt_passed,
@@ -19,9 +21,9 @@ from udpfast.market.doubt cimport (
     doubts_find_gated, doubts_free, doubts_gap, doubts_init)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.update_sizes cimport update_fixed
+from udpfast.market.update_header cimport Level, UpdateHeader
 from udpfast.market.updates cimport (
-    Book, CustomMetrics, ExternalLatency, GatewayStatus, Level, Measurement, SIZE_ACCOUNT,
-    Statistic, UpdateHeader)
+    Book, CustomMetrics, ExternalLatency, GatewayStatus, Measurement, SIZE_ACCOUNT, Statistic)
 
 __all__ = []
 
@@ -265,7 +267,7 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     cdef Lapped lapped
     cdef Connection connection
     cdef int rc = 0
-    if header.kind >= KIND_BOOK:
+    if header.kind >= KIND_UPDATES:
         rc = state_update(state, header, payload, size)
     elif header.kind == KIND_MESSAGE:
         state_pass_by(state, header)

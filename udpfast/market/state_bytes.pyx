@@ -6,18 +6,18 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_SNAPSHOT, Connection, FLIGHT_UNKNOWN, KIND_BOOK,
-    KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, LINES_MAX, OBJECT_LIVE,
-    OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
-    RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
+    CHANNEL_COUNT, CHANNEL_SNAPSHOT, Connection, FLIGHT_UNKNOWN, KIND_RECOVERED, KIND_STALE,
+    LINES_MAX, OBJECT_LIVE, OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState,
+    RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
+from udpfast.core.update_kinds cimport KIND_BOOK, KIND_CUSTOM_METRICS, KIND_STATISTICS
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.doubt cimport DOUBT_UNHEARD, doubt_stands, doubt_ungated, doubts_find
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_at, state_changed,
     state_fixed, state_keep, state_value, state_value_add)
-from udpfast.market.updates cimport (
-    Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
+from udpfast.market.update_header cimport Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader
+from udpfast.market.updates cimport Book
 
 from udpfast.core.layout import CONNECTION, RECORD, SESSION, layout_hash
 from udpfast.errors import FormatError

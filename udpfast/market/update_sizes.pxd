@@ -2,12 +2,13 @@
 
 from libc.stdint cimport uint16_t, uint32_t
 
-from udpfast.core.layout cimport (
+from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY, KIND_GATEWAY_SETTINGS,
     KIND_GATEWAY_STATUS, KIND_MARKET_STATUS, KIND_ORDERS, KIND_REFERENCE_DATA, KIND_STATISTICS,
     KIND_TOP_OF_BOOK, KIND_TRADES)
+from udpfast.market.update_header cimport Level
 from udpfast.market.updates cimport (
-    Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
+    Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, MarketStatus,
     Measurement, Order, Orders, ReferenceData, Statistic, Statistics, TickSizeStep, TopOfBook,
     Trade, Trades)
 

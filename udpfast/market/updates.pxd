@@ -21,6 +21,8 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from udpfast.market.update_header cimport *
+
 # Widths of text: the bounds at the origin (roq-api), rounded up where alignment wants it.
 cdef enum:
     SIZE_ACCOUNT = 32
@@ -35,45 +37,7 @@ cdef enum:
     SIZE_TRADE_ID = 40
     SIZE_USER = 16
 
-cdef enum:  # Present, in UpdateHeader.present
-    PRESENT_SOURCE_INFO = 1
-    PRESENT_ROWS = 2             # the list (of a book: its bids) was there, perhaps empty
-    PRESENT_ASKS = 4             # Book: absent = no change on that side
-    PRESENT_LAYER = 8            # TopOfBook
-    PRESENT_MORE = 16            # Book: its event goes on, in the next update of the same book
-    PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
-    PRESENT_ROW_TEXT = 1         # the same in the `present` of a row
-
-cdef packed struct UpdateHeader:  # 88 bytes
-    uint64_t source_seqno            # of the origin's stream
-    uint64_t source_send_time_utc    # UNIX ns, the origin's real-time clock
-    uint64_t source_create_time_utc
-    uint64_t source_send_time        # ns, the origin's monotonic clock
-    uint64_t source_create_time
-    int64_t exchange_time_utc        # UNIX ns
-    uint64_t exchange_sequence
-    int64_t sending_time_utc         # UNIX ns, by the exchange
-    uint32_t exchange_id             # name table; 0 = absent, or no room for it (TRUNCATED)
-    uint32_t symbol_id
-    uint32_t present                 # Present
-    uint32_t row_count
-    uint16_t stream_id
-    uint16_t max_depth               # Book, Orders; 0 = unlimited
-    uint8_t update_type              # schema UpdateType: 1 snapshot, 2 incremental, 3 stale
-    uint8_t price_precision          # schema Precision: decimal digits + 1, 0 = unknown
-    uint8_t quantity_precision
-    uint8_t reserved
-
 # --- rows ---------------------------------------------------------------------------------------
-
-cdef packed struct Level:  # 32 bytes: MBPUpdate
-    double price
-    double quantity                  # 0 removes the level
-    double implied_quantity
-    uint32_t price_level
-    uint16_t number_of_orders
-    uint8_t update_action            # schema UpdateAction
-    uint8_t reserved
 
 cdef packed struct Order:  # 64 bytes: MBOUpdate
     double price
@@ -206,9 +170,3 @@ cdef packed struct CustomMetrics:  # 26: 168 bytes, Measurement[row_count]: Cust
     char user[SIZE_USER]
     char label[SIZE_LABEL]
     char account[SIZE_ACCOUNT]
-
-
-cdef inline bint level_refused(double price, double quantity) noexcept nogil:
-    # The one check of what a level says, whoever keeps it (book.pxd, ladder.pxd): what is no number
-    # cannot be ordered or added. Infinite prices and quantities below 0 are numbers.
-    return price != price or quantity != quantity

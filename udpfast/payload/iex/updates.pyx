@@ -9,32 +9,21 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.core.check cimport unlikely
-from udpfast.core.layout cimport (
-    KIND_BOOK,
-    KIND_MARKET_STATUS,
-    KIND_TOP_OF_BOOK,
-    KIND_TRADES,
-    RECORD_SNAPSHOT,
-    RECORD_TRUNCATED,
-    RECORD_UNGATED,
-)
+from udpfast.core.layout cimport RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED
+from udpfast.core.update_kinds cimport KIND_BOOK, KIND_MARKET_STATUS, KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.found cimport (
     OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_UNKNOWN, Found)
 from udpfast.market.names cimport Names, NameTable, names_intern
-from udpfast.market.updates cimport (
+from udpfast.market.update_header cimport (
     PRESENT_ASKS,
     PRESENT_LAYER,
     PRESENT_MORE,
     PRESENT_ROW_TEXT,
     PRESENT_ROWS,
-    Book,
     Level,
-    MarketStatus,
-    TopOfBook,
-    Trade,
-    Trades,
     UpdateHeader,
 )
+from udpfast.market.updates cimport Book, MarketStatus, TopOfBook, Trade, Trades
 from udpfast.wire.load cimport le32, le64
 
 from udpfast.core.layout import Kind, RecordFlag

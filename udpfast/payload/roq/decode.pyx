@@ -7,6 +7,7 @@ from libc.string cimport memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport *
+from udpfast.core.update_kinds cimport *
 from udpfast.market.found cimport *
 from udpfast.market.names cimport Names, NameTable
 from udpfast.market.updates cimport *

@@ -6,7 +6,8 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.math cimport NAN
 from libc.string cimport memcpy, memset
 
-from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES, MESSAGE_SIZE_MAX
+from udpfast.core.layout cimport MESSAGE_SIZE_MAX
+from udpfast.core.update_kinds cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.names cimport NameTable
 from udpfast.payload.roq.flatbuffer cimport Table, follow, table_at, table_offset, table_reference
 

@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
+from udpfast.core.update_kinds cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.names cimport Names
 from udpfast.market.updates cimport *
 from udpfast.payload.roq.decode cimport DecodeContext
@@ -222,7 +222,7 @@ cdef inline int32_t fast_top_of_book(
     if unlikely(
             room < sizeof(TopOfBook) or offset == 0 or walk.tables_left == 0
             or not fast_table(walk, &context.plans.layer, TABLE_LAYER,
-                             fast_target(walk, value, offset), &layer)):
+                              fast_target(walk, value, offset), &layer)):
         return 0
     top.header.present = PRESENT_LAYER
     top.header.row_count = 0
@@ -271,7 +271,7 @@ cdef inline int32_t fast_trades(
         return 0
     for i in range(rows.count):
         if unlikely(not fast_trade(walk, &context.plans.trade, rows.at + 4 * <uint64_t> i,
-                                  <Trade*> (into + sizeof(Trades)) + i, context)):
+                                   <Trade*> (into + sizeof(Trades)) + i, context)):
             return 0
     header.present = PRESENT_ROWS if rows.present else 0
     header.row_count = rows.count

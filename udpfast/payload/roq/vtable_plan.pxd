@@ -12,7 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.market.updates cimport Level
+from udpfast.market.update_header cimport Level
 from udpfast.payload.roq.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
 
 cdef enum:

@@ -10,8 +10,8 @@ from libc.string cimport memset
 
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
 from udpfast.client.reader cimport READER_FOREVER, Reader
-from udpfast.core.layout cimport (
-    KIND_GAP, KIND_RESTART, KIND_SESSION, KIND_TOP_OF_BOOK, KIND_TRADES)
+from udpfast.core.layout cimport KIND_GAP, KIND_RESTART, KIND_SESSION
+from udpfast.core.update_kinds cimport KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.updates cimport TopOfBook, Trade, Trades
 
 from udpfast.client.compiled import check_layouts
