@@ -35,6 +35,7 @@ LAYERS = {
     "sbe": 5,  # udpfast/sbe.py: the public names of payload/sbe
     "agents": 5,
     "client": 5,
+    "probe": 5,
     "export": 6,
     "monitor": 6,
     "spark": 7,
@@ -55,6 +56,7 @@ ONLY = {
     "bus": {"core", "log", "errors"},
     "page": set(),
     "host": set(),
+    "probe": {"core", "errors", "shm", "net", "host", "page"},
     "config": {"core", "errors", "wire"},
     "export": {
         *("core", "errors", "shm", "log", "wire", "market", "config", "archive", "payload"),

@@ -28,6 +28,7 @@ VERBS = {
     "verify": "check every record of a journal, and repair its end",
     "export": "turn a journal into Parquet tables for Spark, pandas and others",
     "replay": "replay a journal or a capture through the engine, to a ring, over UDP or to a file",
+    "wire": "measure the lines between two hosts: delays, loss, order, and which is first",
     "bus": "run a message bus: one durable order of messages on several hosts",
     "spark": "analyse journals and exports with Spark, and draw a report",
     "lab": "test udpfast itself: with captures, faults, damage and kills",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from udpfast.host.clocks import ClockState, inspect_clocks, read_clock
 from udpfast.host.cores import inspect_cores
 from udpfast.host.finding import Change, Finding
 from udpfast.host.interface import inspect_interface
@@ -17,11 +18,11 @@ from udpfast.host.memory import inspect_kernel, inspect_memory, inspect_rights
 from udpfast.host.network import inspect_network
 from udpfast.host.tree import HostTree, HostUse
 
-__all__ = ["Change", "Finding", "HostUse", "inspect_host"]
+__all__ = ["Change", "ClockState", "Finding", "HostUse", "inspect_host", "read_clock"]
 
 
 def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Finding]:
-    """Look at cores, kernel, memory, rights and network of this host; read-only, no root needed.
+    """Look at cores, kernel, memory, rights, network and clock; read-only, no root needed.
 
     Parameters
     ----------
@@ -43,6 +44,7 @@ def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Fin
         *inspect_memory(tree),
         *inspect_rights(tree),
         *inspect_network(tree),
+        *inspect_clocks(tree),
     ]
     for interface in tree.use.interfaces:
         findings += inspect_interface(tree, interface)

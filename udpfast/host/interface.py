@@ -28,6 +28,7 @@ def inspect_interface(tree: HostTree, interface: str) -> Iterator[Finding]:
     yield _node(tree, interface)
     yield _reverse_path(tree, interface)
     yield _steering(tree, interface)
+    yield _queues(tree, interface)
     deferral = (
         "Collecting datagrams before an interrupt saves interrupts; without busy polling "
         "it delays datagrams."
@@ -117,6 +118,19 @@ def _steering(tree: HostTree, interface: str) -> Finding:
     on = [file for file, mask in masks.items() if mask_cores(mask)]
     changes = tuple(change for file in on for change in tree.set_file(file, "0"))
     return Finding(name, "off", "on" if on else "off", not on, effect, changes=changes)
+
+
+def _queues(tree: HostTree, interface: str) -> Finding:
+    name = f"{interface} rx queues"
+    effect = "Lines that share a queue wait for each other, whatever cores receive them."
+    count = len(tree.glob(f"sys/class/net/{interface}/queues/rx-*"))
+    wanted = max(1, len(tree.use.cores))
+    want = f"at least {wanted}, one for each core that receives"
+    if not count:
+        return absent(name, want, effect, f"{interface} shows no queues")
+    if not tree.use.cores:
+        return unjudged(name, want, str(count), effect, UNNAMED)
+    return Finding(name, want, str(count), count >= wanted, effect)
 
 
 class _Switch(NamedTuple):

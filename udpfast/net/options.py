@@ -16,12 +16,14 @@ __all__ = [
     "OptionResult",
     "set_busy_poll",
     "set_busy_poll_budget",
+    "set_departures",
     "set_drop_count",
     "set_gro",
     "set_option",
     "set_prefer_busy_poll",
     "set_receive_queue",
     "set_timestamps",
+    "stop_stamps",
 ]
 
 # Options that Python's socket module does not name: asm-generic/socket.h.
@@ -38,6 +40,8 @@ _UDP_GRO = 104
 
 # linux/net_tstamp.h: let NIC and kernel stamp what is received, and report both.
 _STAMPING_FLAGS = (1 << 2) | (1 << 3) | (1 << 4) | (1 << 6)
+# The same for what is sent: stamped by NIC and kernel, numbered, without its bytes.
+_DEPARTURE_FLAGS = (1 << 0) | (1 << 1) | (1 << 7) | (1 << 11)
 
 _SIOCGHWTSTAMP = 0x89B1  # linux/sockios.h
 
@@ -169,6 +173,17 @@ def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> Opti
     if result.got == "refused":
         return OptionResult(result.name, asked, "none", result.reason)
     return OptionResult(result.name, asked, "kernel", denied)
+
+
+def set_departures(sock: socket.socket) -> OptionResult:
+    """Ask for stamps of what leaves as well, after `set_timestamps`; counts datagrams from now."""
+    flags = _STAMPING_FLAGS | _DEPARTURE_FLAGS
+    return set_option(sock, "SO_TIMESTAMPING", socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
+
+
+def stop_stamps(sock: socket.socket) -> None:
+    """Have neither what comes nor what leaves stamped any more."""
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, 0)
 
 
 def _explained(result: OptionResult, why: str) -> OptionResult:

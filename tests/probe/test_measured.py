@@ -1,0 +1,157 @@
+"""From stamps to delays, loss, order and races: by hand, without a socket."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from udpfast.net.line import LineAddress
+from udpfast.probe.control import Clock, Report
+from udpfast.probe.measured import measured, reordered
+from udpfast.probe.result import Result, percentiles_of, runs_of
+
+START, UTC = 5_000_000_000, 1_700_000_000_000_000_000
+COUNTS = dict.fromkeys(
+    (*("unsent", "out_duplicates", "back_duplicates", "strangers", "malformed"), "kernel_drops",
+     "nic_stamps"), 0,
+)  # fmt: skip
+REPORT = Report("kernel", 9, 8, 1, 2, 0, 0, 0, 0, 0)
+SAME = Clock("this host")
+
+
+def samples(out_ns: list[int | None], back_ns: list[int | None]) -> dict[str, Any]:
+    """Return what a sender's loop keeps of probes 1 ms apart; None: lost."""
+    count = len(out_ns)
+    found = {
+        name: np.zeros(count, np.int64)
+        for name in ("departed_ns", "reached_ns", "turned_ns", "returned_ns", "back_ns")
+    }
+    found["sent_ns"] = START + np.arange(count) * 1_000_000 + 100
+    found["out_order"] = found["back_order"] = np.zeros(count, np.uint32)
+    for index, (out, back) in enumerate(zip(out_ns, back_ns, strict=True)):
+        if out is not None and back is not None:
+            sent = int(found["sent_ns"][index])
+            found["reached_ns"][index] = UTC + sent + out
+            found["turned_ns"][index] = UTC + sent + out + 50
+            found["returned_ns"][index] = sent + out + 50 + back
+            found["back_ns"][index] = UTC + sent + out + 50 + back
+    return found
+
+
+def result(lines: dict[str, tuple[list[int | None], list[int | None]]], **more: Any) -> Result:
+    count = len(next(iter(lines.values()))[0])
+    return measured(
+        [
+            (
+                name,
+                LineAddress("10.0.0.1:7007"),
+                samples(out, back),
+                REPORT,
+                np.array([each is not None for each in out], dtype=np.bool_),
+                "kernel",
+                COUNTS,
+            )
+            for name, (out, back) in lines.items()
+        ],
+        due_ns=np.arange(count, dtype=np.int64) * 1_000_000,
+        start_ns=START,
+        utc_offset_ns=UTC,
+        **{
+            "rate_per_s": 1000.0,
+            "size_bytes": 64,
+            "train": 1,
+            "complete": True,
+            "listener_starts": 1,
+            "here": SAME,
+            "there": SAME,
+            **more,
+        },
+    )
+
+
+def test_delays_are_those_of_the_stamps() -> None:
+    line = result({"a": ([1000, None, 3000], [2000, 2000, None])}).lines["a"]
+    assert line.late_ns.tolist() == [100, 100, 100]
+    assert line.out_ns[0] == 1000
+    assert line.back_ns[0] == 2000
+    assert line.turn_ns[0] == 50
+    assert line.round_trip_ns[0] == 100 + 1000 + 50 + 2000
+    assert np.isnan(line.round_trip_ns[1:]).all()
+
+
+def test_loss_there_and_back_are_told_apart() -> None:
+    line = result({"a": ([1000, None, 3000, None, None], [2000, 1, None, 1, 1])}).lines["a"]
+    assert line.lost.tolist() == [False, True, False, True, True]
+    assert line.lost_back.tolist() == [False, False, True, False, False]
+    assert line.runs.tolist() == [1, 2]
+    assert line.loss == 0.6
+    assert line.loss_back == 0.5
+    assert line.counts["out_duplicates"] == 1
+    assert line.counts["out_reordered"] == 2
+
+
+def test_races_do_not_depend_on_clocks() -> None:
+    out: list[int | None] = [1000, 5000, None, 1000]
+    fibre: list[int | None] = [4000, 4000, 4000, None]
+    back: list[int | None] = [1000] * 4
+    near = result({"microwave": (out, back), "fibre": (fibre, back)})
+    far = result({"microwave": (out, back), "fibre": (fibre, back)}, there=Clock("another"))
+    for found in (near, far):
+        race = found.races[0]
+        assert (race.way, race.only_first, race.only_second, race.neither) == ("out", 1, 1, 0)
+        np.testing.assert_allclose(race.lead_ns, [3000, -1000, np.nan, np.nan], atol=0.1)
+    assert near.first_out_ns.tolist() == [1000, 4000, 4000, 1000]
+    assert not near.lost_on_all.any()
+
+
+def test_json_has_no_nan_and_all_of_it() -> None:
+    lost: list[int | None] = [None] * 3
+    found = result({"a": (lost, lost), "b": ([1] * 3, [1] * 3)})
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    assert json.loads(text)["lines"]["a"]["round_trip_ns"]["p50"] is None
+    assert json.loads(text)["lines"]["a"]["loss_runs"]["by_length"] == {"3": 1}
+    assert found.over_time(2)["b"]["loss"].tolist() == [0, 0]
+
+
+def test_page_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("bokeh")
+    found = result({"a": ([1000, None] * 50, [2000] * 100), "b": ([1500] * 100, [2000] * 100)})
+    found.write_page(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert "default-src 'none'" in text
+    assert "Which line is first" in text
+    assert "50.0000%" in text
+    found.write_arrays(tmp_path / "arrays.npz")
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert arrays["a.arrived"].sum() == 50
+        np.testing.assert_array_equal(arrays["b.out_ns"], found.lines["b"].out_ns)
+
+
+def test_nothing_sent_is_a_result() -> None:
+    found = result({"a": ([], [])})
+    assert json.dumps(found.to_dict(), allow_nan=False)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert "nothing was sent" in page_of(found)
+
+
+@pytest.mark.parametrize(
+    ("lost", "runs"),
+    [([], []), ([0, 0], []), ([1, 1], [2]), ([1, 0, 1, 1, 0], [1, 2]), ([0, 1], [1])],
+)
+def test_runs_of(lost: list[int], runs: list[int]) -> None:
+    assert runs_of(np.array(lost, dtype=np.bool_)).tolist() == runs
+
+
+def test_percentiles_are_measured_values() -> None:
+    found = percentiles_of(np.array([1.0, 2, 3, np.nan, 100]))
+    assert (found["count"], found["p50"], found["p99"], found["max"]) == (4, 2, 100, 100)
+
+
+def test_reordered_counts_what_came_after_a_later_one() -> None:
+    # Arrived in this order: 0, 2, 3, 1, 4; 5 never.
+    assert reordered(np.array([1, 4, 2, 3, 5, 0])) == 1
+    assert reordered(np.array([0, 0])) == 0

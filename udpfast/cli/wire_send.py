@@ -1,0 +1,180 @@
+"""`udpfast wire send`: measure one or more lines to a listener."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from udpfast.cli.options import FiniteRange
+from udpfast.cli.wire_metrics import sender_families, serve_metrics
+from udpfast.cli.wire_text import result_text
+from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
+from udpfast.core.stop import Stop
+from udpfast.errors import ConfigError
+from udpfast.net.line import LineAddress
+from udpfast.net.options import TIMESTAMPS
+from udpfast.probe import Sender
+
+__all__ = ["DEFAULT_PORT", "parse_lines", "send"]
+
+DEFAULT_PORT = 7007
+
+
+@click.command(
+    epilog="Example: udpfast wire send 10.1.0.2 --lines microwave=eth1,fibre=eth2@10.2.0.2"
+)
+@click.argument("listener", metavar="IP[:PORT]")
+@click.option(
+    "--lines",
+    metavar="NAME=[INTERFACE][@IP[:PORT]],...",
+    help="Each line's name, the interface by which it leaves, and the listener's address on it "
+    "where that is another.  [default: one line, by the kernel's route]",
+)
+@click.option(
+    "--rate",
+    type=FiniteRange(min=0, min_open=True),
+    default=1000.0,
+    show_default=True,
+    help="Probes per second on each line.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(64, 2048),
+    default=128,
+    show_default=True,
+    help="Bytes of a probe, and of its echo.",
+)
+@click.option(
+    "--train",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Probes that leave back to back.",
+)
+@click.option(
+    "--seconds",
+    type=FiniteRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long to send.",
+)
+@click.option(
+    "--wait",
+    type=FiniteRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="How many seconds to wait for a listener that is not there yet.",
+)
+@click.option(
+    "--timestamps",
+    type=click.Choice(TIMESTAMPS),
+    default="auto",
+    show_default=True,
+    help="Who stamps datagrams: the NIC where it can, the kernel, or only this process.",
+)
+@click.option("--core", type=click.IntRange(0), help="Core for the loop.")
+@click.option(
+    "--idle",
+    type=click.Choice(["spin", "sleep"]),
+    default="spin",
+    show_default=True,
+    help="Between probes, keep the core, or give it to others and be later.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with charts, one HTML file.",
+)
+@click.option(
+    "--arrays",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write an element per probe, as an .npz of numpy.",
+)
+@click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
+def send(
+    listener: str,
+    lines: str | None,
+    rate: float,
+    size: int,
+    train: int,
+    seconds: float,
+    wait: float,
+    timestamps: str,
+    core: int | None,
+    idle: str,
+    as_json: bool,
+    report: Path | None,
+    arrays: Path | None,
+    metrics: str | None,
+) -> None:
+    """Measure one or more lines to the host where `udpfast wire listen` runs.
+
+    Probes leave at planned times, whatever happens to those before (open loop). Each comes back as
+    an echo: round trips need no common clock. One-way times are given with the largest error that
+    the two hosts' clocks can cause. SIGINT or SIGTERM ends the run with the result so far.
+
+    Exit code 1 if nothing came back.
+    """
+    if report is not None:
+        from udpfast.cli.metrics import need_monitor
+
+        need_monitor("bokeh")
+    stopping = Stop()
+    with Sender(
+        parse_lines(listener, lines),
+        rate_per_s=rate,
+        size_bytes=size,
+        train=train,
+        seconds=seconds,
+        timestamps=timestamps,
+        spin=idle == "spin",
+        core=core,
+    ) as sender:
+        stopping.listen()
+        stopping.call(sender.stop)
+        with serve_metrics(metrics, lambda: sender_families(sender)):
+            answered = sender.connect(wait)
+            if not as_json and answered:
+                click.echo(f"udpfast: the listener answered by {', '.join(answered)}", err=True)
+            result = sender.run()
+    if report is not None:
+        result.write_page(report)
+    if arrays is not None:
+        result.write_arrays(arrays)
+    click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
+    sys.exit(not any(line.returned.any() for line in result.lines.values()))
+
+
+def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:
+    """Return each line by its name, as --lines gives them.
+
+    Raises
+    ------
+    ConfigError
+        An address, or the form, is wrong.
+    """
+    default = _address(listener)
+    if not lines:
+        return {"line": LineAddress(default)}
+    found: dict[str, LineAddress] = {}
+    for part in lines.split(","):
+        name, equals, where = part.strip().partition("=")
+        interface, _, address = where.partition("@")
+        if not equals or not name or name in found:
+            raise ConfigError(
+                "--lines: expected different NAME=[INTERFACE][@IP[:PORT]], separated by commas, "
+                f"found {part.strip()!r}"
+            )
+        found[name] = LineAddress(_address(address) if address else default, interface)
+    return found
+
+
+def _address(text: str) -> str:
+    host, port = parse_sender(text)
+    made = endpoint_text(host, port or DEFAULT_PORT)
+    parse_endpoint(made)
+    return made

@@ -1,0 +1,120 @@
+"""A result of `udpfast wire` as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from udpfast.page.words import duration, moment
+from udpfast.probe import LineResult, Race, Result
+from udpfast.probe.result import percentiles_of, runs_of
+
+__all__ = ["result_text"]
+
+SHOWN = {"min": "min", "p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
+WORDS = {
+    "round_trip": "round trip",
+    "out": "out",
+    "back": "back",
+    "turn": "turn",
+    "late": "sent late",
+}
+
+
+def result_text(result: Result) -> str:
+    """Return tables of delays, loss and races, and what the clocks are worth."""
+    return "\n".join(_lines(result))
+
+
+def _lines(result: Result) -> Iterator[str]:
+    count = len(result.planned_ns)
+    when = moment(int(result.planned_ns[0])) if count else "nothing was sent"
+    train = f", trains of {result.train}" if result.train > 1 else ""
+    ended = "" if result.complete else ", interrupted"
+    yield (
+        f"{when}: {count:,} probes of {result.size_bytes} bytes on each line, "
+        f"{result.rate_per_s:,.10g}/s{train}{ended}"
+    )
+    if result.listener_starts > 1:
+        yield f"the listener was started {result.listener_starts - 1} times meanwhile"
+    yield f"clocks: {result.offset.sentence()}"
+    yield f"  here: {result.offset.here.text}; there: {result.offset.there.text}"
+    yield ""
+    rows = [["line", "", *SHOWN.values()]]
+    for name, line in result.lines.items():
+        for what, word in WORDS.items():
+            found = line.percentiles(what)
+            if found["count"]:
+                rows.append([name, word, *_figures(found)])
+    if len(result.lines) > 1:
+        found = percentiles_of(result.first_out_ns)
+        if found["count"]:
+            rows.append(["first of all", "out", *_figures(found)])
+    yield from _table(rows)
+    yield ""
+    yield from _table([_LOSS_HEAD, *(_loss(line, result.side) for line in result.lines.values())])
+    if len(result.lines) > 1:
+        lost, longest = (
+            int(result.lost_on_all.sum()),
+            int(runs_of(result.lost_on_all).max(initial=0)),
+        )
+        yield f"lost on all lines: {lost:,}, longest run {longest:,}"
+    races = [race for race in result.races if result.side == "sender" or race.way == "out"]
+    if races:
+        yield ""
+        for race in races:
+            yield _race(race)
+
+
+_LOSS_HEAD = [
+    *("line", "sent", "lost out", "share", "runs", "longest", "reordered", "duplicates"),
+    "lost back",
+]
+
+
+def _loss(line: LineResult, side: str) -> list[str]:
+    runs = line.runs
+    return [
+        line.name,
+        f"{int(line.sent.sum()):,}",
+        f"{int(line.lost.sum()):,}" + ("" if line.reported else " ?"),
+        f"{line.loss:.3%}",
+        f"{len(runs):,}",
+        f"{int(runs.max(initial=0)):,}",
+        f"{line.counts.get('out_reordered', 0):,}",
+        f"{line.counts.get('out_duplicates', 0):,}",
+        f"{int(line.lost_back.sum()):,}" if side == "sender" else "-",
+    ]
+
+
+def _race(race: Race) -> str:
+    found = race.to_dict()
+    won, lost = found["won_first"], found["won_second"]
+    text = f"{race.way}: {race.first} was first {won:,} times"
+    if won:
+        text += f" (by {_lead(found['lead_first_ns'])})"
+    text += f", {race.second} {lost:,} times"
+    if lost:
+        text += f" (by {_lead(found['lead_second_ns'])})"
+    return (
+        f"{text}; only {race.first} {race.only_first:,}, only {race.second} {race.only_second:,}, "
+        f"neither {race.neither:,}"
+    )
+
+
+def _lead(found: Mapping[str, float]) -> str:
+    return f"{duration(found['p50'])} at p50, {duration(found['p99'])} at p99"
+
+
+def _figures(found: Mapping[str, float]) -> list[str]:
+    return ["-" if math.isnan(found[name]) else duration(found[name]) for name in SHOWN]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            f"{cell:<{width}}" if place < 1 else f"{cell:>{width}}"
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()

@@ -1,0 +1,3 @@
+__all__ = ["read_departures"]
+
+def read_departures(fd: int) -> list[tuple[int, int, bool]]: ...

@@ -1,0 +1,226 @@
+"""From the stamps that the loops have kept to a Result; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.net.line import LineAddress
+from udpfast.probe.control import Clock, Report
+from udpfast.probe.offset import Offset, Trips, find_offset
+from udpfast.probe.result import LineResult, Result
+
+__all__ = ["Kept", "arrived_only", "measured"]
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+#: Name, address, samples, the listener's report, what arrived by it, stamps, counts.
+Kept = tuple[
+    str,
+    LineAddress,
+    Arrays,
+    Report | None,
+    npt.NDArray[np.bool_] | None,
+    str,
+    Mapping[str, int],
+]
+
+#: What a sender says of its time is its word alone.
+TIME_MAX_NS = 1 << 62
+
+#: What a listener counts, as a result calls it.
+_REPORTED = {
+    "duplicates": "out_duplicates",
+    "reordered": "out_reordered",
+    "unsent": "listener_unsent",
+    "strangers": "listener_strangers",
+    "malformed": "listener_malformed",
+    "kernel_drops": "listener_kernel_drops",
+}
+
+
+def measured(
+    lines: Sequence[Kept],
+    *,
+    due_ns: npt.NDArray[np.int64],
+    start_ns: int,
+    utc_offset_ns: int,
+    rate_per_s: float,
+    size_bytes: int,
+    train: int,
+    complete: bool,
+    listener_starts: int,
+    here: Clock,
+    there: Clock,
+) -> Result:
+    """Return what a sender's run has found.
+
+    Parameters
+    ----------
+    lines : sequence of Kept
+        Arrays may be longer than `due_ns`: the rest was never due.
+    due_ns : numpy.ndarray of int64
+        Since `start_ns`, of the probes whose time has come.
+    start_ns, utc_offset_ns : int
+        Monotonic, and what UNIX time has more.
+    rate_per_s, size_bytes, train, complete, listener_starts
+        As in `Result`.
+    here, there : Clock
+    """
+    count = len(due_ns)
+    cut = [{name: values[:count] for name, values in line[2].items()} for line in lines]
+    trips = [_trips(samples, utc_offset_ns) for samples in cut]
+    offset = find_offset(
+        [
+            Trips(*(values[samples["returned_ns"] != 0] for values in each))
+            for each, samples in zip(trips, cut, strict=True)
+        ],
+        here,
+        there,
+    )
+    planned_ns = start_ns + due_ns
+    results = {
+        line[0]: _line(line, samples, stamps, planned_ns, offset)
+        for line, samples, stamps in zip(lines, cut, trips, strict=True)
+    }
+    return Result(
+        results,
+        planned_ns + utc_offset_ns,
+        rate_per_s,
+        size_bytes,
+        train,
+        offset,
+        complete,
+        listener_starts,
+    )
+
+
+def arrived_only(
+    lines: Mapping[str, tuple[LineAddress, Arrays, str, Mapping[str, int]]],
+    *,
+    rate_per_s: float,
+    size_bytes: int,
+    train: int,
+    here: Clock,
+    there: Clock,
+) -> Result:
+    """Return what a listener has found: `lines` has the sender's address, arrays, stamps, counts.
+
+    `here` is the sender's clock, `there` the listener's: the way out is the same for both ends.
+    """
+    heard = [np.flatnonzero(arrays["reached_ns"]) for _, arrays, _, _ in lines.values()]
+    count = max((int(each[-1]) + 1 for each in heard if len(each)), default=0)
+    offset = find_offset([], here, there)
+    planned = np.zeros(count, dtype=np.int64)
+    results = {}
+    for name, (where, arrays, stamps, counts) in lines.items():
+        sent_ns, reached_ns = arrays["sent_ns"][:count], arrays["reached_ns"][:count]
+        planned = np.maximum(planned, np.clip(sent_ns, 0, TIME_MAX_NS))
+        arrived = reached_ns != 0
+        unknown = np.full(count, np.nan)
+        results[name] = LineResult(
+            name=name,
+            address=where.address,
+            interface=where.interface,
+            sent=np.ones(count, dtype=np.bool_),
+            arrived=arrived,
+            returned=np.zeros(count, dtype=np.bool_),
+            reported=True,
+            round_trip_ns=unknown,
+            late_ns=unknown,
+            out_ns=np.where(arrived, offset.remove(reached_ns - sent_ns, sent_ns), np.nan),
+            back_ns=unknown,
+            turn_ns=unknown,
+            out_order=arrays["order"][:count].astype(np.int64),
+            back_order=np.zeros(count, dtype=np.int64),
+            counts={word: counts[name] for name, word in _REPORTED.items()},
+            stamps={"reached": _who_stamped(stamps, counts["nic_stamps"])},
+        )
+    _fill(planned)
+    return Result(results, planned, rate_per_s, size_bytes, train, offset, True, 1, side="listener")
+
+
+def _fill(times: npt.NDArray[np.int64]) -> None:
+    # A probe that came by no line left between its neighbours.
+    there = np.flatnonzero(times)
+    if len(there):
+        times[:] = np.interp(np.arange(len(times)), there, times[there] - times[there[0]]).astype(
+            np.int64
+        ) + int(times[there[0]])
+
+
+def _who_stamped(asked: str, nic_stamps: int) -> str:
+    return asked if asked == "none" else "NIC" if nic_stamps else "kernel"
+
+
+def _trips(samples: Arrays, utc_offset_ns: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Return the four stamps of each probe, UNIX ns: the best that there are."""
+    departed, sent = samples["departed_ns"], samples["sent_ns"]
+    left = np.where(departed != 0, departed, sent + utc_offset_ns)
+    return left, samples["reached_ns"], samples["turned_ns"], samples["back_ns"]
+
+
+def _line(
+    line: Kept,
+    samples: Arrays,
+    trips: tuple[npt.NDArray[np.int64], ...],
+    planned_ns: npt.NDArray[np.int64],
+    offset: Offset,
+) -> LineResult:
+    name, where, _, report, arrived, stamps, counts = line
+    left, reached, turned, back = trips
+    sent, returned = samples["sent_ns"] != 0, samples["returned_ns"] != 0
+    reported = arrived is not None
+    # A listener that was started anew does not know what the one before it echoed.
+    came = returned | arrived[: len(sent)] if arrived is not None else returned
+
+    def where_returned(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        return np.where(returned, values, np.nan)
+
+    own = {
+        "unsent": counts["unsent"],
+        "back_duplicates": counts["back_duplicates"],
+        "back_reordered": reordered(samples["back_order"].astype(np.int64)),
+        "strangers": counts["strangers"],
+        "malformed": counts["malformed"],
+        "kernel_drops": counts["kernel_drops"],
+    }
+    told = (
+        {word: getattr(report, each) for each, word in _REPORTED.items()}
+        if report is not None
+        else {"out_duplicates": counts["out_duplicates"]}
+    )
+    departed = samples["departed_ns"] != 0
+    return LineResult(
+        name=name,
+        address=where.address,
+        interface=where.interface,
+        sent=sent,
+        arrived=came & sent,
+        returned=returned,
+        reported=reported,
+        round_trip_ns=where_returned(samples["returned_ns"] - planned_ns),
+        late_ns=np.where(sent, samples["sent_ns"] - planned_ns, np.nan),
+        out_ns=where_returned(offset.remove(reached - left, left)),
+        back_ns=where_returned(offset.remove(back - turned, left, -1)),
+        turn_ns=where_returned(turned - reached),
+        out_order=samples["out_order"].astype(np.int64),
+        back_order=samples["back_order"].astype(np.int64),
+        counts=own | told,
+        stamps={
+            "sent": "kernel or NIC" if departed.any() else "none",
+            "reached": (
+                _who_stamped(report.stamps, report.nic_stamps) if report is not None else "unknown"
+            ),
+            "returned": _who_stamped(stamps, counts["nic_stamps"]),
+        },
+    )
+
+
+def reordered(order: npt.NDArray[np.int64]) -> int:
+    """Return how many came after one with a higher number (RFC 4737); 0 in `order`: never came."""
+    there = np.flatnonzero(order)
+    numbers = there[np.argsort(order[there], kind="stable")]
+    return int((numbers < np.maximum.accumulate(numbers)).sum()) if len(numbers) else 0

@@ -1,0 +1,216 @@
+"""How far two hosts' clocks are apart, from the stamps of round trips alone.
+
+With the listener's clock ahead by x, a probe that is sent at t1 and received at t2 took
+t2 - t1 - x, and its echo, sent at t3 and received at t4, took t4 - t3 + x. No way takes less than
+nothing:
+
+    t3 - t4 <= x <= t2 - t1
+
+Every round trip narrows these bounds, whichever line it took: the fastest of all lines counts.
+Their middle is right if the fastest ways there and back take as long; the half of what is between
+them is the largest error, whatever the lines do. Over a longer run the clocks drift: the bounds are
+taken per window, and a line between them is the offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.page.words import duration
+from udpfast.probe.control import Clock
+
+__all__ = ["Offset", "Trips", "find_offset"]
+
+Times = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+UNKNOWN = Clock()
+#: Windows are a second long, or longer: so many at most, and drift needs three.
+WINDOWS_MAX, WINDOWS_FOR_DRIFT = 240, 3
+WINDOW_NS = 1_000_000_000
+#: Of a short run: up to eight, with a hundred round trips each.
+WINDOWS_SHORT, WINDOW_TRIPS = 8, 100
+#: How often the line is fitted; the second time finds what drift hid, the third next to nothing.
+PASSES = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trips:
+    """The four stamps of a line's round trips, UNIX ns; two of each host."""
+
+    sent: Times
+    reached: Times
+    turned: Times
+    back: Times
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offset:
+    """How far the listener's clock was ahead of the sender's, and how that is known.
+
+    Attributes
+    ----------
+    method : str
+        "same clock": both ends are one host. "own word": both hosts say that their clocks are
+        right, to within less than round trips can tell. "round trips": estimated. "unknown": no
+        round trip was completed, and no word given.
+    offset_ns, drift_ppm : float
+        At the middle of the run, and how much faster the listener's clock runs, in millionths; 0
+        unless estimated. `drift_ppm` is nan where the run is too short to tell.
+    error_ns : float
+        No one-way time is wrong by more; nan: unknown.
+    refuted : bool
+        The hosts' own word is impossible: round trips contradict it.
+    middle_ns : int
+        The middle of the run, UNIX ns.
+    times_ns, offsets_ns, halves_ns : numpy.ndarray of float64
+        By window: UNIX ns, the middle between the bounds, and half of what is between them.
+    here, there : Clock
+        What sender and listener say of their own.
+    """
+
+    method: str
+    offset_ns: float
+    drift_ppm: float
+    error_ns: float
+    refuted: bool = False
+    middle_ns: int = 0
+    times_ns: Values = field(default_factory=lambda: np.zeros(0))
+    offsets_ns: Values = field(default_factory=lambda: np.zeros(0))
+    halves_ns: Values = field(default_factory=lambda: np.zeros(0))
+    here: Clock = UNKNOWN
+    there: Clock = UNKNOWN
+
+    def remove(self, differences: Times, times_ns: Times, sign: int = 1) -> Values:
+        """Return differences of the two clocks without what the clocks add to them, ns.
+
+        Parameters
+        ----------
+        differences : numpy.ndarray of int64
+            The listener's clock minus the sender's; with `sign` -1 the sender's minus the
+            listener's.
+        times_ns : numpy.ndarray of int64
+            When, UNIX time of the sender.
+        sign : int
+        """
+        # Integers first: clocks may be years apart, which floats cannot hold to the ns.
+        level = round(self.offset_ns)
+        drift = 0.0 if np.isnan(self.drift_ppm) else self.drift_ppm * 1e-6
+        since = (times_ns - self.middle_ns).astype(np.float64)
+        return (differences - sign * level).astype(np.float64) - sign * drift * since
+
+    def sentence(self) -> str:
+        """Return what one-way times are worth, in a sentence."""
+        if self.method == "same clock":
+            return "both ends have the same clock: one-way times are exact"
+        if self.method == "unknown":
+            return "nothing is known of the clocks: one-way times may be wrong by any amount"
+        if self.method == "own word":
+            text = "both clocks are right by their own word"
+        else:
+            text = f"the listener's clock is {duration(self.offset_ns)} ahead, by round trips"
+            if not np.isnan(self.drift_ppm):
+                text += f", and drifts by {self.drift_ppm:+.3g} ppm"
+        text += f": one-way times are wrong by {duration(self.error_ns)} at most"
+        return text + ("; their own word is impossible" if self.refuted else "")
+
+
+def find_offset(trips: Iterable[Trips], here: Clock, there: Clock) -> Offset:
+    """Compare the clocks of two hosts.
+
+    Parameters
+    ----------
+    trips : iterable of Trips
+        The completed round trips of each line.
+    here, there : Clock
+        What both hosts say of their clocks.
+    """
+    if here.host and here.host == there.host:
+        return Offset("same clock", 0.0, 0.0, 0.0, here=here, there=there)
+    there_trips = [each for each in trips if len(each.sent)]
+    if not there_trips:
+        claimed = _own_word(here, there)
+        method = "unknown" if np.isnan(claimed) else "own word"
+        return Offset(method, 0.0, 0.0, claimed, here=here, there=there)
+    return _weigh_own_word(replace(_estimate(there_trips), here=here, there=there))
+
+
+def _estimate(trips: list[Trips]) -> Offset:
+    """Fit a line between the bounds of all windows; the bounds that are left are the error."""
+    begin = min(int(each.sent.min()) for each in trips)
+    end = max(int(each.sent.max()) for each in trips) + 1
+    middle_ns = (begin + end) // 2
+    level, slope = int(trips[0].reached[0] - trips[0].sent[0]), 0.0
+    # Drift moves the bounds within a window, too: they are taken again without what is known of it.
+    for _ in range(PASSES):
+        since, lower, upper = _bounds(trips, begin, end, level, slope)
+        weights = 1 / (np.abs(upper - lower) + 1)
+        middles = (lower + upper) / 2
+        if len(since) >= WINDOWS_FOR_DRIFT:
+            more, shift = np.polyfit(since, middles, 1, w=weights)
+        else:
+            more, shift = 0.0, float(np.average(middles, weights=weights))
+        level, slope = level + round(float(shift)), slope + float(more)
+    since, lower, upper = _bounds(trips, begin, end, level, slope)
+    low, high = float(lower.max()), float(upper.min())
+    if low <= high:  # one line satisfies all windows: it can only be in the narrowest place
+        level += round((low + high) / 2)
+        error = (high - low) / 2
+    else:  # the drift changed: each window answers for itself
+        error = float(np.maximum(np.abs(lower), np.abs(upper)).max())
+    since, lower, upper = _bounds(trips, begin, end, level, slope)
+    return Offset(
+        "round trips",
+        float(level),
+        slope * 1e6 if len(since) >= WINDOWS_FOR_DRIFT else float("nan"),
+        error,
+        middle_ns=middle_ns,
+        times_ns=middle_ns + since,
+        offsets_ns=level + slope * since + (lower + upper) / 2,
+        halves_ns=np.abs(upper - lower) / 2,
+    )
+
+
+def _own_word(here: Clock, there: Clock) -> float:
+    """Return how far the clocks are apart at most, if both say that they are right; nan if not."""
+    if not (here.synchronised and there.synchronised):
+        return float("nan")
+    if here.error_ns is None or there.error_ns is None:
+        return float("nan")
+    return float(here.error_ns + there.error_ns)
+
+
+def _weigh_own_word(found: Offset) -> Offset:
+    claimed = _own_word(found.here, found.there)
+    if abs(found.offset_ns) > claimed + found.error_ns:
+        return replace(found, refuted=True)
+    if not claimed < found.error_ns:  # nan, too
+        return found
+    return replace(found, method="own word", offset_ns=0.0, drift_ppm=0.0, error_ns=claimed)
+
+
+def _bounds(
+    trips: list[Trips], begin: int, end: int, level: int, slope: float
+) -> tuple[Values, Values, Values]:
+    """Return middle (ns since that of the run), lower and upper bound of each window.
+
+    The bounds are of what is left of the offset without a line of this level and slope; windows in
+    which nothing came back are left out.
+    """
+    returned = sum(len(each.sent) for each in trips)
+    wanted = max((end - begin) // WINDOW_NS, min(WINDOWS_SHORT, returned // WINDOW_TRIPS), 1)
+    count = int(min(wanted, WINDOWS_MAX))
+    middle = (begin + end) // 2
+    lower, upper = np.full(count, -np.inf), np.full(count, np.inf)
+    for each in trips:
+        place = (each.sent - begin) * count // (end - begin)
+        drift = slope * (each.sent - middle)
+        np.minimum.at(upper, place, (each.reached - each.sent - level) - drift)
+        np.maximum.at(lower, place, (each.turned - each.back - level) - drift)
+    since = (np.arange(count) + 0.5) * ((end - begin) / count) - (end - begin) / 2
+    there = np.isfinite(lower) & np.isfinite(upper)
+    return since[there], lower[there], upper[there]

@@ -1,0 +1,461 @@
+"""The sender's loop: probes leave at their planned times, and echoes are taken, in one thread.
+
+Open loop: a probe's time is fixed before the run. A sender that was stopped catches up at once, and
+what the stop cost shows in the round trips instead of being left out.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+
+cimport cython
+
+from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.check cimport unlikely
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.idle cimport IDLE_BACKOFF, IDLE_SPIN, Idle, idle_reset, idle_step
+from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, DATAGRAM_TRUNCATED, Datagram
+from udpfast.core.oserr cimport check
+from udpfast.net.datagram cimport (
+    BATCH_MAX, DatagramBatch, datagram_batch_free, datagram_batch_init, datagram_drops_read,
+    datagram_receive,
+)
+from udpfast.net.departures cimport Departures, departure_next
+from udpfast.net.sender cimport DatagramSender, SendBatch, datagram_send, send_batch_add
+from udpfast.probe.layout cimport (
+    CONTROL_BYTES, KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, PROBE_SIZE_MAX, Mail, Mailbox,
+    ProbeHeader, mail_done, mail_put, mail_take,
+)
+from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record
+
+__all__ = ["LINES_MAX", "Outgoing"]
+
+#: Lines of one run.
+LINES_MAX = 8
+
+if sizeof(ProbeHeader) != PROBE_HEADER:
+    raise ImportError(f"struct ProbeHeader has {sizeof(ProbeHeader)} bytes, not {PROBE_HEADER}")
+
+cdef enum:
+    OUTGOING_LINES = 8
+    # A full queue is asked again for some 50 us; the schedule then goes on without these probes.
+    SEND_ATTEMPTS = 50
+    RECEIVE_BATCH = 16           # echoes at a time: they hold the next probe up by a few us at most
+    CLOCK_PERIOD_NS = 1_000_000  # how old the difference of the two clocks may be
+    CLOCK_READ_NS = 500          # of three readings without interruption
+    DEPARTED_SLOTS = 8192        # probes whose stamp of departure may still come, a power of two
+    # A sleep ends up to 60 us late, so the last part of a pause is spun.
+    SLEEP_MAX_NS = 20_000
+    SLEEP_MARGIN_NS = 150_000
+    NIC_CLOCK_LIMIT_NS = 1_000_000_000  # as for what is received: net/datagram.pyx
+
+cdef struct OutLine:
+    DatagramBatch receive
+    SendBatch* send
+    uint64_t cookie              # written by Python, also during the run: another listener
+    int64_t* sent_ns             # monotonic; 0: not sent
+    int64_t* departed_ns         # UNIX: the stamp of kernel or NIC; 0: none
+    int64_t* reached_ns          # UNIX of the listener; 0: no echo
+    int64_t* turned_ns
+    int64_t* returned_ns         # monotonic
+    int64_t* back_ns             # UNIX: the stamp of kernel or NIC, else our clock
+    uint32_t* out_order
+    uint32_t* back_order
+    Histogram* round_trip
+    int64_t unsent
+    int64_t echoes
+    int64_t back_arrivals
+    int64_t out_duplicates
+    int64_t back_duplicates
+    int64_t strangers
+    int64_t malformed
+    int64_t latest_ns            # monotonic, of the last echo; 0: none
+    bint departs                 # the kernel stamps what leaves
+    uint32_t departures          # datagrams sent since it does: the number that the next one gets
+    uint64_t departed[DEPARTED_SLOTS]  # 1 + the probe of each number; 0: not a probe
+    int64_t departures_pending
+    uint8_t slots[BATCH_MAX][PROBE_SIZE_MAX]
+    uint8_t greeting[CONTROL_BYTES]
+
+
+@cython.final
+cdef class Outgoing:
+    """Both directions of a run at the sender; `run` holds the thread until all is done.
+
+    Parameters
+    ----------
+    senders : sequence of DatagramSender
+        1..8 lines. Echoes come back by the same sockets.
+    samples : sequence of dict of str to numpy.ndarray
+        Memory of each line, one element per probe, zeros: int64 `sent_ns`, `departed_ns`,
+        `reached_ns`, `turned_ns`, `returned_ns`, `back_ns`, uint32 `out_order`, `back_order`.
+    due_ns : numpy.ndarray of int64
+        When each probe is due, ns after the start; not falling.
+    nonce : int
+    size_bytes : int
+        Of a datagram, 64..2048.
+    stamped : bool
+        The sockets ask for stamps of what they receive.
+    departs : sequence of bool
+        Whether a line's socket asks for stamps of what it sends.
+    """
+
+    cdef OutLine* lines
+    cdef uint32_t line_count
+    cdef tuple senders
+    cdef object _kept
+    cdef readonly tuple histograms
+    cdef const int64_t* due_ns
+    cdef int64_t count
+    cdef int64_t next
+    cdef uint64_t batches
+    cdef uint64_t nonce
+    cdef uint32_t size
+    cdef int64_t start_ns
+    cdef int64_t utc_offset_ns
+    cdef int64_t utc_read_ns
+    cdef int64_t ended_ns
+    cdef uint64_t stopping
+    cdef uint64_t greeting_wanted
+    cdef Mailbox mailbox
+
+    def __cinit__(self):
+        self.lines = <OutLine*>calloc(OUTGOING_LINES, sizeof(OutLine))
+        if self.lines is NULL:
+            raise MemoryError("no memory for lines")
+
+    def __init__(self, senders, samples, const int64_t[::1] due_ns, *, nonce, int size_bytes,
+                 bint stamped, departs):
+        cdef int index
+        if not 1 <= len(senders) <= OUTGOING_LINES:
+            raise ValueError(f"expected 1 to {OUTGOING_LINES} lines, found {len(senders)}")
+        if not PROBE_HEADER <= size_bytes <= PROBE_SIZE_MAX:
+            raise ValueError(
+                f"size_bytes must be {PROBE_HEADER} to {PROBE_SIZE_MAX}, was {size_bytes}")
+        if self.line_count:
+            raise RuntimeError("a run can be opened only once")
+        self.senders = tuple(senders)
+        self._kept = (samples, due_ns)
+        self.count = due_ns.shape[0]
+        self.due_ns = &due_ns[0]
+        self.nonce = nonce
+        self.size = size_bytes
+        self.histograms = tuple(LatencyHistogram() for _ in senders)
+        for index in range(len(senders)):
+            self._open(&self.lines[index], index, samples[index], stamped, departs[index])
+            self.line_count += 1
+
+    cdef _open(self, OutLine* line, int index, arrays, bint stamped, bint departs):
+        cdef int slot
+        line.send = &(<DatagramSender?>self.senders[index]).batch
+        line.sent_ns = column(arrays["sent_ns"], self.count)
+        line.departed_ns = column(arrays["departed_ns"], self.count)
+        line.reached_ns = column(arrays["reached_ns"], self.count)
+        line.turned_ns = column(arrays["turned_ns"], self.count)
+        line.returned_ns = column(arrays["returned_ns"], self.count)
+        line.back_ns = column(arrays["back_ns"], self.count)
+        line.out_order = order_column(arrays["out_order"], self.count)
+        line.back_order = order_column(arrays["back_order"], self.count)
+        line.round_trip = (<LatencyHistogram>self.histograms[index]).histogram
+        line.departs = departs
+        for slot in range(BATCH_MAX):
+            memset(&line.slots[slot][0], 0, PROBE_SIZE_MAX)
+        check(datagram_batch_init(
+            &line.receive, line.send.fd, 0, <uint8_t>index, RECEIVE_BATCH, False, stamped, False),
+            "take memory for", f"line {index}")
+
+    def __dealloc__(self):
+        cdef int index
+        if self.lines is not NULL:
+            for index in range(OUTGOING_LINES):
+                datagram_batch_free(&self.lines[index].receive)
+            free(self.lines)
+
+    def set_cookie(self, int line, cookie):
+        """Have all further probes of a line carry this cookie; from any thread."""
+        store_release(&self._line(line).cookie, <uint64_t>cookie)
+
+    def set_greeting(self, int line, bytes greeting):
+        """Keep what is sent on a line at `greet`; before the run, at most 1200 bytes."""
+        cdef const uint8_t* data = greeting
+        if len(greeting) != CONTROL_BYTES:
+            raise ValueError(f"a greeting must have {CONTROL_BYTES} bytes, had {len(greeting)}")
+        memcpy(self._line(line).greeting, data, CONTROL_BYTES)
+
+    def greet(self):
+        """Have the loop send the greeting on every line, from any thread."""
+        store_release(&self.greeting_wanted, 1)
+
+    def stop(self):
+        """Have the loop end soon, from any thread and from a signal's handler."""
+        store_release(&self.stopping, 1)
+
+    def take_mail(self):
+        """Return the datagrams that are no echoes, as a list of (line, bytes); for one thread."""
+        cdef Mail* mail
+        found = []
+        while True:
+            mail = mail_take(&self.mailbox)
+            if mail is NULL:
+                return found
+            found.append((mail.origin, <bytes>mail.data[:mail.size]))
+            mail_done(&self.mailbox)
+
+    def run(self, int64_t linger_ns, bint spin=True):
+        """Send all probes when they are due, and take echoes until `linger_ns` after the last.
+
+        Without the GIL. Ends early after `stop`, and when all that was sent came back.
+
+        Raises
+        ------
+        OSError
+            No line can send any more.
+        """
+        cdef int rc
+        with nogil:
+            rc = self._run(linger_ns, spin)
+        check(rc, "send", "probes")
+
+    def counts(self, int line):
+        """Return what was counted on a line so far, by name; from any thread."""
+        cdef OutLine* own = self._line(line)
+        if own.receive.items is not NULL:
+            datagram_drops_read(&own.receive)
+        return {
+            "unsent": own.unsent,
+            "echoes": own.echoes,
+            "out_duplicates": own.out_duplicates,
+            "back_duplicates": own.back_duplicates,
+            "strangers": own.strangers,
+            "malformed": own.malformed,
+            "kernel_drops": own.receive.kernel_drops,
+            "nic_stamps": own.receive.nic_stamps,
+            "latest_ns": own.latest_ns,
+        }
+
+    @property
+    def due(self):
+        """Probes whose time has come so far."""
+        return self.next
+
+    @property
+    def start(self):
+        """Monotonic ns at which the schedule began; 0: not yet."""
+        return self.start_ns
+
+    @property
+    def utc_offset(self):
+        """UNIX time minus the monotonic clock, ns, as last read."""
+        return self.utc_offset_ns
+
+    cdef OutLine* _line(self, int line) except NULL:
+        if not 0 <= line < <int>self.line_count:
+            raise IndexError(f"line must be 0 to {<int>self.line_count - 1}, was {line}")
+        return &self.lines[line]
+
+    cdef int _run(self, int64_t linger_ns, bint spin) noexcept nogil:
+        cdef int64_t now_ns = clock_monotonic_ns()
+        cdef int64_t wait_ns
+        cdef Idle idle
+        cdef int work, rc
+        self.start_ns = now_ns + 1_000_000
+        self._read_offset(now_ns)
+        idle_reset(&idle, IDLE_SPIN, SLEEP_MAX_NS)
+        while not load_acquire(&self.stopping):
+            now_ns = clock_monotonic_ns()
+            work = 0
+            if self.next < self.count:
+                wait_ns = self.start_ns + self.due_ns[self.next] - now_ns
+                if wait_ns <= 0:
+                    rc = self._send_due(now_ns)
+                    if rc < 0:
+                        return rc
+                    work = 1
+                    self.ended_ns = now_ns
+            elif self._is_over(now_ns, linger_ns):
+                return 0
+            else:
+                wait_ns = SLEEP_MARGIN_NS
+            work += self._receive()
+            if unlikely(load_acquire(&self.greeting_wanted)):
+                store_release(&self.greeting_wanted, 0)
+                self._greet()
+            if now_ns - self.utc_read_ns > CLOCK_PERIOD_NS:
+                self._read_offset(now_ns)
+            idle.mode = IDLE_SPIN if spin or wait_ns < SLEEP_MARGIN_NS else IDLE_BACKOFF
+            idle_step(&idle, work)
+        return 0
+
+    cdef bint _is_over(self, int64_t now_ns, int64_t linger_ns) noexcept nogil:
+        cdef uint32_t index
+        if now_ns - self.ended_ns >= linger_ns:
+            return 1
+        for index in range(self.line_count):
+            if (self.lines[index].echoes + self.lines[index].unsent < self.count
+                    or self.lines[index].departures_pending > 0):
+                return 0
+        return 1
+
+    cdef void _read_offset(self, int64_t now_ns) noexcept nogil:
+        # The two clocks drift together: NTP and PTP steer both. Only a step changes this: a reading
+        # during which the thread was interrupted counts only if it is off by more than that took.
+        cdef int64_t before_ns = clock_monotonic_ns()
+        cdef int64_t unix_ns = clock_realtime_ns()
+        cdef int64_t took_ns = clock_monotonic_ns() - before_ns
+        cdef int64_t offset_ns = unix_ns - before_ns - took_ns // 2
+        self.utc_read_ns = now_ns
+        if (took_ns <= CLOCK_READ_NS
+                or not -took_ns <= offset_ns - self.utc_offset_ns <= took_ns):
+            self.utc_offset_ns = offset_ns
+
+    cdef int _send_due(self, int64_t now_ns) noexcept nogil:
+        # All that is due, a batch at most, on each line in turn. Which line is first changes with
+        # each batch: being second costs a microsecond, which no line shall pay alone.
+        cdef uint32_t turn, index, failed = 0
+        cdef int64_t first = self.next
+        cdef int64_t end = first
+        cdef int rc = 0
+        while (end < self.count and end - first < BATCH_MAX
+                and self.start_ns + self.due_ns[end] <= now_ns):
+            end += 1
+        for turn in range(self.line_count):
+            index = <uint32_t>((self.batches + turn) % self.line_count)
+            rc = self._send_line(&self.lines[index], index, first, end)
+            failed += rc < 0
+        self.next = end
+        self.batches += 1
+        return rc if failed == self.line_count else 0
+
+    cdef int _send_line(
+            self, OutLine* line, uint32_t index, int64_t first, int64_t end) noexcept nogil:
+        cdef int64_t at, done, now_ns = clock_monotonic_ns()
+        cdef ProbeHeader* header
+        cdef int _attempt, rc = 0
+        for at in range(first, end):
+            header = <ProbeHeader*>&line.slots[at - first][0]
+            header.magic = PROBE_MAGIC
+            header.kind = KIND_PROBE
+            header.line = <uint8_t>index
+            header.nonce = self.nonce
+            header.cookie = load_acquire(&line.cookie)
+            header.index = <uint64_t>at
+            header.sent_ns = now_ns + self.utc_offset_ns
+            send_batch_add(line.send, header, self.size)
+        for _attempt in range(SEND_ATTEMPTS):
+            rc = datagram_send(line.send)
+            if rc < 0 or line.send.count == 0:
+                break
+        done = end if line.send.count == 0 else first + line.send.first
+        line.send.first = line.send.count = 0
+        for at in range(first, done):
+            line.sent_ns[at] = now_ns
+            self._departing(line, at + 1)
+        if unlikely(done < end):
+            line.unsent += end - done
+            line.departs = 0  # whether the kernel has counted those that failed is its secret
+        return min(rc, 0)
+
+    cdef inline void _departing(self, OutLine* line, int64_t mark) noexcept nogil:
+        if line.departs:
+            line.departed[line.departures % DEPARTED_SLOTS] = <uint64_t>mark
+            line.departures += 1
+            line.departures_pending += 1
+
+    cdef void _greet(self) noexcept nogil:
+        cdef uint32_t index
+        cdef OutLine* line
+        for index in range(self.line_count):
+            line = &self.lines[index]
+            send_batch_add(line.send, line.greeting, CONTROL_BYTES)
+            if datagram_send(line.send) < 0 or line.send.count:
+                line.send.first = line.send.count = 0
+                line.departs = 0
+            else:
+                self._departing(line, 0)
+
+    cdef int _receive(self) noexcept nogil:
+        cdef uint32_t index
+        cdef int count, place, work = 0
+        cdef int64_t now_ns
+        cdef OutLine* line
+        for index in range(self.line_count):
+            line = &self.lines[index]
+            count = datagram_receive(&line.receive)
+            if count > 0:
+                now_ns = clock_monotonic_ns()
+                for place in range(count):
+                    self._take(line, index, &line.receive.items[place], now_ns)
+                work += count
+            elif line.departures_pending > 0:
+                self._read_departures(line)
+        return work
+
+    cdef void _take(
+            self, OutLine* line, uint32_t origin, Datagram* item, int64_t now_ns) noexcept nogil:
+        cdef const ProbeHeader* header = <const ProbeHeader*>item.data
+        cdef uint64_t index
+        if unlikely(item.size < PROBE_HEADER or item.flags & DATAGRAM_TRUNCATED):
+            line.malformed += 1
+            return
+        if unlikely(header.magic != PROBE_MAGIC or header.nonce != self.nonce
+                    or header.line != origin):
+            line.strangers += 1
+            return
+        if unlikely(header.kind != KIND_ECHO):
+            mail_put(&self.mailbox, item.data, item.size, origin)
+            return
+        index = header.index
+        if unlikely(index >= <uint64_t>self.count or item.size != self.size
+                    or line.sent_ns[index] == 0 or header.reached_ns == 0):
+            line.malformed += 1
+            return
+        line.back_arrivals += 1
+        line.latest_ns = now_ns
+        if unlikely(line.returned_ns[index] != 0):
+            if line.out_order[index] == <uint32_t>header.arrival:
+                line.back_duplicates += 1
+            else:
+                line.out_duplicates += 1
+            return
+        line.echoes += 1
+        line.reached_ns[index] = header.reached_ns
+        line.turned_ns[index] = header.turned_ns
+        line.returned_ns[index] = now_ns
+        line.back_ns[index] = (
+            now_ns + self.utc_offset_ns if item.flags & DATAGRAM_NO_TIMESTAMP
+            else item.received_ns)
+        line.out_order[index] = <uint32_t>header.arrival
+        line.back_order[index] = <uint32_t>line.back_arrivals
+        histogram_record(
+            line.round_trip, now_ns - self.start_ns - self.due_ns[index])
+
+    cdef void _read_departures(self, OutLine* line) noexcept nogil:
+        cdef Departures found
+        cdef int64_t apart_ns
+        cdef uint64_t mark
+        if not departure_next(line.send.fd, &found):
+            return
+        if <uint32_t>(line.departures - found.number - 1) >= DEPARTED_SLOTS:
+            return
+        mark = line.departed[found.number % DEPARTED_SLOTS]
+        if mark == 0:  # a greeting
+            line.departures_pending -= 1
+            return
+        apart_ns = found.stamp_ns - line.sent_ns[mark - 1] - self.utc_offset_ns
+        if found.hardware and not -NIC_CLOCK_LIMIT_NS < apart_ns < NIC_CLOCK_LIMIT_NS:
+            return  # the NIC's clock is not UNIX time
+        line.departures_pending -= line.departed_ns[mark - 1] == 0
+        # A stamp of the NIC follows the kernel's, under the same number, and replaces it.
+        line.departed_ns[mark - 1] = found.stamp_ns
+
+
+cdef int64_t* column(int64_t[::1] values, int64_t count) except NULL:
+    if values.shape[0] != count:
+        raise ValueError(f"expected {count} elements, found {values.shape[0]}")
+    return &values[0]
+
+
+cdef uint32_t* order_column(uint32_t[::1] values, int64_t count) except NULL:
+    if values.shape[0] != count:
+        raise ValueError(f"expected {count} elements, found {values.shape[0]}")
+    return &values[0]

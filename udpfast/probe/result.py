@@ -1,0 +1,377 @@
+"""What a run has found: an element per probe in numpy arrays, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.probe.offset import Offset
+
+__all__ = ["PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
+
+Values = npt.NDArray[np.float64]
+Times = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+#: Percentiles of every table.
+PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "p99_99": 99.99}
+
+_NAN = float("nan")
+
+
+def percentiles_of(values: Values) -> dict[str, float]:
+    """Return count, smallest, percentiles and largest of the values that are there; nan if none.
+
+    A percentile is a measured value: the smallest that so many percent do not exceed.
+    """
+    there = values[~np.isnan(values)]
+    if not len(there):
+        return {"count": 0, "min": _NAN, **dict.fromkeys(PERCENTS, _NAN), "max": _NAN}
+    found = np.percentile(there, list(PERCENTS.values()), method="inverted_cdf")
+    return {
+        "count": len(there),
+        "min": float(there.min()),
+        **dict(zip(PERCENTS, map(float, found), strict=True)),
+        "max": float(there.max()),
+    }
+
+
+def runs_of(lost: Flags) -> Times:
+    """Return the lengths of the runs of True, in order, int64."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], lost.view(np.int8), [0]))))
+    return (edges[1::2] - edges[::2]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class LineResult:
+    """One line. Arrays have one element per probe; nan where there is none.
+
+    Attributes
+    ----------
+    name, address, interface : str
+        As the sender was given them; `interface` "" is the route's.
+    sent : numpy.ndarray of bool
+        The probe was handed to the kernel.
+    arrived : numpy.ndarray of bool
+        The listener has it, by its own report; where `reported` is False, if its echo came back.
+    returned : numpy.ndarray of bool
+        Its echo came back.
+    reported : bool
+        The listener said at the end what arrived. If not, loss is that of the whole round trip.
+    round_trip_ns : numpy.ndarray of float64
+        From the planned time until the sender's loop had the echo; so what a late sender costs is
+        in it.
+    late_ns : numpy.ndarray of float64
+        From the planned time until the probe was handed to the kernel.
+    out_ns, back_ns : numpy.ndarray of float64
+        One way, from the best stamps that there are, corrected by `Result.offset`.
+    turn_ns : numpy.ndarray of float64
+        From the listener's stamp of the probe until the echo was handed to its kernel.
+    out_order, back_order : numpy.ndarray of int64
+        Place among all arrivals at the listener and at the sender, from 1; 0: none.
+    counts : dict of str to int
+        What was counted besides: duplicates, reordered, strangers, ...
+    stamps : dict of str to str
+        Who made the stamps: "sent", "reached", "returned".
+    """
+
+    name: str
+    address: str
+    interface: str
+    sent: Flags
+    arrived: Flags
+    returned: Flags
+    reported: bool
+    round_trip_ns: Values
+    late_ns: Values
+    out_ns: Values
+    back_ns: Values
+    turn_ns: Values
+    out_order: Times
+    back_order: Times
+    counts: Mapping[str, int]
+    stamps: Mapping[str, str]
+
+    @cached_property
+    def lost(self) -> Flags:
+        """Probes that were sent and did not arrive, as bool."""
+        return self.sent & ~self.arrived
+
+    @cached_property
+    def lost_back(self) -> Flags:
+        """Probes that arrived, and whose echo did not come back, as bool."""
+        return self.arrived & ~self.returned
+
+    @property
+    def loss(self) -> float:
+        """The share of sent probes that did not arrive, 0 to 1."""
+        return float(self.lost.sum() / max(self.sent.sum(), 1))
+
+    @property
+    def loss_back(self) -> float:
+        """The share of echoes that did not come back, 0 to 1."""
+        return float(self.lost_back.sum() / max(self.arrived.sum(), 1))
+
+    @cached_property
+    def runs(self) -> Times:
+        """Lengths of the runs of lost probes on the way out, int64: of those that were sent."""
+        return runs_of(self.lost[self.sent])
+
+    def percentiles(self, what: str = "round_trip") -> dict[str, float]:
+        """Return percentiles in ns of "round_trip", "out", "back", "late" or "turn"."""
+        values: Values = getattr(self, f"{what}_ns")
+        return percentiles_of(values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it but the arrays, as JSON has it."""
+        runs, sent = self.runs, int(self.sent.sum())
+        lengths, times = np.unique(runs, return_counts=True)
+        return {
+            "address": self.address,
+            "interface": self.interface,
+            "sent": sent,
+            "arrived": int(self.arrived.sum()),
+            "returned": int(self.returned.sum()),
+            "listener_reported": self.reported,
+            "lost_out": int(self.lost.sum()),
+            "lost_back": int(self.lost_back.sum()),
+            "loss_out": self.loss,
+            "loss_back": self.loss_back,
+            "loss_runs": {
+                "count": len(runs),
+                "longest": int(runs.max(initial=0)),
+                "by_length": {str(n): int(k) for n, k in zip(lengths, times, strict=True)},
+            },
+            **self.counts,
+            "stamps": dict(self.stamps),
+            **{
+                f"{what}_ns": _numbers(self.percentiles(what))
+                for what in ("round_trip", "out", "back", "turn", "late")
+            },
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """Two lines, probe by probe: who was first, and by how much.
+
+    Both departures have one clock, and both arrivals: how far the hosts' clocks are apart does not
+    matter. Nor does it that the sender hands a probe to one line after the other.
+
+    Attributes
+    ----------
+    first, second : str
+        Names of the lines.
+    way : str
+        "out" or "back".
+    lead_ns : numpy.ndarray of float64
+        How much faster `first` was, per probe; negative: slower; nan: not on both.
+    only_first, only_second, neither : int
+        Probes that came by one line alone, or by none.
+    """
+
+    first: str
+    second: str
+    way: str
+    lead_ns: Values
+    only_first: int
+    only_second: int
+    neither: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return wins and leads, as JSON has it."""
+        lead = self.lead_ns[~np.isnan(self.lead_ns)]
+        return {
+            "first": self.first,
+            "second": self.second,
+            "way": self.way,
+            "won_first": int((lead > 0).sum()),
+            "won_second": int((lead < 0).sum()),
+            "tied": int((lead == 0).sum()),
+            "only_first": self.only_first,
+            "only_second": self.only_second,
+            "neither": self.neither,
+            "lead_ns": _numbers(percentiles_of(lead)),
+            "lead_first_ns": _numbers(percentiles_of(lead[lead > 0])),
+            "lead_second_ns": _numbers(percentiles_of(-lead[lead < 0])),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run has found, of all lines.
+
+    Attributes
+    ----------
+    lines : dict of str to LineResult
+    planned_ns : numpy.ndarray of int64
+        When each probe was to leave, UNIX time.
+    rate_per_s : float
+    size_bytes, train : int
+    offset : Offset
+        Of the listener's clock from the sender's, with its error.
+    complete : bool
+        All probes were sent; False: the run was interrupted.
+    listener_starts : int
+        Listeners that answered: above 1, it was started anew meanwhile, and what one of them did
+        not echo before its end counts as lost.
+    side : str
+        "sender", or "listener": who made this. A listener knows nothing of round trips, ways back
+        and lateness, and takes all up to the last probe that arrived as sent.
+    """
+
+    lines: Mapping[str, LineResult]
+    planned_ns: Times
+    rate_per_s: float
+    size_bytes: int
+    train: int
+    offset: Offset
+    complete: bool
+    listener_starts: int
+    side: str = "sender"
+
+    @cached_property
+    def races(self) -> tuple[Race, ...]:
+        """Each pair of lines, on both ways."""
+        return tuple(
+            _race(first, second, way)
+            for first, second in combinations(self.lines.values(), 2)
+            for way in ("out", "back")
+        )
+
+    @cached_property
+    def first_out_ns(self) -> Values:
+        """One way out by whichever line was first, per probe, float64: what a feed over all has."""
+        ways = np.vstack([line.out_ns for line in self.lines.values()])
+        return np.asarray(np.fmin.reduce(ways, axis=0), dtype=np.float64)
+
+    @cached_property
+    def lost_on_all(self) -> Flags:
+        """Probes that arrived by no line, as bool: the gaps of a feed over all of them."""
+        sent = np.logical_or.reduce([line.sent for line in self.lines.values()])
+        arrived = np.logical_or.reduce([line.arrived for line in self.lines.values()])
+        return np.asarray(sent & ~arrived, dtype=np.bool_)
+
+    def over_time(self, periods: int = 120) -> dict[str, dict[str, Values]]:
+        """Return what changed over the run, by line.
+
+        Parameters
+        ----------
+        periods : int
+            Equal parts of the run.
+
+        Returns
+        -------
+        dict of str to dict of str to numpy.ndarray
+            By line: `time_ns` (UNIX, middle), `sent`, `loss` (0 to 1), and in ns `round_trip_p50`,
+            `round_trip_p99`, `round_trip_max`, `out_p50`; nan where nothing came back.
+        """
+        count = len(self.planned_ns)
+        edges = np.unique(np.linspace(0, count, min(periods, count) + 1).astype(np.int64))
+        return {name: _over_time(line, self.planned_ns, edges) for name, line in self.lines.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it but the arrays, as JSON has it: times in ns, unknown ones None."""
+        offset = self.offset
+        return {
+            "side": self.side,
+            "began_ns": int(self.planned_ns[0]) if len(self.planned_ns) else 0,
+            "probes": len(self.planned_ns),
+            "rate_per_s": self.rate_per_s,
+            "size_bytes": self.size_bytes,
+            "train": self.train,
+            "complete": self.complete,
+            "listener_starts": self.listener_starts,
+            "clocks": {
+                "method": offset.method,
+                "text": offset.sentence(),
+                **_numbers(
+                    {
+                        "offset_ns": offset.offset_ns,
+                        "drift_ppm": offset.drift_ppm,
+                        "error_ns": offset.error_ns,
+                    }
+                ),
+                "refuted": offset.refuted,
+                "here": offset.here.text,
+                "there": offset.there.text,
+            },
+            "lines": {name: line.to_dict() for name, line in self.lines.items()},
+            "all_lines": {
+                "lost_out": int(self.lost_on_all.sum()),
+                "longest_run": int(runs_of(self.lost_on_all).max(initial=0)),
+                "out_ns": _numbers(percentiles_of(self.first_out_ns)),
+            },
+            "races": [race.to_dict() for race in self.races],
+        }
+
+    def write_json(self, path: str | Path) -> None:
+        """Write `to_dict` to a file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    def write_page(self, path: str | Path) -> None:
+        """Write a page with tables and charts: one HTML file that fetches nothing.
+
+        Raises
+        ------
+        ExtraError
+            bokeh is not installed.
+        """
+        from udpfast.probe.page import page_of
+
+        Path(path).write_text(page_of(self), encoding="utf-8")
+
+    def write_arrays(self, path: str | Path) -> None:
+        """Write the arrays of all lines to an .npz: `planned_ns`, and `LINE.round_trip_ns`, ..."""
+        arrays: dict[str, npt.NDArray[Any]] = {"planned_ns": self.planned_ns}
+        for name, line in self.lines.items():
+            for what, value in vars(line).items():
+                if isinstance(value, np.ndarray):
+                    arrays[f"{name}.{what}"] = value
+        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
+    """JSON has no nan; a time in ns has no fraction worth reading."""
+    return {
+        name: None if np.isnan(value) else round(value) if name != "drift_ppm" else round(value, 6)
+        for name, value in values.items()
+    }
+
+
+def _race(first: LineResult, second: LineResult, way: str) -> Race:
+    ours: Values = getattr(first, f"{way}_ns")
+    theirs: Values = getattr(second, f"{way}_ns")
+    sent = first.sent | second.sent
+    came = (first.arrived, second.arrived) if way == "out" else (first.returned, second.returned)
+    return Race(
+        first.name,
+        second.name,
+        way,
+        theirs - ours,
+        int((sent & came[0] & ~came[1]).sum()),
+        int((sent & came[1] & ~came[0]).sum()),
+        int((sent & ~came[0] & ~came[1]).sum()),
+    )
+
+
+def _over_time(line: LineResult, planned_ns: Times, edges: Times) -> dict[str, Values]:
+    rows = []
+    for begin, end in pairwise(edges):
+        part = slice(int(begin), int(end))
+        trip, out = percentiles_of(line.round_trip_ns[part]), percentiles_of(line.out_ns[part])
+        sent = float(line.sent[part].sum())
+        middle = (int(planned_ns[begin]) + int(planned_ns[end - 1])) / 2
+        loss = float(line.lost[part].sum()) / max(sent, 1)
+        rows.append((middle, sent, loss, trip["p50"], trip["p99"], trip["max"], out["p50"]))
+    names = ("time_ns", "sent", "loss", "round_trip_p50", "round_trip_p99", "round_trip_max")
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names) + 1)
+    return dict(zip((*names, "out_p50"), table.T, strict=True))
