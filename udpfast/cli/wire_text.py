@@ -17,6 +17,7 @@ WORDS = {
     "out": "out",
     "back": "back",
     "turn": "turn",
+    "queued": "queued",
     "late": "sent late",
 }
 

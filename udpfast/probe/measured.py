@@ -82,7 +82,7 @@ def measured(
     )
     planned_ns = start_ns + due_ns
     results = {
-        line[0]: _line(line, samples, stamps, planned_ns, offset)
+        line[0]: _line(line, samples, stamps, planned_ns, utc_offset_ns, offset)
         for line, samples, stamps in zip(lines, cut, trips, strict=True)
     }
     return Result(
@@ -130,6 +130,7 @@ def arrived_only(
             reported=True,
             round_trip_ns=unknown,
             late_ns=unknown,
+            queued_ns=unknown,
             out_ns=np.where(arrived, offset.remove(reached_ns - sent_ns, sent_ns), np.nan),
             back_ns=unknown,
             turn_ns=unknown,
@@ -167,6 +168,7 @@ def _line(
     samples: Arrays,
     trips: tuple[npt.NDArray[np.int64], ...],
     planned_ns: npt.NDArray[np.int64],
+    utc_offset_ns: int,
     offset: Offset,
 ) -> LineResult:
     name, where, _, report, arrived, stamps, counts = line
@@ -203,6 +205,7 @@ def _line(
         reported=reported,
         round_trip_ns=where_returned(samples["returned_ns"] - planned_ns),
         late_ns=np.where(sent, samples["sent_ns"] - planned_ns, np.nan),
+        queued_ns=np.where(departed, left - utc_offset_ns - samples["sent_ns"], np.nan),
         out_ns=where_returned(offset.remove(reached - left, left)),
         back_ns=where_returned(offset.remove(back - turned, left, -1)),
         turn_ns=where_returned(turned - reached),

@@ -108,13 +108,14 @@ cdef class Outgoing:
     cdef const int64_t* due_ns
     cdef int64_t count
     cdef int64_t next
+    cdef int64_t end             # probes that are to be sent
     cdef uint64_t batches
     cdef uint64_t nonce
     cdef uint32_t size
     cdef int64_t start_ns
     cdef int64_t utc_offset_ns
     cdef int64_t utc_read_ns
-    cdef int64_t ended_ns
+    cdef int64_t progress_ns     # monotonic, of the last probe, or of the last that came back
     cdef uint64_t stopping
     cdef uint64_t greeting_wanted
     cdef Mailbox mailbox
@@ -187,8 +188,11 @@ cdef class Outgoing:
         store_release(&self.greeting_wanted, 1)
 
     def stop(self):
-        """Have the loop end soon, from any thread and from a signal's handler."""
-        store_release(&self.stopping, 1)
+        """Have the loop send no more and wait for what is on its way; once more: end at once.
+
+        From any thread and from a signal's handler.
+        """
+        store_release(&self.stopping, load_acquire(&self.stopping) + 1)
 
     def take_mail(self):
         """Return the datagrams that are no echoes, as a list of (line, bytes); for one thread."""
@@ -202,7 +206,7 @@ cdef class Outgoing:
             mail_done(&self.mailbox)
 
     def run(self, int64_t linger_ns, bint spin=True):
-        """Send all probes when they are due, and take echoes until `linger_ns` after the last.
+        """Send all probes when they are due, and take echoes until none came for `linger_ns`.
 
         Without the GIL. Ends early after `stop`, and when all that was sent came back.
 
@@ -261,17 +265,21 @@ cdef class Outgoing:
         self.start_ns = now_ns + 1_000_000
         self._read_offset(now_ns)
         idle_reset(&idle, IDLE_SPIN, SLEEP_MAX_NS)
-        while not load_acquire(&self.stopping):
+        self.end = self.count
+        self.progress_ns = now_ns
+        while load_acquire(&self.stopping) < 2:
             now_ns = clock_monotonic_ns()
             work = 0
-            if self.next < self.count:
+            if unlikely(load_acquire(&self.stopping)):
+                self.end = self.next  # what is on its way may still come back
+            if self.next < self.end:
                 wait_ns = self.start_ns + self.due_ns[self.next] - now_ns
                 if wait_ns <= 0:
                     rc = self._send_due(now_ns)
                     if rc < 0:
                         return rc
                     work = 1
-                    self.ended_ns = now_ns
+                    self.progress_ns = now_ns
             elif self._is_over(now_ns, linger_ns):
                 return 0
             else:
@@ -288,10 +296,10 @@ cdef class Outgoing:
 
     cdef bint _is_over(self, int64_t now_ns, int64_t linger_ns) noexcept nogil:
         cdef uint32_t index
-        if now_ns - self.ended_ns >= linger_ns:
+        if now_ns - self.progress_ns >= linger_ns:
             return 1
         for index in range(self.line_count):
-            if (self.lines[index].echoes + self.lines[index].unsent < self.count
+            if (self.lines[index].echoes + self.lines[index].unsent < self.end
                     or self.lines[index].departures_pending > 0):
                 return 0
         return 1
@@ -418,6 +426,7 @@ cdef class Outgoing:
                 line.out_duplicates += 1
             return
         line.echoes += 1
+        self.progress_ns = now_ns
         line.reached_ns[index] = header.reached_ns
         line.turned_ns[index] = header.turned_ns
         line.returned_ns[index] = now_ns

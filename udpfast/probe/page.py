@@ -29,6 +29,7 @@ __all__ = ["page_of"]
 
 #: Of the curves over percentiles.
 CURVE = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
+HOST = {"turn": "turn at the listener", "queued": "queued at the sender", "late": "sent late"}
 WAYS = {"round_trip": "round trip", "out": "one way out", "back": "one way back"}
 
 
@@ -90,7 +91,7 @@ def _figures(found: Mapping[str, float]) -> list[str]:
 def _delays(result: Result) -> str:
     rows = []
     for name, line in result.lines.items():
-        for what, word in {**WAYS, "turn": "turn at the listener", "late": "sent late"}.items():
+        for what, word in {**WAYS, **HOST}.items():
             found = line.percentiles(what)
             if found["count"]:
                 rows.append([name, word, *_figures(found)])

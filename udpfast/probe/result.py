@@ -71,6 +71,9 @@ class LineResult:
         in it.
     late_ns : numpy.ndarray of float64
         From the planned time until the probe was handed to the kernel.
+    queued_ns : numpy.ndarray of float64
+        From then until the stamp of its departure, by kernel or NIC: queues of the sender's host,
+        which are in no one-way time. nan without such stamps.
     out_ns, back_ns : numpy.ndarray of float64
         One way, from the best stamps that there are, corrected by `Result.offset`.
     turn_ns : numpy.ndarray of float64
@@ -92,6 +95,7 @@ class LineResult:
     reported: bool
     round_trip_ns: Values
     late_ns: Values
+    queued_ns: Values
     out_ns: Values
     back_ns: Values
     turn_ns: Values
@@ -126,7 +130,7 @@ class LineResult:
         return runs_of(self.lost[self.sent])
 
     def percentiles(self, what: str = "round_trip") -> dict[str, float]:
-        """Return percentiles in ns of "round_trip", "out", "back", "late" or "turn"."""
+        """Return percentiles in ns of "round_trip", "out", "back", "turn", "queued" or "late"."""
         values: Values = getattr(self, f"{what}_ns")
         return percentiles_of(values)
 
@@ -154,7 +158,7 @@ class LineResult:
             "stamps": dict(self.stamps),
             **{
                 f"{what}_ns": _numbers(self.percentiles(what))
-                for what in ("round_trip", "out", "back", "turn", "late")
+                for what in ("round_trip", "out", "back", "turn", "queued", "late")
             },
         }
 

@@ -173,7 +173,10 @@ class Sender:
             line.sender.close()
 
     def stop(self) -> None:
-        """Have `connect` or `run` end soon, with what there is; from any thread or handler."""
+        """Have `connect` or `run` send no more and end; once more: without waiting for echoes.
+
+        From any thread or signal handler.
+        """
         self._stopped = True
         self._outgoing.stop()
 
@@ -214,7 +217,7 @@ class Sender:
                     self._say(self._lines[number], self._hello(self._lines[number]))
         return [line.name for line in self._lines if line.there is not None]
 
-    def run(self, linger_s: float = 2.0) -> Result:
+    def run(self, linger_s: float = 1.0) -> Result:
         """Send all probes and return what was found; blocks until then.
 
         KeyboardInterrupt ends the run, and the result so far is returned; so does `stop`.
@@ -222,7 +225,8 @@ class Sender:
         Parameters
         ----------
         linger_s : float
-            How long echoes are waited for, after the last probe.
+            The run ends when nothing came back for so long, after the last probe: more than the
+            longest round trip.
 
         Raises
         ------
@@ -357,7 +361,8 @@ class Sender:
             options.stop_stamps(line.sock)
             read_departures(line.sock.fileno())
         due = self._outgoing.due
-        asked = [number for number, line in enumerate(self._lines) if line.cookies]
+        # A line whose welcome was lost may have been measured all the same.
+        asked = [number for number, line in enumerate(self._lines) if line.cookie]
         questions = {(number, REPORT_INDEX) for number in asked}
         for number in asked:
             questions |= {(number, first) for first in range(0, due, ANSWER_PROBES)}
