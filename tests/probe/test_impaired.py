@@ -36,7 +36,8 @@ def lines(seed: int, **faults: tuple[Faults, Faults]) -> Iterator[dict[str, BadL
 
 def measure(bad: dict[str, BadLine], **more: object) -> Result:
     wanted: dict[str, object] = {"rate_per_s": 1000, "seconds": 0.5, "spin": False, **more}
-    with Sender({name: each.address for name, each in bad.items()}, **wanted) as sender:  # type: ignore[arg-type]
+    addresses = {name: each.address for name, each in bad.items()}
+    with Sender(addresses, **wanted) as sender:  # type: ignore[arg-type]
         sender.connect(60)
         return sender.run()
 

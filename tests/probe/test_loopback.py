@@ -32,7 +32,8 @@ HELLO = Hello("127.0.0.1", "line", 100, 128, 1e3, 1, Clock())
 @contextlib.contextmanager
 def listening(*addresses: str, **more: object) -> Iterator[tuple[Receiver, str]]:
     """Listen, without a core of one's own: this host has others to run."""
-    with Receiver(addresses or ("127.0.0.1:0",), spin=False, **more) as receiver:  # type: ignore[arg-type]
+    where = addresses or ("127.0.0.1:0",)
+    with Receiver(where, spin=False, **more) as receiver:  # type: ignore[arg-type]
         yield receiver, receiver.addresses[0]
 
 
