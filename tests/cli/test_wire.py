@@ -1,0 +1,102 @@
+"""`udpfast wire`: its options, its text, and what it serves while it runs."""
+
+import json
+import re
+import threading
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from tests.waiting import wait_until
+from udpfast.cli.main import cli
+from udpfast.cli.wire_metrics import receiver_families, sender_families
+from udpfast.cli.wire_send import parse_lines
+from udpfast.errors import ConfigError
+from udpfast.net.line import LineAddress
+from udpfast.probe import Receiver, Sender
+
+
+@pytest.mark.parametrize(
+    ("listener", "lines", "expected"),
+    [
+        ("10.0.0.1", None, {"line": LineAddress("10.0.0.1:7007")}),
+        ("10.0.0.1:99", None, {"line": LineAddress("10.0.0.1:99")}),
+        ("::1", None, {"line": LineAddress("[::1]:7007")}),
+        (
+            "10.0.0.1",
+            "microwave=eth1, fibre=eth2@10.1.0.1:5, other=@10.2.0.1,rest=",
+            {
+                "microwave": LineAddress("10.0.0.1:7007", "eth1"),
+                "fibre": LineAddress("10.1.0.1:5", "eth2"),
+                "other": LineAddress("10.2.0.1:7007"),
+                "rest": LineAddress("10.0.0.1:7007"),
+            },
+        ),
+    ],
+)
+def test_lines_are_read(listener: str, lines: str | None, expected: dict[str, LineAddress]) -> None:
+    assert parse_lines(listener, lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("listener", "lines"),
+    [("host", None), ("10.0.0.1", "microwave"), ("10.0.0.1", "a=,a="), ("10.0.0.1", "=eth0"),
+     ("10.0.0.1", "a=@nowhere"), ("10.0.0.1:70000", None)],
+)  # fmt: skip
+def test_lines_that_cannot_be_are_refused(listener: str, lines: str | None) -> None:
+    with pytest.raises(ConfigError):
+        parse_lines(listener, lines)
+
+
+def test_send_without_a_listener_says_what_to_start() -> None:
+    ran = CliRunner().invoke(cli, ["wire", "send", "127.0.0.1:9", "--wait", "0.1"])
+    assert "udpfast wire listen" in str(ran.exception)
+
+
+def test_send_prints_one_json_object() -> None:
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        asked = ["--seconds", "0.2", "--idle", "sleep", "--json", "--lines", "a=,b="]
+        ran = CliRunner().invoke(cli, ["wire", "send", receiver.addresses[0], *asked])
+    assert ran.exit_code == 0, ran.output
+    found = json.loads(ran.stdout)
+    assert found["lines"]["a"]["returned"] == found["lines"]["b"]["returned"] == 200
+    assert found["races"][0]["way"] == "out"
+
+
+def test_metrics_of_both_ends_are_those_of_the_run() -> None:
+    pytest.importorskip("prometheus_client")
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        lines: dict[str, LineAddress | str] = {"microwave": receiver.addresses[0]}
+        with Sender(lines, rate_per_s=1000, seconds=600, spin=False) as sender:
+            sender.connect()
+            thread = threading.Thread(target=sender.run)
+            thread.start()
+            wait_until(lambda: sender.live()["microwave"]["echoes"] >= 100)
+            ours, theirs = sender_families(sender).made, receiver_families(receiver).made
+            sender.stop()
+            thread.join()
+    values = {sample.name: sample for family in ours.values() for sample in family.samples}
+    assert values["udpfast_wire_echoes_total"].value >= 100
+    assert values["udpfast_wire_echoes_total"].labels == {"line": "microwave"}
+    assert values["udpfast_wire_round_trip_seconds_count"].value >= 100
+    heard = {sample.name: sample.value for family in theirs.values() for sample in family.samples}
+    assert heard["udpfast_wire_arrived_total"] >= 100
+    assert heard["udpfast_wire_sessions_total"] == 1
+
+
+def test_metrics_are_served_while_it_runs() -> None:
+    pytest.importorskip("prometheus_client")
+    from udpfast.cli.wire_metrics import serve_metrics
+    from udpfast.monitor.families import Families
+
+    families = Families()
+    families.counter("wire_probes", "probes", 5, line="a")
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("click.echo", lambda text, err: said.append(text))
+        with serve_metrics("127.0.0.1:0", lambda: families):
+            address = re.search(r"http://\S+", said[0])
+            assert address is not None
+            with urllib.request.urlopen(address[0]) as answer:
+                assert b'udpfast_wire_probes_total{line="a"} 5.0' in answer.read()
