@@ -47,7 +47,7 @@ PARTS = (
     Part(
         "log/ring.pxd",
         "the ring",
-        constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED|REPLACED)",
+        constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED|REPLACED|FAILED)",
         without=("RingWriter", "RingReader", "RingRun"),
     ),
     Part("core/keyed.pxd", "the key of a hash", constants="KEY_"),

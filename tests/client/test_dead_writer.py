@@ -1,6 +1,7 @@
 """What was known when the writer died is in doubt until the next one has said what is true."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.agents.test_image_keeper import keep
 from tests.client.instance import Instance
 from tests.waiting import wait_until
 from udpfast import Batch, Books, Kind, Latest, Reader
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus, Stream
 
 BTC = ("binance-usdm", "BTCUSDT")
@@ -30,6 +32,12 @@ def die(instance: Instance) -> None:
     """Leave ring and names as a killed process leaves them."""
     instance.names_region.close()
     instance.ring.region.close()
+
+
+def fail(instance: Instance) -> None:
+    """Leave them as a feed does that an error ended."""
+    instance.names_region.close()
+    instance.ring.close(failed=True)
 
 
 Step = Callable[[], list[Kind]]
@@ -99,15 +107,20 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
+@pytest.mark.parametrize("end", [die, fail])
 def test_book_of_a_dead_writer_is_in_doubt_until_restart(
-    instance: Instance, face: Callable[[Reader], tuple[Books, Step]], capacity: int
+    instance: Instance,
+    face: Callable[[Reader], tuple[Books, Step]],
+    capacity: int,
+    end: Callable[[Instance], None],
 ) -> None:
     live(instance)
     with Reader(instance.address, start="oldest") as reader:
         books, step = face(reader)
         read_until(step, lambda _: BTC in books and not books[BTC].stale)
-        die(instance)
+        end(instance)
         read_until(step, lambda found: Kind.CONNECTION in found)
+        assert reader.state == ("failed" if end is fail else "dead")
         assert books[BTC].stale
         other = Instance(instance.directory, capacity)  # another writer: it has said nothing yet
         try:
@@ -198,4 +211,37 @@ def test_reader_that_missed_the_restart_is_not_in_doubt_for_ever(instance: Insta
         assert books[BTC].stale
         live(other)
         read_until(step, lambda _: not books[BTC].stale)
+        other.close()
+
+
+def test_subscriber_of_a_feed_that_failed_is_told_once_and_goes_on_with_the_next(
+    instance: Instance,
+) -> None:
+    live(instance)
+    with contextlib.ExitStack() as stack:
+        with Turned(instance) as turned:
+            reader = stack.enter_context(turned.open())
+            books, step = by_batch(reader)
+            live(instance)
+            turned.turn()
+            read_until(step, lambda _: BTC in books)
+            fail(instance)
+            while turned.fanout.work(monotonic_ns()) == 0:  # until it has told that
+                pass
+        found = read_until(step, lambda found: Kind.CONNECTION in found)
+        assert (found.count(Kind.CONNECTION), reader.state) == (1, "failed")
+        assert books[BTC].stale
+        assert len(reader.poll(timeout=0.05)) == 0  # it was told again and again, and is said once
+        other = Instance(instance.directory)
+        other.ring.announce_restart(1)
+        with Turned(other) as again:
+
+            def turn() -> list[Kind]:
+                again.turn()
+                return step()
+
+            assert read_until(turn, lambda kinds: Kind.CONNECTION in kinds)[0] == Kind.CONNECTION
+            live(other)  # whether or not it had subscribed when the fan-out sent the RESTART
+            read_until(turn, lambda _: not books[BTC].stale)
+            assert reader.state == "alive"
         other.close()

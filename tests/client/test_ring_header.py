@@ -288,6 +288,24 @@ def test_writer_that_dies_and_comes_back_is_said_in_band(read: Read, tmp_path: P
     kill(child)
 
 
+@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
+def test_writer_that_failed_is_said_in_band_and_ends_no_reader(
+    read: Read, instance: Instance, capacity: int
+) -> None:
+    reader = read(instance.address, "begin")
+    instance.append(Kind.MESSAGE, b"x")
+    instance.ring.close(failed=True)
+    instance.names_region.close()
+    assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} 0 ")
+    said = f" status {ConnectionStatus.DISCONNECTED:d} {ConnectionScope.WRITER:d}"
+    assert reader.read("wait")[0].endswith(said)
+    with Ring.create(instance.directory, capacity, PAYLOAD_HASH) as ring:
+        ring.announce_restart(1)
+        found = reader.read("wait") + reader.read("wait")
+    assert any(line.startswith(f"record {Kind.RESTART:d} 1 ") for line in found), found
+    assert reader.read()[-1].startswith(f"{ENDED} ")
+
+
 def test_log_that_another_one_replaced_is_lapped_by_an_unknown_number(
     read: Read, instance: Instance
 ) -> None:

@@ -267,6 +267,23 @@ def test_ring_writer_dead_is_taken_over_where_it_ended(ring, cursor, records):
         assert cursor.epoch == 2
 
 
+@pytest.mark.parametrize("records", [0, 5, 300])
+def test_ring_of_a_writer_that_failed_is_no_end_and_the_next_one_goes_on(ring, cursor, records):
+    append_many(ring, 0, records)
+    assert cursor.life == "running"
+    ring.close(failed=True)
+    assert read_all(cursor)[-1:] == list(range(records))[-1:]  # no end behind them
+    assert (cursor.life, cursor.closed_by_writer, cursor.follow()) == ("failed", False, None)
+    with Ring.create(ring.region.path, CAPACITY) as second:  # whose memory may be damaged
+        assert (second.restarted, second.epoch, second.index) == (True, 2, records)
+        assert cursor.life == "gone"
+        assert read_all_until_closed(cursor, "another file has taken its place") == []
+        append_many(second, records, 3)
+        assert (cursor.follow(), cursor.life) == (True, "running")
+        assert read_all(cursor) == [records, records + 1, records + 2]
+    assert cursor.life == "finished"
+
+
 @pytest.mark.parametrize("records", [0, 2, 300])
 def test_ring_of_other_capacity_goes_on_with_the_log_of_the_old_one(ring, cursor, records):
     append_many(ring, 0, records)
@@ -482,19 +499,23 @@ def test_cursor_at_the_oldest_is_not_taken_in_by_a_payload_that_looks_like_a_rec
 
 def test_cursor_at_the_oldest_beside_a_writer_reads_on(tmp_path):
     with Ring.create(tmp_path, 1 << 14) as ring:
-        thread = threading.Thread(
-            target=lambda: [write_load(ring, 20_000, 0, 100) for _ in range(20)]
-        )
+        enough = threading.Event()
+
+        def write():
+            while not enough.is_set():
+                write_load(ring, 20_000, 0, 100)
+
+        thread = threading.Thread(target=write)
         thread.start()
-        attached = 0
-        while thread.is_alive():
-            with RingCursor.attach(tmp_path, "oldest") as cursor:
-                result = LoadResult()
-                read_load(cursor, result, idle_polls_max=100)
-                assert (result.torn, result.skipped, result.repeated) == (0, 0, 0)
-                attached += 1
-        thread.join()
-        assert attached > 0
+        try:
+            for _ in range(20):
+                with RingCursor.attach(tmp_path, "oldest") as cursor:
+                    result = LoadResult()
+                    read_load(cursor, result, idle_polls_max=100)
+                    assert (result.torn, result.skipped, result.repeated) == (0, 0, 0)
+        finally:
+            enough.set()
+            thread.join()
 
 
 def test_oldest_record_is_looked_for_within_the_ring_whatever_its_tail_says(tmp_path):

@@ -14,13 +14,13 @@ import pytest
 from tests.ports import free_port
 from tests.system.feed_files import feed
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.core.stop import HURRY_NS
+from udpfast.core.stop import HURRY_NS, stop_signals
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 
 pytestmark = pytest.mark.system
 
-ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+ASKED = stop_signals()
 #: Seconds between two signals: timeout(1) sends two within 0.2 ms.
 GAPS_S = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 

@@ -16,9 +16,12 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.cli.main import cli
 from udpfast.cli.service import Service
 from udpfast.client.counters import counters
+from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.status import read_host
+from udpfast.monitor.troubles import feed_troubles
 from udpfast.shm.roster import AgentState, read_roster
 
 pytestmark = pytest.mark.system
@@ -278,8 +281,58 @@ def test_run_ends_when_an_error_is_not_the_networks(start, tmp_path, failing):
     assert "non-socket" in process.stderr.read()
     directory = tmp_path / "shm" / "test"
     with RingCursor.attach(directory, payload_hash=PAYLOAD_HASH) as cursor:
-        assert cursor.closed_by_writer
+        assert (cursor.life, cursor.closed_by_writer) == ("failed", False)
     assert read_roster(directory)[0].state is AgentState.FAILED
+    assert "FAILED" in CliRunner().invoke(cli, ["stat", str(directory)]).output
+
+
+@pytest.mark.parametrize("output", ["ring", "store"])
+def test_feed_that_fails_ends_its_agents_but_no_reader(
+    start, feed, port, tmp_path, failing, output
+):
+    # What is beside it reads the rest and ends; who follows the feed goes on with the next one.
+    zmq = f"ipc://{tmp_path}/zmq"
+    record = f'record.enabled = true\nrecord.directory = "{tmp_path}/kept"\n'
+    if output == "store":
+        record = f'output = "store"\nstore.directory = "{tmp_path}/kept"\n'
+    settings = f'zmq.enabled = true\nzmq.addresses = ["{zmq}"]\nimage.enabled = true\n{record}'
+    feed.write_text(settings + feed.read_text())
+    fault = tmp_path / "fault"
+    process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+    assert "test at" in process.stdout.readline()
+    directory = tmp_path / "shm" / "test"
+    addresses = [f"zmq:{zmq}"]
+    addresses.append(f"ring:{directory}" if output == "ring" else f"store:{tmp_path}/kept")
+    with contextlib.ExitStack() as stack:
+        readers = [stack.enter_context(Reader(each, timeout=PATIENCE_S)) for each in addresses]
+        send(port, range(1, 4))
+        assert all(reader.wait(PATIENCE_S) for reader in readers)
+        fault.write_text("88")  # ENOTSOCK
+        assert process.wait(PATIENCE_S) == 1
+        assert not any(each.failure for each in read_roster(directory)[1:])
+        with Reader(f"journal:{tmp_path}/kept") as journal:
+            messages = [record.number for record in journal if record.kind is Kind.MESSAGE]
+            assert messages == [1, 2, 3]
+            assert journal.state == "failed"
+        found = [[], []]
+
+        def read(*, until):
+            for reader, kinds in zip(readers, found, strict=True):
+                kinds.extend(reader.poll(timeout=0.05).headers["kind"].tolist())
+            return all(until in kinds for kinds in found)
+
+        read(until=None)
+        wait_until(lambda: read(until=None) or {each.state for each in readers} == {"failed"})
+        said = read_host().instances["test"]
+        assert said.life == "failed"
+        assert "has failed: OSError" in feed_troubles("test", said)[0]
+        fault.unlink()
+        process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+        # The first of them has a RESTART only if it was back when the fan-out sent it.
+        wait_until(lambda: read(until=None) or {each.state for each in readers} == {"alive"})
+        wait_until(lambda: read(until=None) or Kind.RESTART in found[1], "the next feed")
+        process.terminate()
+        process.wait(PATIENCE_S)
 
 
 def test_run_gives_up_after_so_many_restarts_in_a_row(start, feed, tmp_path, failing):

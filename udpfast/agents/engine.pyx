@@ -208,18 +208,23 @@ cdef class Engine:
         self.carry_updates = config.ring.carry != "messages"
         self.carry_messages = config.ring.carry != "updates"
 
-    def close(self) -> None:
+    def close(self, bint failed=False) -> None:
         """Close the ring, so that readers know that nothing more comes, and unmap the rest.
 
         The files stay: tools read what a dead instance last knew.
+
+        Parameters
+        ----------
+        failed : bool
+            An error ended the feed: readers are told that, and wait for the next one.
         """
         if self.output is not None:
-            self.output.close()
+            self.output.close(failed)
         if self.wake is not None and (
                 self.output.disk is None or self.wake is not self.output.disk.wake):
             self.wake.close()
         if self.capture_face is not None:
-            self.capture_face.close()
+            self.capture_face.close(failed)
         for region in self._regions:
             region.close()
         self._regions = []

@@ -77,14 +77,14 @@ class FeedStore:
             if self._stopping.wait(_TELL_S):
                 return
 
-    def close(self) -> None:
-        """End it: the disk has everything then. Whoever appended has ended. Idempotent."""
+    def close(self, *, failed: bool = False) -> None:
+        """End it: the disk has everything then. `failed`: an error ended the feed. Idempotent."""
         if self._stopping.is_set():
             return
         self._stopping.set()
         for thread in self._threads:
             thread.finish()
-        self.disk.end(False, self._description())
+        self.disk.end(False, self._description(), failed=failed)
 
     def _description(self) -> dict[str, object]:
         # As a daemon describes a store; nobody copies this one, and no app sends.

@@ -105,16 +105,16 @@ cdef class Output:
         self._flush_store(unix_ns)
         self.disk.live.begin_feed(epoch, began, self.log.end_index - 1)
 
-    def close(self) -> None:
-        """End the log: nothing more will come of this writer. Idempotent."""
+    def close(self, bint failed=False) -> None:
+        """End the log: nothing more will come of this writer, which `failed` or not. Idempotent."""
         if self.ring_face is not None:
-            self.ring_face.close()
+            self.ring_face.close(failed)
         elif self.log.journal is not None:
             if self.missed and self._find_room(RECORD_SIZE) == <Record*>self._spare:
                 self.log.journal.written.dropped += self.missed  # no record could say it
                 self.missed = 0
             self._flush_store(clock_realtime_ns())
-            self.disk.live.end_feed(self.log.writer.position)
+            self.disk.live.end_feed(self.log.writer.position, failed)
 
     cdef Record* _find_room(self, uint64_t size) noexcept nogil:
         # Off the common path: in the next segment, behind what is missing; or the spare place.

@@ -119,7 +119,8 @@ cdef class Recorder(Agent):
         self._keeper.finish()
         if self._registration is not None:
             self._registration.close()
-        left = sum(each.backlog for each in self.recordings if each.cursor.closed_by_writer)
+        left = sum(each.backlog for each in self.recordings
+                   if each.cursor.life in ("finished", "failed"))
         self._close()
         if left:
             raise TimeoutError(

@@ -12,7 +12,7 @@ from udpfast.core.layout cimport (
 from udpfast.core.linux cimport ECANCELED
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport journal_flush, journal_note_resume
-from udpfast.log.ring cimport ring_poll
+from udpfast.log.ring cimport ring_failed, ring_poll
 from udpfast.log.segment cimport segment_append
 
 from udpfast.agents.name_copy import NameCopy
@@ -56,7 +56,7 @@ cdef class Recording:
     journal : Journal
     cursor : RingCursor
     ended : bool
-        The ring was closed, and all of it is in the journal.
+        The ring's writer has ended, and all of it is in the journal.
     dropping : bool
         The disk takes no more; records are counted instead.
     failure : Exception or None
@@ -178,7 +178,7 @@ cdef class Recording:
                 journal_note_resume(self.journal, SOURCE_ENDED, self._next_index)
                 journal_flush(self.journal, clock_realtime_ns())
             self.sync_names()
-            self.journal.close()
+            self.journal.close(failed=self.cursor is not None and self.cursor.life == "failed")
         finally:
             if self._names is not None:
                 self._names.close()
@@ -229,7 +229,7 @@ cdef class Recording:
         self.cursor.reader.waiting = False  # all that is there
         count = ring_poll(&self.cursor.reader, self.cursor._headers, self.cursor._offsets,
                           self.cursor._payloads, self.cursor._room, RECORDING_BATCH, &lapped)
-        self._at_end = count == -EPIPE
+        self._at_end = count == -EPIPE or (count == 0 and ring_failed(&self.cursor.reader))
         if count <= 0:
             return 0 if self._at_end else <int>count
         self._at = 0

@@ -267,13 +267,16 @@ class StoreDisk:
         said["lag_ms"] = self._age_ms(acked)
         return said
 
-    def end(self, following: bool, description: dict[str, object]) -> None:
-        """Close it; whoever appended has ended. The description is the last that is said of it."""
+    def end(self, following: bool, description: dict[str, object], *, failed: bool = False) -> None:
+        """Close it; whoever appended has ended, by an error (`failed`) or in good order.
+
+        The description is the last that is said of it.
+        """
         self.fed = False
         self.tell(following)
         self.wake.close()
-        self.log.close()
-        describe_store(self.directory, {**description, "ended": True})
+        self.log.close(failed)
+        describe_store(self.directory, {**description, "ended": not failed})
 
 
 def _away(release: Release) -> list[str]:

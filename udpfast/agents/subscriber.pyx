@@ -408,10 +408,10 @@ class Subscriber:
         disk = engine.output.disk
         note_store(self.directory, None if disk is None else disk.directory)
 
-    def _close_store(self):
+    def _close_store(self, failed):
         store, self._store = self._store, None
         if store is not None:
-            store.close()
+            store.close(failed=failed)
 
     def _start_loop(self, Engine engine, ready=None):
         cdef AgentRunner runner
@@ -499,12 +499,8 @@ class Subscriber:
         return self._find_end()[1]
 
     def _find_end(self):
-        if self._runner is None:
-            return True, None
-        try:
-            return self._runner.join(0.0), None
-        except Exception as failure:
-            return True, failure
+        failure = _failure_of(self._runner)
+        return self._runner is None or failure is not None or self._runner.join(0.0), failure
 
     @property
     def agents(self):
@@ -558,18 +554,24 @@ class Subscriber:
         # The one place where the loop's thread is waited for. Only then is its memory let go of.
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
+        # The error of a loop that was to be started again was told, and is no failure of the stop.
+        waiting = self._feed.state is AgentState.WAITING
         try:
             try:
                 if runner is not None:
                     runner.finish()
+            except Exception as failure:
+                if not waiting or failure is not _failure_of(runner):
+                    raise
             finally:
                 self._end_watch()
             if engine is not None:
                 self._become(AgentState.ENDED)
         finally:
+            failed = not waiting and _failure_of(runner) is not None
             if engine is not None:
-                engine.close()
-            self._close_store()
+                engine.close(failed)
+            self._close_store(failed)
             if self._sides is not None:
                 self._sides.stop(hurried)
 
@@ -653,6 +655,16 @@ class Subscriber:
 
     def __exit__(self, *_):
         self.stop()
+
+
+def _failure_of(runner):
+    # What ended the loop of a runner; None: nothing did, or it never began.
+    try:
+        if runner is not None:
+            runner.join(0.0)
+    except Exception as failure:
+        return failure
+    return None
 
 
 # Keywords that are refused are no part of what `help` shows.

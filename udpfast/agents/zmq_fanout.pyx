@@ -21,7 +21,7 @@ from udpfast.core.layout cimport KIND_RESTART
 from udpfast.core.linux cimport ECANCELED
 from udpfast.log.readers cimport ReaderRegistration
 from udpfast.net.envelope cimport (
-    ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_REFUSED, TOPIC_ANSWER, TOPIC_STREAM)
+    ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_FAILED, ENVELOPE_REFUSED, TOPIC_ANSWER, TOPIC_STREAM)
 
 from udpfast.agents.ring_names import RingNames
 from udpfast.agents.topics import NAMES_REQUEST
@@ -78,7 +78,8 @@ cdef class ZmqFanout(Agent):
     cdef int64_t due_ns          # when what is there is sent; 0: nothing is there
     cdef int64_t chores_ns
     cdef int64_t look_ns
-    cdef int64_t end_ns          # the ring was closed: what is left of it is told until then
+    cdef int64_t end_ns          # the feed has ended: that is told until then,
+    cdef int end_type            # as this message: EnvelopeType
     cdef uint64_t read
     cdef uint64_t markers
     cdef uint64_t requests
@@ -179,6 +180,7 @@ cdef class ZmqFanout(Agent):
                 return 0
             # Said again and again for a while: who is behind has no room for it at once.
             self.end_ns = now_ns + ENDING_NS
+            self.end_type = ENVELOPE_FAILED if cursor.failed() else ENVELOPE_END
             return 0
         if count < 0:
             cursor.fail(count)
@@ -226,7 +228,7 @@ cdef class ZmqFanout(Agent):
                 self._take_requests(socket)
         for stream in self.streams.live:
             if self.end_ns and now_ns - stream.sent_ns >= END_PAUSE_NS:
-                self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_END, b"", 0)
+                self.outbox.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
             elif now_ns - stream.sent_ns >= self.heartbeat_ns:
                 self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
         if self.cursor is not None:

@@ -45,11 +45,13 @@ __all__ = [
 
 #: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
-_ONCE = struct.Struct("<Q32x32s3936s")
+_ONCE = struct.Struct("<Q40x32s3928s")
 #: Behind the first field of what is said once: of the feed that writes the store.
 _FEED = struct.Struct("<QQQ")
 _FEED_AT = _FIELDS.size + 8
 _FEED_END = struct.Struct("<Q")
+_FEED_END_AT = _FEED_AT + _FEED.size
+_FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
 _RUNS = (1 << 64) - 1
 #: An operator's wish that this host write the store. Who removes it decides what becomes of it.
 _WISH = "bus.promote"
@@ -134,11 +136,12 @@ class Live:
     def begin_feed(self, epoch: int, position: int, index: int) -> None:
         """Say that a feed writes the store from its RESTART on: for the agents beside it."""
         _FEED.pack_into(self.memory, _FEED_AT, epoch, position, index)
-        _FEED_END.pack_into(self.memory, _FEED_AT + _FEED.size, _RUNS)
+        _FEED_END.pack_into(self.memory, _FEED_END_AT, _RUNS)
 
-    def end_feed(self, position: int) -> None:
-        """Say that the feed has ended, and where."""
-        _FEED_END.pack_into(self.memory, _FEED_AT + _FEED.size, position)
+    def end_feed(self, position: int, failed: bool = False) -> None:
+        """Say that the feed has ended, and where; by an error or in good order."""
+        _FEED_END.pack_into(self.memory, _FEED_FAILED_AT, failed)  # first: read behind the end
+        _FEED_END.pack_into(self.memory, _FEED_END_AT, position)
 
     def read(self) -> LiveState:
         """Return what was said last."""

@@ -33,6 +33,7 @@ cdef class FeedCursor:
     cdef seek(self, uint64_t position, uint64_t index)
     cdef bint follow(self) except -1
     cdef bint ended(self) except -1
+    cdef bint failed(self) except -1
     cdef check(self)
     cdef fail(self, int64_t code)
     cdef int64_t names_number(self) noexcept

@@ -15,7 +15,7 @@ from udpfast.log.cursor cimport RingCursor
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry, reader_report
-from udpfast.log.ring cimport ring_poll, ring_ready
+from udpfast.log.ring cimport ring_failed, ring_poll, ring_ready
 from udpfast.shm.region cimport RegionHeader
 
 from udpfast.archive.bus_files import Live, noted_store, shared_directory
@@ -110,6 +110,10 @@ cdef class FeedCursor:
         # Whether the feed has ended, though there may be more to read.
         return True
 
+    cdef bint failed(self) except -1:
+        # Whether an error ended it: the next one goes on with the same log.
+        return False
+
     cdef check(self):
         # Raise if nothing will ever come. Called now and then while nothing comes.
         pass
@@ -167,10 +171,12 @@ cdef class RingFeedCursor(FeedCursor):
         return self.cursor.reader.jumped
 
     cdef int64_t poll(self, int64_t limit) noexcept nogil:
+        cdef int64_t count
         self.cursor.reader.waiting = False  # all that is there
         self.missed = 0
-        return ring_poll(&self.cursor.reader, self.headers, self.offsets, self.payloads,
-                         self.cursor._room, min(limit, self.cursor._limit), &self.missed)
+        count = ring_poll(&self.cursor.reader, self.headers, self.offsets, self.payloads,
+                          self.cursor._room, min(limit, self.cursor._limit), &self.missed)
+        return -EPIPE if count == 0 and ring_failed(&self.cursor.reader) else count
 
     cdef uint64_t position(self) noexcept nogil:
         return self.cursor.reader.cursor
@@ -210,7 +216,10 @@ cdef class RingFeedCursor(FeedCursor):
         return True
 
     cdef bint ended(self) except -1:
-        return self.cursor.closed_by_writer
+        return self.cursor.closed_by_writer or self.failed()
+
+    cdef bint failed(self) except -1:
+        return self.cursor.life == "failed"
 
     cdef check(self):
         if self.cursor.region.replaced() and not (
@@ -378,6 +387,9 @@ cdef class StoreFeedCursor(FeedCursor):
 
     cdef bint ended(self) except -1:
         return load_acquire(&self.said.feed_end) != UINT64_MAX
+
+    cdef bint failed(self) except -1:
+        return self.said.feed_failed
 
     cdef fail(self, int64_t code):
         if code == -EBADMSG and self.failure is not None:

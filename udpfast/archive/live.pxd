@@ -23,5 +23,6 @@ cdef struct BusLive:             # 4096 bytes
     uint64_t feed_began          # position of its RESTART,
     uint64_t feed_index          # and that one's index
     uint64_t feed_end            # 0: none has run; all ones: it runs; else where it has ended
+    uint64_t feed_failed         # 1: an error ended that feed: the next one goes on
     char host[32]                # which of the bus's hosts this is
-    char shared[3936]            # directory of outboxes and of what wakes readers
+    char shared[3928]            # directory of outboxes and of what wakes readers

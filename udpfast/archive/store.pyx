@@ -531,12 +531,12 @@ cdef class StoreLog(Log):
         """See `Log`."""
         save_state(self.directory, state)
 
-    def close(self) -> None:
-        """End it: the disk has everything then. Idempotent."""
+    def close(self, failed=False) -> None:
+        """End it: the disk has everything then. `failed`: an error ended its feed. Idempotent."""
         if self.journal is not None:
             self.flush()
             self._names.sync()
-            self.journal.close()
+            self.journal.close(failed=failed)
             self.journal = None
         self._names.close()
         if self._lock_fd >= 0:

@@ -283,7 +283,7 @@ class _Page:
 
 def _first(feeds: Mapping[str, FeedChange]) -> str:
     # Which feed is shown until one is chosen: one that runs, rather than what another one left.
-    lives = ("running", "dead", "stopped")
+    lives = ("running", "failed", "dead", "stopped")
     return min(feeds, key=lambda name: lives.index(feeds[name].status.life), default="")
 
 
@@ -294,7 +294,7 @@ def _row(feed: FeedChange) -> dict[str, Any]:
         p99 = f"{hop.percentiles({'p99': 99.0})['p99'] / 1e3:,.1f}"
     return {
         "feed": feed.name,
-        "state": "DEAD" if feed.status.life == "dead" else feed.status.life,
+        "state": feed.status.life_shown,
         "lines": f"{sum(not line.silent for line in feed.lines)}/{len(feed.lines)}",
         "datagrams": short(feed.datagrams_per_s),
         "records": short(feed.records_per_s),

@@ -134,10 +134,9 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 
 
 def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
-    life = "DEAD" if status.life == "dead" else status.life
     say(
-        f"{status.directory}: {life}, writer {status.writer_pid}, {status.output} {status.state}, "
-        f"epoch {status.epoch}, {status.records:,} records"
+        f"{status.directory}: {status.life_shown}, writer {status.writer_pid}, "
+        f"{status.output} {status.state}, epoch {status.epoch}, {status.records:,} records"
     )
     say(f"bypass {status.bypass.text}")
     for name, value in status.bypass.environment.items():

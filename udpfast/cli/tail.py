@@ -97,7 +97,7 @@ def _records(reader: Reader) -> Iterator[Any]:
         yield from reader
         return
     left = reader.lag
-    how = "has ended" if reader.state == "ended" else "is dead"
+    how = {"ended": "has ended", "failed": "has failed"}.get(reader.state, "is dead")
     click.echo(
         f"udpfast: the writer (pid {pid}) {how}; {left:,} records are left to show", err=True
     )

@@ -31,7 +31,7 @@ _PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}
 def host_caption(look: HostLook) -> str:
     """Return the time, and how many feeds run."""
     lives = [status.life for status in look.feeds.values()]
-    states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "dead")]
+    states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "failed", "dead")]
     if look.unreadable:
         states.append(f"{len(look.unreadable)} unreadable")
     when = datetime.fromtimestamp(look.unix_ns / 1e9, UTC)
@@ -42,9 +42,8 @@ def host_row(feed: FeedChange) -> str:
     """Return a feed as one line below `HOST_TITLE`."""
     speaking = sum(not line.silent for line in feed.lines)
     hop = feed.hops.get("kernel_to_loop")
-    state = "DEAD" if feed.status.life == "dead" else feed.status.life
     return (
-        f"{feed.name[:13]:<14}{state:<8}{f'{speaking}/{len(feed.lines)}':>6}"
+        f"{feed.name[:13]:<14}{feed.status.life_shown:<8}{f'{speaking}/{len(feed.lines)}':>6}"
         f"{short(feed.datagrams_per_s):>10}{short(feed.records_per_s):>10}"
         f"{short(feed.lost_total, 6):>7}{short(feed.kernel_drops_total, 6):>7}"
         f"{short(feed.lapped_total, 6):>7}{_microseconds(hop, 'p99')[0]:>9}"

@@ -629,6 +629,9 @@ cdef class HistorySource(Source):
     cdef bint writer_ended(self):
         return self.live.writer_ended()
 
+    cdef bint writer_failed(self):
+        return self.live.writer_failed()
+
     cdef bint detached(self):
         return self.live.detached()
 

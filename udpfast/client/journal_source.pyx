@@ -174,7 +174,13 @@ cdef class JournalSource(PolledSource):
 
     cdef bint writer_ended(self):
         with contextlib.suppress(FileNotFoundError, FormatError):
-            return journal_state(self.directory).closed
+            state = journal_state(self.directory)
+            return state.closed and not state.failed
+        return False
+
+    cdef bint writer_failed(self):
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            return journal_state(self.directory).failed
         return False
 
     cdef detach(self):

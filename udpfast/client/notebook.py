@@ -35,7 +35,7 @@ def reader_html(reader: Reader) -> str:
         ("next index", reader.index),
         ("lag, records", reader.lag),
         ("missed, records", reader.lapped),
-        ("writer", "DEAD" if reader.state == "dead" else reader.state),
+        ("writer", reader.state.upper() if reader.state in ("failed", "dead") else reader.state),
     ]
     return html_table(("", ""), rows, f"Reader {reader.address}")
 

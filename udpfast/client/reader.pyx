@@ -283,11 +283,11 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     def alive(self) -> bool:
         """Whether its writer is at work: the feed's process, the fan-out; of several, any of them.
 
-        `state` says why it is not. One of a ring or fan-out that has died is said by a record of
-        `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the
-        ring ends the reader. Of a store or composite it is this host's daemon, and this property
-        alone says that it has been silent for a second: the stream is the store's, the same on all
-        hosts, and goes on when it is back.
+        `state` says why it is not. One of a ring or fan-out that failed or died is said by a record
+        of `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the
+        ring in good order ends the reader. Of a store or composite it is this host's daemon, and
+        this property alone says that it has been silent for a second: the stream is the store's,
+        the same on all hosts, and goes on when it is back.
         """
         return self.state == "alive"
 
@@ -296,13 +296,16 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """What its writer does, in a word; there may be records left to read whatever it is.
 
         "alive": it is at work. "ended": it was stopped in good order, and nothing more will come.
-        "dead": it was killed, or is silent; the next one may continue. "closed": this reader is.
+        "failed": an error ended it, as it said itself. "dead": it was killed, or is silent. Behind
+        these two the next writer may continue. "closed": this reader is.
         """
         if self._closed():
             return "closed"
         if self._source.writer_alive():
             return "alive"
-        return "ended" if self._source.writer_ended() else "dead"
+        if self._source.writer_ended():
+            return "ended"
+        return "failed" if self._source.writer_failed() else "dead"
 
     @property
     def closed(self) -> bool:

@@ -210,11 +210,13 @@ cdef class RingSource(Source):
         return self.writer_ended() or self.writer_alive()
 
     cdef bint writer_alive(self):
-        return self.cursor.region.pointer != NULL and not self.cursor.closed_by_writer and (
-            self.cursor.region.writer_alive())
+        return self.cursor.region.pointer != NULL and self.cursor.life == "running"
 
     cdef bint writer_ended(self):
         return self.cursor.region.pointer != NULL and self.cursor.closed_by_writer
+
+    cdef bint writer_failed(self):
+        return self.cursor.region.pointer != NULL and self.cursor.life == "failed"
 
     cdef names_published(self):
         with contextlib.suppress(UdpfastError):  # said to who reads
@@ -321,9 +323,10 @@ def open_source(
             if time.monotonic() >= deadline_s:
                 raise
         time.sleep(_ATTACH_PAUSE_S)
-    if not cursor.closed_by_writer and not cursor.region.writer_alive():
+    if (life := cursor.life) in ("failed", "gone"):
+        how = "is dead" if life == "gone" else "has failed"
         warnings.warn(
-            f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) is dead; the "
+            f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) {how}; the "
             "reader gets what it left, and then waits for the next writer", RuntimeWarning,
             stacklevel=2)
     join = None

@@ -42,6 +42,7 @@ cdef class Source:
     cdef uint64_t writer_epoch(self)
     cdef bint writer_alive(self)
     cdef bint writer_ended(self)
+    cdef bint writer_failed(self)
     cdef names_published(self)
     cdef bint detached(self)
     cdef detach(self)

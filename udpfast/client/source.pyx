@@ -105,6 +105,10 @@ cdef class Source:
         # Whether it said that nothing more will come.
         return False
 
+    cdef bint writer_failed(self):
+        # Whether it said that an error ended it: the next one may go on.
+        return False
+
     cdef names_published(self):
         # All exchanges and symbols that were published so far, as far as they are known here.
         table = self.names.table

@@ -25,6 +25,7 @@ cdef class StoreSource(PolledSource):
     cdef uint64_t join_taken         # records handed out that are not the store's
     cdef uint64_t bound(self) noexcept nogil
     cdef uint64_t said_end(self) noexcept
+    cdef bint feed_over(self)
     cdef _note(self, int64_t count)
     cdef int64_t go_back(self, uint64_t most=*, uint64_t known=*) except -1
     cdef _note_next(self)

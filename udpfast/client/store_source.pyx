@@ -314,9 +314,15 @@ cdef class StoreSource(PolledSource):
         return self.live.read().epoch
 
     cdef bint writer_alive(self):
-        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS and not self.writer_ended()
+        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS and not self.feed_over()
 
     cdef bint writer_ended(self):
+        return self.feed_over() and not self.said.feed_failed
+
+    cdef bint writer_failed(self):
+        return self.feed_over() and self.said.feed_failed
+
+    cdef bint feed_over(self):
         # Of a feed's: apps write the others, and nobody says that no app will any more.
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         return self.said.by_feed and end != 0 and end != UINT64_MAX

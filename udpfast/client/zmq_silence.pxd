@@ -11,6 +11,7 @@ cdef class Silence:
     cdef int64_t _doubted_ns     # when it was looked in vain, for too long, first; 0: not yet
     cdef readonly bint silent
 
+    cdef void begin(self) noexcept
     cdef bint hear(self, int64_t now_ns, int64_t heartbeat_ns) noexcept
     cdef bint judge(self, int64_t now_ns) noexcept
     cdef int64_t since(self, int64_t now_ns) noexcept

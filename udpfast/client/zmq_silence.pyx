@@ -50,6 +50,10 @@ cdef class Silence:
         """
         return self.judge(now_ns)
 
+    cdef void begin(self) noexcept:
+        # It is silent from now on, as the fan-out said itself.
+        self.silent = True
+
     cdef bint hear(self, int64_t now_ns, int64_t heartbeat_ns) noexcept:
         cdef bint was_silent = self.silent
         self._heard_ns = now_ns

@@ -24,6 +24,7 @@ cdef class ZmqSource(Source):
     cdef uint32_t last_taken     # of those of the answer that is being given
     cdef bint begun              # the numbers below are known
     cdef bint ended
+    cdef bint failed             # an error ended the feed, as the fan-out said
     cdef Silence silence
     cdef uint32_t turned         # ConnectionStatus to be said; 0: none
     cdef uint32_t turned_scope   # ConnectionScope of it
@@ -58,6 +59,7 @@ cdef class ZmqSource(Source):
     cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)
     cdef bint _take(self, bytes message) except -1
+    cdef _note_failed(self)
     cdef _note_heard(self, bint restarted)
     cdef _account(self)
     cdef _take_names(self, bytes body)

@@ -20,9 +20,9 @@ from udpfast.core.layout cimport (
     KIND_CONNECTION, KIND_ROLLBACK, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record, Rollback)
 from udpfast.log.doubt cimport doubt_record, lapped_record
 from udpfast.net.envelope cimport (
-    ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
-    ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
-    envelope_read, envelope_take)
+    ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_FAILED, ENVELOPE_LAST, ENVELOPE_NAMES,
+    ENVELOPE_RECORDS, ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE,
+    TOPIC_ANSWER, Envelope, envelope_read, envelope_take)
 
 import stat
 import urllib.parse
@@ -331,7 +331,8 @@ cdef class ZmqSource(Source):
             self.walk.body = data + body_at
             self.walk.size = size - body_at
             self.walk.at = 0
-        elif envelope.type in (ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END):
+        elif envelope.type in (
+                ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_FAILED):
             if envelope.type == ENVELOPE_BEGIN and envelope.count and (
                     self.image_due and not self.begun):
                 raise ImageError(
@@ -341,12 +342,26 @@ cdef class ZmqSource(Source):
             self.ended = envelope.type == ENVELOPE_END
         else:
             raise FormatError(f"{self._where()}: expected a message of type {ENVELOPE_RECORDS} to "
-                              f"{ENVELOPE_REFUSED}, found {envelope.type}")
+                              f"{ENVELOPE_FAILED}, found {envelope.type}")
+        if envelope.type == ENVELOPE_FAILED:
+            self._note_failed()
+            return True
+        self.failed = False
         if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
             self._ask_names()
         if envelope.ring or not self.silence.silent:  # one without a ring does not end a silence
             self._note_heard(restarted)
         return True
+
+    cdef _note_failed(self):
+        # Until another writer speaks, as if the fan-out had fallen silent.
+        cdef int64_t now_ns = clock_monotonic_ns()
+        self.failed = True
+        if not self.silence.silent:
+            self.silent_ns = self.silence.since(now_ns)
+            self.silence.begin()
+            self.turned = CONNECTION_DISCONNECTED
+            self.turned_scope = CONNECTION_WRITER
 
     cdef _note_heard(self, bint restarted):
         # After a silence: the same writer, or another one, whose RESTART follows or was missed?
@@ -447,6 +462,9 @@ cdef class ZmqSource(Source):
 
     cdef bint writer_ended(self):
         return self.ended
+
+    cdef bint writer_failed(self):
+        return self.failed
 
     cdef names_published(self):
         return []  # they come with the records

@@ -734,13 +734,14 @@ enum {
 /* RingState */
 enum {
     UDPFAST_RING_OPEN = 1,
-    UDPFAST_RING_CLOSED = 2,  /* by its writer: nothing more will come */
-    UDPFAST_RING_REPLACED = 3,  /* its writer was killed; the next one went on in another file */
+    UDPFAST_RING_CLOSED = 2,  /* by its writer, in good order: nothing more will come */
+    UDPFAST_RING_REPLACED = 3,  /* its writer did not close it; the next one went on in another file */
+    UDPFAST_RING_FAILED = 4,  /* an error ended its writer: the next one goes on in another file */
 };
 
 /*
  * A log outlives its files. A writer that is killed leaves a file that the next one goes on with;
- * where it cannot (its settings want another size) or must not (the log's writer ended), it begins
+ * where it cannot (its settings want another size) or must not (its writer closed it), it begins
  * a new file of the same log: positions and indices go on where the file before ended. So the pair
  * (log, index) names a record for good, and what a reader missed is a difference of two indices,
  * whatever became of the files. A log begins anew only when its last file is not there any more, or
@@ -897,8 +898,9 @@ struct udpfast_bus_live {
     uint64_t feed_began;  /* position of its RESTART, */
     uint64_t feed_index;  /* and that one's index */
     uint64_t feed_end;  /* 0: none has run; all ones: it runs; else where it has ended */
+    uint64_t feed_failed;  /* 1: an error ended that feed: the next one goes on */
     char host[32];  /* which of the bus's hosts this is */
-    char shared[3936];  /* directory of outboxes and of what wakes readers */
+    char shared[3928];  /* directory of outboxes and of what wakes readers */
 };
 UDPFAST_SIZE(udpfast_bus_live, 4096);
 
@@ -1257,7 +1259,7 @@ static inline int udpfast_region_writer_alive(const struct udpfast_region *regio
 /* --- reading a ring: udpfast/include/parts/reader.h --- */
 
 enum {
-    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring */
+    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring in good order */
     UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be */
     UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
 };
@@ -1815,6 +1817,7 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
 {
     char path[PATH_MAX + 8];
     int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+    uint64_t state;
     int result, alive;
     if (now_ns - reader->looked_ns < UDPFAST_WRITER_LOOK_NS)
         return 0;
@@ -1830,8 +1833,9 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
         return udpfast_say(reader->problem, UDPFAST_REMOVED,
                            "%.400s was removed: open another reader", path);
     }
-    alive = UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED
-            || udpfast_region_writer_alive(&reader->ring);
+    state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
+    alive = state == UDPFAST_RING_CLOSED
+            || (state != UDPFAST_RING_FAILED && udpfast_region_writer_alive(&reader->ring));
     if (alive == reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) == 0)
         return udpfast_reader_say_writer(reader, !alive, records);
     return 0;
@@ -1859,14 +1863,14 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
  * Returns how many; 0: nothing is new; UDPFAST_ENDED; below it: see `problem`.
  *
  * Records that a reader missed because it was lapped are told by one of kind LAPPED, exactly. The
- * writer's death, and its return, are told by one of kind CONNECTION and scope WRITER. Each of
- * these comes alone.
+ * writer's death or failure, and its return, are told by one of kind CONNECTION and scope WRITER.
+ * Each of these comes alone.
  */
 static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit)
 {
     int attempts = 0, ended = 0, end, result;
-    uint64_t missed, latest;
+    uint64_t missed, latest, state;
     if (limit < 1)
         return 0;
     if (reader->pending) {
@@ -1912,7 +1916,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
             continue;
         }
         /* Acquire: a record committed before the end is seen by the run that follows. */
-        ended = UDPFAST_LOAD_ACQUIRE(&reader->header->state) != UDPFAST_RING_OPEN;
+        state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
+        ended = state == UDPFAST_RING_CLOSED || state == UDPFAST_RING_REPLACED;
         if (ended)
             continue;
         result = udpfast_reader_look(reader, records);

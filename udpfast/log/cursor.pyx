@@ -13,6 +13,8 @@ from udpfast.log.ring cimport (
     RING_CAPACITY_MIN,
     RING_CLOSED,
     RING_DATA,
+    RING_FAILED,
+    RING_OPEN,
     RingHeader,
     RingReader,
     ring_aligned,
@@ -203,9 +205,25 @@ cdef class RingCursor:
 
     @property
     def closed_by_writer(self):
-        """Whether the writer closed the ring; there may be records left to read."""
+        """Whether the writer closed the ring in good order; there may be records left to read."""
         self._check_open()
         return load_acquire(&self.reader.header.state) == RING_CLOSED
+
+    @property
+    def life(self):
+        """What became of the writer, in a word; there may be records left to read.
+
+        "running"; "finished": it closed the ring, and nothing more will come; "failed": an error
+        ended it; "gone": it was killed. Behind the last two the next writer may go on.
+        """
+        cdef uint64_t state
+        self._check_open()
+        state = load_acquire(&self.reader.header.state)
+        if state == RING_CLOSED:
+            return "finished"
+        if state == RING_FAILED:
+            return "failed"
+        return "running" if state == RING_OPEN and self.region.writer_alive() else "gone"
 
     @property
     def log(self):
@@ -214,7 +232,7 @@ cdef class RingCursor:
         return bytes((<const uint8_t*>self.reader.header.log)[:16])
 
     def follow(self):
-        """Go on in the file that took this one's place, if this one's writer was killed.
+        """Go on in the file that took this one's place, if this one's writer failed or was killed.
 
         Call it when a poll found nothing, or the end: what is left here is not read any more. The
         next poll says what was missed in between, exactly if the log goes on.

@@ -15,7 +15,7 @@ from udpfast.core.oserr cimport check
 from udpfast.log.journal_header cimport take_header
 from udpfast.log.journal_state cimport region_state
 from udpfast.log.marks cimport (
-    JOURNAL_CLOSED, JOURNAL_HEADER, JOURNAL_OPEN, JournalHeader, WrittenMark)
+    JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JOURNAL_OPEN, JournalHeader, WrittenMark)
 from udpfast.log.recovery cimport recover
 from udpfast.log.segment cimport (
     IDENTITY_SIZE,
@@ -538,7 +538,7 @@ cdef class Journal:
         self._check_open()
         return region_state(self.region)
 
-    def close(self, int64_t unix_ns=0):
+    def close(self, int64_t unix_ns=0, bint failed=False):
         """End it: sync, seal, and say that nothing more will come. Both threads have ended.
 
         Idempotent. A journal whose last segment cannot be synced is left as it is.
@@ -556,7 +556,7 @@ cdef class Journal:
             self._closing = True
             self.sync(unix_ns)
             # The last record and its seal come before the end; read by journal cursors.
-            self.written.state = JOURNAL_CLOSED
+            self.written.state = JOURNAL_FAILED if failed else JOURNAL_CLOSED
             journal_flush(self, unix_ns)
         finally:
             if self._next is not None:

@@ -13,8 +13,8 @@ from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.log.journal_state cimport header_identity
 from udpfast.log.marks cimport (
-    JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark, marks_kept,
-    marks_written)
+    JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
+    marks_kept, marks_written)
 from udpfast.log.segment cimport (
     IDENTITY_SIZE, LOOK_END, LOOK_INVALID, SEAL_LAST, Segment, record_look, record_size)
 from udpfast.shm.region cimport Region
@@ -582,7 +582,7 @@ cdef class JournalCursor:
                     raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
                                       f"found it removed after record {self.index}")
                 return True
-        if self._written(&mark) and mark.state == JOURNAL_CLOSED:
+        if self._written(&mark) and mark.state in (JOURNAL_CLOSED, JOURNAL_FAILED):
             return True
         return not self._region.writer_alive()
 

@@ -18,6 +18,7 @@ class JournalState:
     identity: bytes
     alive: bool
     closed: bool
+    failed: bool
     epoch: int
     position: int
     index: int

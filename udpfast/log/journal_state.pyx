@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udpfast.log.marks cimport (
-    IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
-    marks_kept, marks_written)
+    IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark,
+    WrittenMark, marks_kept, marks_written)
 from udpfast.log.segment cimport IDENTITY_SIZE, checksum_of
 from udpfast.shm.region cimport Region
 
@@ -50,6 +50,8 @@ class JournalState:
         The writer's process runs, and has not closed the journal.
     closed : bool
         The writer closed it: it is complete.
+    failed : bool
+        It is closed because an error ended what it records; the next one may go on.
     epoch : int
         How many writers there have been.
     position, index : int
@@ -82,6 +84,7 @@ class JournalState:
     identity: bytes
     alive: bool
     closed: bool
+    failed: bool
     epoch: int
     position: int
     index: int
@@ -184,9 +187,10 @@ cdef region_state(Region region):
     identity = header_identity(header, region.path)
     if not marks_kept(header, &kept) or not marks_written(header, &written):
         raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
-    closed = written.state == JOURNAL_CLOSED
+    closed = written.state in (JOURNAL_CLOSED, JOURNAL_FAILED)
     return JournalState(
         identity=identity, alive=not closed and region.writer_alive(), closed=closed,
+        failed=written.state == JOURNAL_FAILED,
         epoch=written.epoch, position=written.position, index=written.index,
         written_ns=written.written_ns, synced_position=kept.synced_position,
         synced_index=kept.synced_index, synced_ns=kept.synced_ns, syncs=kept.syncs,

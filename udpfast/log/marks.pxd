@@ -16,6 +16,7 @@ cdef enum:
 cdef enum:  # JournalState
     JOURNAL_OPEN = 1
     JOURNAL_CLOSED = 2           # by its writer: complete
+    JOURNAL_FAILED = 3           # complete; but an error ended what it records
 
 # What either thread says of the journal is a mark: written to two places, one after the other, with
 # a checksum. So one of the two is always whole, whenever its writer is killed; and where one of

@@ -52,11 +52,12 @@ cdef enum:
 
 cdef enum:  # RingState
     RING_OPEN = 1
-    RING_CLOSED = 2              # by its writer: nothing more will come
-    RING_REPLACED = 3            # its writer was killed; the next one went on in another file
+    RING_CLOSED = 2              # by its writer, in good order: nothing more will come
+    RING_REPLACED = 3            # its writer did not close it; the next one went on in another file
+    RING_FAILED = 4              # an error ended its writer: the next one goes on in another file
 
 # A log outlives its files. A writer that is killed leaves a file that the next one goes on with;
-# where it cannot (its settings want another size) or must not (the log's writer ended), it begins
+# where it cannot (its settings want another size) or must not (its writer closed it), it begins
 # a new file of the same log: positions and indices go on where the file before ended. So the pair
 # (log, index) names a record for good, and what a reader missed is a difference of two indices,
 # whatever became of the files. A log begins anew only when its last file is not there any more, or
@@ -398,13 +399,15 @@ cdef inline int64_t ring_poll(
     # *lapped is the number of records missed *before the first returned one*: records within one
     # call follow each other without a hole. It is > 0 only together with a count > 0.
     #
-    # Returns the count; 0: nothing new; -EPIPE: nothing more will come (closed, or replaced);
+    # Returns the count; 0: nothing new; -EPIPE: nothing more will come (closed, or replaced by the
+    # next writer: behind one that failed, or was killed, that is waited for);
     # -EMSGSIZE: room is too small for the next payload; -EBADMSG: the ring holds no valid record
     # where one must be.
     cdef RingRun run
     cdef int end
     cdef int attempts = 0
     cdef bint closed = False
+    cdef uint64_t state
     lapped[0] = 0
     run.headers = headers
     run.offsets = offsets
@@ -440,7 +443,8 @@ cdef inline int64_t ring_poll(
         if closed:
             return -EPIPE
         # Acquire: a record committed before the end is seen by the run that follows.
-        closed = load_acquire(&r.header.state) != RING_OPEN
+        state = load_acquire(&r.header.state)
+        closed = state == RING_CLOSED or state == RING_REPLACED
         if not closed:
             r.waiting = True
             break
@@ -448,6 +452,11 @@ cdef inline int64_t ring_poll(
         r.waiting = False
     lapped[0] = run.lapped
     return run.count
+
+cdef inline bint ring_failed(const RingReader* r) noexcept nogil:
+    # Whether an error ended the writer, and all that it left was read. Acquire: its last record was
+    # committed before it said so.
+    return load_acquire(&r.header.state) == RING_FAILED and not ring_ready(r)
 
 # --- the Python face --------------------------------------------------------------------------
 

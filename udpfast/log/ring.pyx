@@ -27,16 +27,17 @@ cdef class Ring:
     ----------
     region : Region
     restarted : bool
-        It goes on where a killed writer ended: call `announce_restart` before anything else.
+        It goes on where a writer was killed, or failed: call `announce_restart` before anything
+        else.
     """
 
     @staticmethod
     def create(path, capacity_bytes, payload_hash=0, publish=True):
-        """Create a ring, or take over the ring of a dead writer and go on where it ended.
+        """Create a ring, or go on in the ring of a writer that was killed.
 
-        A ring that its writer closed, or of another capacity, is replaced by a file that goes on
-        with its log: positions and indices count on. Only behind a ring that cannot be read, or of
-        another layout, a new log begins.
+        A ring that its writer closed, whatever ended that, or of another capacity, is replaced by a
+        file that goes on with its log: positions and indices count on. Only behind a ring that
+        cannot be read, or of another layout, a new log begins.
 
         Parameters
         ----------
@@ -86,7 +87,7 @@ cdef class Ring:
             # Who reads the old file to its end is told to look for the new one. A ring that was
             # closed ends its readers.
             header = <RingHeader*>self._before.pointer
-            if header.state == RING_OPEN:
+            if header.state != RING_CLOSED:
                 store_release(&header.state, RING_REPLACED)
             self._before.close()
             self._before = None
@@ -187,16 +188,23 @@ cdef class Ring:
         self._check_open()
         return bytes((<uint8_t*>self.writer.header.log)[:16])
 
-    def close(self):
-        """Say that nothing more will come, and let go of the ring. Idempotent.
+    def close(self, bint failed=False):
+        """Say how its writer ended, and let go of the ring. Idempotent.
 
         A ring that was not published is let go of as it was.
+
+        Parameters
+        ----------
+        failed : bool
+            An error ended the writer: readers wait for the next one, which begins another file of
+            the log, as this one's memory may not be what it should be. False: nothing more will
+            come.
         """
         if self.region.pointer != NULL:
             if self._published and self.region.writer_pid == os.getpid():  # not in a forked child
                 ring_flush(&self.writer)
                 # Orders the last records before the end; read by ring_poll.
-                store_release(&self.writer.header.state, RING_CLOSED)
+                store_release(&self.writer.header.state, RING_FAILED if failed else RING_CLOSED)
             if self._before is not None:
                 self._before.close()
             self.region.close()

@@ -109,7 +109,7 @@ def read_losses(directory: Path) -> Losses:
     """Return every loss of an instance, live or dead."""
     values, started_ns = read_counters(directory)
     output = read_output(directory)
-    live = output.alive and not output.closed
+    live = output.alive and output.state == "open"
     readers = list_readers(output.readers)
     return Losses(
         live=live,

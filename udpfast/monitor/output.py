@@ -23,8 +23,8 @@ class OutputFacts(Struct, frozen=True):
     writer_pid : int
     alive : bool
         The writer's process is there, whether it has closed it or not.
-    closed : bool
-        The writer said that nothing more comes.
+    state : str
+        open, closed (the writer said that nothing more comes) or failed (an error ended it).
     epoch, records, position : int
         Which writer, and records and bytes so far.
     readers : Path
@@ -35,7 +35,7 @@ class OutputFacts(Struct, frozen=True):
 
     writer_pid: int
     alive: bool
-    closed: bool
+    state: str
     epoch: int
     records: int
     position: int
@@ -56,14 +56,16 @@ def read_output(instance: Path) -> OutputFacts:
         with RingCursor.attach(
             instance, limit=1, payload_hash=PAYLOAD_HASH, populate=False
         ) as cursor:
+            state = {"finished": "closed", "failed": "failed"}.get(cursor.life, "open")
             return OutputFacts(
-                cursor.region.writer_pid, cursor.region.writer_alive(), cursor.closed_by_writer,
+                cursor.region.writer_pid, cursor.region.writer_alive(), state,
                 cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
             )  # fmt: skip
-    state = journal_state(store)
+    kept = journal_state(store)
+    state = "failed" if kept.failed else "closed" if kept.closed else "open"
     with CounterBlock.attach(instance) as block:
         pid, alive = block.region.writer_pid, block.region.writer_alive()
     return OutputFacts(
-        pid, alive, state.closed, state.epoch, state.index, state.position,
+        pid, alive, state, kept.epoch, kept.index, kept.position,
         shared_directory(store), "store",
     )  # fmt: skip

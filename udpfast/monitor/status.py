@@ -86,7 +86,7 @@ class InstanceStatus(Struct, frozen=True):
     output : str
         What it writes: ring or store.
     state : str
-        Of that: open or closed.
+        Of that: open, closed (in good order) or failed (an error ended the feed).
     epoch, records, position : int
         Of the ring or store: which writer, and records and bytes so far.
     started_ns : int
@@ -141,10 +141,17 @@ class InstanceStatus(Struct, frozen=True):
 
     @property
     def life(self) -> str:
-        """In a word: running, stopped (it closed the ring), or dead."""
+        """In a word: running, stopped (it closed the ring), failed (by an error), or dead."""
+        if self.state == "failed":
+            return "failed"
         if self.alive:
             return "running"
         return "stopped" if self.state == "closed" else "dead"
+
+    @property
+    def life_shown(self) -> str:
+        """The same, in capitals where that needs attention."""
+        return self.life.upper() if self.life in ("failed", "dead") else self.life
 
     @property
     def limits(self) -> dict[str, str]:
@@ -199,7 +206,7 @@ def read_status(
         writer_pid=output.writer_pid,
         alive=output.alive,
         output=output.kind,
-        state="closed" if output.closed else "open",
+        state=output.state,
         epoch=output.epoch,
         records=output.records,
         position=output.position,

@@ -89,9 +89,12 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
             f"feed {name} is dead: its process {status.writer_pid} is gone and did not end in "
             "good order",
         )
+    if status.life == "failed":
+        reason = next((each.failure for each in status.agents if each.failure), "see its log")
+        yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
     for sentence in status.limits.values():
         yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
-    if not status.alive:
+    if status.life != "running":
         return
     for scope, sentence in _by_scope(status).items():
         channel = scope.partition(".")[0]

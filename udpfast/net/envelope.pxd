@@ -35,6 +35,7 @@ cdef enum:  # EnvelopeType
     ENVELOPE_ALIVE = 5           # nothing new, and how far the ring is
     ENVELOPE_END = 6             # the ring's writer closed it: nothing more will come of this ring
     ENVELOPE_REFUSED = 7         # body: why the subscription is not served, as text
+    ENVELOPE_FAILED = 8          # an error ended the ring's writer: the next one may go on with it
 
 cdef packed struct Envelope:
     uint32_t magic

@@ -45,6 +45,7 @@ class EnvelopeType(IntEnum):
     ALIVE = ENVELOPE_ALIVE
     END = ENVELOPE_END
     REFUSED = ENVELOPE_REFUSED
+    FAILED = ENVELOPE_FAILED
 
 
 class Message(NamedTuple):

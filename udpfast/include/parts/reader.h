@@ -1,5 +1,5 @@
 enum {
-    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring */
+    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring in good order */
     UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be */
     UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
 };
@@ -557,6 +557,7 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
 {
     char path[PATH_MAX + 8];
     int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+    uint64_t state;
     int result, alive;
     if (now_ns - reader->looked_ns < UDPFAST_WRITER_LOOK_NS)
         return 0;
@@ -572,8 +573,9 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
         return udpfast_say(reader->problem, UDPFAST_REMOVED,
                            "%.400s was removed: open another reader", path);
     }
-    alive = UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED
-            || udpfast_region_writer_alive(&reader->ring);
+    state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
+    alive = state == UDPFAST_RING_CLOSED
+            || (state != UDPFAST_RING_FAILED && udpfast_region_writer_alive(&reader->ring));
     if (alive == reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) == 0)
         return udpfast_reader_say_writer(reader, !alive, records);
     return 0;
@@ -601,14 +603,14 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
  * Returns how many; 0: nothing is new; UDPFAST_ENDED; below it: see `problem`.
  *
  * Records that a reader missed because it was lapped are told by one of kind LAPPED, exactly. The
- * writer's death, and its return, are told by one of kind CONNECTION and scope WRITER. Each of
- * these comes alone.
+ * writer's death or failure, and its return, are told by one of kind CONNECTION and scope WRITER.
+ * Each of these comes alone.
  */
 static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit)
 {
     int attempts = 0, ended = 0, end, result;
-    uint64_t missed, latest;
+    uint64_t missed, latest, state;
     if (limit < 1)
         return 0;
     if (reader->pending) {
@@ -654,7 +656,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
             continue;
         }
         /* Acquire: a record committed before the end is seen by the run that follows. */
-        ended = UDPFAST_LOAD_ACQUIRE(&reader->header->state) != UDPFAST_RING_OPEN;
+        state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
+        ended = state == UDPFAST_RING_CLOSED || state == UDPFAST_RING_REPLACED;
         if (ended)
             continue;
         result = udpfast_reader_look(reader, records);
