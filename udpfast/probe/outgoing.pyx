@@ -328,17 +328,22 @@ cdef class Outgoing:
             end += 1
         for turn in range(self.line_count):
             index = <uint32_t>((self.batches + turn) % self.line_count)
-            rc = self._send_line(&self.lines[index], index, first, end)
+            rc = self._send_line(&self.lines[index], index, first, end, now_ns)
+            now_ns = 0
             failed += rc < 0
         self.next = end
         self.batches += 1
         return rc if failed == self.line_count else 0
 
     cdef int _send_line(
-            self, OutLine* line, uint32_t index, int64_t first, int64_t end) noexcept nogil:
-        cdef int64_t at, done, now_ns = clock_monotonic_ns()
+            self, OutLine* line, uint32_t index, int64_t first, int64_t end,
+            int64_t now_ns) noexcept nogil:
+        # `now_ns` 0: a line before this one has taken its time.
+        cdef int64_t at, done
         cdef ProbeHeader* header
         cdef int _attempt, rc = 0
+        if now_ns == 0:
+            now_ns = clock_monotonic_ns()
         for at in range(first, end):
             header = <ProbeHeader*>&line.slots[at - first][0]
             header.magic = PROBE_MAGIC

@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, FormatError
@@ -83,6 +82,7 @@ class _Line:
 class _Session:
     hello: Hello
     heard_s: float
+    arrivals: int = 0
     lines: dict[int, _Line] = field(default_factory=dict)
 
 
@@ -439,12 +439,12 @@ class Receiver:
             line.sock.send(data)
 
     def _is_silent(self, session: _Session, now: float) -> bool:
-        latest_ns = max(
-            (self._reflector.counts(line.track)["latest_ns"] for line in session.lines.values()),
-            default=0,
+        arrivals = sum(
+            self._reflector.counts(line.track)["arrivals"] for line in session.lines.values()
         )
-        probed_ago = (monotonic_ns() - latest_ns) / 1e9 if latest_ns else SILENCE_S + 1
-        return min(now - session.heard_s, probed_ago) > SILENCE_S
+        if arrivals != session.arrivals:
+            session.arrivals, session.heard_s = arrivals, now
+        return now - session.heard_s > SILENCE_S
 
     def _close_line(self, line: _Line) -> None:
         self._reflector.close(line.track)

@@ -12,7 +12,7 @@ cimport cython
 
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.check cimport unlikely
-from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.idle cimport IDLE_BACKOFF, IDLE_SPIN, Idle, idle_reset, idle_sleep, idle_step
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, DATAGRAM_TRUNCATED, Datagram
 from udpfast.core.oserr cimport check
@@ -66,7 +66,6 @@ cdef struct Track:
     int64_t malformed
     int64_t errors
     int64_t highest              # largest index so far; -1: none
-    int64_t latest_ns            # monotonic, of the last probe; 0: none
 
 
 @cython.final
@@ -77,6 +76,7 @@ cdef class Reflector:
     cdef list _kept
     cdef uint64_t stopping
     cdef uint64_t running
+    cdef uint64_t used               # tracks from here on were never open: nobody looks at them
     cdef Mailbox mailbox
 
     def __cinit__(self):
@@ -138,6 +138,8 @@ cdef class Reflector:
         track.out, track.out_negative = out.histogram, negative.histogram
         self._kept[place] = (sock, arrays, sent, reached, order, out, negative)
         store_release(&track.state, TRACK_OPEN)  # all of it before: read by the loop
+        if place >= <int>load_acquire(&self.used):
+            store_release(&self.used, <uint64_t>place + 1)
         return place
 
     def close(self, int place):
@@ -151,7 +153,6 @@ cdef class Reflector:
             with nogil:
                 idle_sleep(100_000)
         datagram_batch_free(&track.receive)
-        track.latest_ns = 0
         self._kept[place] = None
         store_release(&track.state, TRACK_FREE)
 
@@ -186,7 +187,6 @@ cdef class Reflector:
             "errors": track.errors,
             "kernel_drops": track.receive.kernel_drops,
             "nic_stamps": track.receive.nic_stamps,
-            "latest_ns": track.latest_ns,
         }
 
     def histograms(self, int place):
@@ -211,22 +211,23 @@ cdef class Reflector:
         return &self.tracks[place]
 
     cdef void _run(self, bint spin) noexcept nogil:
-        cdef int place, work, used
+        cdef int place, work
+        cdef bint served
         cdef uint64_t state
         cdef Track* track
         cdef Idle idle
         idle_reset(&idle, IDLE_SPIN if spin else IDLE_BACKOFF, SLEEP_MAX_NS)
         while not load_acquire(&self.stopping):
-            work = used = 0
-            for place in range(REFLECTOR_TRACKS):
+            work = served = 0
+            for place in range(<int>load_acquire(&self.used)):
                 track = &self.tracks[place]
                 state = load_acquire(&track.state)
                 if state == TRACK_OPEN:
-                    used = 1
+                    served = 1
                     work += self._serve(track, place)
                 elif unlikely(state == TRACK_CLOSING):
                     store_release(&track.state, TRACK_FREE)
-            if used:
+            if served:
                 idle_step(&idle, work)
             else:
                 idle_sleep(UNUSED_SLEEP_NS)
@@ -234,16 +235,16 @@ cdef class Reflector:
     cdef int _serve(self, Track* track, int place) noexcept nogil:
         cdef int count = datagram_receive(&track.receive)
         cdef int index, _attempt
-        cdef int64_t now_ns, turned_ns
+        cdef int64_t now_ns = 0, turned_ns
         if count <= 0:
             track.errors += count < 0
             return 0
-        now_ns = clock_realtime_ns()
+        if track.receive.items.flags & DATAGRAM_NO_TIMESTAMP:
+            now_ns = clock_realtime_ns()
         for index in range(count):
             self._take(track, place, &track.receive.items[index], now_ns)
         if track.send.count == 0:
             return count
-        track.latest_ns = clock_monotonic_ns()
         turned_ns = clock_realtime_ns()
         for index in range(<int>track.send.count):
             (<ProbeHeader*>track.send.vectors[index].iov_base).turned_ns = turned_ns
@@ -276,7 +277,10 @@ cdef class Reflector:
             track.malformed += 1
             return
         index = <int64_t>header.index
-        reached_ns = now_ns if item.flags & DATAGRAM_NO_TIMESTAMP else item.received_ns
+        reached_ns = item.received_ns
+        if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
+            # The first of a batch had a stamp and this one has none: they were just asked for.
+            reached_ns = now_ns if now_ns != 0 else clock_realtime_ns()
         track.arrivals += 1
         if unlikely(track.reached_ns[index] != 0):
             track.duplicates += 1
