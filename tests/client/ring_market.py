@@ -21,8 +21,13 @@ class Market:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = random.Random(seed)
+        # Of Roq, or of a venue with streams of their own.
+        self.streams = (
+            ((0, 80), (1, 18), (2, 2)) if seed % 3 != 1 else ((2, 40), (3, 40), (300, 20))
+        )
         self.instance = Instance(directory, self.rng.choice(CAPACITIES))
         self.session = 0
+        self.sessions: dict[int, int] = {}  # of a venue's streams
         self.symbols = [self.rng.randrange(len(SYMBOLS)) for _ in range(OBJECTS)]
 
     @property
@@ -67,15 +72,24 @@ class Market:
 
     def _append_session(self) -> None:
         self.session += 1
-        self._append(Kind.SESSION, np.zeros((), SESSION).tobytes(), session=self.session)
+        stream = 0 if self.streams[0][0] == 0 else self._stream()
+        if stream:
+            self.sessions[stream] = self.session
+        self._append(
+            Kind.SESSION, np.zeros((), SESSION).tobytes(), session=self.session, stream=stream
+        )
         for number in range(OBJECTS):
             if self.rng.random() < 0.7:
                 self._append_state(number)
 
+    def _stream(self) -> int:
+        streams, weights = zip(*self.streams, strict=True)
+        return self.rng.choices(streams, weights)[0]
+
     def _where(self, number: int) -> dict[str, Any]:
         rng = self.rng
-        session = self.session if rng.random() < 0.995 else self.session + 1
-        stream = rng.choices((0, 1, 2), (80, 18, 2))[0]
+        stream = self._stream()
+        session = self.sessions.get(stream, self.session) + (rng.random() >= 0.995)
         return {"object": 3 << 16 | number, "session": session, "stream": stream}
 
     def _append_state(self, number: int | None = None) -> None:
@@ -93,7 +107,8 @@ class Market:
         gap = np.zeros((), GAP)
         gap["reason"] = self.rng.choice(list(GapReason))
         payload = gap.tobytes()[: 10 if self.rng.random() < 0.1 else None]
-        self._append(Kind.GAP, payload, session=self.session, stream=self.rng.choice((0, 0, 1)))
+        stream = self.rng.choice((0, 0, 1)) if self.streams[0][0] == 0 else self._stream()
+        self._append(Kind.GAP, payload, session=self.session, stream=stream)
 
     def _append_connection(self) -> None:
         said = np.zeros((), CONNECTION)

@@ -11,6 +11,7 @@ from udpfast.core.layout import GapReason, Kind, RecordFlag, SessionReason
 
 BEGIN_NS = 1_795_219_200_000_000_000
 STEP_NS = 1_000_000
+NO_STREAM = 65_535
 NUMBERS = (0.0, -0.0, -5.0, 1e308, -1e308, float("inf"), -float("inf"), float("nan"), 5e-324)
 
 Levels = list[tuple[float, float]]
@@ -35,6 +36,9 @@ class BookMarket(Market):
         self.chance = random.Random(seed)
         self.now_ns = begin_ns
         self.session = 1
+        # Of Roq; or of a venue, whose streams have sessions of their own.
+        self.streams = (2, 3) if seed % 1_000_000 >= 261_129 else ()
+        self.sessions = dict.fromkeys(self.streams, 1)
         self.last: dict[tuple[int, int], bool] = {}
 
     def put(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: Any) -> None:
@@ -43,6 +47,9 @@ class BookMarket(Market):
         self.now_ns += STEP_NS
         received_ns = self.now_ns - self.chance.choice((0, 0, 0, 5)) * STEP_NS
         header = {"number": self.number, "session": self.session, "object": 1} | fields
+        if self.streams and header.get("stream", 0) != NO_STREAM:
+            header["stream"] = stream = self.streams[header["object"] % 2]
+            header["session"] = self.sessions[stream]
         times = {"received_ns": received_ns, "published_ns": self.now_ns}
         self.ring.append(kind, payload, flags=flags, **times, **header)
 
@@ -66,27 +73,35 @@ class BookMarket(Market):
     def begin(self) -> None:
         """Begin a session as a feed does; most objects are said to be sound."""
         self.session += 1
-        self.say(Kind.SESSION, new_id=self.session, reason=SessionReason.NEW_ID)
+        own = {"object": self.chance.randrange(2)} if self.streams else {}
+        if self.streams:
+            self.sessions[self.streams[own["object"]]] = self.session
+        self.say_on(Kind.SESSION, own, {"new_id": self.session, "reason": SessionReason.NEW_ID})
         if self.chance.random() < 0.7:
             for number in range(1, 4):
                 self.tell_state(Kind.RECOVERED, number, continues=0)
 
     def restart(self) -> None:
-        self.say(Kind.RESTART, epoch=2)
+        self.say_on(Kind.RESTART, {"stream": NO_STREAM}, {"epoch": 2})
 
     def slip(self) -> None:
         """Go on in another session, whose SESSION is missing."""
         if self.chance.random() < 0.5:
             self.lap()
         self.session += 1
+        if self.streams:
+            self.sessions[self.chance.choice(self.streams)] = self.session
 
     def gap(self) -> None:
         payload: dict[str, int] = {"first": 1, "last": 3, "count": 3}
         payload["reason"] = self.chance.choice([*GapReason, 77])
-        self.say_on(Kind.GAP, {"stream": self.chance.choice((0, 0, 1))}, payload)
+        header = {"stream": self.chance.choice((0, 0, 1))}
+        if self.streams:
+            header["object"] = self.chance.randrange(2)
+        self.say_on(Kind.GAP, header, payload)
 
     def lap(self) -> None:
-        self.say_on(Kind.LAPPED, {"stream": 65_535, "session": 0}, {"missed": 5})
+        self.say_on(Kind.LAPPED, {"stream": NO_STREAM, "session": 0}, {"missed": 5})
 
     def word(self) -> None:
         kind = self.chance.choice((Kind.STALE, Kind.RECOVERED, Kind.RECOVERED))

@@ -16,7 +16,8 @@ from udpfast.spark.bronze import POSITIONS, Bronze
 from udpfast.spark.jobs import JOBS, Parameters
 from udpfast.spark.spans import Book, Era, Span, eras_of, judge
 
-SEEDS = range(20_261_125, 20_261_128)
+#: Of Roq's streams, and (the last two) of a venue's.
+SEEDS = (*range(20_261_125, 20_261_128), 20_261_130, 20_261_131)
 EVENTS = 90
 #: In the middle, while a first and a second journal are written, and at the end.
 TIMES = (BEGIN_NS + 70 * STEP_NS, None)
@@ -107,20 +108,25 @@ def test_tables_say_snapshot_where_books_replace(
 
 def session(place: int = 0, **more: Any) -> dict[str, Any]:
     """Return what is known of one session."""
-    row = dict.fromkeys(("begun", "complete", "first_book", "last_book"))
-    return {"feed": "x", "place": place, **row, **more}
+    row = dict.fromkeys(("begun", "restarted", "first_book", "last_book"))
+    return {"feed": "x", "stream": 0, "place": place, **row, **more}
 
 
 def test_era_begins_with_the_last_session_restart_or_journal() -> None:
-    first = session(begun=0, complete=True, first_book=8, last_book=80)
-    assert eras_of([first]) == {"x": Era(0, True)}
-    restart = session(begun=100, complete=False)
-    assert eras_of([first, restart]) == {"x": Era(100, False)}
+    first = session(begun=0, first_book=8, last_book=80)
+    assert eras_of([first]) == {("x", 0): Era(0, True)}
+    restart = session(restarted=100)
+    assert eras_of([first, restart]) == {("x", 0): Era(100, False)}
     # Its SESSION is missing: the first update tells.
     unsaid = session(first_book=90, last_book=120)
-    assert eras_of([first, unsaid]) == {"x": Era(90, False)}
+    assert eras_of([first, unsaid]) == {("x", 0): Era(90, False)}
     other = session(place=1, first_book=POSITIONS + 5, last_book=POSITIONS + 9)
-    assert eras_of([first, other]) == {"x": Era(POSITIONS, False)}
+    assert eras_of([first, other]) == {("x", 0): Era(POSITIONS, False)}
+    # What begins in one stream is no concern of another, but for a restart.
+    streams = [session(stream=2, begun=10), session(stream=3, begun=200)]
+    assert eras_of([*streams, restart]) == {
+        ("x", 0): Era(100, False), ("x", 2): Era(100, False), ("x", 3): Era(200, True),
+    }  # fmt: skip
 
 
 def book(**more: Any) -> Book:

@@ -23,7 +23,7 @@ from udpfast.log.readers cimport ReaderRegistration
 from udpfast.market.state cimport (
     State, StateMark, state_apply, state_forget_changes, state_free, state_init, state_lapped)
 from udpfast.market.state_bytes cimport (
-    StateHead, entry_copy, entry_size, entry_write, head_write, state_read)
+    entry_copy, entry_size, entry_write, head_size, head_write, state_read)
 from udpfast.shm.image cimport (
     Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
 
@@ -86,7 +86,8 @@ cdef class ImageKeeper(Agent):
             self._image = Image.create(
                 self._directory, self._config.objects + 1, self._config.capacity_bytes,
                 ENTRY_HASH)
-            if not image_reserve(&self._image.writer, 0, sizeof(StateHead)):
+            if not image_reserve(
+                    &self._image.writer, 0, head_size(&self._state, True)):
                 raise ConfigError("image.capacity_bytes: expected room for one entry, found "
                                   f"{self._config.capacity_bytes}")
             self._publish()
@@ -123,7 +124,7 @@ cdef class ImageKeeper(Agent):
     @property
     def objects(self) -> int:
         """Objects known in this session."""
-        return self._state.doubts.heard.objects
+        return self._state.doubts.count
 
     @property
     def refused(self) -> tuple[int, int]:
@@ -181,11 +182,19 @@ cdef class ImageKeeper(Agent):
             self._publish_object(state.changed[i])
         state_forget_changes(state)
         state.mark.ring_created_ns = self._cursor.created_ns()
-        head_write(state, <StateHead*>image_begin(&self._image.writer, 0, sizeof(StateHead)))
+        self._publish_head()
         image_end(&self._image.writer, 0)
         self._published = state.mark.position
         ended_ns = clock_monotonic_ns()
         self._publish_at_ns = ended_ns + max(self._interval_ns, DUTY * (ended_ns - began_ns))
+
+    cdef void _publish_head(self) noexcept nogil:
+        cdef ImageWriter* writer = &self._image.writer
+        cdef uint8_t* place = image_begin(writer, 0, head_size(&self._state, False))
+        cdef bint bare = place == NULL
+        if bare:  # for which there is room always
+            place = image_begin(writer, 0, head_size(&self._state, True))
+        head_write(&self._state, bare, place)
 
     cdef void _publish_object(self, uint32_t object) noexcept nogil:
         # An object for whose values there is no room is said to have none: a reader waits for

@@ -95,7 +95,7 @@ cdef class LastValues:
             if state_records(&self._state, &output) < 0:
                 raise MemoryError(
                     "not enough memory for the last values of "
-                    f"{self._state.doubts.heard.objects} objects")
+                    f"{self._state.doubts.count} objects")
             return (<char*>output.bytes)[:output.used] if output.used else b""
         finally:
             free(output.bytes)

@@ -55,7 +55,8 @@ cdef class Books:
     cdef _release(self, uint32_t index)
     cdef _lapped(self)
     cdef _missed(self)
-    cdef _begin_session(self, bint complete)
+    cdef _begin(self, const Record* header)
+    cdef _begin_all(self, bint complete)
     cdef _note_writer(self, const Record* header, const uint8_t* payload)
     cdef bint _unsound(self, const Track* track) noexcept
     cdef void _mark(self, const Track* track) noexcept

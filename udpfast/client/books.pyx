@@ -14,10 +14,11 @@ from udpfast.core.layout cimport (
 from udpfast.core.update_kinds cimport KIND_BOOK, KIND_ORDERS
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_apply, book_room, update_replaces
 from udpfast.market.doubt cimport (
-    Doubt, SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped,
-    doubt_passed, doubt_said, doubt_said_tag, doubt_stands, doubt_tag, doubts_add, doubts_at,
-    doubts_begin, doubts_elsewhere, doubts_find, doubts_find_gated, doubts_free, doubts_gap,
-    doubts_init)
+    Doubt, SESSION_UNSEEN, doubt_applied, doubt_begin, doubt_begins, doubt_heard, doubt_key,
+    doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stands,
+    doubt_stream, doubt_tag, doubts_add, doubts_at, doubts_begin, doubts_begin_all,
+    doubts_elsewhere, doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard,
+    doubts_incomplete, doubts_init, doubts_reach, heard_begin)
 from udpfast.market.update_header cimport UpdateHeader
 
 import warnings
@@ -36,9 +37,9 @@ cdef class Books:
 
     A book is `stale` from the moment that its content may be wrong until it is known to be right:
 
-    - a gap puts all books in doubt, until the feed says RECOVERED of each;
+    - a gap puts all books of its stream in doubt, until the feed says RECOVERED of each;
     - STALE takes one out until its snapshot has come;
-    - a new session, or a restarted writer, empties all books;
+    - a new session empties all books of its stream, a restarted writer all books;
     - a reader that was lapped, or joined late, knows a book from the next snapshot on that the feed
       passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
       next update. While nothing is lost a feed passes on none: begin with the image
@@ -269,6 +270,8 @@ cdef class Books:
         # The book that was updated, or None.
         cdef Track* track
         cdef uint16_t kind = header.kind
+        if unlikely(not doubts_reach(&self._doubts, doubt_stream(header.stream))):
+            raise MemoryError(f"not enough memory for stream {header.stream}")
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
@@ -286,7 +289,7 @@ cdef class Books:
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
                 self._orphaned = False
-            self._begin_session(kind == KIND_SESSION)
+            self._begin(header)
         elif kind == KIND_LAPPED:
             self._lapped()
         elif kind == KIND_CONNECTION:
@@ -304,7 +307,7 @@ cdef class Books:
     cdef void _pass_by(self, const Record* header) noexcept:
         # A message that is no update of a book, or of one without a gate, of the gated object of
         # its number.
-        cdef Track* track = <Track*> doubts_find_gated(&self._doubts, header.object)
+        cdef Track* track = <Track*> doubts_find_gated(&self._doubts, header)
         if track != NULL:
             doubt_passed(&track.doubt, header)
             self._mark(track)
@@ -325,15 +328,15 @@ cdef class Books:
         memcpy(&update, payload, sizeof(update))
         snapshot = update_replaces(header.flags, update.update_type)
         if unlikely(doubts_elsewhere(&self._doubts, header)):
-            if self._doubts.heard.session != SESSION_UNSEEN:
-                self._begin_session(False)  # its SESSION record was among those missed
-            self._doubts.heard.session = header.session
+            if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
+                self._begin(header)  # its SESSION record was among those missed
+            doubts_heard(&self._doubts, header).session = header.session
         if header.flags & RECORD_UNGATED:
             self._pass_by(header)
         tag = doubt_tag(update.exchange_id, update.symbol_id)
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1
-            track = <Track*> doubts_find_gated(&self._doubts, header.object)
+            track = <Track*> doubts_find_gated(&self._doubts, header)
             if track != NULL and not header.flags & RECORD_UNGATED:
                 self._unbind(track)  # its object does not say any more whose book this is
             return None
@@ -456,13 +459,33 @@ cdef class Books:
 
     cdef _missed(self):
         cdef uint32_t index
-        self._doubts.heard.complete = False
-        for index in range(self._doubts.heard.objects):
+        doubts_incomplete(&self._doubts)
+        for index in range(self._doubts.count):
             doubt_lapped(&self._doubts, &self._at(index).doubt)
             self._at(index).missing = True
         self._mark_all()
 
-    cdef _begin_session(self, bint complete):
+    cdef _begin(self, const Record* header):
+        # A session begins, with or (not complete) without its SESSION, or another writer.
+        cdef bint complete = header.kind == KIND_SESSION
+        cdef Track* track
+        cdef uint32_t index
+        if doubts_begin_all(header):
+            self._begin_all(complete)
+            return
+        heard_begin(doubts_heard(&self._doubts, header), complete)
+        for index in range(self._doubts.count):
+            track = self._at(index)
+            if doubt_key_stream(track.doubt.key) != doubt_stream(header.stream):
+                continue
+            doubt_begin(&self._doubts, &track.doubt)
+            track.missing = True
+            if track.book >= 0:
+                (<OrderBook> self._books[track.book]).clear()
+                (<OrderBook> self._books[track.book]).book.stale = True
+                self._release(index)
+
+    cdef _begin_all(self, bint complete):
         cdef OrderBook book
         doubts_begin(&self._doubts, complete)
         self._contested = 0
@@ -500,7 +523,7 @@ cdef class Books:
 
     cdef void _mark_all(self) noexcept:
         cdef uint32_t index
-        for index in range(self._doubts.heard.objects):
+        for index in range(self._doubts.count):
             self._mark(self._at(index))
 
 
@@ -510,7 +533,7 @@ cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
         return <Track*> doubt
     doubt = doubts_add(&books._doubts, key, tag)
     if doubt == NULL:
-        raise MemoryError(f"not enough memory for object {books._doubts.heard.objects + 1}")
+        raise MemoryError(f"not enough memory for object {books._doubts.count + 1}")
     (<Track*> doubt).book = -1
     (<Track*> doubt).missing = True
     return <Track*> doubt

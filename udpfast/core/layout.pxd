@@ -71,7 +71,7 @@ cdef struct Datagram:
 cdef enum:  # Kind
     KIND_PAD = 1             # fills the end of the ring; readers never see it
     KIND_MESSAGE = 2         # payload as published: whole message, undecoded
-    KIND_GAP = 3             # Gap: seqnos that will never be delivered; every object is in doubt
+    KIND_GAP = 3             # Gap: numbers that are lost; all objects of its stream are in doubt
     KIND_SESSION = 4         # Session: a new publisher session; forget everything of the old one
     KIND_STALE = 5           # ObjectState: this object is not sound, and waits for a snapshot
     KIND_RECOVERED = 6       # ObjectState: this object is LIVE (again); its state is sound

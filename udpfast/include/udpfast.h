@@ -174,7 +174,7 @@ enum {
 enum {
     UDPFAST_KIND_PAD = 1,  /* fills the end of the ring; readers never see it */
     UDPFAST_KIND_MESSAGE = 2,  /* payload as published: whole message, undecoded */
-    UDPFAST_KIND_GAP = 3,  /* Gap: seqnos that will never be delivered; every object is in doubt */
+    UDPFAST_KIND_GAP = 3,  /* Gap: numbers that are lost; all objects of its stream are in doubt */
     UDPFAST_KIND_SESSION = 4,  /* Session: a new publisher session; forget everything of the old one */
     UDPFAST_KIND_STALE = 5,  /* ObjectState: this object is not sound, and waits for a snapshot */
     UDPFAST_KIND_RECOVERED = 6,  /* ObjectState: this object is LIVE (again); its state is sound */
@@ -1986,6 +1986,9 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
  *
  * What no feed watches over (UDPFAST_RECORD_UNGATED) comes for many symbols under one number: each
  * symbol of it is an object.
+ *
+ * An object is of one stream, which all its records name: a GAP of that stream puts it in doubt, a
+ * SESSION of that stream begins it anew. Roq's two streams are one here.
  */
 enum {
     UDPFAST_DOUBT_SAID = 1,
@@ -1993,7 +1996,7 @@ enum {
 };
 
 struct udpfast_object {
-    uint64_t key;    /* Record.object; ungated: 1 << 32 is set */
+    uint64_t key;    /* Record.object; ungated: 1 << 32 is set; from 1 << 40 on: of which stream */
     uint64_t tag;    /* (exchange_id << 32) | symbol_id; ungated: a part of the key */
     uint32_t sure;   /* gaps counted when the feed was last sure of it */
     int32_t book;    /* index of its book; -1: none */
@@ -2006,13 +2009,20 @@ struct udpfast_object {
     uint8_t reserved[4];
 };
 
+/* What was heard of one stream. */
+struct udpfast_heard {
+    uint32_t gaps;   /* that may have been of any of its objects */
+    uint32_t before; /* of them when its session began */
+    int32_t session; /* ordinal; -1: none seen yet */
+    int complete;    /* the session was seen from its SESSION record on, without a lap */
+};
+
 struct udpfast_objects {
     struct udpfast_object *all;
     uint32_t *slots; /* index of an object, + 1; 0: empty; at most half of them are full */
     uint32_t mask, count, room;
-    uint32_t gaps;   /* that may have been of any object */
-    int32_t session; /* ordinal; -1: none seen yet */
-    int complete;    /* the session was seen from its SESSION record on, without a lap */
+    struct udpfast_heard *heard; /* by udpfast_stream */
+    uint32_t streams;
     struct udpfast_key key;
 };
 
@@ -2031,14 +2041,63 @@ static inline uint64_t udpfast_keyed_word(const struct udpfast_key *key, uint64_
                               key->factor);
 }
 
+/* Which of `heard` a record's stream has. What is about no stream has that of Roq's. */
+static inline uint32_t udpfast_stream(const struct udpfast_record *record)
+{
+    return record->stream < UDPFAST_STREAM_FIRST || record->stream == UDPFAST_STREAM_NONE
+               ? 0
+               : (uint32_t) record->stream - UDPFAST_STREAM_FIRST + 1;
+}
+
 static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
 {
-    return (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
+    return (uint64_t) udpfast_stream(record) << 40
+           | (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
+}
+
+/* The key of the object with a gate that has the record's number. */
+static inline uint64_t udpfast_object_gated_key(const struct udpfast_record *record)
+{
+    return udpfast_object_key(record) & ~((uint64_t) 1 << 32);
 }
 
 static inline int udpfast_object_ungated(uint64_t key)
 {
-    return key >> 32 != 0;
+    return (key >> 32 & 1) != 0;
+}
+
+static inline void udpfast_heard_begin(struct udpfast_heard *heard, int complete)
+{
+    heard->before = heard->gaps;
+    heard->session = -1;
+    heard->complete = complete;
+}
+
+/* Have a `heard` of a record's stream; all else here takes it for granted. 0: no memory. */
+static inline int udpfast_objects_reach(struct udpfast_objects *objects,
+                                        const struct udpfast_record *record)
+{
+    uint32_t stream = udpfast_stream(record), streams = 2 * objects->streams;
+    void *heard;
+    if (stream < objects->streams)
+        return 1;
+    if (streams <= stream)
+        streams = stream + 1;
+    heard = realloc(objects->heard, streams * sizeof *objects->heard);
+    if (heard == NULL)
+        return 0;
+    objects->heard = (struct udpfast_heard *) heard;
+    for (; objects->streams < streams; objects->streams++) {
+        objects->heard[objects->streams].gaps = 0;
+        udpfast_heard_begin(objects->heard + objects->streams, 0);
+    }
+    return 1;
+}
+
+static inline struct udpfast_heard *udpfast_object_heard_of(const struct udpfast_objects *objects,
+                                                            const struct udpfast_object *object)
+{
+    return objects->heard + (object->key >> 40);
 }
 
 static inline uint32_t udpfast_objects_hash(const struct udpfast_objects *objects, uint64_t key,
@@ -2076,6 +2135,21 @@ static inline void udpfast_objects_enter(struct udpfast_objects *objects, uint32
     objects->slots[place & objects->mask] = index + 1;
 }
 
+/* Nothing was heard of an object. What has no gate is in doubt if there was a gap since its stream's
+ * session began. */
+static inline void udpfast_object_begin(const struct udpfast_objects *objects,
+                                        struct udpfast_object *object)
+{
+    const struct udpfast_heard *heard = udpfast_object_heard_of(objects, object);
+    object->missing = 1;
+    object->begun = object->doubted = 0;
+    object->sure = heard->before;
+    if (!udpfast_object_ungated(object->key)) {
+        object->sure = heard->gaps;
+        object->doubted = heard->complete ? UDPFAST_DOUBT_SAID : UDPFAST_DOUBT_UNHEARD;
+    }
+}
+
 /* An object that is not there yet; NULL: no memory. */
 static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects *objects,
                                                          uint64_t key, uint64_t tag)
@@ -2103,26 +2177,23 @@ static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects 
     object->key = key;
     object->tag = tag;
     object->book = object->name = object->next = -1;
-    object->missing = 1;
-    if (!udpfast_object_ungated(key)) { /* what has no gate is in doubt if there was a gap */
-        object->doubted = objects->complete ? UDPFAST_DOUBT_SAID : UDPFAST_DOUBT_UNHEARD;
-        object->sure = objects->gaps;
-    }
+    udpfast_object_begin(objects, object);
     udpfast_objects_enter(objects, objects->count++);
     return object;
 }
 
-/* A session begins, or (not complete) its beginning was missed: objects are numbered anew. */
+/* Objects are numbered anew: a session begins, or (not complete) its beginning was missed. */
 static inline void udpfast_objects_begin(struct udpfast_objects *objects, int complete)
 {
+    uint32_t stream;
     if (objects->slots != NULL)
         memset(objects->slots, 0, ((size_t) objects->mask + 1) * sizeof *objects->slots);
-    objects->count = objects->gaps = 0;
-    objects->session = -1;
-    objects->complete = complete;
+    objects->count = 0;
+    for (stream = 0; stream < objects->streams; stream++)
+        udpfast_heard_begin(objects->heard + stream, complete && stream == 0);
 }
 
-/* GAP: whether every object is in doubt. A lost snapshot puts none in doubt, unless the snapshots
+/* GAP: whether every object of its stream is in doubt. A lost snapshot puts none in doubt, unless the snapshots
  * were somebody else's all along. */
 static inline int udpfast_objects_gap(struct udpfast_objects *objects,
                                       const struct udpfast_record *record)
@@ -2131,7 +2202,7 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
     if (record->stream == UDPFAST_CHANNEL_SNAPSHOT
         && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
         return 0;
-    objects->gaps++;
+    objects->heard[udpfast_stream(record)].gaps++;
     return 1;
 }
 
@@ -2139,14 +2210,15 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
 static inline int udpfast_object_in_doubt(const struct udpfast_objects *objects,
                                           const struct udpfast_object *object)
 {
-    return object->doubted != 0 || object->sure != objects->gaps;
+    return object->doubted != 0
+           || object->sure != udpfast_object_heard_of(objects, object)->gaps;
 }
 
 static inline void udpfast_object_sure(const struct udpfast_objects *objects,
                                        struct udpfast_object *object)
 {
     object->doubted = 0;
-    object->sure = objects->gaps;
+    object->sure = udpfast_object_heard_of(objects, object)->gaps;
 }
 
 /* STALE or RECOVERED. Whether what is held of the object is missing from now on. */
@@ -2170,13 +2242,22 @@ static inline int udpfast_object_said(const struct udpfast_objects *objects,
     return 1;
 }
 
-/* A message of the object was passed on: the feed passes one of the incremental channel while it is
- * sure of its object. Not so what it had collected, nor what it does not watch over. */
+/* Whether the feed passes a message on only while it is sure of its object: one of the incremental
+ * channel. Not so what it had collected, nor what it does not watch over, nor, of other framings,
+ * what replaces all: it may be of a channel for recovery. */
+static inline int udpfast_record_is_sure(const struct udpfast_record *record)
+{
+    return record->stream != UDPFAST_CHANNEL_SNAPSHOT
+           && (record->flags & (UDPFAST_RECORD_RELEASED | UDPFAST_RECORD_UNGATED)) == 0
+           && (record->stream == UDPFAST_CHANNEL_INCREMENTAL
+               || (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0);
+}
+
+/* A message of the object was passed on. */
 static inline void udpfast_object_heard(struct udpfast_object *object,
                                         const struct udpfast_record *record)
 {
-    if (object->doubted == UDPFAST_DOUBT_UNHEARD && record->stream == UDPFAST_CHANNEL_INCREMENTAL
-        && (record->flags & (UDPFAST_RECORD_RELEASED | UDPFAST_RECORD_UNGATED)) == 0)
+    if (object->doubted == UDPFAST_DOUBT_UNHEARD && udpfast_record_is_sure(record))
         object->doubted = 0;
 }
 
@@ -2401,7 +2482,6 @@ struct udpfast_books {
 static inline int udpfast_books_open(struct udpfast_books *books)
 {
     memset(books, 0, sizeof *books);
-    books->objects.session = -1;
     if (getrandom(&books->objects.key, sizeof books->objects.key, 0)
         != (ssize_t) sizeof books->objects.key)
         return udpfast_failed(books->problem, "draw a key for", "books");
@@ -2423,6 +2503,7 @@ static inline void udpfast_books_close(struct udpfast_books *books)
     free(books->names);
     free(books->slots);
     free(books->objects.all);
+    free(books->objects.heard);
     free(books->objects.slots);
     memset(books, 0, sizeof *books);
 }
@@ -2476,15 +2557,13 @@ udpfast_books_find(const struct udpfast_books *books, const char *exchange, cons
 static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
-    const struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    const struct udpfast_object *object =
+        udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (books->orphaned || (record->flags & UDPFAST_RECORD_UNGATED) != 0)
         return books->orphaned;
     if (object != NULL)
         return udpfast_object_in_doubt(&books->objects, object);
-    /* Nothing was said of it: the feed passes an update on while it is sure of its object. Not so
-     * what it had collected. */
-    return record->stream != UDPFAST_CHANNEL_INCREMENTAL
-           || (record->flags & UDPFAST_RECORD_RELEASED) != 0;
+    return !udpfast_record_is_sure(record); /* nothing was said of it */
 }
 
 static inline void udpfast_books_mark(struct udpfast_books *books,
@@ -2687,7 +2766,8 @@ static inline struct udpfast_object *udpfast_books_object(struct udpfast_books *
 static inline void udpfast_books_pass_by(struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
-    struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    struct udpfast_object *object =
+        udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (object == NULL)
         return;
     udpfast_object_heard(object, record);
@@ -2699,7 +2779,8 @@ static inline void udpfast_books_pass_by(struct udpfast_books *books,
 static inline void udpfast_books_missed(struct udpfast_books *books)
 {
     uint32_t i;
-    books->objects.complete = 0;
+    for (i = 0; i < books->objects.streams; i++)
+        books->objects.heard[i].complete = 0;
     for (i = 0; i < books->objects.count; i++) {
         struct udpfast_object *object = books->objects.all + i;
         udpfast_object_sure(&books->objects, object);
@@ -2710,8 +2791,8 @@ static inline void udpfast_books_missed(struct udpfast_books *books)
     udpfast_books_mark_all(books);
 }
 
-/* A session begins, or (not complete) its beginning was missed: every book is empty. */
-static inline void udpfast_books_begin(struct udpfast_books *books, int complete)
+/* Every book is empty. */
+static inline void udpfast_books_begin_all(struct udpfast_books *books, int complete)
 {
     uint32_t i;
     udpfast_objects_begin(&books->objects, complete);
@@ -2733,6 +2814,29 @@ static inline void udpfast_books_begin(struct udpfast_books *books, int complete
     }
 }
 
+/* A session of a stream begins, with or without its SESSION, or another writer. Roq numbers its
+ * objects anew, and another writer may; other streams name them alike in all sessions. */
+static inline void udpfast_books_begin(struct udpfast_books *books,
+                                       const struct udpfast_record *record)
+{
+    uint32_t i, stream = udpfast_stream(record);
+    int complete = record->kind == UDPFAST_KIND_SESSION;
+    if (stream == 0) {
+        udpfast_books_begin_all(books, complete);
+        return;
+    }
+    udpfast_heard_begin(books->objects.heard + stream, complete);
+    for (i = 0; i < books->objects.count; i++) {
+        struct udpfast_object *object = books->objects.all + i;
+        if (object->key >> 40 != stream)
+            continue;
+        if (object->book >= 0)
+            udpfast_order_book_clear(books->all[object->book]);
+        udpfast_books_unbind(books, object);
+        udpfast_object_begin(&books->objects, object);
+    }
+}
+
 /* The object that a BOOK updates, bound to its book. Returns 1; 0: it belongs to none. */
 static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
                                        const struct udpfast_record *record,
@@ -2742,15 +2846,16 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
         (const struct udpfast_update_header *) udpfast_record_payload(record);
     uint64_t tag = (uint64_t) update->exchange_id << 32 | update->symbol_id;
     int result = 1;
-    if (record->stream < UDPFAST_STREAM_FIRST && record->session != books->objects.session) {
-        if (books->objects.session >= 0)
-            udpfast_books_begin(books, 0); /* its SESSION record was among those missed */
-        books->objects.session = record->session;
+    struct udpfast_heard *heard = books->objects.heard + udpfast_stream(record);
+    if (record->session != heard->session) {
+        if (heard->session >= 0)
+            udpfast_books_begin(books, record); /* its SESSION record was among those missed */
+        heard->session = record->session;
     }
     if ((record->flags & UDPFAST_RECORD_UNGATED) != 0)
         udpfast_books_pass_by(books, record);
     if (update->exchange_id == 0 || update->symbol_id == 0) {
-        *object = udpfast_objects_find(&books->objects, record->object, 0);
+        *object = udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
         if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0)
             udpfast_books_unbind(books, *object); /* it does not say any more whose book this is */
         result = 0;
@@ -2791,7 +2896,7 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
         /* The very first update of an object is all there is of it. */
         if ((record->flags & (UDPFAST_RECORD_FIRST | UDPFAST_RECORD_UNGATED))
                 != UDPFAST_RECORD_FIRST
-            || !books->objects.complete || object->begun)
+            || !books->objects.heard[udpfast_stream(record)].complete || object->begun)
             return 0;
         udpfast_order_book_clear(book);
     }
@@ -2831,9 +2936,9 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
  *
  * updated: the book that it updated; NULL: none. (A GAP may turn many stale.)
  *
- * - A gap puts all books in doubt, until the feed says RECOVERED of each.
+ * - A gap puts all books of its stream in doubt, until the feed says RECOVERED of each.
  * - STALE takes one out until its snapshot has come.
- * - A new session, or a restarted writer, empties all books.
+ * - A new session empties all books of its stream, a restarted writer all books.
  * - A reader that was lapped, or came late, knows a book from the next snapshot on that the feed
  *   passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
  *   next update.
@@ -2849,7 +2954,9 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     struct udpfast_object *object;
     int result = 0;
     *updated = NULL;
-    if (record->kind == UDPFAST_KIND_BOOK) {
+    if (!udpfast_objects_reach(&books->objects, record)) {
+        result = UDPFAST_NO_MEMORY;
+    } else if (record->kind == UDPFAST_KIND_BOOK) {
         result = udpfast_books_update(books, reader, record, updated);
     } else if (record->kind > UDPFAST_KIND_BOOK || record->kind == UDPFAST_KIND_MESSAGE) {
         udpfast_books_pass_by(books, record);
@@ -2873,7 +2980,7 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
         if ((record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
             books->orphaned = 0;
-        udpfast_books_begin(books, record->kind == UDPFAST_KIND_SESSION);
+        udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
         books->orphaned = 0; /* another writer's RESTART may be among what was missed */
         udpfast_books_missed(books);

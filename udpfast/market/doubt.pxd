@@ -21,8 +21,12 @@
 #
 # What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
 # it is an object. Of these only gaps are known, and only what is complete helps.
+#
+# An object is of one stream, which all its records name, its snapshots too. A GAP of that stream
+# puts it in doubt, a SESSION of that stream begins it anew; other streams do not concern it. Roq's
+# two streams are one here, as its snapshots repeat what the other one says: one Heard for both.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memset
 
@@ -31,7 +35,7 @@ from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, Gap, KIND_RECOVERED, OBJECT_UNKNOWN,
     OBJECT_WAITING, ObjectState, RECORD_FIRST, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT,
-    RECORD_UNGATED, Record, STREAM_FIRST)
+    RECORD_UNGATED, Record, STREAM_FIRST, STREAM_NONE)
 
 cdef enum:
     DOUBT_SLOTS_MIN = 64
@@ -49,17 +53,19 @@ cdef struct Doubt:
     uint8_t begun                # a message of it was applied, or passed by
     uint8_t reserved[2]
 
-cdef struct Heard:               # of the session as a whole; 16 bytes, a part of an image
-    uint32_t gaps                # that may have been of any object
-    uint32_t objects             # how many there are
+cdef packed struct Heard:        # of one stream; 16 bytes, a part of an image
+    uint32_t gaps                # that may have been of any of its objects
+    uint32_t before              # of them when its session began
     int32_t session              # ordinal; SESSION_UNSEEN: none seen yet
     # The session was seen from its SESSION record on without a lap: then the feed's word on every
     # object is known, and an object of which it said nothing is in doubt.
     uint8_t complete
     uint8_t reserved[3]
 
-cdef struct Doubts:              # the objects of a session
-    Heard heard
+cdef struct Doubts:              # the objects of a feed
+    Heard* heard                 # by `doubt_stream`
+    uint32_t streams             # of which there is one
+    uint32_t count               # objects
     Key key                      # of the slots
     uint32_t* slots              # where an object lies, in words of 8 bytes, + 1; 0: empty
     uint32_t slots_mask          # at most half of them are full
@@ -73,11 +79,21 @@ cdef inline uint64_t doubt_tag(uint32_t exchange_id, uint32_t symbol_id) noexcep
 
 
 cdef inline uint64_t doubt_key(const Record* record) noexcept nogil:
-    return (<uint64_t> (record.flags & RECORD_UNGATED != 0) << 32) | record.object
+    return (<uint64_t> doubt_stream(record.stream) << 40
+            | <uint64_t> (record.flags & RECORD_UNGATED != 0) << 32 | record.object)
 
 
 cdef inline bint doubt_ungated(uint64_t key) noexcept nogil:
-    return key >> 32 != 0
+    return key >> 32 & 1
+
+
+cdef inline uint32_t doubt_stream(uint16_t stream) noexcept nogil:
+    # Index of the Heard of a record's stream. What is about no stream has that of Roq's.
+    return 0 if stream < STREAM_FIRST or stream == STREAM_NONE else stream - STREAM_FIRST + 1
+
+
+cdef inline uint32_t doubt_key_stream(uint64_t key) noexcept nogil:
+    return <uint32_t> (key >> 40)
 
 
 # --- the objects --------------------------------------------------------------------------------
@@ -87,13 +103,43 @@ cdef inline void doubts_init(Doubts* doubts, uint64_t size) noexcept nogil:
     memset(doubts, 0, sizeof(Doubts))
     keyed_draw(&doubts.key)
     doubts.stride = <uint32_t> size // 8
-    doubts.heard.session = SESSION_UNSEEN
 
 
 cdef inline void doubts_free(Doubts* doubts) noexcept nogil:
+    free(doubts.heard)
     free(doubts.slots)
     free(doubts.objects)
     doubts_init(doubts, 8 * <uint64_t> doubts.stride)
+
+
+cdef inline bint doubts_reach(Doubts* doubts, uint32_t stream) noexcept nogil:
+    # Have a Heard of each stream up to this one; all else here takes it for granted. False: out of
+    # memory.
+    cdef uint32_t streams = max(stream + 1, 2 * doubts.streams)
+    cdef Heard* heard
+    if likely(stream < doubts.streams):
+        return True
+    heard = <Heard*> realloc(doubts.heard, streams * sizeof(Heard))
+    if heard == NULL:
+        return False
+    doubts.heard = heard
+    while doubts.streams < streams:
+        heard[doubts.streams].gaps = 0
+        heard_begin(&heard[doubts.streams], False)
+        doubts.streams += 1
+    return True
+
+
+cdef inline void heard_begin(Heard* heard, bint complete) noexcept nogil:
+    # Gaps go on counting: some objects of an image may have heard of more of them.
+    heard.before = heard.gaps
+    heard.session = SESSION_UNSEEN
+    heard.complete = complete
+    memset(heard.reserved, 0, sizeof(heard.reserved))
+
+
+cdef inline Heard* doubts_heard(const Doubts* doubts, const Record* record) noexcept nogil:
+    return &doubts.heard[doubt_stream(record.stream)]
 
 
 cdef inline Doubt* doubts_at(const Doubts* doubts, uint32_t index) noexcept nogil:
@@ -122,8 +168,10 @@ cdef inline Doubt* doubts_find(const Doubts* doubts, uint64_t key, uint64_t tag)
         place += 1
 
 
-cdef inline Doubt* doubts_find_gated(const Doubts* doubts, uint32_t object) noexcept nogil:
-    return doubts_find(doubts, object, 0) if doubts.gated else NULL
+cdef inline Doubt* doubts_find_gated(const Doubts* doubts, const Record* record) noexcept nogil:
+    # The object with a gate that has the record's number.
+    return doubts_find(
+        doubts, doubt_key(record) & ~(<uint64_t> 1 << 32), 0) if doubts.gated else NULL
 
 
 cdef inline void doubts_enter(Doubts* doubts, uint32_t index) noexcept nogil:
@@ -149,7 +197,7 @@ cdef inline bint doubts_grow(Doubts* doubts) noexcept nogil:
     free(doubts.slots)
     doubts.slots = places
     doubts.slots_mask = slots - 1
-    for index in range(doubts.heard.objects):
+    for index in range(doubts.count):
         doubts_enter(doubts, index)
     return True
 
@@ -157,44 +205,68 @@ cdef inline bint doubts_grow(Doubts* doubts) noexcept nogil:
 cdef inline Doubt* doubts_add(Doubts* doubts, uint64_t key, uint64_t tag) noexcept nogil:
     # An object that is not there yet, all else of it zeros; NULL: out of memory.
     cdef Doubt* doubt
-    if doubts.slots == NULL or 2 * doubts.heard.objects > doubts.slots_mask:
+    if doubts.slots == NULL or 2 * doubts.count > doubts.slots_mask:
         if not doubts_grow(doubts):
             return NULL
-    doubt = doubts_at(doubts, doubts.heard.objects)
+    doubt = doubts_at(doubts, doubts.count)
     memset(doubt, 0, 8 * <uint64_t> doubts.stride)
     doubt.key = key
     doubt.tag = tag
-    if not doubt_ungated(key):  # what has no gate is in doubt if there was a gap
-        doubts.gated += 1
-        doubt.doubted = DOUBT_SAID if doubts.heard.complete else DOUBT_UNHEARD
-        doubt.sure = doubts.heard.gaps
-    doubts_enter(doubts, doubts.heard.objects)
-    doubts.heard.objects += 1
+    doubts.gated += not doubt_ungated(key)
+    doubt_begin(doubts, doubt)
+    doubts_enter(doubts, doubts.count)
+    doubts.count += 1
     return doubt
+
+
+cdef inline void doubt_begin(const Doubts* doubts, Doubt* doubt) noexcept nogil:
+    # Nothing was heard of it. What has no gate is in doubt if there was a gap since its stream's
+    # session began.
+    cdef const Heard* heard = &doubts.heard[doubt_key_stream(doubt.key)]
+    doubt.begun = False
+    doubt.doubted = 0
+    if doubt_ungated(doubt.key):
+        doubt.sure = heard.before
+        return
+    doubt.sure = heard.gaps
+    doubt.doubted = DOUBT_SAID if heard.complete else DOUBT_UNHEARD
 
 
 # --- what holds for all of them -----------------------------------------------------------------
 
+cdef inline bint doubts_begin_all(const Record* record) noexcept nogil:
+    # Whether with a SESSION, or RESTART, every object is gone: Roq numbers them anew, and another
+    # writer may. Other streams name their objects alike in all sessions, so theirs begin anew.
+    return doubt_stream(record.stream) == 0
+
+
 cdef inline void doubts_begin(Doubts* doubts, bint complete) noexcept nogil:
-    # A session begins, or (not complete) its beginning was missed: objects are numbered anew.
+    # Objects are numbered anew: a session begins, or (not complete) its beginning was missed.
+    cdef uint32_t stream
     if doubts.slots != NULL:
         memset(doubts.slots, 0, (<uint64_t> doubts.slots_mask + 1) * sizeof(uint32_t))
     doubts.gated = 0
-    memset(&doubts.heard, 0, sizeof(Heard))
-    doubts.heard.session = SESSION_UNSEEN
-    doubts.heard.complete = complete
+    doubts.count = 0
+    for stream in range(doubts.streams):
+        heard_begin(&doubts.heard[stream], complete and stream == 0)
+
+
+cdef inline void doubts_incomplete(Doubts* doubts) noexcept nogil:
+    # Records were missed: an object that comes later is in doubt as well.
+    cdef uint32_t stream
+    for stream in range(doubts.streams):
+        doubts.heard[stream].complete = False
 
 
 cdef inline bint doubts_elsewhere(const Doubts* doubts, const Record* record) noexcept nogil:
-    # Whether an update is of another session than those before. Streams of other framings have
-    # sessions of their own, and name their objects alike in all of them.
-    return record.stream < STREAM_FIRST and record.session != doubts.heard.session
+    # Whether an update is of another session of its stream than those before.
+    return record.session != doubts_heard(doubts, record).session
 
 
 cdef inline bint doubts_gap(
         Doubts* doubts, const Record* record, const uint8_t* payload) noexcept nogil:
-    # GAP: whether every object is in doubt. A message was lost that may have been of any of them;
-    # or snapshots were, all along, somebody else's.
+    # GAP: whether every object of its stream is in doubt. A message was lost that may have been of
+    # any of them; or snapshots were, all along, somebody else's.
     cdef Gap gap
     if record.stream == CHANNEL_SNAPSHOT:
         if record.length < <int64_t> (RECORD_SIZE + sizeof(Gap)):
@@ -202,7 +274,7 @@ cdef inline bint doubts_gap(
         memcpy(&gap, payload, sizeof(Gap))
         if gap.reason != GAP_ANEW:
             return False
-    doubts.heard.gaps += 1
+    doubts_heard(doubts, record).gaps += 1
     return True
 
 
@@ -210,12 +282,12 @@ cdef inline bint doubts_gap(
 
 cdef inline bint doubt_stands(const Doubts* doubts, const Doubt* doubt) noexcept nogil:
     # Whether the feed, as far as we heard it, is in doubt of the object.
-    return doubt.doubted or doubt.sure != doubts.heard.gaps
+    return doubt.doubted or doubt.sure != doubts.heard[doubt_key_stream(doubt.key)].gaps
 
 
 cdef inline void doubt_end(const Doubts* doubts, Doubt* doubt) noexcept nogil:
     doubt.doubted = 0
-    doubt.sure = doubts.heard.gaps
+    doubt.sure = doubts.heard[doubt_key_stream(doubt.key)].gaps
 
 
 cdef inline bint doubt_said(
@@ -242,7 +314,6 @@ cdef inline bint doubt_said(
 
 cdef inline void doubt_lapped(const Doubts* doubts, Doubt* doubt) noexcept nogil:
     # Records were missed, the feed's words among them. What is held of the object is missing, too.
-    # `heard.complete` ends with it, so that an object that comes later is in doubt as well.
     doubt_end(doubts, doubt)
     doubt.doubted = 0 if doubt_ungated(doubt.key) else DOUBT_UNHEARD
     doubt.begun = False
@@ -261,9 +332,11 @@ cdef inline bint doubt_heard(Doubt* doubt, const Record* record) noexcept nogil:
     # A message of the object was passed on. The feed passes one of the incremental channel while it
     # is sure of its object, and says RECOVERED first if it was not. Not so what it had collected,
     # nor what it does not watch over. Whether that ended a doubt.
-    if likely(doubt.doubted != DOUBT_UNHEARD) or record.stream != CHANNEL_INCREMENTAL or (
+    if likely(doubt.doubted != DOUBT_UNHEARD) or record.stream == CHANNEL_SNAPSHOT or (
             record.flags & (RECORD_RELEASED | RECORD_UNGATED)):
         return False
+    if record.stream != CHANNEL_INCREMENTAL and record.flags & RECORD_SNAPSHOT:
+        return False             # of a channel for recovery, perhaps
     doubt.doubted = 0
     return True
 
@@ -272,7 +345,7 @@ cdef inline bint doubt_begins(
         const Doubts* doubts, const Doubt* doubt, const Record* record) noexcept nogil:
     # Whether an update is the very first of its object, and so all there is of it.
     return (record.flags & (RECORD_FIRST | RECORD_UNGATED) == RECORD_FIRST
-            and doubts.heard.complete and not doubt.begun)
+            and doubts_heard(doubts, record).complete and not doubt.begun)
 
 
 cdef inline void doubt_applied(

@@ -65,18 +65,20 @@ cdef packed struct StateMark:    # what is not of an object
     uint32_t refused             # of this session, for which there was no room
     uint32_t values_refused      # records of values beyond what an object may have, or cut names
     uint8_t silent_lines[CHANNEL_COUNT]  # bit masks: those that said so last
-    uint8_t has_session
     uint8_t has_connection[CHANNEL_COUNT]
-    uint8_t reserved[7]
-    Record session_record
-    Session session
     Record connection_record[CHANNEL_COUNT]
     Connection connection[CHANNEL_COUNT]
     Record line_record[CHANNEL_COUNT][LINES_MAX]
     Connection line_connection[CHANNEL_COUNT][LINES_MAX]
 
+cdef packed struct StateSession:  # of one stream, as its SESSION said
+    Record record                # kind 0: there was none
+    Session session
+
 cdef struct State:
     StateMark mark
+    StateSession* sessions       # as many as `doubts.heard`
+    uint32_t sessions_count
     Doubts doubts                # of StateObject
     uint32_t objects_max
     # Some objects of a state that was read from an image contain records up to here (`until`): once
@@ -103,8 +105,8 @@ cdef inline uint32_t state_index(const State* state, const StateObject* object) 
 # All zeros is a state without memory: state_init makes it one that may hold `objects_max` objects.
 cdef void state_init(State* state, uint32_t objects_max) noexcept nogil
 cdef void state_free(State* state) noexcept nogil
-# Forget every object: a session begins, or (not complete) its beginning was missed.
-cdef void state_begin(State* state, bint complete) noexcept nogil
+# Have room for what is of a stream (market/doubt, doubt_stream). False: out of memory.
+cdef bint state_reach(State* state, uint32_t stream) noexcept nogil
 # Take the next record. 0, or -ENOMEM. Damaged payloads leave their value missing.
 cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil
 # Who keeps the state missed records: no value is what updates build on, until its next snapshot. A

@@ -5,6 +5,7 @@ from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint6
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from udpfast.core.check cimport unlikely
 from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED,
@@ -16,9 +17,11 @@ from udpfast.core.update_kinds cimport (
     KIND_STATISTICS)
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
-    SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped, doubt_passed,
-    doubt_said, doubt_said_tag, doubt_tag, doubts_add, doubts_begin, doubts_elsewhere, doubts_find,
-    doubts_find_gated, doubts_free, doubts_gap, doubts_init)
+    SESSION_UNSEEN, doubt_applied, doubt_begin, doubt_begins, doubt_heard, doubt_key,
+    doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stream,
+    doubt_tag, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere, doubts_find,
+    doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete, doubts_init,
+    doubts_reach, heard_begin)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.update_header cimport Level, UpdateHeader
@@ -45,6 +48,7 @@ cdef void state_init(State* state, uint32_t objects_max) noexcept nogil:
 cdef void state_free(State* state) noexcept nogil:
     state_drop_objects(state, False)
     doubts_free(&state.doubts)
+    free(state.sessions)
     free(state.values)
     free(state.value_slots)
     free(state.changed)
@@ -66,15 +70,67 @@ cdef void state_drop_objects(State* state, bint complete) noexcept nogil:
         memset(state.value_slots, 0, (state.value_slots_mask + 1) * sizeof(uint32_t))
 
 
-cdef void state_begin(State* state, bint complete) noexcept nogil:
+cdef bint state_reach(State* state, uint32_t stream) noexcept nogil:
+    cdef void* memory
+    if not doubts_reach(&state.doubts, stream):
+        return False
+    if state.sessions_count < state.doubts.streams:
+        memory = realloc(state.sessions, state.doubts.streams * sizeof(StateSession))
+        if memory == NULL:
+            return False
+        state.sessions = <StateSession*>memory
+        memset(state.sessions + state.sessions_count, 0,
+               (state.doubts.streams - state.sessions_count) * sizeof(StateSession))
+        state.sessions_count = state.doubts.streams
+    return True
+
+
+cdef void state_begin_all(State* state, bint complete) noexcept nogil:
+    # Forget every object: a session begins, or (not complete) its beginning was missed.
     state_drop_objects(state, complete)
     state.mark.generation += 1
-    state.mark.has_session = False
+    if state.sessions != NULL:
+        memset(state.sessions, 0, state.sessions_count * sizeof(StateSession))
+
+
+cdef void state_begin(State* state, const Record* header) noexcept nogil:
+    # The same for the stream of a SESSION, or of an update whose SESSION was missed. What is ahead
+    # of it knows already.
+    cdef bint complete = header.kind == KIND_SESSION
+    cdef uint32_t stream = doubt_stream(header.stream), i
+    cdef StateObject* object
+    if doubts_begin_all(header):
+        state_begin_all(state, complete)
+        return
+    heard_begin(doubts_heard(&state.doubts, header), complete)
+    memset(state.sessions + stream, 0, sizeof(StateSession))
+    for i in range(state.doubts.count):
+        object = state_at(state, i)
+        if doubt_key_stream(object.doubt.key) == stream and object.until <= header.position:
+            state_begin_object(state, object, header)
+
+
+cdef void state_begin_object(
+        State* state, StateObject* object, const Record* header) noexcept nogil:
+    cdef uint32_t index = object.values
+    cdef StateValue* value
+    while index:
+        value = state.values + index - 1
+        value.missing = True
+        value.cut = False
+        value.size = value.bids.count = value.asks.count = 0
+        index = value.next
+    doubt_begin(&state.doubts, &object.doubt)
+    object.applied = 0
+    object.session = header.session
+    object.unkept = False
+    object.waits = 0
+    state_touch(state, object, header)
 
 
 cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil:
     if epoch != state.mark.epoch:
-        state_begin(state, False)
+        state_begin_all(state, False)
         state.mark.epoch = epoch
     state_miss_all(state, count, UINT64_MAX)
 
@@ -84,8 +140,8 @@ cdef void state_miss_all(State* state, uint64_t count, uint64_t position) noexce
     cdef StateObject* object
     cdef uint32_t i
     state.mark.lapped += count
-    state.doubts.heard.complete = False
-    for i in range(state.doubts.heard.objects):
+    doubts_incomplete(&state.doubts)
+    for i in range(state.doubts.count):
         object = state_at(state, i)
         if object.until <= position:
             doubt_lapped(&state.doubts, &object.doubt)
@@ -112,7 +168,7 @@ cdef void state_changed(State* state, StateObject* object) noexcept nogil:
 cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil:
     cdef uint32_t room = max(2 * state.changed_room, <uint32_t>STATE_SLOTS_MIN)
     cdef void* memory
-    if state.doubts.heard.objects == state.changed_room:
+    if state.doubts.count == state.changed_room:
         memory = realloc(state.changed, room * sizeof(uint32_t))
         if memory == NULL:
             return NULL
@@ -267,6 +323,8 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     cdef Lapped lapped
     cdef Connection connection
     cdef int rc = 0
+    if unlikely(not state_reach(state, doubt_stream(header.stream))):
+        return -ENOMEM
     if header.kind >= KIND_UPDATES:
         rc = state_update(state, header, payload, size)
     elif header.kind == KIND_MESSAGE:
@@ -276,12 +334,11 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     elif header.kind == KIND_GAP:
         doubts_gap(&state.doubts, header, payload)
     elif header.kind == KIND_SESSION and size >= sizeof(Session):
-        state_begin(state, True)
-        state.mark.has_session = True
-        state.mark.session_record = header[0]
-        memcpy(&state.mark.session, payload, sizeof(Session))
+        state_begin(state, header)
+        state.sessions[doubt_stream(header.stream)].record = header[0]
+        memcpy(&state.sessions[doubt_stream(header.stream)].session, payload, sizeof(Session))
     elif header.kind == KIND_RESTART and size >= sizeof(Restart):
-        state_begin(state, False)
+        state_begin_all(state, False)
         memset(state.mark.has_connection, 0, CHANNEL_COUNT)
         memset(state.mark.silent_lines, 0, CHANNEL_COUNT)
         memcpy(&restart, payload, sizeof(Restart))
@@ -327,7 +384,7 @@ cdef StateObject* state_object(
     cdef StateObject* object = <StateObject*>doubts_find(&state.doubts, key, tag)
     if object != NULL:
         return object if object.until <= header.position else NULL
-    if state.doubts.heard.objects == state.objects_max:
+    if state.doubts.count == state.objects_max:
         state.mark.refused += 1
         return NULL
     object = state_add(state, key, tag)
@@ -347,7 +404,7 @@ cdef void state_touch(State* state, StateObject* object, const Record* header) n
 cdef void state_pass_by(State* state, const Record* header) noexcept nogil:
     # A message of which nothing is kept, or one without a gate, for the gated object of its number.
     cdef StateObject* object = <StateObject*>doubts_find_gated(
-        &state.doubts, header.object)
+        &state.doubts, header)
     if object != NULL and object.until <= header.position:
         state_passed(state, object, header)
 
@@ -401,9 +458,9 @@ cdef int state_update(
         return 0
     memcpy(&update, payload, sizeof(update))
     if doubts_elsewhere(&state.doubts, header):
-        if state.doubts.heard.session != SESSION_UNSEEN:
-            state_begin(state, False)  # its SESSION record was among those missed
-        state.doubts.heard.session = header.session
+        if doubts_heard(&state.doubts, header).session != SESSION_UNSEEN:
+            state_begin(state, header)  # its SESSION record was among those missed
+        doubts_heard(&state.doubts, header).session = header.session
     tag = doubt_tag(update.exchange_id, update.symbol_id)
     if header.flags & RECORD_UNGATED:
         state_pass_by(state, header)
@@ -483,7 +540,8 @@ cdef int state_take(
     cdef bint whole = snapshot or not parts
     cdef int rc
     if (value.missing and doubt_begins(&state.doubts, &object.doubt, header)) or (
-            header.kind != KIND_BOOK and value.size == 0 and state.doubts.heard.complete):
+            header.kind != KIND_BOOK and value.size == 0
+            and doubts_heard(&state.doubts, header).complete):
         snapshot = True
     if header.kind == KIND_BOOK:
         if value.missing and not snapshot:

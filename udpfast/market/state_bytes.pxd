@@ -16,11 +16,16 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Record
 from udpfast.market.doubt cimport Doubt, Heard
-from udpfast.market.state cimport State, StateMark
+from udpfast.market.state cimport State, StateMark, StateSession
 
-cdef packed struct StateHead:    # the first entry: what is not of an object
+cdef packed struct StateHead:    # the first entry: what is of no object; StateStream[streams]
     StateMark mark
+    uint32_t objects
+    uint32_t streams
+
+cdef packed struct StateStream:
     Heard heard
+    StateSession session
 
 cdef packed struct StateEntry:   # 64 bytes; fields as in StateObject
     Doubt doubt
@@ -70,16 +75,18 @@ cdef void entry_write(
     const State* state, uint32_t object, uint32_t depth, bint bare, uint8_t* out) noexcept nogil
 # Take an entry into a state: 0; -EBADMSG: it is damaged; -EAGAIN: of another session; -ENOMEM.
 cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil
-cdef void head_write(const State* state, StateHead* out) noexcept nogil
+# The first entry; bare: without streams and objects, which readers do not know of then.
+cdef uint64_t head_size(const State* state, bint bare) noexcept nogil
+cdef void head_write(const State* state, bint bare, uint8_t* out) noexcept nogil
 # Take a whole state, which must be empty, from a source whose entry 0 is its StateHead and entry
 # 1 .. its objects, at most `entries` in all: 0; -EAGAIN: try again from the beginning (the source
 # changed meanwhile, or holds nothing yet); -EBADMSG: it is damaged; -ENOMEM. Objects may be ahead
 # of the state: until its position is `newest`, it is no state that anybody else may begin with.
 cdef int state_read(
     State* state, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
-# Count the objects of a source as for state_read by what may be believed of them: their entries'
-# first bytes are enough, so `copy` may copy just what there is room for. Entries are as of
-# different moments. 0, -EAGAIN or -EBADMSG, as state_read.
+# Count the objects of a source as for state_read by what may be believed of them: `copy` copies as
+# many of an entry's first bytes as there is room for, which are enough. Entries are as of different
+# moments. 0, -EAGAIN, -EBADMSG or -ENOMEM, as state_read.
 cdef int doubts_read(
     StateDoubts* out, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
 # The state as records. 0 or -ENOMEM. The output is freed with free(output.bytes).

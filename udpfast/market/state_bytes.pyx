@@ -8,14 +8,16 @@ from libc.string cimport memcpy, memset
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_SNAPSHOT, Connection, FLIGHT_UNKNOWN, KIND_RECOVERED, KIND_STALE,
     LINES_MAX, OBJECT_LIVE, OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState,
-    RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
+    RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED,
+    STREAM_FIRST, STREAM_NONE, Session)
 from udpfast.core.update_kinds cimport KIND_BOOK, KIND_CUSTOM_METRICS, KIND_STATISTICS
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.doubt cimport DOUBT_UNHEARD, doubt_stands, doubt_ungated, doubts_find
+from udpfast.market.doubt cimport (
+    DOUBT_UNHEARD, doubt_key_stream, doubt_stands, doubt_ungated, doubts_find)
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
-    STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_at, state_changed,
-    state_fixed, state_keep, state_value, state_value_add)
+    STATE_VALUES_MAX, StateMark, StateObject, StateSession, StateValue, state_add, state_at,
+    state_changed, state_fixed, state_keep, state_reach, state_value, state_value_add)
 from udpfast.market.update_header cimport Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader
 from udpfast.market.updates cimport Book
 
@@ -25,10 +27,13 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["ENTRY_HASH", "read_mark"]
 
-_LAYOUT = 5  # of StateHead, StateEntry and StateEntryValue: counts their changes
+_LAYOUT = 6  # of StateHead, StateStream, StateEntry, StateEntryValue: counts their changes
 
 #: Of the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
+
+cdef enum:
+    STREAMS_MAX = STREAM_NONE    # no stream of a record is beyond it
 
 if sizeof(StateEntry) != 64 or sizeof(StateEntryValue) != 88:
     raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 64; "
@@ -45,11 +50,12 @@ def read_mark(entry: bytes) -> dict[str, int]:
         `values_refused`: those not kept; `lapped`: records that its keeper missed, ever.
     """
     cdef StateHead head
-    if len(entry) != sizeof(head):
-        raise FormatError(f"an image's first entry has {sizeof(head)} bytes, found {len(entry)}")
+    if len(entry) < sizeof(head):
+        raise FormatError(
+            f"an image's first entry has at least {sizeof(head)} bytes, found {len(entry)}")
     memcpy(&head, <const char*>entry, sizeof(head))
     return {
-        "epoch": head.mark.epoch, "objects": head.heard.objects,
+        "epoch": head.mark.epoch, "objects": head.objects,
         "objects_refused": head.mark.refused, "values_refused": head.mark.values_refused,
         "lapped": head.mark.lapped,
     }
@@ -98,11 +104,20 @@ cdef bint value_cut(const StateValue* value, uint32_t depth) noexcept nogil:
 cdef uint64_t entry_size(
         const State* state, uint32_t object, uint32_t depth, bint bare) noexcept nogil:
     cdef uint64_t size = sizeof(StateEntry)
-    cdef uint32_t index = 0 if bare else state_at(state, object).values
+    cdef uint32_t index = 0 if bare else value_from(state, state_at(state, object).values)
     while index:
         size += sizeof(StateEntryValue) + padded(value_size(state.values + index - 1, depth))
-        index = state.values[index - 1].next
+        index = value_from(state, state.values[index - 1].next)
     return size
+
+
+cdef uint32_t value_from(const State* state, uint32_t index) noexcept nogil:
+    # The first value, from that one on, which says something; nothing but its payload tells what a
+    # value is of, if it is no book. 0: none.
+    while index and state.values[index - 1].size == 0 and (
+            state.values[index - 1].record.kind != KIND_BOOK):
+        index = state.values[index - 1].next
+    return index
 
 
 cdef void entry_write(
@@ -112,14 +127,13 @@ cdef void entry_write(
     cdef StateEntry* entry = <StateEntry*>out
     cdef StateEntryValue* written
     cdef const StateValue* value
-    cdef uint32_t index = 0 if bare else of.values
+    cdef uint32_t index = 0 if bare else value_from(state, of.values)
     memset(entry, 0, sizeof(StateEntry))
     entry.doubt = of.doubt
     entry.until = of.until
     entry.index = of.index
     entry.applied = of.applied
     entry.generation = state.mark.generation
-    entry.values = 0 if bare else of.values_count
     entry.session = of.session
     entry.waits = of.waits
     entry.unkept = of.unkept or bare
@@ -135,12 +149,28 @@ cdef void entry_write(
         written.record = value.record
         value_write(value, depth, out + sizeof(StateEntryValue))
         out += sizeof(StateEntryValue) + padded(written.size)
-        index = value.next
+        entry.values += 1
+        index = value_from(state, value.next)
 
 
-cdef void head_write(const State* state, StateHead* out) noexcept nogil:
-    out.mark = state.mark
-    out.heard = state.doubts.heard
+cdef uint64_t head_size(const State* state, bint bare) noexcept nogil:
+    return sizeof(StateHead) + (
+        0 if bare else <uint64_t>state.doubts.streams * sizeof(StateStream))
+
+
+cdef void head_write(const State* state, bint bare, uint8_t* out) noexcept nogil:
+    cdef StateHead* head = <StateHead*>out
+    cdef StateStream* stream = <StateStream*>(out + sizeof(StateHead))
+    cdef uint32_t i
+    head.mark = state.mark
+    head.objects = 0 if bare else state.doubts.count
+    head.streams = 0 if bare else state.doubts.streams
+    for i in range(head.streams):
+        stream[i].heard = state.doubts.heard[i]
+        if i < state.sessions_count:
+            stream[i].session = state.sessions[i]
+        else:
+            memset(&stream[i].session, 0, sizeof(StateSession))
 
 
 cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil:
@@ -155,9 +185,12 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
     if head.generation != state.mark.generation:
         # An older one: its place is another object's now, for which there was no room.
         return -EAGAIN if <int>(head.generation - state.mark.generation) > 0 else 0
-    if state.doubts.heard.objects >= state.objects_max or (
-            doubts_find(&state.doubts, head.doubt.key, head.doubt.tag) != NULL):
+    if state.doubts.count >= state.objects_max or (
+            doubt_key_stream(head.doubt.key) > STREAMS_MAX
+            or doubts_find(&state.doubts, head.doubt.key, head.doubt.tag) != NULL):
         return -EBADMSG
+    if not state_reach(state, doubt_key_stream(head.doubt.key)):
+        return -ENOMEM           # a stream that came after the head was written
     object = state_add(state, head.doubt.key, head.doubt.tag)
     if object == NULL:
         return -ENOMEM
@@ -210,21 +243,23 @@ cdef int read_all(
         State* state, entry_copy copy, const void* source, uint64_t entries, uint8_t** memory,
         uint64_t* room) noexcept nogil:
     cdef StateHead head
+    cdef StateStream stream
     cdef int64_t size = copy_whole(copy, source, 0, memory, room)
     cdef uint32_t i
     cdef int rc
     if size <= 0:
         return <int>size if size < 0 else -EAGAIN
-    if size != sizeof(StateHead):
-        return -EBADMSG
-    memcpy(&head, memory[0], sizeof(head))
-    if head.heard.objects >= entries or head.mark.position & 7:
+    if not head_sound(memory[0], <uint64_t>size, entries, &head) or head.mark.position & 7:
         return -EBADMSG
     state.mark = head.mark
     state.newest = head.mark.position
-    state.doubts.heard = head.heard
-    state.doubts.heard.objects = 0  # they count themselves
-    for i in range(head.heard.objects):
+    if head.streams and not state_reach(state, head.streams - 1):
+        return -ENOMEM
+    for i in range(head.streams):
+        memcpy(&stream, memory[0] + sizeof(head) + i * sizeof(stream), sizeof(stream))
+        state.doubts.heard[i] = stream.heard
+        state.sessions[i] = stream.session
+    for i in range(head.objects):
         size = copy_whole(copy, source, 1 + i, memory, room)
         if size == 0:
             continue  # there was no room for it
@@ -234,24 +269,57 @@ cdef int read_all(
     return 0
 
 
+cdef bint head_sound(
+        const uint8_t* entry, uint64_t size, uint64_t entries, StateHead* head) noexcept nogil:
+    # Whether it is as long as it says, and says nothing that cannot be.
+    if size < sizeof(StateHead):
+        return False
+    memcpy(head, entry, sizeof(StateHead))
+    return (head.objects < entries and head.streams <= 2 * STREAMS_MAX
+            and size == sizeof(StateHead) + head.streams * sizeof(StateStream))
+
+
 cdef int doubts_read(
         StateDoubts* out, entry_copy copy, const void* source, uint64_t entries) noexcept nogil:
     cdef StateHead head
-    cdef StateEntry entry
-    cdef uint32_t i
     cdef int64_t size = copy(source, 0, <uint8_t*>&head, sizeof(head))
+    cdef int64_t room = size
+    cdef uint8_t* memory
+    cdef int rc
     memset(out, 0, sizeof(StateDoubts))
     if size <= 0:
         return <int>size if size < 0 else -EAGAIN
-    if size != sizeof(head) or head.heard.objects >= entries:
-        return -EBADMSG
-    for i in range(head.heard.objects):
+    memory = <uint8_t*>malloc(<size_t>room)
+    if memory == NULL:
+        return -ENOMEM
+    size = copy(source, 0, memory, <uint64_t>room)
+    if size < 0:
+        rc = <int>size
+    elif size != room:
+        rc = -EAGAIN             # a stream came meanwhile
+    elif not head_sound(memory, <uint64_t>size, entries, &head):
+        rc = -EBADMSG
+    else:
+        rc = 0
+        doubts_read_entries(
+            out, copy, source, &head, <const StateStream*>(memory + sizeof(head)))
+    free(memory)
+    return rc
+
+
+cdef void doubts_read_entries(
+        StateDoubts* out, entry_copy copy, const void* source, const StateHead* head,
+        const StateStream* streams) noexcept nogil:
+    cdef StateEntry entry
+    cdef uint32_t i, stream
+    cdef int64_t size
+    for i in range(head.objects):
         size = copy(source, 1 + i, <uint8_t*>&entry, sizeof(entry))
         if size < 0 or 0 < size < <int64_t>sizeof(entry):
             out.damaged += 1
         elif size and entry.generation == head.mark.generation:
-            doubts_count(out, head.heard.gaps, &entry)
-    return 0
+            stream = doubt_key_stream(entry.doubt.key)
+            doubts_count(out, streams[stream].heard.gaps if stream < head.streams else 0, &entry)
 
 
 cdef inline void doubts_count(
@@ -359,11 +427,12 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
     cdef Record* record
     cdef uint32_t i, line
     cdef int rc = 0, gated
-    if mark.has_session and state.doubts.heard.complete:
-        record = output_claim(output, &mark.session_record, sizeof(Session))
-        if record == NULL:
-            return -ENOMEM
-        memcpy(<uint8_t*>record + RECORD_SIZE, &mark.session, sizeof(Session))
+    for i in range(state.sessions_count):
+        if state.sessions[i].record.kind and state.doubts.heard[i].complete:
+            record = output_claim(output, &state.sessions[i].record, sizeof(Session))
+            if record == NULL:
+                return -ENOMEM
+            memcpy(<uint8_t*>record + RECORD_SIZE, &state.sessions[i].session, sizeof(Session))
     for i in range(<uint32_t>CHANNEL_COUNT):
         if mark.has_connection[i]:
             record = output_claim(output, &mark.connection_record[i], sizeof(Connection))
@@ -379,7 +448,7 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
                        sizeof(Connection))
     # One object may be both: what its gate says shall be the last word on it.
     for gated in range(2):
-        for i in range(state.doubts.heard.objects):
+        for i in range(state.doubts.count):
             object = state_at(state, i)
             if gated != doubt_ungated(object.doubt.key) and rc == 0:
                 rc = object_records(state, object, output)
@@ -451,6 +520,8 @@ cdef int output_state(
     like.position = object.until - 1
     like.index = object.index
     like.object = <uint32_t>object.doubt.key
+    if doubt_key_stream(object.doubt.key):
+        like.stream = <uint16_t>(STREAM_FIRST - 1 + doubt_key_stream(object.doubt.key))
     like.session = object.session
     like.flight_ns = FLIGHT_UNKNOWN
     record = output_claim(output, &like, sizeof(ObjectState))
@@ -470,7 +541,9 @@ cdef int output_state(
 
 
 cdef void output_place(Record* record) noexcept nogil:
-    # As a message of the snapshot channel: no number of the incremental one is its own.
-    record.stream = CHANNEL_SNAPSHOT
+    # As a message of the snapshot channel: no number of the incremental one is its own. Of other
+    # framings each object is of a stream.
+    if record.stream < STREAM_FIRST:
+        record.stream = CHANNEL_SNAPSHOT
     record.line = 0
     record.number = 0

@@ -125,6 +125,7 @@ def changes(bronze: Bronze) -> DataFrame:
         .select(
             *OBJECT,
             F.coalesce(ungated, F.lit(False)).alias("ungated"),
+            own_stream(),
             "received_ns",
             (F.col("position") + F.col("row")).alias("at"),
             F.col("position").alias("record"),
@@ -269,6 +270,12 @@ def lost_numbers(bronze: Bronze) -> DataFrame:
         .withColumn("number", F.col("number").bitwiseAND(0xFFFF_FFFF))
         .distinct()
     )
+
+
+def own_stream() -> Column:
+    """Return the stream of an object; Roq's two are one, and what is of none is of that one."""
+    roq = (F.col("stream") <= SNAPSHOT) | (F.col("stream") == NO_STREAM)
+    return F.when(roq, 0).otherwise(F.col("stream")).cast("int").alias("stream")
 
 
 def place() -> Column:

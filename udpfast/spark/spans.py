@@ -3,7 +3,7 @@
 The same as what `udpfast.Books` knows after it has read the same records (client/books.pyx,
 market/doubt.pxd), found without reading them one after the other:
 
-    era      since the feed's last session, restart or journal: what is older is in no book
+    era      since the stream's last session, restart or journal: what is older is in no book
     span     of one book: from its newest snapshot up to the first record behind which its updates
              do not build on it any more (STALE, a snapshot to come, a LAPPED, a refused level)
     stale    its span has ended, or has not begun; or the feed is in doubt of its object, by a GAP,
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 __all__ = ["BOOK_KEYS", "Book", "Era", "eras_of", "judge", "spans"]
 
-#: A book: of an object, whether a gate watches over it, and what it calls itself.
-BOOK_KEYS = (*silver.OBJECT, "ungated")
+#: A book: of an object, whether a gate watches over it, of which stream, and what it calls itself.
+BOOK_KEYS = (*silver.OBJECT, "ungated", "stream")
 
 #: What the feed is in doubt of together: with a gate, all that one object calls itself.
-TRACK = ("feed", "object", "ungated", "track")
+TRACK = ("feed", "stream", "object", "ungated", "track")
 NAMES = ("exchange", "symbol")
 
 #: Behind all positions.
@@ -47,13 +47,13 @@ NEVER = (1 << 63) - 1
 #: Position and `received_ns` of a record.
 At: TypeAlias = tuple[int, int]
 Row: TypeAlias = Mapping[str, Any]
-Track: TypeAlias = tuple[str, int, bool, str]
+Track: TypeAlias = tuple[str, int, int, bool, str]
 Name: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """Since when a feed's books can be known, and what concerns all of them since then.
+    """Since when the books of a stream can be known, and what concerns all of them since then.
 
     Attributes
     ----------
@@ -119,30 +119,36 @@ class Span:
     doubts: tuple[At, ...]
 
 
-def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[str, Era]:
-    """Return the last era of each feed.
+def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]:
+    """Return the last era of each stream, by feed and stream.
 
     Parameters
     ----------
     sessions : iterable of mapping
-        By `feed`, `place` (root) and `session`: `begun`, the position of its last SESSION or
-        RESTART, and whether that was a SESSION (`complete`); `first_book` and `last_book`, the
-        positions of its updates of books. None where there is none.
+        By `feed`, `stream`, `place` (root) and `session`: `begun`, the position of its last
+        SESSION, `restarted`, that of the last RESTART, which is of all streams; `first_book` and
+        `last_book`, the positions of its updates of books. None where there is none.
     """
     feeds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in sessions:
         feeds[row["feed"]].append(row)
-    return {feed: _era(rows) for feed, rows in feeds.items()}
+    return {
+        (feed, stream): _era(rows, stream)
+        for feed, rows in feeds.items()
+        for stream in {row["stream"] for row in rows}
+    }
 
 
-def _era(rows: list[Mapping[str, Any]]) -> Era:
+def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     place = max(row["place"] for row in rows)
     # Of a journal that follows another one nobody saw how it went on in between.
-    own = [row for row in rows if row["place"] == place]
+    there = [row for row in rows if row["place"] == place]
+    own = [row for row in there if row["stream"] == stream]
     era = max(
         [
             Era(place * POSITIONS, False),
-            *(Era(row["begun"], row["complete"]) for row in own if row["begun"] is not None),
+            *(Era(row["restarted"], False) for row in there if row["restarted"] is not None),
+            *(Era(row["begun"], True) for row in own if row["begun"] is not None),
         ],
         key=lambda each: (each.position, each.complete),
     )
@@ -216,21 +222,23 @@ def spans(bronze: Bronze, at_ns: int | None) -> DataFrame:
     eras = eras_of(row.asDict() for row in _sessions(messages).collect())
     _mark(eras, events, gaps)
     told = _told(messages, events, levels)
-    begins = [(feed, era.position) for feed, era in eras.items()]
-    begun = bronze.spark.createDataFrame(begins, "feed STRING, era BIGINT")
-    told = told.join(F.broadcast(begun), "feed").where("at.position >= era")
+    begins = [(*stream, era.position) for stream, era in eras.items()]
+    begun = bronze.spark.createDataFrame(begins, "feed STRING, stream INT, era BIGINT")
+    told = told.join(F.broadcast(begun), ["feed", "stream"]).where("at.position >= era")
     books = _books(row.asDict() for row in _facts(told).collect())
     for row in _ends(bronze, told, books).collect():
         book = books[_track(row)][row["exchange"], row["symbol"]]
         book.ended, book.before = _at(row["ended"]), _at(row["before"])
     schema = (
-        "feed STRING, exchange STRING, symbol STRING, object BIGINT, ungated BOOLEAN, "
+        "feed STRING, exchange STRING, symbol STRING, object BIGINT, ungated BOOLEAN, stream INT, "
         "begin BIGINT, end BIGINT, stale BOOLEAN, stale_since_ns BIGINT"
     )
     return bronze.spark.createDataFrame(list(_rows(books, eras)), schema)
 
 
-def _rows(books: Mapping[Track, Mapping[Name, Book]], eras: Mapping[str, Era]) -> Iterator[Any]:
+def _rows(
+    books: Mapping[Track, Mapping[Name, Book]], eras: Mapping[tuple[str, int], Era]
+) -> Iterator[Any]:
     # Two objects that go by one name are both in doubt; nobody asks what an object was called
     # before, if another one goes by that name.
     claims: dict[tuple[str, Name], list[At]] = defaultdict(list)
@@ -238,19 +246,20 @@ def _rows(books: Mapping[Track, Mapping[Name, Book]], eras: Mapping[str, Era]) -
         for name, book in own.items():
             if book.last == book.object["newest"]:
                 claims[feed, name].append(book.seen)
-    for (feed, number, ungated, _), own in books.items():
+    for (feed, stream, number, ungated, _), own in books.items():
         for name, book in own.items():
             current = book.last == book.object["newest"]
             claimed = claims[feed, name]
             if claimed and not current:
                 continue
-            span = judge(book, eras[feed], ungated)
+            span = judge(book, eras[feed, stream], ungated)
             doubts = [*span.doubts, *([max(claimed)] if len(claimed) > 1 else [])]
             yield (
                 feed,
                 *name,
                 number,
                 ungated,
+                stream,
                 span.begin and span.begin[0],
                 span.end and span.end[0],
                 bool(doubts),
@@ -264,37 +273,42 @@ def _until(bronze: Bronze, name: str, at_ns: int | None) -> DataFrame:
 
 
 def _sessions(messages: DataFrame) -> DataFrame:
-    begins = F.col("kind").isin(*silver.BEGINNINGS)
-    # Streams of other framings have sessions of their own.
-    book = (F.col("kind") == "BOOK") & (F.col("stream") <= silver.SNAPSHOT)
-    position = F.col("position")
-    begun = F.when(begins, position)
-    return messages.groupBy("feed", silver.place().alias("place"), "session").agg(
-        F.max(begun).alias("begun"),
-        F.max_by(F.col("kind") == "SESSION", begun).alias("complete"),
-        F.min(F.when(book, position)).alias("first_book"),
-        F.max(F.when(book, position)).alias("last_book"),
+    def when(kind: str) -> Column:
+        return F.when(F.col("kind") == kind, F.col("position"))
+
+    return messages.groupBy(
+        "feed", silver.own_stream(), silver.place().alias("place"), "session"
+    ).agg(
+        F.max(when("SESSION")).alias("begun"),
+        F.max(when("RESTART")).alias("restarted"),
+        F.min(when("BOOK")).alias("first_book"),
+        F.max(when("BOOK")).alias("last_book"),
     )
 
 
-def _mark(eras: Mapping[str, Era], events: DataFrame, gaps: DataFrame) -> None:
+def _mark(eras: Mapping[tuple[str, int], Era], events: DataFrame, gaps: DataFrame) -> None:
     # Snapshots that were lost are somebody else's; but when they are numbered anew, all are.
     anew = F.coalesce(F.col("reason") == "ANEW", F.lit(False))
     counted = (F.col("stream") != silver.SNAPSHOT) | anew
     laps = events.where("kind = 'LAPPED'")
     columns = ("feed", "position", "received_ns")
-    both = laps.select(*columns, F.lit(True).alias("lap")).unionByName(
-        gaps.where(counted).select(*columns, F.lit(False).alias("lap"))
+    both = laps.select(*columns, F.lit(None).cast("int").alias("stream")).unionByName(
+        gaps.where(counted).select(*columns, silver.own_stream())
     )
-    for feed, position, received_ns, lap in sorted(both.collect()):
-        for era in _concerned(eras, feed, position):
-            (era.laps if lap else era.gaps).append((position, received_ns))
+    for feed, position, received_ns, stream in sorted(both.collect(), key=lambda row: row[:3]):
+        for era in _concerned(eras, feed, stream, position):
+            (era.laps if stream is None else era.gaps).append((position, received_ns))
 
 
-def _concerned(eras: Mapping[str, Era], feed: str, position: int) -> Iterator[Era]:
+def _concerned(
+    eras: Mapping[tuple[str, int], Era], feed: str, stream: int | None, position: int
+) -> Iterator[Era]:
     # What is missing of a composite's copy may be of any input: ALGO is ALGO/LEFT and ALGO/RIGHT.
-    for name, era in eras.items():
-        if (name == feed or name.startswith(f"{feed}/")) and position >= era.position:
+    # Records that are missing may be of any stream.
+    for (name, own), era in eras.items():
+        if not (name == feed or name.startswith(f"{feed}/")) or position < era.position:
+            continue
+        if stream is None or stream == own:
             yield era
 
 
@@ -320,7 +334,7 @@ _LASTS = ("recovered", "said", "heard", "replaced", "newest")
 
 
 def _track(row: Any) -> Track:
-    return row["feed"], row["object"], row["ungated"], row["track"]
+    return row["feed"], row["stream"], row["object"], row["ungated"], row["track"]
 
 
 def _at(place: Any) -> At | None:
@@ -350,7 +364,10 @@ _TOLD = {
 def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFrame:
     named = F.col("exchange").isNotNull() & F.col("symbol").isNotNull()
     book = F.col("kind") == "BOOK"
-    incremental = F.col("stream") == 0
+    # Of other streams a snapshot may be of a channel for recovery.
+    incremental = (F.col("stream") == 0) | (
+        (F.col("stream") > silver.SNAPSHOT) & ~_flag(RecordFlag.SNAPSHOT)
+    )
     released, first = _flag(RecordFlag.RELEASED), _flag(RecordFlag.FIRST)
     ungated = _flag(RecordFlag.UNGATED)
     updates = messages.where(book & (named | ~ungated))
@@ -393,6 +410,7 @@ def _tells(
     track = F.when(ungated, F.to_json(F.array("exchange", "symbol"))).otherwise("")
     return rows.select(
         "feed",
+        silver.own_stream(),
         "object",
         *names,
         ungated.alias("ungated"),
@@ -433,8 +451,8 @@ def _ends(bronze: Bronze, told: DataFrame, books: Mapping[Track, Mapping[Name, B
         for name, book in own.items()
     ]
     schema = (
-        "feed STRING, object BIGINT, ungated BOOLEAN, track STRING, of_exchange STRING, "
-        "of_symbol STRING, since BIGINT, begun BIGINT"
+        "feed STRING, stream INT, object BIGINT, ungated BOOLEAN, track STRING, "
+        "of_exchange STRING, of_symbol STRING, since BIGINT, begun BIGINT"
     )
     of = F.broadcast(bronze.spark.createDataFrame(rows, schema))
     own = F.coalesce(

@@ -217,7 +217,6 @@ struct udpfast_books {
 static inline int udpfast_books_open(struct udpfast_books *books)
 {
     memset(books, 0, sizeof *books);
-    books->objects.session = -1;
     if (getrandom(&books->objects.key, sizeof books->objects.key, 0)
         != (ssize_t) sizeof books->objects.key)
         return udpfast_failed(books->problem, "draw a key for", "books");
@@ -239,6 +238,7 @@ static inline void udpfast_books_close(struct udpfast_books *books)
     free(books->names);
     free(books->slots);
     free(books->objects.all);
+    free(books->objects.heard);
     free(books->objects.slots);
     memset(books, 0, sizeof *books);
 }
@@ -292,15 +292,13 @@ udpfast_books_find(const struct udpfast_books *books, const char *exchange, cons
 static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
-    const struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    const struct udpfast_object *object =
+        udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (books->orphaned || (record->flags & UDPFAST_RECORD_UNGATED) != 0)
         return books->orphaned;
     if (object != NULL)
         return udpfast_object_in_doubt(&books->objects, object);
-    /* Nothing was said of it: the feed passes an update on while it is sure of its object. Not so
-     * what it had collected. */
-    return record->stream != UDPFAST_CHANNEL_INCREMENTAL
-           || (record->flags & UDPFAST_RECORD_RELEASED) != 0;
+    return !udpfast_record_is_sure(record); /* nothing was said of it */
 }
 
 static inline void udpfast_books_mark(struct udpfast_books *books,
@@ -503,7 +501,8 @@ static inline struct udpfast_object *udpfast_books_object(struct udpfast_books *
 static inline void udpfast_books_pass_by(struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
-    struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    struct udpfast_object *object =
+        udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (object == NULL)
         return;
     udpfast_object_heard(object, record);
@@ -515,7 +514,8 @@ static inline void udpfast_books_pass_by(struct udpfast_books *books,
 static inline void udpfast_books_missed(struct udpfast_books *books)
 {
     uint32_t i;
-    books->objects.complete = 0;
+    for (i = 0; i < books->objects.streams; i++)
+        books->objects.heard[i].complete = 0;
     for (i = 0; i < books->objects.count; i++) {
         struct udpfast_object *object = books->objects.all + i;
         udpfast_object_sure(&books->objects, object);
@@ -526,8 +526,8 @@ static inline void udpfast_books_missed(struct udpfast_books *books)
     udpfast_books_mark_all(books);
 }
 
-/* A session begins, or (not complete) its beginning was missed: every book is empty. */
-static inline void udpfast_books_begin(struct udpfast_books *books, int complete)
+/* Every book is empty. */
+static inline void udpfast_books_begin_all(struct udpfast_books *books, int complete)
 {
     uint32_t i;
     udpfast_objects_begin(&books->objects, complete);
@@ -549,6 +549,29 @@ static inline void udpfast_books_begin(struct udpfast_books *books, int complete
     }
 }
 
+/* A session of a stream begins, with or without its SESSION, or another writer. Roq numbers its
+ * objects anew, and another writer may; other streams name them alike in all sessions. */
+static inline void udpfast_books_begin(struct udpfast_books *books,
+                                       const struct udpfast_record *record)
+{
+    uint32_t i, stream = udpfast_stream(record);
+    int complete = record->kind == UDPFAST_KIND_SESSION;
+    if (stream == 0) {
+        udpfast_books_begin_all(books, complete);
+        return;
+    }
+    udpfast_heard_begin(books->objects.heard + stream, complete);
+    for (i = 0; i < books->objects.count; i++) {
+        struct udpfast_object *object = books->objects.all + i;
+        if (object->key >> 40 != stream)
+            continue;
+        if (object->book >= 0)
+            udpfast_order_book_clear(books->all[object->book]);
+        udpfast_books_unbind(books, object);
+        udpfast_object_begin(&books->objects, object);
+    }
+}
+
 /* The object that a BOOK updates, bound to its book. Returns 1; 0: it belongs to none. */
 static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
                                        const struct udpfast_record *record,
@@ -558,15 +581,16 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
         (const struct udpfast_update_header *) udpfast_record_payload(record);
     uint64_t tag = (uint64_t) update->exchange_id << 32 | update->symbol_id;
     int result = 1;
-    if (record->stream < UDPFAST_STREAM_FIRST && record->session != books->objects.session) {
-        if (books->objects.session >= 0)
-            udpfast_books_begin(books, 0); /* its SESSION record was among those missed */
-        books->objects.session = record->session;
+    struct udpfast_heard *heard = books->objects.heard + udpfast_stream(record);
+    if (record->session != heard->session) {
+        if (heard->session >= 0)
+            udpfast_books_begin(books, record); /* its SESSION record was among those missed */
+        heard->session = record->session;
     }
     if ((record->flags & UDPFAST_RECORD_UNGATED) != 0)
         udpfast_books_pass_by(books, record);
     if (update->exchange_id == 0 || update->symbol_id == 0) {
-        *object = udpfast_objects_find(&books->objects, record->object, 0);
+        *object = udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
         if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0)
             udpfast_books_unbind(books, *object); /* it does not say any more whose book this is */
         result = 0;
@@ -607,7 +631,7 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
         /* The very first update of an object is all there is of it. */
         if ((record->flags & (UDPFAST_RECORD_FIRST | UDPFAST_RECORD_UNGATED))
                 != UDPFAST_RECORD_FIRST
-            || !books->objects.complete || object->begun)
+            || !books->objects.heard[udpfast_stream(record)].complete || object->begun)
             return 0;
         udpfast_order_book_clear(book);
     }
@@ -647,9 +671,9 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
  *
  * updated: the book that it updated; NULL: none. (A GAP may turn many stale.)
  *
- * - A gap puts all books in doubt, until the feed says RECOVERED of each.
+ * - A gap puts all books of its stream in doubt, until the feed says RECOVERED of each.
  * - STALE takes one out until its snapshot has come.
- * - A new session, or a restarted writer, empties all books.
+ * - A new session empties all books of its stream, a restarted writer all books.
  * - A reader that was lapped, or came late, knows a book from the next snapshot on that the feed
  *   passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
  *   next update.
@@ -665,7 +689,9 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     struct udpfast_object *object;
     int result = 0;
     *updated = NULL;
-    if (record->kind == UDPFAST_KIND_BOOK) {
+    if (!udpfast_objects_reach(&books->objects, record)) {
+        result = UDPFAST_NO_MEMORY;
+    } else if (record->kind == UDPFAST_KIND_BOOK) {
         result = udpfast_books_update(books, reader, record, updated);
     } else if (record->kind > UDPFAST_KIND_BOOK || record->kind == UDPFAST_KIND_MESSAGE) {
         udpfast_books_pass_by(books, record);
@@ -689,7 +715,7 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
         if ((record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
             books->orphaned = 0;
-        udpfast_books_begin(books, record->kind == UDPFAST_KIND_SESSION);
+        udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
         books->orphaned = 0; /* another writer's RESTART may be among what was missed */
         udpfast_books_missed(books);

@@ -7,6 +7,9 @@
  *
  * What no feed watches over (UDPFAST_RECORD_UNGATED) comes for many symbols under one number: each
  * symbol of it is an object.
+ *
+ * An object is of one stream, which all its records name: a GAP of that stream puts it in doubt, a
+ * SESSION of that stream begins it anew. Roq's two streams are one here.
  */
 enum {
     UDPFAST_DOUBT_SAID = 1,
@@ -14,7 +17,7 @@ enum {
 };
 
 struct udpfast_object {
-    uint64_t key;    /* Record.object; ungated: 1 << 32 is set */
+    uint64_t key;    /* Record.object; ungated: 1 << 32 is set; from 1 << 40 on: of which stream */
     uint64_t tag;    /* (exchange_id << 32) | symbol_id; ungated: a part of the key */
     uint32_t sure;   /* gaps counted when the feed was last sure of it */
     int32_t book;    /* index of its book; -1: none */
@@ -27,13 +30,20 @@ struct udpfast_object {
     uint8_t reserved[4];
 };
 
+/* What was heard of one stream. */
+struct udpfast_heard {
+    uint32_t gaps;   /* that may have been of any of its objects */
+    uint32_t before; /* of them when its session began */
+    int32_t session; /* ordinal; -1: none seen yet */
+    int complete;    /* the session was seen from its SESSION record on, without a lap */
+};
+
 struct udpfast_objects {
     struct udpfast_object *all;
     uint32_t *slots; /* index of an object, + 1; 0: empty; at most half of them are full */
     uint32_t mask, count, room;
-    uint32_t gaps;   /* that may have been of any object */
-    int32_t session; /* ordinal; -1: none seen yet */
-    int complete;    /* the session was seen from its SESSION record on, without a lap */
+    struct udpfast_heard *heard; /* by udpfast_stream */
+    uint32_t streams;
     struct udpfast_key key;
 };
 
@@ -52,14 +62,63 @@ static inline uint64_t udpfast_keyed_word(const struct udpfast_key *key, uint64_
                               key->factor);
 }
 
+/* Which of `heard` a record's stream has. What is about no stream has that of Roq's. */
+static inline uint32_t udpfast_stream(const struct udpfast_record *record)
+{
+    return record->stream < UDPFAST_STREAM_FIRST || record->stream == UDPFAST_STREAM_NONE
+               ? 0
+               : (uint32_t) record->stream - UDPFAST_STREAM_FIRST + 1;
+}
+
 static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
 {
-    return (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
+    return (uint64_t) udpfast_stream(record) << 40
+           | (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
+}
+
+/* The key of the object with a gate that has the record's number. */
+static inline uint64_t udpfast_object_gated_key(const struct udpfast_record *record)
+{
+    return udpfast_object_key(record) & ~((uint64_t) 1 << 32);
 }
 
 static inline int udpfast_object_ungated(uint64_t key)
 {
-    return key >> 32 != 0;
+    return (key >> 32 & 1) != 0;
+}
+
+static inline void udpfast_heard_begin(struct udpfast_heard *heard, int complete)
+{
+    heard->before = heard->gaps;
+    heard->session = -1;
+    heard->complete = complete;
+}
+
+/* Have a `heard` of a record's stream; all else here takes it for granted. 0: no memory. */
+static inline int udpfast_objects_reach(struct udpfast_objects *objects,
+                                        const struct udpfast_record *record)
+{
+    uint32_t stream = udpfast_stream(record), streams = 2 * objects->streams;
+    void *heard;
+    if (stream < objects->streams)
+        return 1;
+    if (streams <= stream)
+        streams = stream + 1;
+    heard = realloc(objects->heard, streams * sizeof *objects->heard);
+    if (heard == NULL)
+        return 0;
+    objects->heard = (struct udpfast_heard *) heard;
+    for (; objects->streams < streams; objects->streams++) {
+        objects->heard[objects->streams].gaps = 0;
+        udpfast_heard_begin(objects->heard + objects->streams, 0);
+    }
+    return 1;
+}
+
+static inline struct udpfast_heard *udpfast_object_heard_of(const struct udpfast_objects *objects,
+                                                            const struct udpfast_object *object)
+{
+    return objects->heard + (object->key >> 40);
 }
 
 static inline uint32_t udpfast_objects_hash(const struct udpfast_objects *objects, uint64_t key,
@@ -97,6 +156,21 @@ static inline void udpfast_objects_enter(struct udpfast_objects *objects, uint32
     objects->slots[place & objects->mask] = index + 1;
 }
 
+/* Nothing was heard of an object. What has no gate is in doubt if there was a gap since its stream's
+ * session began. */
+static inline void udpfast_object_begin(const struct udpfast_objects *objects,
+                                        struct udpfast_object *object)
+{
+    const struct udpfast_heard *heard = udpfast_object_heard_of(objects, object);
+    object->missing = 1;
+    object->begun = object->doubted = 0;
+    object->sure = heard->before;
+    if (!udpfast_object_ungated(object->key)) {
+        object->sure = heard->gaps;
+        object->doubted = heard->complete ? UDPFAST_DOUBT_SAID : UDPFAST_DOUBT_UNHEARD;
+    }
+}
+
 /* An object that is not there yet; NULL: no memory. */
 static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects *objects,
                                                          uint64_t key, uint64_t tag)
@@ -124,26 +198,23 @@ static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects 
     object->key = key;
     object->tag = tag;
     object->book = object->name = object->next = -1;
-    object->missing = 1;
-    if (!udpfast_object_ungated(key)) { /* what has no gate is in doubt if there was a gap */
-        object->doubted = objects->complete ? UDPFAST_DOUBT_SAID : UDPFAST_DOUBT_UNHEARD;
-        object->sure = objects->gaps;
-    }
+    udpfast_object_begin(objects, object);
     udpfast_objects_enter(objects, objects->count++);
     return object;
 }
 
-/* A session begins, or (not complete) its beginning was missed: objects are numbered anew. */
+/* Objects are numbered anew: a session begins, or (not complete) its beginning was missed. */
 static inline void udpfast_objects_begin(struct udpfast_objects *objects, int complete)
 {
+    uint32_t stream;
     if (objects->slots != NULL)
         memset(objects->slots, 0, ((size_t) objects->mask + 1) * sizeof *objects->slots);
-    objects->count = objects->gaps = 0;
-    objects->session = -1;
-    objects->complete = complete;
+    objects->count = 0;
+    for (stream = 0; stream < objects->streams; stream++)
+        udpfast_heard_begin(objects->heard + stream, complete && stream == 0);
 }
 
-/* GAP: whether every object is in doubt. A lost snapshot puts none in doubt, unless the snapshots
+/* GAP: whether every object of its stream is in doubt. A lost snapshot puts none in doubt, unless the snapshots
  * were somebody else's all along. */
 static inline int udpfast_objects_gap(struct udpfast_objects *objects,
                                       const struct udpfast_record *record)
@@ -152,7 +223,7 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
     if (record->stream == UDPFAST_CHANNEL_SNAPSHOT
         && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
         return 0;
-    objects->gaps++;
+    objects->heard[udpfast_stream(record)].gaps++;
     return 1;
 }
 
@@ -160,14 +231,15 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
 static inline int udpfast_object_in_doubt(const struct udpfast_objects *objects,
                                           const struct udpfast_object *object)
 {
-    return object->doubted != 0 || object->sure != objects->gaps;
+    return object->doubted != 0
+           || object->sure != udpfast_object_heard_of(objects, object)->gaps;
 }
 
 static inline void udpfast_object_sure(const struct udpfast_objects *objects,
                                        struct udpfast_object *object)
 {
     object->doubted = 0;
-    object->sure = objects->gaps;
+    object->sure = udpfast_object_heard_of(objects, object)->gaps;
 }
 
 /* STALE or RECOVERED. Whether what is held of the object is missing from now on. */
@@ -191,12 +263,21 @@ static inline int udpfast_object_said(const struct udpfast_objects *objects,
     return 1;
 }
 
-/* A message of the object was passed on: the feed passes one of the incremental channel while it is
- * sure of its object. Not so what it had collected, nor what it does not watch over. */
+/* Whether the feed passes a message on only while it is sure of its object: one of the incremental
+ * channel. Not so what it had collected, nor what it does not watch over, nor, of other framings,
+ * what replaces all: it may be of a channel for recovery. */
+static inline int udpfast_record_is_sure(const struct udpfast_record *record)
+{
+    return record->stream != UDPFAST_CHANNEL_SNAPSHOT
+           && (record->flags & (UDPFAST_RECORD_RELEASED | UDPFAST_RECORD_UNGATED)) == 0
+           && (record->stream == UDPFAST_CHANNEL_INCREMENTAL
+               || (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0);
+}
+
+/* A message of the object was passed on. */
 static inline void udpfast_object_heard(struct udpfast_object *object,
                                         const struct udpfast_record *record)
 {
-    if (object->doubted == UDPFAST_DOUBT_UNHEARD && record->stream == UDPFAST_CHANNEL_INCREMENTAL
-        && (record->flags & (UDPFAST_RECORD_RELEASED | UDPFAST_RECORD_UNGATED)) == 0)
+    if (object->doubted == UDPFAST_DOUBT_UNHEARD && udpfast_record_is_sure(record))
         object->doubted = 0;
 }

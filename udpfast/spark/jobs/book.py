@@ -46,6 +46,7 @@ DISTANCES_BPS = (1, 5, 10, 50)
 
 DEPTH_SCHEMA = (
     "feed STRING, exchange STRING, symbol STRING, object BIGINT, ungated BOOLEAN, "
+    "stream INT, "
     "bid_price DOUBLE, bid_quantity DOUBLE, ask_price DOUBLE, ask_quantity DOUBLE, "
     "bid_levels INT, ask_levels INT, bid_quantity_sum DOUBLE, ask_quantity_sum DOUBLE"
 ) + "".join(f", {side}_within_{bps}_bps DOUBLE" for bps in DISTANCES_BPS for side in ("bid", "ask"))
@@ -136,7 +137,7 @@ def finish_depth(last: DataFrame, bronze: Bronze, parameters: Parameters) -> Dat
         books.select(*BOOK_KEYS, "stale", "stale_since_ns")
         .join(found, list(BOOK_KEYS), "left")
         .fillna(0, counts)
-        .drop("ungated")
+        .drop("ungated", "stream")
         .orderBy(*KEYS)
     )
 
