@@ -15,7 +15,7 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build layouts demo bench test sanitize wheels docs lint format clean
+.PHONY: help build layouts demo bench quick test nightly sanitize wheels docs lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -45,9 +45,19 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 2 : 6)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 
-test: build $(VENV)/.spark ## the whole test suite
+# Bytes and integers: no socket, no process, no Spark.
+QUICK := $(addprefix tests/,bus config core feed host market payload wire test_layering.py test_tidy.py)
+
+quick: build ## the tests of pure code: a minute or two
+	@$(RUN) $(PYTEST) -m "not slow and not nightly" $(QUICK)
+
+test: build $(VENV)/.spark ## all tests but those of `make nightly`
 	@echo "udpfast: running the tests"
 	@$(RUN) $(PYTEST) --durations=10
+
+nightly: build $(VENV)/.spark ## the long campaigns, and tests of what only a checkout has: docs/campaigns.md
+	@$(RUN) $(PYTEST) -m nightly
+	@$(VENV)/bin/udpfast lab nightly
 
 # Python's own allocator would hide a read beyond an object from the sanitizer, which finds the
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.

@@ -34,6 +34,7 @@ PROGRAMS = {
     "streamcheck": "kill a Spark stream while its journal grows",
     "pipelinecheck": "check the whole pipeline, from the socket to the report",
     "pipelinescale": "measure how the report's jobs scale with the size of the export",
+    "nightly": "run all of these, one behind the other, with seeds of the day",
     "sbecheck": "test random SBE schemas and messages against a naive encoder",
 }
 

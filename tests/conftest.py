@@ -29,6 +29,9 @@ LONG = (
     *("bench", "system"),
 )
 
+#: What only a checkout has, and no user runs: benchmarks, pictures, the site.
+NIGHTLY = ("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py")
+
 #: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
 SPARK = "tests/spark/"
 SPARK_JOBS = ("test_charts.py", "test_jobs.py", "test_pipeline.py", "test_session.py")
@@ -53,8 +56,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before what is not asked for is left out
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, where several work."""
+    """Mark what only `make nightly` runs; begin with what takes longest, where several work."""
+    for item in items:
+        if not set(NIGHTLY).isdisjoint(item.path.parts):
+            item.add_marker("nightly")
     if hasattr(config, "workerinput"):
         items.sort(key=_place)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from udpfast.cli.demo_report import what_a_report_lacks
+from udpfast.spark.gold import Gold
 from udpfast.spark.reasons import IN_GAPS, lost_by
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -31,14 +32,7 @@ def test_demo_ends_with_the_path_of_a_report_that_agrees_with_it(tmp_path: Path)
     assert 'class="chart"' in page.read_text()
     assert not (tmp_path / "journal").exists()
     values = json.loads(summary)["counters"]["incremental"]
-    report = subprocess.run(
-        [sys.executable, "-m", "udpfast", "spark", "report", str(tmp_path), "--json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    losses = json.loads(report.stdout)["jobs"]["losses"]
-    rows = [dict(zip(losses["columns"], row, strict=True)) for row in losses["table"]]
+    rows = Gold(str(tmp_path)).table("losses", 1000).to_pylist()
     own = [row for row in rows if row["stream"] == 0]
     assert sum(row["gaps"] for row in own) == values["gaps"]
     # What a session says that it has not seen is lost, too, and in no gap.
