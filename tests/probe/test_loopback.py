@@ -371,6 +371,47 @@ def test_names_of_lines_that_cannot_be_are_refused(name: str) -> None:
         sender({name: "127.0.0.1:7007"})
 
 
+@pytest.mark.parametrize(
+    "to",
+    ["", "x", "::1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "fe80::1%lo", "10.255.255.1",
+     "127.0.0.1\0", "\u0661.1.1.1", "1" * 64, "127.0.0.2"],
+)  # fmt: skip
+def test_address_that_a_sender_claims_to_send_to_harms_nothing(to: str) -> None:
+    with listening() as (receiver, address), contextlib.ExitStack() as stack:
+        own = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        own.connect(parse_endpoint(address))
+        own.settimeout(PATIENCE_S)
+        hello = Hello(to, "line", 100, 128, 1e3, 1, Clock())
+        own.send(encode(Header(Kind.HELLO, 0, 77), hello, padded=True))
+        header = parse_header(own.recv(2000))
+        own.send(encode(replace(header, kind=Kind.HELLO), hello, padded=True))
+        # It may be refused, or the answer may come from elsewhere. Others are served as before.
+        wait_until(lambda: receiver.sessions + receiver.refused > 0)
+        with sender({"a": address}) as other:
+            assert other.run().lines["a"].returned.all()
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a b", "", "<script>", "x" * 33, "line\n"])
+def test_name_that_no_line_may_have_is_a_stranger_s(name: str) -> None:
+    with listening() as (receiver, address), contextlib.ExitStack() as stack:
+        own = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        own.connect(parse_endpoint(address))
+        own.settimeout(PATIENCE_S)
+        hello = Hello("127.0.0.1", name, 100, 128, 1e3, 1, Clock())
+        own.send(encode(Header(Kind.HELLO, 0, 77), hello, padded=True))
+        header = parse_header(own.recv(2000))
+        own.send(encode(replace(header, kind=Kind.HELLO), hello, padded=True))
+        wait_until(lambda: receiver.strangers > 0)
+        assert receiver.sessions == 0
+
+
+def test_sender_runs_once() -> None:
+    with listening() as (_, address), sender({"a": address}) as own:
+        own.run()
+        with pytest.raises(RuntimeError, match="once"):
+            own.run()
+
+
 def test_ipv6_is_measured_as_well() -> None:
     try:
         stack = contextlib.ExitStack()

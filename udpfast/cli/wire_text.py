@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from udpfast.page.words import duration, moment
+from udpfast.page.words import duration, literal, moment
 from udpfast.probe import LineResult, Race, Result
 from udpfast.probe.result import percentiles_of, runs_of
 
@@ -39,7 +39,8 @@ def _lines(result: Result) -> Iterator[str]:
     if result.listener_starts > 1:
         yield f"the listener was started {result.listener_starts - 1} times meanwhile"
     yield f"clocks: {result.offset.sentence()}"
-    yield f"  here: {result.offset.here.text}; there: {result.offset.there.text}"
+    here, there = literal(result.offset.here.text), literal(result.offset.there.text)
+    yield f"  sender: {here}; listener: {there}"
     yield ""
     rows = [["line", "", *SHOWN.values()]]
     for name, line in result.lines.items():

@@ -22,6 +22,7 @@ __all__ = [
     "ANSWER_PROBES",
     "CONTROL_BYTES",
     "HEADER",
+    "LINE_NAME",
     "REPORT_INDEX",
     "Clock",
     "Header",
@@ -44,6 +45,9 @@ CONTROL_BYTES = 1200
 ANSWER_PROBES = 8 * 1024
 #: A question with this index asks for the report.
 REPORT_INDEX = (1 << 64) - 1
+
+#: What a line may be called: it is shown at the other end, in terminals and pages.
+LINE_NAME = r"\A[A-Za-z0-9_-]{1,32}\Z"
 
 _Body = TypeVar("_Body")
 _Int64 = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
@@ -102,7 +106,7 @@ class Hello(msgspec.Struct, frozen=True):
     """
 
     to: Annotated[str, Meta(max_length=64)]
-    name: Annotated[str, Meta(max_length=64)]
+    name: Annotated[str, Meta(pattern=LINE_NAME)]
     probes: Annotated[int, Meta(ge=1, le=1 << 26)]
     size: Annotated[int, Meta(ge=64, le=2048)]
     rate: Annotated[float, Meta(gt=0, le=1e9)]

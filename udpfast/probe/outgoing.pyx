@@ -71,6 +71,7 @@ cdef struct OutLine:
     int64_t malformed
     int64_t latest_ns            # monotonic, of the last echo; 0: none
     bint departs                 # the kernel stamps what leaves
+    uint64_t troubles            # failures to send, when the run began
     uint32_t departures          # datagrams sent since it does: the number that the next one gets
     uint64_t departed[DEPARTED_SLOTS]  # 1 + the probe of each number; 0: not a probe
     int64_t departures_pending
@@ -261,10 +262,15 @@ cdef class Outgoing:
         cdef int64_t now_ns = clock_monotonic_ns()
         cdef int64_t wait_ns
         cdef Idle idle
+        cdef OutLine* line
+        cdef uint32_t index
         cdef int work, rc
         self.start_ns = now_ns + 1_000_000
         self._read_offset(now_ns)
         idle_reset(&idle, IDLE_SPIN, SLEEP_MAX_NS)
+        for index in range(self.line_count):
+            line = &self.lines[index]
+            line.troubles = line.send.icmp_errors + line.send.unreachable
         self.end = self.count
         self.progress_ns = now_ns
         while load_acquire(&self.stopping) < 2:
@@ -363,9 +369,12 @@ cdef class Outgoing:
         for at in range(first, done):
             line.sent_ns[at] = now_ns
             self._departing(line, at + 1)
-        if unlikely(done < end):
-            line.unsent += end - done
-            line.departs = 0  # whether the kernel has counted those that failed is its secret
+        line.unsent += end - done
+        if unlikely(done < end or line.troubles != line.send.icmp_errors + line.send.unreachable):
+            # Whether the kernel has numbered those that failed is its secret: no stamp of departure
+            # can be trusted from here on.
+            line.departs = 0
+            line.departures_pending = 0
         return min(rc, 0)
 
     cdef inline void _departing(self, OutLine* line, int64_t mark) noexcept nogil:

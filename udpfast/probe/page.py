@@ -22,7 +22,7 @@ from udpfast.page.charts import (
     time_axis,
 )
 from udpfast.page.document import cells_of, document
-from udpfast.page.words import duration, moment
+from udpfast.page.words import duration, literal, moment
 from udpfast.probe.result import PERCENTS, Race, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
@@ -42,7 +42,8 @@ def page_of(result: Result) -> str:
         else "<h1>Lines: nothing was sent</h1>",
         f"<p class=muted>{escape(_what(result))}</p>",
         f"<p>{escape(_capital(result.offset.sentence()))}. "
-        f"Here: {escape(result.offset.here.text)}; there: {escape(result.offset.there.text)}.</p>",
+        f"Sender: {escape(literal(result.offset.here.text))}; "
+        f"listener: {escape(literal(result.offset.there.text))}.</p>",
         "<h2>Delays</h2>",
         _delays(result),
         "<h2>Loss and order</h2>",

@@ -53,14 +53,15 @@ from udpfast.probe.result import Result
 
 __all__ = ["Receiver"]
 
-#: A probe of a line takes so many bytes; the rest of a line, its batch and histograms.
-PROBE_BYTES, LINE_BYTES = 20, 1 << 20
+#: A probe of a line takes so many bytes, 20 while it is measured and the rest when its result is
+#: made; the rest of a line, its batch and histograms.
+PROBE_BYTES, LINE_BYTES = 80, 1 << 20
 RECEIVE_QUEUE_BYTES = 64 << 20
 GREETINGS_QUEUE_BYTES = 1 << 18
 #: Greetings of a turn, and how long a turn waits at least: 3,200 greetings/s, 5 % of a core.
 GREETINGS_PER_TURN, TURN_S, UNUSED_TURN_S = 16, 0.005, 0.1
 #: A session ends when none of its lines has brought a probe or a question for so long.
-SILENCE_S = 10.0
+SILENCE_S = 30.0
 #: The clock is asked for by a command: not for each greeting.
 CLOCK_S = 10.0
 #: Sessions that have ended and wait to be taken.
@@ -107,7 +108,8 @@ class Receiver:
     sessions_max : int
         Senders at a time.
     memory_bytes : int
-        For all sessions together; a sender that would need more is refused.
+        For all open sessions together; a sender that would need more is refused. Results that wait
+        for `wait` take two times as much at most.
     timestamps : str
         "auto", "hardware", "kernel" or "none", as `net.line.ReceiveOptions`.
     spin : bool
@@ -186,8 +188,8 @@ class Receiver:
     def wait(self, timeout_s: float | None = None) -> Result | None:
         """Return what arrived in the next session that ended; None: none did meanwhile.
 
-        A session ends when its sender says so, or was silent for ten seconds. Of those that nobody
-        takes the last four are kept.
+        A session ends when its sender says so, or was silent for half a minute. Of those that
+        nobody takes the last four are kept.
 
         Parameters
         ----------

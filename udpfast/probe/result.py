@@ -305,8 +305,8 @@ class Result:
                     }
                 ),
                 "refuted": offset.refuted,
-                "here": offset.here.text,
-                "there": offset.there.text,
+                "sender": offset.here.text,
+                "listener": offset.there.text,
             },
             "lines": {name: line.to_dict() for name, line in self.lines.items()},
             "all_lines": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import select
 import time
@@ -21,9 +22,11 @@ from udpfast.net import options
 from udpfast.net.departures import read_departures
 from udpfast.net.line import LineAddress
 from udpfast.net.sender import DatagramSender
+from udpfast.page.words import literal
 from udpfast.probe.control import (
     ANSWER_PROBES,
     HEADER,
+    LINE_NAME,
     REPORT_INDEX,
     Clock,
     Header,
@@ -235,6 +238,8 @@ class Sender:
         OSError
             No line can send any more.
         """
+        if self._outgoing.start:
+            raise RuntimeError("a sender runs once: make another")
         with contextlib.suppress(KeyboardInterrupt):
             if not any(line.there for line in self._lines):
                 self.connect()
@@ -334,7 +339,8 @@ class Sender:
                 self._welcomed_at = self._welcomed_at or time.monotonic()
             elif header.kind is Kind.REFUSED and not line.cookies:
                 reason = decode_body(data, Refused).reason
-                self._refused = f"the listener at {line.where.address} refused: {reason}"
+                refused = f"the listener at {line.where.address} refused: {literal(reason)}"
+                self._refused = refused
         except FormatError:
             pass  # what a stranger sends is no trouble of ours
         return False
@@ -451,7 +457,7 @@ def _check(
     if not 1 <= len(lines) <= LINES_MAX:
         raise ConfigError(f"expected 1 to {LINES_MAX} lines, found {len(lines)}")
     for name in lines:
-        if not 0 < len(name) <= 32 or not all(each.isalnum() or each in "-_" for each in name):
+        if re.search(LINE_NAME, name) is None:
             raise ConfigError(
                 f"a line's name must have 1 to 32 letters, digits, - or _, was {name!r}"
             )
