@@ -7,7 +7,8 @@ RUN := $(VENV)/bin/python
 # is installed takes longer. What keeps pip from installing is still said.
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -qq \
 	--no-compile --disable-pip-version-check) -c constraints.txt
-SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd')
+SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd') \
+	udpfast/payload/roq/roq.fbs scripts/generate_header.py $(wildcard udpfast/include/parts/*.h)
 # Whatever is started by its name is that of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The benchmarks and the lab: a user's `pip install .` does without them.
@@ -25,7 +26,6 @@ build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in pla
 layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/market/updates.pxd)
 	@$(RUN) scripts/generate_layouts.py
 	@$(MAKE) --no-print-directory build
-	@$(RUN) scripts/generate_header.py
 	@$(RUN) scripts/generate_reference.py
 	@$(RUN) -m tests.archive.make_kept
 
@@ -96,6 +96,7 @@ format: build ## let ruff lay out the Python files
 
 clean: ## remove what make has made, except results of benchmarks
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@rm -f udpfast/payload/roq/schema.py udpfast/payload/roq/schema.pxd udpfast/include/udpfast.h
 	@find udpfast bench lab '(' -name '*.so' -o -name '__pycache__' ')' -prune -exec rm -rf {} +
 
 # Three steps, each with its stamp: tools (what compiling needs), compiled, installed.

@@ -13,7 +13,9 @@ import gc
 import io
 import os
 import re
+import runpy
 import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -69,6 +71,12 @@ class Build(build):
 
     sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
 
+    def run(self) -> None:
+        """Build, then write the C header from what was compiled."""
+        super().run()
+        if self.distribution.ext_modules:
+            write_header(Path(self.build_lib))
+
 
 class BuildExt(build_ext):
     """`build_ext` on all cores, which says in one line what is missing."""
@@ -92,8 +100,8 @@ class BuildExt(build_ext):
         # pip shows it with -v.
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
-        # How it is compiled is said here: whatever is older was compiled otherwise.
-        self.force = self.force or any(map(self.is_older, self.extensions))
+        for extension in self.extensions:
+            self.forget_other_flags(extension)
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
         Cython.Utils.find_versioned_file = find_file
         gc.set_threshold(2_000_000, 20, 20)  # a syntax tree is garbage only when its module is done
@@ -116,11 +124,21 @@ class BuildExt(build_ext):
                 os.utime(self.built(extension))
             extension.sources = sources[extension.name]
         super().run()
+        if self.inplace:
+            write_header(Path())
 
-    def is_older(self, extension: Extension) -> bool:
-        """Whether a module was made before this file was changed."""
-        module = self.built(extension)
-        return module.exists() and module.stat().st_mtime_ns < Path(__file__).stat().st_mtime_ns
+    def forget_other_flags(self, extension: Extension) -> None:
+        """Drop what was made of a module by other flags than those of now, and note these.
+
+        A module of which nothing was noted passes: it comes from elsewhere, and is taken as it is.
+        """
+        flags = repr((directives, extension.extra_compile_args, extension.extra_link_args))
+        note = Path("build", "flags", extension.name)
+        if note.exists() and note.read_text() != flags:
+            c_source(extension).unlink(missing_ok=True)
+            self.built(extension).unlink(missing_ok=True)
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(flags)
 
     def compiled_from(self, extension: Extension) -> bytes | None:
         """Return the C from which a module was compiled; None: it was not, or that C is gone."""
@@ -133,6 +151,25 @@ class BuildExt(build_ext):
     def built(self, extension: Extension) -> Path:
         """Return where a module is made; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def write_header(packages: Path) -> None:
+    """Write `udpfast.h` into a folder of packages that are compiled.
+
+    The sanitizers' modules load only into a process that has their library: who builds with them
+    takes the header as it is there.
+    """
+    if SANITIZE:
+        return
+    path = os.pathsep.join([str(packages.resolve()), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "scripts/generate_header.py", packages / "udpfast/include/udpfast.h"]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+def write_schema() -> None:
+    """Write what follows from Roq's schema, where it is not there or says something else."""
+    generate = runpy.run_path("udpfast/payload/roq/generate.py")
+    generate["write_schema"]()
 
 
 #: Cython's own, which knows of files for one version of it, as numpy has.
@@ -218,6 +255,7 @@ def sources() -> list[Path]:
     return [path for folder in folders for path in sorted(Path(folder).rglob("*.pyx"))]
 
 
+write_schema()
 extensions = [
     Extension(
         re.sub("^(bench|lab)/", r"udpfast_\1/", str(path.with_suffix(""))).replace(os.sep, "."),

@@ -5,7 +5,7 @@ Usage: python scripts/generate_layouts.py [--check]
 The layouts are `udpfast/market/updates.pxd`, and a level in `update_header.pxd`; a struct with a
 kind's number in its comment is the payload of that kind. With --check nothing is written, and the
 exit code is 1 if a file is not what it would be. Afterwards: `make build`, then
-scripts/generate_header.py and generate_reference.py, whose texts follow from what was compiled.
+scripts/generate_reference.py, whose text follows from what was compiled.
 """
 
 import re

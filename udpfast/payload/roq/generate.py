@@ -5,6 +5,7 @@
 
 `roq.fbs` is the source within this project; the facts (format "roq-flatbuffers-facts/1") are
 needed only when the published schema has grown. A schema only grows at the end: old ids stay.
+Every build writes the other two files.
 """
 
 import argparse
@@ -23,6 +24,7 @@ __all__ = [
     "write_fbs",
     "write_pxd",
     "write_py",
+    "write_schema",
 ]
 
 HERE = Path(__file__).parent
@@ -360,9 +362,16 @@ def main() -> None:
     facts = parser.parse_args().facts
     if facts is not None:
         (HERE / "roq.fbs").write_text(write_fbs(parse_facts(json.loads(facts.read_text()))))
+    write_schema()
+
+
+def write_schema() -> None:
+    """Write `schema.pxd` and `schema.py`, unless they are there and say the same."""
     schema = parse_fbs((HERE / "roq.fbs").read_text())
-    (HERE / "schema.pxd").write_text(write_pxd(schema))
-    (HERE / "schema.py").write_text(write_py(schema))
+    for name, text in (("schema.pxd", write_pxd(schema)), ("schema.py", write_py(schema))):
+        path = HERE / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 if __name__ == "__main__":
