@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from udpfast.config import FeedConfig
+from udpfast.config.receive import BypassConfig
 from udpfast.errors import ConfigError
 from udpfast.monitor.bypass import planned_launch
 from udpfast.net.bypass import State, environment_settings, inspect_bypass
@@ -16,8 +16,10 @@ from udpfast.net.bypass_launch import LAUNCHED
 __all__ = ["enter_bypass", "print_environment"]
 
 
-def enter_bypass(config: FeedConfig, *, quiet: bool) -> None:
-    """Start this very command again under the stack that the feed asks for.
+def enter_bypass(
+    bypass: BypassConfig, rcvbuf_bytes: int, *, strict: bool = False, quiet: bool
+) -> None:
+    """Start this very command again under the stack that it asks for.
 
     Returns where none is asked for, where this is the process that was started again, or where
     the user had preloaded the stack already; its settings are then all the user's.
@@ -27,7 +29,7 @@ def enter_bypass(config: FeedConfig, *, quiet: bool) -> None:
     ConfigError
         The stack's library is not there, or another stack is preloaded.
     """
-    asked = config.bypass.stack
+    asked = bypass.stack
     if asked == "none" or os.environ.get(LAUNCHED) == asked:
         return
     loaded = inspect_bypass()
@@ -37,7 +39,7 @@ def enter_bypass(config: FeedConfig, *, quiet: bool) -> None:
         raise ConfigError(
             f"bypass {asked}: expected no other stack to be preloaded, found {loaded.stack}"
         )
-    launch = planned_launch(config)
+    launch = planned_launch(bypass, rcvbuf_bytes, strict=strict)
     if not quiet:
         for line in launch.lines:
             click.echo(f"udpfast: bypass {asked}: {line}")

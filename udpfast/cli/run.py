@@ -66,7 +66,9 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     settings; 3 another process runs this instance.
     """
     config = _with_options(load_feed(path), stack, library, strict)
-    enter_bypass(config, quiet=quiet)
+    enter_bypass(
+        config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict, quiet=quiet
+    )
     stopping = Stop()
     stopping.listen()
     service = Service(os.environ)

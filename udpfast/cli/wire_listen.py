@@ -7,14 +7,18 @@ from pathlib import Path
 
 import click
 
+from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
 from udpfast.cli.wire_send import DEFAULT_PORT
 from udpfast.cli.wire_text import result_text
+from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.endpoint import endpoint_text, parse_sender
 from udpfast.core.stop import Stop
+from udpfast.net.bypass import STACKS
 from udpfast.net.line import LineAddress
 from udpfast.net.options import TIMESTAMPS
 from udpfast.probe import Receiver
+from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
 
 __all__ = ["listen"]
 
@@ -68,6 +72,21 @@ __all__ = ["listen"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a page with charts of the last session, one HTML file.",
 )
+@click.option(
+    "--bypass",
+    "stack",
+    type=click.Choice(["none", *STACKS]),
+    default="none",
+    show_default=True,
+    help="Start under this preloaded network stack.",
+)
+@click.option(
+    "--bypass-library",
+    "library",
+    metavar="PATH",
+    default="",
+    help="Path of the stack's library, if it is not found.",
+)
 @click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
 def listen(
     addresses: tuple[str, ...],
@@ -80,6 +99,8 @@ def listen(
     idle: str,
     as_json: bool,
     report: Path | None,
+    stack: BypassStack,
+    library: str,
     metrics: str | None,
 ) -> None:
     """Listen for `udpfast wire send`, send echoes, and show what arrived in each session.
@@ -91,6 +112,7 @@ def listen(
         from udpfast.cli.metrics import need_monitor
 
         need_monitor("bokeh")
+    enter_bypass(BypassConfig(stack, library), RECEIVE_QUEUE_BYTES, quiet=as_json)
     stopping = Stop()
     with Receiver(
         [_address(each) for each in addresses or ("0.0.0.0",)],

@@ -8,15 +8,19 @@ from pathlib import Path
 
 import click
 
+from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
 from udpfast.cli.wire_text import result_text
+from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
+from udpfast.net.bypass import STACKS
 from udpfast.net.line import LineAddress
 from udpfast.net.options import TIMESTAMPS
 from udpfast.probe import Sender
+from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
 
 __all__ = ["DEFAULT_PORT", "parse_lines", "send"]
 
@@ -94,6 +98,21 @@ DEFAULT_PORT = 7007
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write an element per probe, as an .npz of numpy.",
 )
+@click.option(
+    "--bypass",
+    "stack",
+    type=click.Choice(["none", *STACKS]),
+    default="none",
+    show_default=True,
+    help="Start under this preloaded network stack.",
+)
+@click.option(
+    "--bypass-library",
+    "library",
+    metavar="PATH",
+    default="",
+    help="Path of the stack's library, if it is not found.",
+)
 @click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
 def send(
     listener: str,
@@ -109,6 +128,8 @@ def send(
     as_json: bool,
     report: Path | None,
     arrays: Path | None,
+    stack: BypassStack,
+    library: str,
     metrics: str | None,
 ) -> None:
     """Measure one or more lines to the host where `udpfast wire listen` runs.
@@ -123,6 +144,7 @@ def send(
         from udpfast.cli.metrics import need_monitor
 
         need_monitor("bokeh")
+    enter_bypass(BypassConfig(stack, library), RECEIVE_QUEUE_BYTES, quiet=as_json)
     stopping = Stop()
     with Sender(
         parse_lines(listener, lines),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from udpfast.config import FeedConfig
+from udpfast.config.receive import BypassConfig
 from udpfast.net.bypass import STACKS, State, describe_state, environment_settings
 from udpfast.net.bypass_launch import Launch, find_library, plan_launch
 
@@ -29,22 +29,30 @@ def read_bypass(feed: Mapping[str, int], pid: int | None) -> BypassStatus:
     return BypassStatus(text, {} if pid is None else _environment(pid))
 
 
-def planned_launch(config: FeedConfig) -> Launch:
-    """Return how a feed is started under the stack that it asks for.
+def planned_launch(bypass: BypassConfig, rcvbuf_bytes: int, *, strict: bool = False) -> Launch:
+    """Return how a command is started under the stack that it asks for.
+
+    Parameters
+    ----------
+    bypass : BypassConfig
+    rcvbuf_bytes : int
+        What its sockets ask for.
+    strict : bool
+        It must not run unless the stack accelerates; `bypass.strict` says so, too.
 
     Raises
     ------
     ConfigError
         The stack's library is not there.
     """
-    stack = STACKS[config.bypass.stack]
-    library = find_library(stack, config.bypass.library, os.environ)
+    stack = STACKS[bypass.stack]
+    library = find_library(stack, bypass.library, os.environ)
     return plan_launch(
         stack,
         library,
         os.environ,
-        rcvbuf_bytes=config.receive.rcvbuf_bytes,
-        strict=config.bypass.strict or config.agent.strict,
+        rcvbuf_bytes=rcvbuf_bytes,
+        strict=bypass.strict or strict,
     )
 
 

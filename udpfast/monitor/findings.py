@@ -162,7 +162,11 @@ def _plan_finding(config: FeedConfig) -> Finding:
     return Finding(
         f"bypass {config.bypass.stack} start",
         "what udpfast run sets",
-        "; ".join(planned_launch(config).lines),
+        "; ".join(
+            planned_launch(
+                config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict
+            ).lines
+        ),
         None,
         "",
     )

@@ -50,13 +50,13 @@ from udpfast.probe.outgoing import LINES_MAX
 from udpfast.probe.own_clock import own_clock
 from udpfast.probe.reflector import TRACKS_MAX, Reflector
 from udpfast.probe.result import Result
+from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
 
 __all__ = ["Receiver"]
 
 #: A probe of a line takes so many bytes, 20 while it is measured and the rest when its result is
 #: made; the rest of a line, its batch and histograms.
 PROBE_BYTES, LINE_BYTES = 80, 1 << 20
-RECEIVE_QUEUE_BYTES = 64 << 20
 GREETINGS_QUEUE_BYTES = 1 << 18
 #: Greetings of a turn, and how long a turn waits at least: 3,200 greetings/s, 5 % of a core.
 GREETINGS_PER_TURN, TURN_S, UNUSED_TURN_S = 16, 0.005, 0.1
