@@ -6,9 +6,9 @@ What happens to hosts is what happens in `udpfast lab bus`: a daemon has all thr
 is killed, stopped or cut off loses all of them at once; disks fill, links break and hosts are
 promoted for each log by itself. Each host has a reader that follows the composite over all of that.
 
-I10: what a composite has of an input is that input, each record once, in its order: of every host's
-reader after every step, and of every host's replay at the end. Replays of all hosts are the same
-bytes; so is what readers had read, unless an input lost records that had been taken.
+I10: what a composite has of an input is that input, each record once, in its order, as every host's
+replay has it at the end. Replays of all hosts are the same bytes, and so is what readers had read
+all along, without what the order log or an input lost meanwhile.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def _number(record: bytes, at: int) -> int:
 class _Entry:
     """What the order log says: so many records of an input, from here to there, or gone."""
 
+    record: bytes
     place: int
     at: int
     back: bool
@@ -49,23 +50,19 @@ class _Entry:
     end: int
     index: int
     count: int
+    epoch: int
 
 
 def _entry(record: bytes) -> _Entry:
     at, flags, first, end, index, count = _ENTRY.unpack_from(record, 64)
-    return _Entry(_number(record, 8), at, bool(flags & _BACK), first, end, index, count)
+    back = bool(flags & _BACK)
+    return _Entry(
+        record, _number(record, 8), at, back, first, end, index, count, _number(record, 40)
+    )
 
 
 class Follower:
-    """Reads a composite on one host, and goes on whatever becomes of its daemon.
-
-    Attributes
-    ----------
-    read : list of (int, bytes)
-        Input and record, in order; what was taken back is not in it any more.
-    told : bool
-        Something was taken back.
-    """
+    """Reads a composite on one host, and goes on whatever becomes of its daemon and of its logs."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -73,55 +70,51 @@ class Follower:
 
     def begin(self) -> None:
         """Read from the beginning."""
-        self.read: list[tuple[int, bytes]] = []
-        self._last: bytes | None = None  # of the order log
-        self._place = 0
-        self._next = [0 for _ in _INPUTS]
+        self._taken: list[tuple[int, int, bytes]] = []  # by which entry, of which input, a record
         self._entries: list[_Entry] = []
-        self._newest = [b"" for _ in _INPUTS]  # read, of each input
-        self.told = False
+        self._done = 0  # of the entries
+        self._place = 0
+
+    @property
+    def read(self) -> list[tuple[int, bytes]]:
+        """Input and record, in order; what was taken back is not in it any more."""
+        return [(at, record) for _, at, record in self._taken]
 
     def look(self, order: Any, inputs: Sequence[Any]) -> None:
         """Read what is new, as far as readers may see."""
-        if self._last is not None and not _has(order.log, self._last):
-            self.begin()  # the order was taken back
-        for at, store in enumerate(inputs):
-            self._take_back(at, store.log)
-        # Looked at from the end: what follows an entry says whether it is there still.
+        while self._entries and not _has(order.log, self._entries[-1].record):
+            lost = self._entries.pop()  # the order was taken back
+            self._place = lost.place
+            self._taken = [each for each in self._taken if each[0] != lost.place]
+        self._done = min(self._done, len(self._entries))
         for record in order.log.records(self._place, order.released):
-            self._last, self._place = record, _number(record, 8) + len(record)
             if record[4] == _ORDER:
                 self._entries.append(_entry(record))
-        while self._entries and self._do(self._entries[0], inputs):
-            self._entries.pop(0)
-
-    def _take_back(self, at: int, log: Any) -> None:
-        # Records that were read and are not there any more: the last ones of this input.
-        if not self._newest[at] or _has(log, self._newest[at]):
-            return
-        own = [place for place, (whose, _) in enumerate(self.read) if whose == at]
-        while own and not _has(log, self.read[own[-1]][1]):
-            self._next[at] = _number(self.read[own[-1]][1], 8)
-            del self.read[own.pop()]
-            self.told = True
-        self._newest[at] = self.read[own[-1]][1] if own else b""
+                self._place = self._entries[-1].place + len(record)
+        while self._done < len(self._entries) and self._do(self._entries[self._done], inputs):
+            self._done += 1
 
     def _do(self, entry: _Entry, inputs: Sequence[Any]) -> bool:
         # What an entry says; False: this host has not all of it yet.
         if entry.back:
+            self._taken = [(place, at, record) for place, at, record in self._taken
+                           if at != entry.at or _number(record, 8) < entry.first]  # fmt: skip
             return True
-        store = inputs[entry.at]
         # What is said to be lost before it was read is not waited for.
-        end = min([entry.end, *(each.first for each in self._entries
-                                if each.back and each.at == entry.at)])  # fmt: skip
-        for record in store.log.records(self._next[entry.at], min(end, store.released)):
-            if _number(record, 8) != self._next[entry.at]:
-                raise Wrong(f"I10 {self.host}: record at {_number(record, 8)} of "
-                            f"{_INPUTS[entry.at]}, expected {self._next[entry.at]}")  # fmt: skip
-            self._next[entry.at] += len(record)
-            self.read.append((entry.at, record))
-            self._newest[entry.at] = record
-        return self._next[entry.at] >= end
+        end, epoch = min([(entry.end, entry.epoch), *(
+            (each.first, each.epoch) for each in self._entries[self._done :]
+            if each.back and each.at == entry.at)])  # fmt: skip
+        store = inputs[entry.at]
+        if end <= entry.first:
+            return True
+        if store.released < end or store.lineage.at(end - 1)[0] != epoch:
+            return False
+        own = list(store.log.records(entry.first, end))
+        if (_number(own[0], 8), _number(own[0], 16)) != (entry.first, entry.index):
+            raise Wrong(f"I10 {self.host}: an entry takes {_INPUTS[entry.at]} from record "
+                        f"{entry.index} at {entry.first}, there is another one")  # fmt: skip
+        self._taken += [(entry.place, entry.at, record) for record in own]
+        return True
 
 
 def _has(log: Any, record: bytes) -> bool:
@@ -328,13 +321,7 @@ def _compare(world: CompositeWorld) -> None:
             if own != list(log.records(0, log.end)):
                 raise Wrong(f"I10 {name}: of {_INPUTS[at]} the composite has {len(own)} records, "
                             f"not those {log.end_index} that there are")  # fmt: skip
-            read = [record for whose, record in machine.follower.read if whose == at]
-            if read != own:
-                raise Wrong(f"I10 {name}: of {_INPUTS[at]} its reader has {len(read)} records, "
-                            f"not those {len(own)} that there are")  # fmt: skip
-        back = any(record[4] == _ORDER and _entry(record).back
-                   for record in order.records(0, order.end))  # fmt: skip
-        if not (back or machine.follower.told) and machine.follower.read != whole:
+        if machine.follower.read != whole:
             raise Wrong(f"I10 {name}: its reader read another order than a replay has")
         found[name] = hashlib.sha256(b"".join(record for _, record in whole)).hexdigest()
     if len(set(found.values())) != 1:

@@ -143,22 +143,23 @@ class ForgetsWhatItTook(merger.Merger):
     """Begins the order of its inputs anew whenever it is started."""
 
     def _recover(self) -> None:
-        super()._recover()
-        for known in self._known:
-            known.taken = None
-            known.ahead.clear()
+        self._taken = [merger.Taken() for _ in self.inputs]
 
 
-class TakesNothingBack(merger.Merger):
+class TakesNothingBack(merger.Taken):
     """Does not say what inputs lost."""
 
-    def _look(self, node: node.Node, known: Any) -> None:
-        known.cuts = node.store.cuts
+    def kept(self, store: Any) -> int:
+        """Return where it ends."""
+        return self.position
 
 
-def believes_what_was_taken(*_: object) -> bool:
-    """Say that each input has what the order took, whoever led it meanwhile."""
-    return False
+class BelievesWhatWasTaken(merger.Merger):
+    """Takes it that each input has what the order took, whoever led it meanwhile."""
+
+    def _recover(self) -> None:
+        super()._recover()
+        self._taken = [taken._replace(epoch=0) for taken in self._taken]
 
 
 def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
@@ -180,8 +181,8 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "writes-on-unasked": [(node, "Returning", WritesOnUnasked)],
     "stays-sealed": [(bus_world, "Store", StaysSealed)],
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
-    "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
-    "believes-what-was-taken": [(merger, "_has_moved", believes_what_was_taken)],
+    "takes-nothing-back": [(merger, "Taken", TakesNothingBack)],
+    "believes-what-was-taken": [(bus_composite, "Merger", BelievesWhatWasTaken)],
     "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
 }
 

@@ -224,7 +224,7 @@ def test_copy_waits_for_a_host_that_is_behind_as_long_as_a_daemon_runs(tmp_path:
     ahead, order = both.kept["a"].store, both.node.sequencer
     assert order is not None
     entry = ENTRY.pack(0, 0, ahead.end, ahead.end + 72, ahead.log.end_index, 1)
-    assert order.order(entry, 1_000_000_000, 1_700_000_001_000_000_000)
+    assert order.order(entry, 0, 1_000_000_000, 1_700_000_001_000_000_000)
     both.kept["order"].tell()
     with copy(both, tmp_path / "copy") as copying:
         finish(copying)

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -312,39 +311,61 @@ def test_composite_wrong_is_refused(algo: dict[str, object], message: str) -> No
         parse_bus(tables, "bus.toml")
 
 
-class Behind:
-    """This host's part in an input, whose copy may not be as far as the source."""
-
-    def __init__(self, store: Store, *, caught_up: bool) -> None:
-        self.store, self.caught_up = store, caught_up
-
-
-@pytest.mark.parametrize("caught_up", [False, True])
-def test_host_that_leads_with_a_copy_that_is_behind_takes_back_what_is_lost_alone(
-    tmp_path: Path, caught_up: bool
-) -> None:
-    both = Composite(tmp_path)
-    source, order = both.kept["a"].store, both.kept["order"].store
+def copied(both: Composite, folder: Path) -> tuple[Copy, Store, Merger]:
+    """A host's copy of an input, which is behind what the order took, and a merger there."""
     send(both.seqs[0], 1)
-    copy = Kept(tmp_path / "copy", "one", create=False).store
-    link = Copy(source, copy).pump()
+    copy = Kept(folder / "copy", "one", create=False).store
+    link = Copy(both.kept["a"].store, copy).pump()
     send(both.seqs[0], 2, 3)
     both.work()
-    taken = source.log.end_index
-    part: Any = Behind(copy, caught_up=caught_up)
-    merger = Merger(both.node, [part, Node(both.kept["b"].store, [], None, lambda: 1)])
-    before, end = copy.log.end_index, order.end
-    unix_ns = 1_700_000_000_000_000_000
-    took = [merger.work(at, unix_ns + at) for at in range(2_000_000, 10_000_000, 1_000_000)]
-    assert took == [before if caught_up else 0, 0, 0, 0, 0, 0, 0, 0]
-    entries = [ORDER_ENTRY.unpack_from(record, 64) for record in order.log.records(end, order.end)]
-    if not caught_up:
-        assert entries == [], "what is not here yet is not lost"
-        link.pump()
-        send(both.seqs[0], 5)
-        link.pump()
-        assert merger.work(11_000_000, unix_ns + 11_000_000) == 1
-        return
-    # Of the one entry, which the copy has not as a whole, nothing is known.
-    at, flags, first, _, index, count = entries[0]
-    assert (at, flags, first, index, count) == (0, ORDER_BACK, 0, 0, taken)
+    nodes = [Node(store, [], None, lambda: 1) for store in (copy, both.kept["b"].store)]
+    return link, copy, Merger(both.node, nodes)
+
+
+def ordered(merger: Merger, since: int) -> list[tuple[int, ...]]:
+    """Let it work for a while; the entries that the order log has from a position on."""
+    for now_ns in range(2_000_000, 10_000_000, 1_000_000):
+        merger.work(now_ns, 1_700_000_000_000_000_000 + now_ns)
+    store = merger.node.store
+    return [ORDER_ENTRY.unpack_from(record, 64) for record in store.log.records(since, store.end)]
+
+
+def test_host_that_leads_with_a_copy_that_is_behind_takes_nothing_back(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    link, _, merger = copied(both, tmp_path)
+    end = both.node.store.end
+    assert ordered(merger, end) == []
+    link.pump()
+    send(both.seqs[0], 5)
+    link.pump()
+    assert [(entry[1], entry[5]) for entry in ordered(merger, end)] == [(0, 1)]
+
+
+def test_host_that_leads_where_a_copy_that_was_behind_writes_takes_back_what_is_lost(
+    tmp_path: Path,
+) -> None:
+    both = Composite(tmp_path)
+    _, copy, merger = copied(both, tmp_path)
+    order, taken = both.node.store.end, both.kept["a"].store.log.end_index
+    end, index = copy.end, copy.log.end_index
+    lead(copy, promoted=True)
+    back, again = ordered(merger, order)
+    assert back[:3] + back[4:] == (0, ORDER_BACK, end, index, taken - index)
+    assert again == (0, 0, end, copy.end, index, copy.log.end_index - index)
+
+
+def test_records_as_long_as_those_that_were_lost_are_not_taken_for_them(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    both.work()
+    source, order = both.kept["a"].store, both.node.store
+    end, index = source.end, source.log.end_index
+    lead(source, promoted=True)
+    both.work()
+    taken, place = source.end, order.end
+    source.cut(end)
+    lead(source, promoted=True)
+    assert source.end == taken, "the records of another epoch, in the same place"
+    both.begin()  # who writes the order log now did not see it
+    back, again = ordered(both.merger, place)
+    assert back == (0, ORDER_BACK, end, taken, index, source.log.end_index - index)
+    assert again == (0, 0, end, taken, index, source.log.end_index - index)

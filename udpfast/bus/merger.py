@@ -2,21 +2,24 @@
 
 The order log is a store of its own: its sequencer's host decides, and everybody else reads the same
 order. The composite is its inputs, read as the log says; nothing is copied.
+
+An entry names the epoch of the last record that it takes (its `number`). Position and epoch say
+which record that is, and so which ones precede it: an input whose lineage has a later epoch from
+before that position on has lost what follows, whoever wrote the entry and whoever looks.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from udpfast.bus.log import Log
+from udpfast.bus.log import Log, Store
 from udpfast.bus.node import Node
 from udpfast.bus.sequencer import Sequencer
 from udpfast.core.layout import Kind
 
-__all__ = ["BATCH", "ORDER_BACK", "ORDER_ENTRY", "Merger"]
+__all__ = ["BATCH", "ORDER_BACK", "ORDER_ENTRY", "Merger", "Taken"]
 
 #: Input, flags, position, end, index of the first, records (core.layout.ORDER_ENTRY).
 ORDER_ENTRY = struct.Struct("<IIQQQQ")
@@ -24,38 +27,34 @@ ORDER_BACK = 1
 #: Records that one entry takes at most: others get their turn.
 BATCH = 4096
 
-
-#: Position and index of an entry's first record, and of what follows its last one.
-_Span = tuple[int, int, int, int]
+_NUMBER = struct.Struct("<Q")
 
 
-@dataclass
-class _Input:
-    """What is known of one input.
+class Taken(NamedTuple):
+    """How far an order log takes an input.
 
     Attributes
     ----------
-    taken : (int, int) or None
-        Position and index behind the last record that was taken; None: none was.
-    ahead : deque of _Span
-        Taken while another host led, and not looked at here yet.
-    lost : int or None
-        Position from which on what was taken is lost, which the log does not say yet.
-    cuts, end : int
-        Of this host's copy, when it was looked at last.
+    position, next_index : int
+        Behind the last record that it takes.
+    epoch : int
+        Of that record; 0: it takes none, or the epoch is not known any more.
     """
 
-    cuts: int
-    end: int
-    taken: tuple[int, int] | None = None
-    ahead: deque[_Span] = field(default_factory=deque)
-    lost: int | None = None
+    position: int = 0
+    next_index: int = 0
+    epoch: int = 0
 
-    def lose(self, position: int) -> None:
-        """Note that what was taken from a position on is lost."""
-        if self.ahead:  # of an entry that cannot be looked at as a whole, nothing is known
-            position = min(position, self.ahead[0][0])
-        self.lost = position if self.lost is None else min(self.lost, position)
+    def kept(self, store: Store) -> int:
+        """Return the position up to which a copy of the input has what was taken, or may get it."""
+        return store.lineage.until(self.epoch, self.position) if self.epoch else self.position
+
+    def ends_in(self, store: Store) -> bool:
+        """Return whether what a copy of the input has next follows what was taken."""
+        if store.end < self.position:
+            return False
+        found, _ = store.lineage.at(self.position - 1)
+        return found == self.epoch or 0 in (found, self.epoch)
 
 
 class Merger:
@@ -72,104 +71,71 @@ class Merger:
     def __init__(self, node: Node, inputs: Sequence[Node]) -> None:
         self.node = node
         self.inputs = list(inputs)
-        self._known: list[_Input] = []
+        self._taken: list[Taken] = []
         self._led: Sequencer | None = None
 
     def work(self, now_ns: int, unix_ns: int) -> int:
         """Take what is new of each input; return how many records that was."""
         sequencer = self.node.sequencer
-        if sequencer is None:
-            self._led = None
-            return 0
         if sequencer is not self._led:
-            self._recover()
             self._led = sequencer
+            if sequencer is not None:
+                self._recover()
+        if sequencer is None:
+            return 0
         total = 0
-        for at, (node, known) in enumerate(zip(self.inputs, self._known, strict=True)):
-            store = node.store
+        for at, node in enumerate(self.inputs):
+            store, taken = node.store, self._taken[at]
             if store.identity == bytes(16):
                 continue
-            self._look(node, known)
-            if known.lost is not None and not self._take_back(
-                sequencer, at, known.lost, now_ns, unix_ns
-            ):
+            kept = taken.kept(store)
+            if kept < taken.position and not self._take_back(sequencer, at, kept, now_ns, unix_ns):
                 continue
+            taken = self._taken[at]
+            if not taken.ends_in(store):
+                continue  # another host took it: this one's copy is not so far yet
             # Not what was removed before it was taken: readers miss it, like all that was removed.
-            first, index = max(known.taken or (0, 0), store.log.first())
-            if first > store.end:
-                continue  # taken while another host led: this one's copy is not so far yet
+            first, index = max(taken[:2], store.log.first())
             end, count = store.log.run(first, store.released, BATCH)
+            epoch, _ = store.lineage.at(end - 1)
             entry = ORDER_ENTRY.pack(at, 0, first, end, index, count)
-            if count and sequencer.order(entry, now_ns, unix_ns):
-                known.taken = end, index + count
+            if count and sequencer.order(entry, epoch, now_ns, unix_ns):
+                self._taken[at] = Taken(end, index + count, epoch)
                 total += count
         return total
 
     def _recover(self) -> None:
-        # What the log says was taken; of which an input may have lost something while another host
-        # led.
-        stores = [node.store for node in self.inputs]
-        self._known = [_Input(store.cuts, store.end) for store in stores]
-        log = self.node.store.log
-        position = log.first()[0]
-        for record in log.records(position, log.end, kinds=1 << Kind.ORDER):
-            at, flags, first, end, index, count = ORDER_ENTRY.unpack_from(record, 64)
-            known = self._known[at]
-            if flags & ORDER_BACK:
-                _drop(known, first, index)
-            else:
-                known.ahead.append((first, index, end, index + count))
-                known.taken = end, index + count
-
-    def _look(self, node: Node, known: _Input) -> None:
-        # What of the records that were taken is lost, as far as this host can tell.
-        store = node.store
-        if store.cuts != known.cuts:
-            # A copy that was behind what was taken, and lost nothing, tells nothing.
-            position = store.cut_since(known.cuts)
-            if position < known.end:
-                known.lose(position)
-        known.cuts, known.end = store.cuts, store.end
-        while known.lost is None and known.ahead and known.ahead[0][2] <= store.end:
-            if _has_moved(store.log, known.ahead[0]):
-                known.lose(store.end)
-            else:
-                known.ahead.popleft()
-        if known.taken is not None and store.end < known.taken[0] and node.caught_up:
-            known.lose(store.end)
+        self._taken = [Taken() for _ in self.inputs]
+        for at, taken in _taken_by(self.node.store.log):
+            self._taken[at] = taken
 
     def _take_back(
         self, sequencer: Sequencer, at: int, position: int, now_ns: int, unix_ns: int
     ) -> bool:
         # Say that an input lost what was taken from a position on; False: there is no room now.
-        known, store = self._known[at], self.inputs[at].store
-        position = max(position, store.log.first()[0])
-        if known.taken is not None and position < known.taken[0]:
-            place = store.log.stands_at(position)
-            index = place[0] if place is not None else store.log.end_index
-            entry = ORDER_ENTRY.pack(
-                at, ORDER_BACK, position, known.taken[0], index, known.taken[1] - index
-            )  # fmt: skip
-            if not sequencer.order(entry, now_ns, unix_ns):
-                return False
-            _drop(known, position, index)
-        known.lost = None
+        taken, store = self._taken[at], self.inputs[at].store
+        first = store.log.first()
+        if first[0] >= taken.position:  # removed since, so that nobody can tell
+            epoch, _ = store.lineage.at(taken.position - 1)
+            self._taken[at] = taken._replace(epoch=epoch)
+            return True
+        position = max(position, first[0])
+        place = store.log.stands_at(position)
+        index = place[0] if place is not None else store.log.end_index
+        epoch, _ = store.lineage.at(position - 1)
+        entry = ORDER_ENTRY.pack(
+            at, ORDER_BACK, position, taken.position, index, taken.next_index - index
+        )
+        if not sequencer.order(entry, epoch, now_ns, unix_ns):
+            return False
+        self._taken[at] = Taken(position, index, epoch)
         return True
 
 
-def _drop(known: _Input, position: int, index: int) -> None:
-    # Take back what was taken from a position on.
-    while known.ahead and known.ahead[-1][0] >= position:
-        known.ahead.pop()
-    if known.ahead and known.ahead[-1][2] > position:
-        known.ahead[-1] = (*known.ahead[-1][:2], position, index)
-    known.taken = position, index
-
-
-def _has_moved(log: Log, span: _Span) -> bool:
-    # Whether an entry does not end between the records between which it did: they are others.
-    _, _, end, index = span
-    if end <= log.first()[0]:
-        return False  # removed since
-    place = log.stands_at(end)
-    return (log.end_index if end == log.end else place and place[0]) != index
+def _taken_by(log: Log) -> Iterator[tuple[int, Taken]]:
+    # How far each entry of an order log takes which input.
+    for record in log.records(log.first()[0], log.end, kinds=1 << Kind.ORDER):
+        at, flags, first, end, index, count = ORDER_ENTRY.unpack_from(record, 64)
+        (epoch,) = _NUMBER.unpack_from(record, 40)
+        back = bool(flags & ORDER_BACK)
+        yield at, Taken(*((first, index) if back else (end, index + count)), epoch)

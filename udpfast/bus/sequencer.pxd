@@ -74,7 +74,8 @@ cdef class Sequencer:
     cdef bint _roll(self, int64_t unix_ns)
     cdef bint _write_senders(self, int64_t unix_ns)
     cdef void _drop_held(self, Sender* sender) noexcept nogil
-    cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns)
+    cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns,
+                     uint64_t number=*)
 
 
 # What RESTART says of an epoch, which begins at the store's end.

@@ -193,12 +193,14 @@ cdef class Sequencer:
         return self._write(
             KIND_SENDERS, <const uint8_t*><const char*>entries, len(entries), unix_ns)
 
-    cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns):
+    cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns,
+                     uint64_t number=0):
         # A record of the sequencer's own.
         cdef Record record
         memset(&record, 0, sizeof(record))
         record.length = <int>(RECORD_SIZE + size)
         record.kind = kind
+        record.number = number
         record.stream = STREAM_NONE
         record.flight_ns = FLIGHT_UNKNOWN
         record.received_ns = unix_ns
@@ -474,12 +476,21 @@ cdef class Sequencer:
         self._verdicts[SEQUENCER_ACCEPTED] += 1
         return 0
 
-    def order(self, bytes entry, int64_t now_ns, int64_t unix_ns) -> bool:
-        """Write what a composite takes next; False: there is no room for it yet."""
+    def order(self, bytes entry, uint64_t epoch, int64_t now_ns, int64_t unix_ns) -> bool:
+        """Write what a composite takes next; False: there is no room for it yet.
+
+        Parameters
+        ----------
+        entry : bytes
+            An OrderEntry.
+        epoch : int
+            Of the input's last record before the entry's end.
+        now_ns, unix_ns : int
+        """
         if not self.store.writer:
             return False
         return self._write(KIND_ORDER, <const uint8_t*><const char*>entry, len(entry),
-                           steady_time(&self.clock, now_ns, unix_ns))
+                           steady_time(&self.clock, now_ns, unix_ns), epoch)
 
     def refuse_unauthentic(self) -> None:
         """Count a datagram whose tag was wrong, or missing."""

@@ -88,7 +88,7 @@ cdef class OrderCopy:
     cdef object _directory           # of the order log
     cdef int64_t _input              # of the entry at hand
     cdef uint64_t[INPUTS_MAX] _next_index  # by input: of its record that comes next
-    cdef uint64_t _until_index       # behind the last one of the entry that can still come
+    cdef OrderEntry _entry           # at hand
     cdef int64_t _count, _at         # of the batch in the source's arrays
     cdef bint _adopted               # it goes by the copy's names and sessions
     cdef uint64_t _skip_index        # of the entry at hand, the records before are here already
@@ -272,6 +272,7 @@ cdef class OrderCopy:
     cdef bint _take_entry(self, Record* header, const unsigned char* payload) except -1:
         # The next entry of the order log. False: there is no room for it.
         cdef OrderEntry entry
+        cdef uint64_t until
         memcpy(&entry, payload, sizeof(entry))
         if self._resuming and header.number == self._place:
             if (<const char*>payload)[:sizeof(entry)] != self._last.content:
@@ -279,12 +280,11 @@ cdef class OrderCopy:
                     f"{self._directory}: expected the entry at {self._place} that was copied, "
                     "found another one, because the order was just taken back: copy again")
         else:
-            # What of the entry before did not come is not there any more. (After a cut, others have
-            # its place: then the indices of what comes say so. If the order log lost its end, an
-            # entry follows that is not behind the last one, and what is left is taken back.)
-            if (self._until_index and self._source.steady(self._input)
-                    and header.number > self._place
-                    and not self._say_missing(self._until_index, header.published_ns)):
+            # What of the entry before did not come is not there any more, unless the order log lost
+            # that entry itself.
+            until = self._source.end_of(self._place, &self._entry)
+            if (self._source.goes_on and until > self._entry.first_index
+                    and not self._say_missing(until, header.published_ns)):
                 return False
             header.session = session_of(0, entry.input)
             if not segment_append(&self.journal.writer, header, payload):
@@ -293,8 +293,8 @@ cdef class OrderCopy:
         self._resuming = False
         self._input, self._place = entry.input, header.number
         self._taken_ns = header.published_ns
-        self._until_index = self._source.end_of(header.number, &entry)
-        if self._until_index > entry.first_index:
+        self._entry = entry
+        if self._source.end_of(header.number, &entry) > entry.first_index:
             self._next_index[self._input] = max(
                 self._next_index[self._input], entry.first_index)
         return True
@@ -326,7 +326,7 @@ cdef class OrderCopy:
                 &self.journal.writer, header, <const unsigned char*>&rollback):
             return False
         self._next_index[self._input] = header.index
-        self._skip_index = self._until_index = 0  # the order log says what else is gone
+        self._skip_index = 0
         return True
 
     cdef bint _say_missing(self, uint64_t index, int64_t at_ns) except -1:

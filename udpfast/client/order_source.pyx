@@ -1,9 +1,12 @@
 """Records of a composite: what `Reader("composite:NAME")` reads from.
 
 The order log says which records of which store come next, so that every host, and every replay, has
-the same records in the same order. A copy of an input that is behind the order is waited for.
+the same records in the same order. Nothing else does: what a copy of an input loses, gets again or
+gets anew is read when, and as far as, an entry says so. An entry names its last record by position
+and epoch; a copy that does not have that one yet is waited for.
 
-When the order log loses its end, because a host without it was promoted, each input goes back to
+What an input lost for good, the order log says, too: a ROLLBACK, if it had been read. When the
+order log itself loses its end, because a host without it was promoted, each input goes back to
 where the entries that are left take it: a ROLLBACK for each input that had been read further.
 """
 
@@ -12,17 +15,19 @@ from libc.errno cimport EBADMSG
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
 from udpfast.client.store_source cimport StoreSource
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, ORDER_BACK, RECORD_SIZE,
-    STREAM_NONE, OrderEntry)
+    STREAM_NONE, OrderEntry, Rollback)
+from udpfast.log.doubt cimport doubt_record
 from udpfast.log.journal_cursor cimport JournalCursor
 
 from udpfast.archive.bus_files import read_composite
-from udpfast.archive.store import StoreView
+from udpfast.archive.store import StoreView, store_lineage
 from udpfast.client.store_source import StoreSource as StoreSourceFace
 from udpfast.client.store_source import open_source as open_store
 from udpfast.core.layout import RECORD
@@ -65,14 +70,15 @@ cdef class OrderSource(PolledSource):
         self.paths = paths
         self.members = [None] * len(paths)
         self.entries = []
-        self.cuts = [0] * len(paths)
-        self.followed = [None] * len(paths)
+        self.sure = [None] * len(paths)
+        self.next = [None] * len(paths)
         self.skipped = [0] * len(paths)
         self.marks = marks
         self.mark_arrays = (np.zeros(1, RECORD), np.zeros(1, np.uint64),
-                            np.zeros(sizeof(OrderEntry), np.uint8))
+                            np.zeros(max(sizeof(OrderEntry), sizeof(Rollback)), np.uint8))
         self.batch, self.room = batch, buffer_bytes
         self.at = -1
+        self.goes_on = True
         self.missed_reason = LAPPED_DAMAGE
         self.names = order.names
         self.use_arrays(order.headers_array, order.offsets_array, order.payloads_array)
@@ -107,7 +113,8 @@ cdef class OrderSource(PolledSource):
                     if entry.flags & ORDER_BACK:
                         found = True
                         self.lost[entry.input].append(
-                            (scout.headers[i].position, entry.first, entry.first_index))
+                            (scout.headers[i].position, entry.first, entry.first_index,
+                             scout.headers[i].number))
 
     @property
     def origin(self) -> str:
@@ -115,20 +122,18 @@ cdef class OrderSource(PolledSource):
         return f"store:{self.current.directory}"
 
     cdef int64_t poll(self, int64_t limit) except -1:
-        cdef StoreSource member
         cdef int64_t count
         if load_acquire(&self.order.said.cuts) != self.order.cuts:
             self._read_order()  # what is in hand may have been taken back
         while True:
             if self.at >= 0:
-                member = self.members[self.at]
-                if member.cursor.position < self.until:
-                    count = self._read(member, limit)
+                if <uint64_t>self.next[self.at] < self.until:
+                    count = self._read(limit)
                     if count:
                         return count
-                    if member.cursor.position < self.until and self._look_ahead():
-                        self.until = self._end(self.place, self.at, self.until)
-                    if member.cursor.position < self.until:
+                    if <uint64_t>self.next[self.at] < self.until and self._look_ahead():
+                        self._bound_hand()
+                    if <uint64_t>self.next[self.at] < self.until:
                         return 0
                 self.at = -1
             if not self.entries:
@@ -139,31 +144,76 @@ cdef class OrderSource(PolledSource):
             if count:
                 return count
 
-    cdef int64_t _read(self, StoreSource member, int64_t limit) except -1:
-        # Records of one input up to `until`; 0: this host's copy has none of them yet.
+    cdef int64_t _read(self, int64_t limit) except -1:
+        # Records of the entry in hand; 0: this host's copy does not have them yet.
+        cdef StoreSource member = self._member(self.at)
         cdef int64_t count
+        if not self._stand(member):
+            return 0
         member.end = self.until
         count = member.look(limit)
         if count == -EBADMSG:
             raise member.failure
-        if count <= 0:
+        if count <= 0:  # it may have passed over what is damaged, or was removed
+            self.next[self.at] = max(<uint64_t>self.next[self.at], member.cursor.position)
             return 0
+        if member.cuts != <uint64_t>self.sure[self.at][0] or (
+                self.epoch and member.epochs and member.epochs[len(member.epochs) - 1][0]
+                > self.epoch):
+            self.sure[self.at] = None  # records were set aside just now: these may be others
+            return 0
+        self.had[self.at] = max(<uint64_t>self.had[self.at], member.headers[count - 1].index + 1)
+        self.next[self.at] = member.at_position
         return self._show(member, count)
+
+    cdef bint _stand(self, StoreSource member) except -1:
+        # Stand where the last entry ended, if this host's copy has the one in hand as it was taken:
+        # its last record, by position and epoch. False: it does not, or not yet.
+        cdef uint64_t cuts = load_acquire(&member.said.cuts)
+        cdef int64_t at = self.at
+        if self.sure[at] == (cuts, self.epoch):
+            return True
+        if member.said_end() < self.until:
+            return False
+        lineage = store_lineage(member.directory)
+        found, _ = lineage.at(self.until - 1)
+        if found and self.epoch and found != self.epoch:
+            return False
+        if self.sure[at] is None or self.sure[at][0] != cuts:
+            member.cuts = cuts
+            member._stand(self.next[at])
+            member.epochs = lineage.before(member.at_position)
+            member.names = NameCache()  # a sender may have another number now
+            member.names_number = -1
+            if member.at_position > <uint64_t>self.next[at]:  # what comes next was removed
+                self._skip(at, member.at_index)
+                self.next[at] = member.at_position
+        self.sure[at] = (cuts, self.epoch)
+        return True
+
+    cdef _skip(self, int64_t at, uint64_t index):
+        # What is before an index, nobody can read any more.
+        if index > <uint64_t>self.had[at]:
+            self.skipped[at] += index - self.had[at]
+            self.missed_before += index - <uint64_t>self.had[at]
+            self.had[at] = index
 
     cdef int64_t _show(self, StoreSource member, int64_t count) except -1:
         # Hand out what one input has in memory.
         if member.names_missing():
             member.renew_names()
-        self.current = member
         if self.payloads_array is not member.payloads_array:
             self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
+        return self._show_of(member, member.missed, count)
+
+    cdef int64_t _show_of(self, StoreSource member, uint64_t missed, int64_t count) except -1:
+        # Hand out what is in the arrays, of an input.
+        self.current = member
         self.names = member.names
         at = self.members.index(member)
-        if member.headers.kind == KIND_ROLLBACK:
-            self.had[at] = 0
         self.names.source = at + 1
         self.names.address = str(member.directory)
-        self.missed = member.missed + <uint64_t>self.skipped[at]
+        self.missed = missed + <uint64_t>self.skipped[at]
         self.skipped[at] = 0
         return count
 
@@ -183,7 +233,7 @@ cdef class OrderSource(PolledSource):
                 memcpy(&entry, order.payloads + order.offsets[i], sizeof(entry))
                 read.append((order.headers[i].position, entry.input, entry.flags,
                              entry.first, entry.end, entry.first_index, entry.count,
-                             order.headers[i].published_ns))
+                             order.headers[i].published_ns, order.headers[i].number))
         self.entries[:0] = reversed(read)
         return count if self.entries else self._read_order()
 
@@ -192,16 +242,16 @@ cdef class OrderSource(PolledSource):
         # further than the others take them.
         cdef uint64_t known
         self._look_ahead()  # no loss is believed that only a lost entry tells of
+        self.goes_on = self.goes_on and self.mark_place < place
         if self.entries and self.entries[len(self.entries) - 1][0] >= place:
             self.marked = False
         self.entries = [entry for entry in self.entries if entry[0] < place]
         for at, (position, index) in enumerate(self._taken_before(place)):
-            self.followed[at] = None
-            known = self._known(at)
+            known = self.had[at]
             if known > <uint64_t>index:
                 self.entries.append((
                     place, at, ORDER_BACK | UNDONE, position, position, index, known - index,
-                    clock_realtime_ns()))
+                    clock_realtime_ns(), 0))
                 self.marked = False
         if self.at >= 0 and self.place < place:
             self.entries.append(self.hand)  # it may end elsewhere now
@@ -239,60 +289,61 @@ cdef class OrderSource(PolledSource):
             place = begin
         return [each or (0, 0) for each in found]
 
-    cdef uint64_t _known(self, int64_t at):
-        # Index behind the last record of an input that whoever reads has.
-        cdef StoreSource member = self.members[at]
-        return max(<uint64_t>self.had[at], 0 if member is None else member.at_index)
-
     cdef int64_t _begin(self, tuple entry) except -1:
         # Take an entry in hand; returns a count if that brought something.
         if self.marks and not self.marked:
             self.entries.append(entry)
-            self.marked = True
             return self._mark(entry)
-        self.marked = False
-        place, at, flags, first, end, index, _, _ = entry
+        self.marked, self.goes_on = False, True
+        place, at, flags, first, end, index, _, _, _ = entry
         if flags & ORDER_BACK:
-            return self._take_back(at, first, index, flags & UNDONE)
-        self._member(at, first, index)
+            return self._take_back(at, first, index)
         if self.scout.cursor.position <= <uint64_t>place:
             self._look_ahead()
-        end = self._end(place, at, end)
-        if end > first:
-            self.place, self.at, self.until, self.hand = place, at, end, entry
+        self.place, self.hand = place, entry
+        self._bound_hand()
+        if self.next[at] is None:
+            self.next[at], self.had[at] = first, max(self.had[at], index)
+        elif first > self.next[at] and self.until > <uint64_t>first:  # it was removed in between
+            self._skip(at, index)
+            self.next[at], self.sure[at] = first, None
+        if self.until > <uint64_t>first:
+            self.at = at
         return 0
 
-    cdef int64_t _take_back(
-            self, int64_t at, uint64_t position, uint64_t index, bint undone) except -1:
-        # Go back in one input; a ROLLBACK, if whoever reads has more of it.
-        cdef uint64_t known = self._known(at)
-        cdef bint opened = self.members[at] is not None
-        cdef StoreSource member = self._member(at, position, max(known, index))
-        if opened and not undone and self.followed[at] == load_acquire(&member.said.cuts):
-            # This host's copy lost nothing yet. What it will lose is not to be read a second time.
-            self.until = position
-            return self._read(member, 1)
-        self.followed[at] = None if undone else load_acquire(&member.said.cuts)
-        if not member.go_back(position, known):
-            return 0
-        count = self._show(member, 1)
-        if undone and position == 0:
-            self.missed_before += member.missed_total()
-            self.members[at] = None  # the next entry says where it begins
-        return count
+    cdef _bound_hand(self):
+        # Where the entry in hand ends, and the epoch of its last record: before what the input lost
+        # since.
+        _, at, _, _, self.until, _, _, _, self.epoch = self.hand
+        for later, lost, _, epoch in self.lost[at]:
+            if later > self.place and lost < self.until:
+                self.until, self.epoch = lost, epoch
 
-    cdef uint64_t _end(self, uint64_t place, int64_t at, uint64_t end) except? 0:
-        # Where an entry ends, but for what the input lost since.
-        for later, lost, _ in self.lost[at]:
-            if later > place:
-                end = min(end, <uint64_t>lost)
-        return end
+    cdef int64_t _take_back(self, int64_t at, uint64_t position, uint64_t index) except -1:
+        # Go back in one input; a ROLLBACK, if whoever reads has more of it.
+        cdef uint64_t known = self.had[at]
+        cdef Rollback rollback
+        cdef StoreSource member
+        if known <= index:
+            return 0
+        self.next[at], self.sure[at], self.had[at] = position, None, index
+        member = self._member(at)
+        member.names = NameCache()  # a sender may have another number now
+        member.names_number = -1
+        headers, offsets, payloads = self.mark_arrays
+        self.use_arrays(headers, offsets, payloads)
+        rollback.records, rollback.position = known - index, position
+        doubt_record(self.headers, KIND_ROLLBACK, sizeof(rollback), 0)
+        self.headers.position, self.headers.index = position, index
+        memcpy(self.payloads, &rollback, sizeof(rollback))
+        return self._show_of(member, 0, 1)
 
     cdef int64_t _mark(self, tuple entry) except -1:
         # An entry as a record of its own.
         cdef OrderEntry mark
-        place, mark.input, mark.flags, mark.first, mark.end, mark.first_index, mark.count, at_ns = (
-            entry)
+        (place, mark.input, mark.flags, mark.first, mark.end, mark.first_index, mark.count, at_ns,
+         _) = entry
+        self.marked, self.mark_place = True, place
         mark.flags &= ~<uint32_t>UNDONE
         headers, offsets, payloads = self.mark_arrays
         self.use_arrays(headers, offsets, payloads)
@@ -308,17 +359,12 @@ cdef class OrderSource(PolledSource):
         self.missed = 0
         return 1
 
-    cdef bint steady(self, int64_t at):
-        # Whether nothing was set aside in an input since it was opened.
-        cdef StoreSource member = self.members[at]
-        return member is not None and self.cuts[at] == member.cuts
-
     cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0:
         # Index behind the last record that an entry brings, when it is the next one.
         cdef uint64_t end = entry.first_index + entry.count
         if entry.flags & ORDER_BACK:
             return 0
-        for later, _, lost_index in self.lost[entry.input]:
+        for later, _, lost_index, _ in self.lost[entry.input]:
             if later > place:
                 end = min(end, <uint64_t>lost_index)
         return end
@@ -327,18 +373,12 @@ cdef class OrderSource(PolledSource):
         # Whether all was handed out that the order log has before a position.
         return self.at < 0 and not self.entries and self.order.cursor.position >= end
 
-    cdef StoreSource _member(self, int64_t at, uint64_t position, uint64_t index):
-        cdef StoreSource member
+    cdef StoreSource _member(self, int64_t at):
+        # An input, open; `_stand` says where it is read.
         if self.members[at] is None:
             self.members[at] = StoreSourceFace(
-                self.paths[at], start=("position", position), end=position, batch=self.batch,
+                self.paths[at], start=("position", self.next[at]), batch=self.batch,
                 buffer_bytes=self.room)
-            member = self.members[at]
-            self.cuts[at] = self.followed[at] = member.cuts
-            if member.cursor.position > position and member.cursor.index > index:
-                # What it would begin with was removed.
-                self.skipped[at] = member.cursor.index - index
-                member.cursor.missed_total += self.skipped[at]
         return self.members[at]
 
     cdef fail(self, int64_t code):
