@@ -1,10 +1,12 @@
-"""Files of a store that go while its daemon runs."""
+"""Files of a store that go, or are cut, while its daemon runs."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.bus_hosts import BusHosts
 from udpfast.net.ports import service_port
 
@@ -37,3 +39,22 @@ def test_store_that_is_deleted_under_its_daemon_is_said_and_others_go_on(
         text = log.read_text()
         assert "Traceback" not in text
         assert text.count("; tries on") < 5
+
+
+@pytest.mark.parametrize("name", ["bus.live", "a.outbox"])
+def test_file_that_is_cut_under_its_daemon_ends_that_with_a_sentence(
+    tmp_path: Path, name: str
+) -> None:
+    with BusHosts(tmp_path, HOSTS, STORE, service_port()) as bus:
+        for each in HOSTS:
+            bus.start(each)
+        with bus.app("S", "a") as app:
+            app.send(b"x")
+            bus.until(lambda: app.counts()["freed"] == 1, "a message on both hosts")
+        store = bus.path("S")
+        path = store / name if name == "bus.live" else shared_directory(store) / name
+        os.truncate(path, 0)
+        bus.until(lambda: bus.daemons["S"].poll() is not None, "the daemon's end")
+        assert bus.daemons["S"].poll() == 1
+        assert f"udpfast: {path}: expected the file as it was" in (tmp_path / "S.log").read_text()
+        assert bus.daemons["one"].poll() is None

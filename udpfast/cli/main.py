@@ -7,6 +7,7 @@ import sys
 import click
 
 from udpfast.cli.verbs import Verbs
+from udpfast.core.fault import explain_bus_errors
 from udpfast.core.stop import ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
@@ -57,6 +58,7 @@ def cli() -> None:
 
 def main(command: click.Command = cli) -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
+    explain_bus_errors()
     try:
         _run(command)
     finally:

@@ -1,0 +1,3 @@
+__all__ = ["explain_bus_errors"]
+
+def explain_bus_errors() -> None: ...
