@@ -40,7 +40,7 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         pass
     with feed("live"):
         result = CliRunner().invoke(cli, ["stat"])
-        assert result.exit_code == 0
+        assert result.exit_code == 1  # one is dead
         rows = [line.split() for line in result.output.splitlines()]
         assert [row[:2] for row in rows[1:4]] == [
             ["ended", "stopped"],
@@ -51,8 +51,9 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         assert rows[1][-1] == "incremental.A"
         found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
         assert set(found["instances"]) == {"ended", "killed", "live"}
-        ended = CliRunner().invoke(cli, ["stat", "ended"]).output
-        assert ": stopped, writer" in ended.splitlines()[0]
+        ended = CliRunner().invoke(cli, ["stat", "ended"])
+        assert ": stopped, writer" in ended.output.splitlines()[0]
+        assert ended.exit_code == 0
         assert set(found["host"]) == {"findings", "losses", "stores", "journals"}
 
 
@@ -65,7 +66,9 @@ def test_stat_without_a_name_refuses_what_is_of_one_instance(option: list[str]) 
 
 def test_stat_of_a_dead_instance_says_what_its_agents_were() -> None:
     killed_feed("killed")
-    output = CliRunner().invoke(cli, ["stat", "killed"]).output
+    result = CliRunner().invoke(cli, ["stat", "killed"])
+    output = result.output
+    assert result.exit_code == 1
     assert "DEAD" in output.splitlines()[0]
     assert "agent feed: was running" in output
 

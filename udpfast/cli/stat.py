@@ -22,7 +22,7 @@ from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.log.readers import READERS_MAX
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import AgentStatus, InstanceStatus, read_host, read_status
-from udpfast.monitor.troubles import feed_troubles
+from udpfast.monitor.troubles import describe_troubles, feed_troubles
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["stat"]
@@ -57,8 +57,8 @@ def stat(
 
     Without NAME: a line for each instance of this user on this host, live or dead, then stores of a
     bus, journals and disks, and faults of the host. Works on a dead instance too. Exit code 1 if
-    the ledger does not add up. With --latency and --watch each table shows what came since the one
-    before it.
+    something needs attention, or the ledger does not add up. With --latency and --watch each table
+    shows what came since the one before it.
     """
     if as_metrics or as_openmetrics:
         need_monitor("prometheus_client")
@@ -72,36 +72,37 @@ def stat(
     if name is None:
         if only_latency or only_losses or interval_s is not None:
             raise click.UsageError("--watch, --latency and --losses want the NAME of an instance")
-        _show_host(as_json)
-        return
+        sys.exit(not _show_host(as_json))
     directory = instance_directory(name)
     if not (directory / "counters").exists():
         raise FileNotFoundError(
             errno.ENOENT, "no counters: no feed, or a replay of records", str(directory)
         )
     hops: dict[str, Hop] = {}
-    adds_up = True
+    fine = True
     while True:
         if only_latency:
             hops = _show_latency(directory, hops, as_json)
         elif only_losses:
-            adds_up = _show_losses(directory, with_zeros, as_json)
+            fine = _show_losses(directory, with_zeros, as_json)
         else:
-            adds_up = _show_status(name, with_zeros, as_json)
+            fine = _show_status(name, with_zeros, as_json)
         if interval_s is None:
-            sys.exit(not adds_up)
+            sys.exit(not fine)
         try:
             time.sleep(interval_s)
         except KeyboardInterrupt:  # the ordinary end
             return
 
 
-def _show_host(as_json: bool) -> None:
+def _show_host(as_json: bool) -> bool:
+    # Whether nothing needs attention.
     host = read_host()
     if as_json:
         click.echo(json.dumps(to_builtins(host)))
     else:
         print_host(host)
+    return not describe_troubles(host.host, host.instances)
 
 
 def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> dict[str, Hop]:
@@ -125,12 +126,13 @@ def _show_losses(directory: Path, with_zeros: bool, as_json: bool) -> bool:
 
 
 def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
+    # Whether nothing needs attention, and all is accounted for.
     status = read_status(name)
     if as_json:
         click.echo(json.dumps(to_builtins(status)))
     else:
         _print_status(status, with_zeros)
-    return status.ledger.adds_up or status.alive
+    return (status.ledger.adds_up or status.alive) and not feed_troubles(status.path.name, status)
 
 
 def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
