@@ -59,7 +59,9 @@ def test_directory_that_was_adopted_continues_the_same_store(tmp_path: Path) -> 
     path = written(tmp_path, config)
     original = copy_in_place(path)
     known = journal_identity(original)
-    assert "is where this host has the store now" in adopt(path)
+    said = adopt(path)
+    assert "is where this host has the store now" in said
+    assert "nobody writes it until you run `udpfast bus promote`" in said
     assert journal_identity(path) == known
     with running(config, "S", tmp_path) as daemon:
         assert daemon.parts[0].store.identity == known

@@ -281,6 +281,11 @@ def adopt(address: str) -> None:
     taken = take_outboxes(path, Live(path).shared)
     outboxes = f", with {taken} outboxes of its apps" if taken else ""
     click.echo(f"{path} is where this host has the store now{outboxes}")
+    # A backup does not tell what apps have let go since, nor what other copies were given.
+    click.echo(
+        "If this host wrote the store and other hosts copy it, nobody writes it until you run "
+        "`udpfast bus promote` for the host that has most: `udpfast bus stat` shows who that is"
+    )
 
 
 @bus.command(epilog="Example: udpfast bus demo --json")
