@@ -179,6 +179,7 @@ class Host:
         if self.node is None or self.frozen or self.log.dead:
             return
         self.world.happened["stops"] += 1
+        self.node.stop()
         for side in list(self.sides.values()):
             self.world.end(side)
         self.sides.clear()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, stream, until
@@ -118,7 +119,28 @@ def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> 
     assert (state(tmp_path, "S")["end"], state(tmp_path, "S")["records"]) == (end, records)
 
 
-def test_copy_whose_writer_is_gone_says_so_and_since_when(tmp_path: Path) -> None:
+def test_copy_whose_writer_was_stopped_in_good_order_says_so_without_alarm(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    command = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "one")]
+    with running(config, "one", tmp_path) as copy:
+        part = copy.parts[0]
+        for _ in range(2):
+            with running(config, "S", tmp_path):
+                until(lambda: part.node.following, "the stream")
+            until(lambda: state(tmp_path, "one")["source_left"] == "S", "its goodbye")
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+        assert "orders on one: S was stopped in good order" in done.output
+        assert state(tmp_path, "one")["source_gone_ns"] is None
+        said = "\n".join(part.store.said)
+        assert said.count("S was stopped in good order") == 2
+        assert said.count("copies from S again") == 1
+
+
+def test_copy_whose_writer_is_gone_says_so_and_since_when(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("udpfast.bus.node.Node.stop", lambda _: None)  # as if it were killed
     config = settings(tmp_path, free_port())
     command = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "one")]
     with running(config, "one", tmp_path) as copy:

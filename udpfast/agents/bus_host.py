@@ -62,6 +62,8 @@ LOOK_S = 0.1
 SAID_KEPT = 100
 #: The shortest that epoll waits.
 WAIT_S = 0.001
+#: So long a goodbye may take, which a copy does not need.
+GOODBYE_NS = 100_000_000
 #: A store that failed is not tried again for so long.
 REST_NS = 100_000_000
 #: What failed, and did not fail again for so long, is over: it is said again.
@@ -529,7 +531,9 @@ class _Part:
         # Say who is gone, and who is back, with what is missing.
         node, said = self.node, self.store.said
         # What else keeps it from following says so itself.
-        known = node.following or node.stopped or node.waits or node.promotion is not None
+        known = (
+            node.following or node.stopped or node.waits or node.left or node.promotion is not None
+        )
         news = self._source.look(bool(known), now_ns, unix_ns)
         source = self.store.writer_host or "the host that writes the store"
         if news is News.GONE:
@@ -608,6 +612,7 @@ class _Part:
             "following": node.following,
             "source_end": node.consumer.source_end if node.following and node.consumer else None,
             "source_gone_ns": self._source.since_ns,
+            "source_left": self.node.left,
             "wish": self._wish,
             "outcome": node.outcome,
             "waits": node.waits,
@@ -627,6 +632,7 @@ class _Part:
 
     def end(self) -> None:
         """End everything in good order."""
+        self._say_goodbye()
         for link in list(self.links.values()):
             self._drop(link)
         self.disk.end(self.node.following, self.description())
@@ -634,6 +640,23 @@ class _Part:
         self.udp.close()
         os.close(self._bell)
         self.poll.close()
+
+    def _say_goodbye(self) -> None:
+        # To who copies from here, as far as their sockets take it soon.
+        self.node.stop()
+        until_ns = monotonic_ns() + GOODBYE_NS
+        while monotonic_ns() < until_ns:
+            left = False
+            for link in list(self.links.values()):
+                if link.thread is not None:
+                    link.thread.wake()
+                    left |= link.thread.speaking
+                elif not link.connecting:
+                    self._flush(link)
+                    left |= bool(link.unsent)
+            if not left:
+                return
+            time.sleep(WAIT_S)
 
 
 @dataclass(frozen=True)

@@ -196,6 +196,11 @@ cdef class LinkThread(Agent):
         if load_acquire(&self._asleep):
             eventfd_write(self._bell, 1)
 
+    @property
+    def speaking(self) -> bool:
+        """Whether something that its end has to say is not sent yet."""
+        return not self.broken and self.end.said_size > 0
+
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
         return 0
 

@@ -92,6 +92,9 @@ class Node:
         A feed on this host writes the store: this one follows nobody, and takes no messages.
     stopped : str
         Why it follows nobody any more, until somebody looks at it; empty: it does.
+    left : str
+        The host that it copied from, if that was stopped in good order since; empty: it was not, or
+        another one is copied from now.
     failures : Failures
         Why links to its source end again and again, if they do; it tries on, ever more seldom.
     """
@@ -119,11 +122,13 @@ class Node:
         self.waits = ""
         self.intact = True
         self.fed = False
-        self.stopped = ""
+        self.stopped = self.left = ""
         self.failures = Failures()
         self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
         self._source = source
+        # The writer's record at this position is damaged: another copy may have it. None: not so.
+        self._lacked: int | None = None
         self._feeds = False  # a feed on this host writes the store, once it has it
         self._quarantine = quarantine
         self._sources: dict[int, Source] = {}
@@ -311,6 +316,7 @@ class Node:
     def lead(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
         """Write the store from now on."""
         self._drop_consumer()
+        self.left = ""
         self.intact = True  # of what it writes from now on
         self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
         return self.sequencer
@@ -381,8 +387,9 @@ class Node:
                 self.consumer = self.promotion.copy(self._leader, self._draw(), now_ns)
             else:
                 self.consumer = Consumer(
-                    self.store, self._draw(), now_ns, any_source=bool(self._source)
-                )
+                    self.store, self._draw(), now_ns,
+                    any_source=bool(self._source) or self._lacked is not None,
+                )  # fmt: skip
             self.carrier.send(link, self.consumer.output())
         else:
             self.carrier.close(link)
@@ -490,12 +497,19 @@ class Node:
         if consumer.following:
             self.waits = ""
             self._note_following(now_ns)
+            if self._lacked is not None and self.store.end > self._lacked:
+                self._lacked = None
+                if self._leader != self.store.writer_host:
+                    consumer.close("this copy has what the writer's lacks")
         if not consumer.closed:
             return
         if not consumer.failed:
             self.failures.broke()
         elif self.failures.ended(consumer.closed, self._leader, self.store.end):
             self._say(self.failures.reason)
+        if consumer.left:
+            self.left = self._leader
+            self._say(f"{self.left} was stopped in good order: this copy ends at {self.store.end}")
         self.consumer = None
         if self._link is not None:
             self.carrier.close(self._link)
@@ -506,6 +520,9 @@ class Node:
             self._refused(consumer.refused)
 
     def _note_following(self, now_ns: int) -> None:
+        if self.left:
+            self._say(f"copies from {self._leader} again")
+            self.left = ""
         failing = self.failures.reason
         if self.failures.follows(self.store.end, now_ns):
             self._delay_ns = RETRY_NS
@@ -528,6 +545,8 @@ class Node:
                 self.stopped = "diverged"
         elif refused.reason is RefuseReason.FENCED:
             self.store.fence(refused.at)
+        elif refused.reason is RefuseReason.DAMAGED and not self._source:
+            self._lacked = refused.at
         elif refused.reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
             self.stopped = refused.reason.name.lower()
             self._say(f"cannot copy from its source: {refused.reason.name}, position {refused.at}")
@@ -537,7 +556,7 @@ class Node:
             return
         if self._source:
             self._leader = self._source
-        elif self.store.writer_host in self.peers and self._draw() % 2:
+        elif self._lacked is None and self.store.writer_host in self.peers and self._draw() % 2:
             self._leader = self.store.writer_host
         else:
             at = self.peers.index(self._leader) if self._leader in self.peers else -1
@@ -622,6 +641,15 @@ class Node:
             self._close(link)
         elif source.following:
             self.carrier.carry(link, source)
+
+    def stop(self) -> None:
+        """Say goodbye to who copies from here: this host is being stopped in good order."""
+        for link, source in self._sources.items():
+            source.end()
+            if source.carried:
+                source.attend()
+            else:
+                self.carrier.send(link, source.output())
 
     def _bring(self, datagram: bytes, now_ns: int, unix_ns: int, courier: Courier) -> None:
         if self.sequencer is not None:  # this host's own outboxes: no network

@@ -60,7 +60,7 @@ cdef class Consumer(LinkEnd):
     cdef readonly object refused  # hello.Refuse, if that is why
     cdef readonly object welcome  # hello.Welcome, once it follows
     cdef readonly bint following
-    cdef readonly bint complete  # the source said that its writer closed the store
+    cdef readonly bint left      # the source said that its host is being stopped in good order
     cdef readonly bint stalled   # there is no room for the next segment
     cdef readonly int64_t heard_ns
     cdef readonly uint64_t source_end

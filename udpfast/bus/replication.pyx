@@ -405,7 +405,7 @@ cdef class Source(LinkEnd):
         return self._place.position
 
     def end(self) -> None:
-        """Say that the writer closed the store, and that this was all."""
+        """Say that this host is being stopped in good order."""
         if self.following and not self.closed:
             self._output.append(link_frame(LINK_BYE, self._place.position, self.store.epoch))
 
@@ -652,8 +652,8 @@ cdef class Consumer(LinkEnd):
             self.close(f"refused: {self.refused.reason.name}, position {self.refused.at}"
                        if self.failed else f"refused: {self.refused.reason.name}")
         elif header.type == LINK_BYE and self.following:
-            self.complete = True
-            self.close("complete")
+            self.left = True
+            self.close("its host was stopped")
         else:
             raise ValueError(f"a frame of type {header.type} here")
         return True

@@ -112,6 +112,8 @@ def _store_rows(store: StoreStatus) -> Iterator[str]:
 
 def _part(store: StoreStatus) -> str:
     # What the host does with it.
+    if store.source_left:
+        return f"{store.source_left} was stopped in good order"
     return "writes" if store.writer else f"copies from {store.writer_host or 'nobody yet'}"
 
 

@@ -145,6 +145,7 @@ class _Said(Struct, frozen=True):
     outcome: list[str] = []
     received: int = 0
     source_gone_ns: int | None = None
+    source_left: str = ""
     held: int = 0
     ended: bool = False
 
