@@ -1,8 +1,8 @@
 """SIGBUS in a sentence: a file that this process has mapped was made shorter under it.
 
 A mapped page without a file behind it cannot be read, and no check before the access could tell:
-the kernel sends SIGBUS, which ends a process without a word. The handler names the file, and ends the
-process with exit code 1, as any other failure of a file does.
+the kernel sends SIGBUS, which ends a process without a word. The handler names the file, and ends
+the process with exit code 1, as any other failure of a file does.
 """
 
 from libc.stdint cimport uint8_t
