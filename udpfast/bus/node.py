@@ -7,6 +7,7 @@ the time, and carries out what it asks of its `Carrier`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Protocol
 
 from udpfast.bus.beginning import Beginning, Decision
@@ -20,7 +21,7 @@ from udpfast.bus.returning import Return, Returning
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
 
-__all__ = ["Carrier", "Node"]
+__all__ = ["Carrier", "Node", "Role"]
 
 _MS = 1_000_000
 #: Between two attempts to connect: doubled after each that failed, a random part of it waited.
@@ -30,6 +31,27 @@ LOOK_NS = 1000 * _MS
 #: Bytes that a link is given ahead of what its socket took.
 AHEAD_BYTES = 1 << 18
 NO_IDENTITY = bytes(16)
+
+
+class Role(Enum):
+    """What a node is to its store now: one at a time, and what it does follows from that.
+
+    | role | asks others | copies from another host | takes messages |
+    |---|---|---|---|
+    | BEGINNING | who has the store | yes: that ends this role | no |
+    | RETURNING | who wrote since, who has more | no | no |
+    | PROMOTING | who has more; to fence all others | what it lacks | as before |
+    | SEQUENCING | who does not follow it, at times | no | yes |
+    | FED | nobody | no: a feed writes the store here | no |
+    | FOLLOWING | nobody | yes, unless it has stopped | no |
+    """
+
+    BEGINNING = "beginning"
+    RETURNING = "returning"
+    PROMOTING = "promoting"
+    SEQUENCING = "sequencing"
+    FED = "fed"
+    FOLLOWING = "following"
 
 
 class Carrier(Protocol):
@@ -146,24 +168,24 @@ class Node:
         return list(self._sources.values())
 
     @property
-    def following(self) -> bool:
-        """Whether the stream comes: from another host, or from this one's own sequencer."""
-        if self.sequencer is not None or self.fed:
-            return self.store.writer
-        return self.consumer is not None and self.consumer.following and not self.consumer.closed
+    def role(self) -> Role:
+        """What it is to its store now."""
+        if self.promotion is not None:
+            return Role.PROMOTING
+        if self.beginning is not None:
+            return Role.BEGINNING
+        if self.returning is not None:
+            return Role.RETURNING
+        if self.sequencer is not None:
+            return Role.SEQUENCING
+        return Role.FED if self.fed else Role.FOLLOWING
 
     @property
-    def caught_up(self) -> bool:
-        """Whether nothing is under way to this copy: it is the writer's, or has all of that."""
-        if self.store.writer:
-            return True
-        consumer = self.consumer
-        return (
-            self.promotion is None
-            and consumer is not None
-            and self.following
-            and consumer.source_end <= self.store.end
-        )
+    def following(self) -> bool:
+        """Whether the stream comes: from another host, or from this one's own sequencer."""
+        if self.sequencer is not None or self.fed:  # also while it is promoted once more
+            return self.store.writer
+        return self.consumer is not None and self.consumer.following and not self.consumer.closed
 
     # --- the sequencer's host -------------------------------------------------------------------
 
@@ -583,35 +605,39 @@ class Node:
             if self.promotion is None or not self.promotion.epoch:
                 self._say("another host writes the store, so this host follows it")
             self.sequencer = None
-        if self.promotion is not None:
-            self._go_on_promoting(now_ns, unix_ns)
-        elif self.beginning is not None:
-            self._go_on_beginning(now_ns, unix_ns)
-        elif self.returning is not None:
-            self._go_on_returning(now_ns, unix_ns)
-        if (
-            self.promotion is None
-            and self.returning is None
-            and self.sequencer is None
-            and (not self.fed)
-        ):
+        goes_on = {
+            Role.PROMOTING: self._go_on_promoting,
+            Role.BEGINNING: self._go_on_beginning,
+            Role.RETURNING: self._go_on_returning,
+        }.get(self.role)
+        if goes_on is not None:
+            goes_on(now_ns, unix_ns)
+        role = self.role
+        if role in (Role.FOLLOWING, Role.BEGINNING):
             self._follow(now_ns)
         if self.consumer is not None and self._link is not None:
-            if self.promotion is None:
+            if role is not Role.PROMOTING:
                 self.consumer.work(now_ns, unix_ns)
             self._carry(self._link, self.consumer)
             self._look_at_consumer(now_ns)
         if self.sequencer is not None:
-            if self.sequencer.full:
-                self.sequencer.make_room(now_ns, unix_ns)
-            if now_ns >= self._look_ns:
-                self._look_ns = now_ns + LOOK_NS
-                asked = {host for host, _ in self._asked.values()}
-                self._ask(host for host in self.peers
-                          if host not in self.store.links and host not in asked)  # fmt: skip
+            self._lead_on(self.sequencer, now_ns, unix_ns)
         self.store.look_at_standbys(now_ns)
         for link, source in list(self._sources.items()):
             self._serve(link, source, now_ns, unix_ns)
+        self._send_messages(now_ns, unix_ns)
+
+    def _lead_on(self, sequencer: Sequencer, now_ns: int, unix_ns: int) -> None:
+        if sequencer.full:
+            sequencer.make_room(now_ns, unix_ns)
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + LOOK_NS
+            asked = {host for host, _ in self._asked.values()}
+            self._ask(host for host in self.peers
+                      if host not in self.store.links and host not in asked)  # fmt: skip
+
+    def _send_messages(self, now_ns: int, unix_ns: int) -> None:
+        # What is in the outboxes of this host's apps.
         self.watch.work()
         for courier in self.watch.couriers:
             for datagram in courier.work(now_ns, self.following):

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.bus.log cimport Log, Store
-from udpfast.bus.wire cimport SENDERS_MAX, EpochBegin, Registration
+from udpfast.bus.wire cimport SENDERS_MAX, EpochBegin, Registration, SendHeader
 from udpfast.core.layout cimport Record, SenderEntry
 
 cdef enum:
@@ -59,6 +59,7 @@ cdef class Sequencer:
     cdef readonly bint full      # the log takes no more; roll makes room
     cdef int accept(self, const uint8_t* data, uint64_t size, int64_t now_ns, int64_t unix_ns,
                     int* told) noexcept nogil
+    cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil
     cdef int _message(self, Sender* sender, uint64_t number, const uint8_t* message, int64_t unix_ns
                       ) noexcept nogil
     cdef bint _append(self, Sender* sender, const uint8_t* message, int64_t unix_ns) noexcept nogil

@@ -17,9 +17,9 @@ from libc.string cimport memcmp, memcpy, memset
 from udpfast.bus.log cimport (
     Place, header_position, log_append, place_look, place_record, place_whole)
 from udpfast.bus.wire cimport (
-    BUS_VERSION, MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_EPOCH, REFUSED_INCARNATION,
-    REFUSED_NAME_IN_USE, REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_MAGIC, SEND_REFUSED,
-    SEND_REGISTER, SEND_SIZE_MAX, EpochBegin, SendHeader, send_count)
+    MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_EPOCH, REFUSED_INCARNATION, REFUSED_NAME_IN_USE,
+    REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_REFUSED, SEND_REGISTER, SEND_SIZE_MAX, EpochBegin,
+    SendHeader, send_whole)
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_BUS, KIND_ORDER, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE,
     STREAM_NONE, Record)
@@ -247,44 +247,20 @@ cdef class Sequencer:
         # Take one datagram. 1: it registers somebody (`register`); told: a Refusal for its sender.
         cdef const SendHeader* header = <const SendHeader*>data
         cdef const uint8_t* message = data + SEND_HEADER_SIZE
-        cdef Sender* sender
+        cdef bint whole = send_whole(data, size)
+        # One without a message counts as one: it says that its sender lives.
+        cdef uint64_t units = max(header.count, 1) if whole else 1
         cdef uint64_t i
         cdef uint16_t length
-        cdef uint64_t units = 1
-        cdef int verdict = -1
-        if (size < SEND_HEADER_SIZE or header.magic != SEND_MAGIC
-                or header.version != BUS_VERSION or header.flags > SEND_REGISTER):
-            verdict = SEQUENCER_MALFORMED
-        elif header.flags == SEND_REGISTER:
-            if size != SEND_HEADER_SIZE + sizeof(Registration) or header.count != 0:
-                verdict = SEQUENCER_MALFORMED
-        elif send_count(message, size - SEND_HEADER_SIZE) != header.count or header.first == 0:
-            verdict = SEQUENCER_MALFORMED
-        else:
-            units = max(header.count, 1)  # one without a message says that its sender lives
+        cdef Sender* sender
+        cdef int verdict = self._refusal(header, told) if whole else SEQUENCER_MALFORMED
         self.received += units
-        if verdict < 0:
-            if header.store_key != self._key:
-                verdict = SEQUENCER_UNKNOWN
-            elif header.epoch > self.store.promised:
-                with gil:
-                    self.store.fence(header.epoch)
-        if verdict < 0 and (not self.store.writer or header.epoch < self._epoch):
-            verdict = SEQUENCER_FENCED
-            told[0] = REFUSED_EPOCH
-        if verdict < 0 and header.flags == SEND_REGISTER:
-            return 1
-        if verdict < 0:
-            sender = self.senders + min(header.sender, <uint32_t>SENDERS_MAX)
-            if (header.sender == 0 or header.sender > self.count
-                    or header.incarnation > sender.entry.incarnation):
-                verdict = SEQUENCER_UNKNOWN
-            elif header.incarnation < sender.entry.incarnation:
-                verdict = SEQUENCER_FENCED
-                told[0] = REFUSED_INCARNATION
         if verdict >= 0:
             self._verdicts[verdict] += units
             return 0
+        if header.flags == SEND_REGISTER:
+            return 1
+        sender = self.senders + header.sender
         sender.heard_ns = now_ns
         self._verdicts[SEQUENCER_ACCEPTED] += header.count == 0
         for i in range(header.count):
@@ -294,6 +270,28 @@ cdef class Sequencer:
                 self._verdicts[verdict] += 1
             message += MESSAGE_HEADER_SIZE + length
         return 0
+
+    cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil:
+        # The verdict on a whole datagram that is not for this store, epoch or incarnation; -1: it
+        # is. A later epoch than this writer's ends it.
+        cdef const SenderEntry* known = &self.senders[min(header.sender, <uint32_t>SENDERS_MAX)].entry
+        if header.store_key != self._key:
+            return SEQUENCER_UNKNOWN
+        if header.epoch > self.store.promised:
+            with gil:
+                self.store.fence(header.epoch)
+        if not self.store.writer or header.epoch < self._epoch:
+            told[0] = REFUSED_EPOCH
+            return SEQUENCER_FENCED
+        if header.flags == SEND_REGISTER:
+            return -1
+        if (header.sender == 0 or header.sender > self.count
+                or header.incarnation > known.incarnation):
+            return SEQUENCER_UNKNOWN
+        if header.incarnation < known.incarnation:
+            told[0] = REFUSED_INCARNATION
+            return SEQUENCER_FENCED
+        return -1
 
     cdef int _message(self, Sender* sender, uint64_t number, const uint8_t* message, int64_t unix_ns
                       ) noexcept nogil:

@@ -173,3 +173,15 @@ cdef inline int send_count(const uint8_t* body, uint64_t size) noexcept nogil:
         size -= MESSAGE_HEADER_SIZE + length
         count += 1
     return count
+
+
+cdef inline bint send_whole(const uint8_t* data, uint64_t size) noexcept nogil:
+    # Whether a datagram is what a sender sends: a registration, or its messages and no byte more.
+    cdef const SendHeader* header = <const SendHeader*>data
+    if (size < SEND_HEADER_SIZE or header.magic != SEND_MAGIC or header.version != BUS_VERSION
+            or header.flags > SEND_REGISTER):
+        return False
+    if header.flags == SEND_REGISTER:
+        return size == SEND_HEADER_SIZE + sizeof(Registration) and header.count == 0
+    return header.first != 0 and (
+        send_count(data + SEND_HEADER_SIZE, size - SEND_HEADER_SIZE) == header.count)
