@@ -13,7 +13,8 @@ import pytest
 
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
-from udpfast.agents.bus_host import BadPath, BusHost
+from udpfast.agents.bus_host import BusHost
+from udpfast.agents.bus_sockets import BadPath
 from udpfast.archive.bus_files import shared_directory
 from udpfast.bus.outbox import OutboxState
 from udpfast.client.app import App
@@ -126,7 +127,7 @@ def test_apps_of_two_hosts_read_one_order(tmp_path: Path, key: str) -> None:
         behind = daemons["S"].parts[0].description()["consumers"]
         assert behind["one"]["connected"]
         assert {"lag_bytes", "lag_records", "lag_ms"} <= behind["one"].keys()
-        assert not any(daemon.parts[0].unauthentic for daemon in daemons.values())
+        assert not any(daemon.parts[0].sockets.unauthentic for daemon in daemons.values())
     assert not behind["one"]["lag_bytes"] or behind["one"]["lag_records"]
 
 
@@ -134,7 +135,7 @@ def test_host_with_another_key_gets_nothing(tmp_path: Path) -> None:
     port = free_port()
     right, wrong = (settings(tmp_path / key, port, key=key) for key in (KEY, OTHER))
     with running(right, "S", tmp_path) as writer, running(wrong, "one", tmp_path) as other:
-        until(lambda: writer.parts[0].unauthentic, "a link that is refused")
+        until(lambda: writer.parts[0].sockets.unauthentic, "a link that is refused")
         assert other.parts[0].store.end == 0
         assert other.parts[0].store.identity == bytes(16)
         assert "a piece of its data was not sealed with a key" in writer.parts[0].store.said[-1]
@@ -147,7 +148,7 @@ def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) ->
     with alone as writer, socket.socket(type=socket.SOCK_DGRAM) as sock:
         until(lambda: writer.parts[0].node.sequencer, "the sequencer")
         sock.sendto(b"USND" + bytes(100), (HOSTS["S"], port))
-        until(lambda: writer.parts[0].unauthentic, "the datagram")
+        until(lambda: writer.parts[0].sockets.unauthentic, "the datagram")
         sequencer = writer.parts[0].node.sequencer
         assert sequencer is not None
         assert sum(sequencer.verdicts.values()) + sequencer.held == sequencer.received == 1
