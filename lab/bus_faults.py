@@ -459,6 +459,71 @@ def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
         return {"moves": times, **trial.finish()}
 
 
+def restore_backups(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Bring back an earlier state of a host's directory: adopted, it gets what it lacks again."""
+    messages = 0
+    for at, host in enumerate(HOSTS):
+        own = folder / host
+        own.mkdir(mode=0o700)
+        messages += _restore_backups(own, host, (times + 1 - at) // 2, seed + at)
+    return {"backups": times, "messages": messages}
+
+
+def _restore_backups(folder: Path, host: str, times: int, seed: int) -> int:
+    # Apps are on the other host: files go under those on this one.
+    (other,) = set(HOSTS) - {host}
+    with BusTrial(folder, seed) as trial:
+        trial.begin(other)
+        for number in range(times):
+            path, backup = trial.path(host), folder / f"backup-{number}"
+            trial.go_on()
+            trial.daemons[host].send_signal(signal.SIGTERM)
+            expect(trial.daemons[host].wait() == 0, f"{host} to end in good order")
+            _command("cp", "-a", str(path), str(backup))
+            trial.start(host)
+            trial.wait_for_stream(host)
+            trial.go_on(records=trial.rng.randint(1, 400))
+            trial.kill(host)
+            shutil.rmtree(path)
+            _command("cp", "-a", str(backup), str(path))
+            trial.start(host)
+            expect(trial.daemons[host].wait() == 1, "a backup to be refused")
+            _command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
+            trial.start(host)
+            if host == "S":
+                trial.until(lambda: trial.state("S")["waits"], "a writer that waits", trial.look)
+                trial.promote("S")
+            for each in trial.hosts:
+                trial.wait_for_stream(each)
+            trial.go_on()
+            trial.checked["one"] = 0
+            trial.compare("one")
+        return trial.finish()["messages"]
+
+
+def mix_up_hosts(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Start a daemon on the other host's directory: refused, and nothing there is changed."""
+    with BusTrial(folder, seed) as trial:
+        trial.begin("S")
+        for number in range(times):
+            trial.go_on()
+            trial.kill("one")
+            path, before = trial.path("one"), folder / f"before-{number}"
+            path.rename(before)
+            _command("cp", "-a", str(trial.path("S")), str(path))
+            trial.start("one")
+            expect(trial.daemons["one"].wait() == 2, "another host's directory to be refused")
+            said = (folder / "one.log").read_text().splitlines()[-1]
+            expect("expected one's copy of orders, found S's copy of orders" in said,
+                   f"whose directory it is, found {said}")  # fmt: skip
+            shutil.rmtree(path)
+            before.rename(path)
+            trial.start("one")
+            trial.wait_for_stream("one")
+            trial.compare("one")
+        return {"times": times, **trial.finish()}
+
+
 def _aside(store: Path, position: int) -> int:
     # Records from a position on in the files that were set aside, as a store of their own.
     place = store.parent / "aside"
@@ -490,6 +555,8 @@ ROWS: dict[str, tuple[Row, int]] = {
     "aside": (set_aside, 10),
     "order": (stop_in_good_order, 20),
     "moved": (move_directories, 10),
+    "backup": (restore_backups, 10),
+    "mixed": (mix_up_hosts, 10),
     "damage": (damage_files, 200),
 }
 
