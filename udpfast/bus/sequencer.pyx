@@ -274,7 +274,8 @@ cdef class Sequencer:
     cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil:
         # The verdict on a whole datagram that is not for this store, epoch or incarnation; -1: it
         # is. A later epoch than this writer's ends it.
-        cdef const SenderEntry* known = &self.senders[min(header.sender, <uint32_t>SENDERS_MAX)].entry
+        cdef uint32_t sender = min(header.sender, <uint32_t>SENDERS_MAX)
+        cdef const SenderEntry* known = &self.senders[sender].entry
         if header.store_key != self._key:
             return SEQUENCER_UNKNOWN
         if header.epoch > self.store.promised:

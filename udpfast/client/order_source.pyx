@@ -295,7 +295,7 @@ cdef class OrderSource(PolledSource):
             self.entries.append(entry)
             return self._mark(entry)
         self.marked, self.goes_on = False, True
-        place, at, flags, first, end, index, _, _, _ = entry
+        place, at, flags, first, _, index, _, _, _ = entry
         if flags & ORDER_BACK:
             return self._take_back(at, first, index)
         if self.scout.cursor.position <= <uint64_t>place:

@@ -5,7 +5,6 @@ the kernel sends SIGBUS, which ends a process without a word. The handler names 
 the process with exit code 1, as any other failure of a file does.
 """
 
-from libc.stdint cimport uint8_t
 from libc.stdlib cimport strtoull
 from libc.string cimport memchr, memmove, memset, strlen
 
