@@ -10,9 +10,10 @@
 #                                                    hand is quiet for longer than it used to be,
 #                                                    or 64 that contradict what it brought
 #
-# A run is DENSE: each datagram lies at most CANDIDATE_STEP_MAX seqnos behind the furthest one,
-# since a publisher counts by one; reordered and doubled ones a little before it belong to it, and
-# prove nothing. What the numbering at hand does next voids what a run has proven (candidate_refute)
+# A datagram is one piece of evidence, however many units and messages it has. A run is DENSE: each
+# datagram lies at most CANDIDATE_STEP_MAX datagrams behind the furthest one, since a publisher
+# counts by one; reordered and doubled ones a little before it belong to it, and prove nothing. How
+# many numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the numbering at hand does next voids what a run has proven (candidate_refute)
 # but not what it holds: a run that is believed in the end loses nothing.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -40,9 +41,11 @@ cdef enum:  # Evidence: what a datagram of a run tells about the run
     EVIDENCE_FILLED = 6          # nor here: the numbering at hand had a hole there, and accepted it
 
 cdef enum:
-    CANDIDATE_STEP_MAX = 16      # seqnos to the next datagram of a dense run: loss, reordering
-    CANDIDATE_APART_MAX = 1024   # seqnos between two lines' parts of one beginning
-    CANDIDATE_BACK_MAX = 64      # seqnos that reordering and copies lie behind the furthest
+    # Distances in datagrams: to the next one of a dense run (loss, reordering); between two lines'
+    # parts of one beginning; from the furthest one back to reordered ones and copies.
+    CANDIDATE_STEP_MAX = 16
+    CANDIDATE_APART_MAX = 1024
+    CANDIDATE_BACK_MAX = 64
     # Held of one run: four times what proves one, for loss, copies and a numbering that takes
     # long to be quiet.
     CANDIDATE_HELD = 128
@@ -57,9 +60,18 @@ cdef enum:
 cdef enum:
     NUMBERS_WITHOUT_ZERO = 255   # in place of a shift: 32 bits, the highest of which 1 follows
 
+cdef struct Packing:             # how a stream's numbers lie in its datagrams
+    uint64_t datagram            # which one is judged now
+    uint64_t counted             # which one carried the numbering at hand further last
+    uint32_t numbers             # that this one took
+    uint32_t widest              # numbers that a datagram took at most, since a pace was timed
+    uint32_t wide                # ... of late: what a lost one may have taken
+
 cdef struct HeldUnit:            # and behind it its whole datagram
     int64_t received_ns
+    uint64_t datagram            # as Packing's
     uint32_t size
+    uint32_t units               # that are held of it: `unit` and those right behind it
     uint16_t flags
     uint16_t known_in            # the numbering at hand had these bytes: `proof` as of then, or 0
     Unit unit
@@ -68,6 +80,10 @@ cdef struct Candidate:
     uint8_t claim
     uint8_t shift                # 64 less the bits of a number, or NUMBERS_WITHOUT_ZERO
     uint16_t fragment            # of the furthest datagram
+    uint32_t wide                # numbers that one of its datagrams took at most
+    const Packing* packing       # of its stream
+    uint64_t datagram            # the latest that was counted in,
+    uint64_t datagram_first      # and its first number
     uint64_t session_id
     uint64_t first               # earliest number of the run, held or not
     uint64_t first_fresh         # behind what we know byte for byte, and what was refuted
@@ -117,8 +133,14 @@ cdef inline int64_t candidate_step(
     return number_step(number, before, c.shift)
 
 
+cdef inline int64_t candidate_span(const Candidate* c, int64_t datagrams) noexcept nogil:
+    # How many numbers so many datagrams may take.
+    return datagrams * max(c.wide, c.packing.wide)
+
+
 cdef inline void candidate_forget(Candidate* c) noexcept nogil:
     c.claim = CLAIM_NONE
+    c.wide = 1
     c.count = 0
     c.broken = 0
     c.returned = False
@@ -142,10 +164,11 @@ cdef inline bint candidate_follows(
 ) noexcept nogil:
     # Whether a datagram belongs to the run.
     cdef int64_t step = candidate_step(c, unit.number, c.furthest)
-    cdef int64_t back = -CANDIDATE_BACK_MAX if c.count else 1    # a refuted one goes on, or is over
+    # A refuted one goes on, or is over.
+    cdef int64_t back = -candidate_span(c, CANDIDATE_BACK_MAX) if c.count else 1
     if c.claim != claim or c.session_id != unit.session:
         return False
-    return claim == CLAIM_NEW_ID or back <= step <= CANDIDATE_STEP_MAX
+    return claim == CLAIM_NEW_ID or back <= step <= candidate_span(c, CANDIDATE_STEP_MAX)
 
 
 cdef inline bint candidate_is_same(
@@ -153,7 +176,8 @@ cdef inline bint candidate_is_same(
 ) noexcept nogil:
     # Whether two lines' runs are one: what they brought since the numbering at hand last went on
     # overlaps. Of a session never heard of, one line may have lost more at its beginning.
-    cdef int64_t apart = CANDIDATE_APART_MAX if c.claim == CLAIM_NEW_ID else CANDIDATE_STEP_MAX
+    cdef int64_t apart = candidate_span(
+        c, CANDIDATE_APART_MAX if c.claim == CLAIM_NEW_ID else CANDIDATE_STEP_MAX)
     return (
         other.claim == c.claim and other.session_id == c.session_id and other.count
         and candidate_step(c, other.since_first, c.furthest) <= apart
@@ -169,16 +193,19 @@ cdef inline bint candidate_leads_to(
     return (
         c.claim == other.claim and c.session_id == other.session_id and c.count == 0 and c.total
         and not candidate_is_replay(c) and candidate_step(c, c.first, first) < 0
-        and -CANDIDATE_BACK_MAX <= candidate_step(c, first, c.furthest) <= CANDIDATE_STEP_MAX
+        and -candidate_span(c, CANDIDATE_BACK_MAX) <= candidate_step(c, first, c.furthest)
+        and candidate_step(c, first, c.furthest) <= candidate_span(c, CANDIDATE_STEP_MAX)
     )
 
 
 cdef inline uint64_t candidate_first(const Candidate* c) noexcept nogil:
     # The earliest seqno that came: of a run that was broken off by another one, too.
     cdef uint64_t first = c.first
+    cdef int64_t back
     cdef uint32_t i
     for i in range(c.broken):
-        if 0 < candidate_step(c, c.first, c.broken_first[i]) <= CANDIDATE_BACK_MAX:
+        back = candidate_step(c, c.first, c.broken_first[i])
+        if 0 < back <= candidate_span(c, CANDIDATE_BACK_MAX):
             if candidate_step(c, c.broken_first[i], first) < 0:
                 first = c.broken_first[i]
     return first
@@ -222,6 +249,7 @@ cdef inline bint candidate_note(
     cdef int64_t step
     cdef uint64_t last = unit.number + unit.count - 1
     cdef uint32_t broken
+    cdef bint counted = False            # as another unit of the same datagram
     if not candidate_follows(c, claim, unit):
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
@@ -257,6 +285,18 @@ cdef inline bint candidate_note(
     elif candidate_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
         return True                      # a copy, or other bytes
     c.strays = 0
+    if c.datagram == c.packing.datagram and c.total:
+        counted = True
+    else:
+        c.datagram = c.packing.datagram
+        c.datagram_first = unit.number
+    if unit.count:
+        c.wide = max(c.wide, <uint32_t>candidate_step(c, last, c.datagram_first) + 1)
+    if counted:
+        if candidate_step(c, last, c.furthest) > 0:
+            c.furthest = last
+            c.fragment = unit.fragment
+        return True
     if c.count == 0 or (c.same >= c.total and candidate_first(c) == c.first):
         c.first_fresh = unit.number
     c.same += evidence == EVIDENCE_SAME
@@ -294,11 +334,15 @@ cdef inline void candidate_hold(
     cdef HeldUnit* held
     if c.held_total:
         held = candidate_place(c, c.held_total - 1)
-        if held.size == d.size and held.unit.offset == unit.offset:
-            if memcmp(held_data(held), d.data, d.size) == 0:
-                return
+        if held.datagram == c.packing.datagram:
+            held.units += 1
+            return
+        if held.size == d.size and memcmp(held_data(held), d.data, d.size) == 0:
+            return
     held = candidate_place(c, c.held_total)
     held.received_ns = d.received_ns
+    held.datagram = c.packing.datagram
+    held.units = 1
     held.size = d.size
     held.flags = <uint16_t>d.flags
     held.known_in = 0
@@ -311,9 +355,14 @@ cdef inline void candidate_hold_known(
     Candidate* c, const Datagram* d, const Unit* unit, int evidence,
 ) noexcept nogil:
     # The numbering at hand may have had the same bytes.
+    cdef HeldUnit* held
     candidate_hold(c, d, unit)
+    held = candidate_place(c, c.held_total - 1)
     if evidence == EVIDENCE_SAME or evidence == EVIDENCE_REPEATED:
-        candidate_place(c, c.held_total - 1).known_in = c.proof
+        if held.units == 1:
+            held.known_in = c.proof
+    elif held.units > 1:
+        held.known_in = 0
 
 
 cdef inline bint candidate_is_copy(const Candidate* c, const HeldUnit* held) noexcept nogil:
@@ -370,7 +419,9 @@ cdef inline bint candidate_returns(
     cdef uint32_t i
     if c.count or c.session_id != unit.session:
         return False
-    if not 0 <= candidate_step(c, c.furthest, unit.number) <= CANDIDATE_BACK_MAX:
+    if not 0 <= candidate_step(c, c.furthest, unit.number) <= candidate_span(
+        c, CANDIDATE_BACK_MAX,
+    ):
         return False
     if candidate_step(c, unit.number, c.first) < 0:
         return False

@@ -4,7 +4,8 @@
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t
 
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, candidate_forget,
+    CANDIDATE_BACK_MAX, CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, Packing, candidate_forget,
+    candidate_span,
 )
 from udpfast.wire.unit cimport Unit
 
@@ -54,13 +55,17 @@ cdef inline void line_reach(Line* line, uint32_t fragment, int64_t at) noexcept 
 
 cdef inline bint line_steps_back(const Line* line, int64_t at) noexcept nogil:
     # Further than its datagrams overtake each other: it had come to beyond this one.
-    return at + CANDIDATE_BACK_MAX < line.highest
+    return at + candidate_span(&line.candidate, CANDIDATE_BACK_MAX) < line.highest
 
 
-cdef inline void line_init(Line* line, int64_t* counters, uint8_t shift) noexcept nogil:
+cdef inline void line_init(
+    Line* line, int64_t* counters, uint8_t shift, const Packing* packing,
+) noexcept nogil:
     line.counters = counters
     line.candidate.shift = shift
     line.foreign.shift = shift
+    line.candidate.packing = packing
+    line.foreign.packing = packing
     line.heard_ns = INT64_MIN
     line_reset(line)
     candidate_forget(&line.candidate)

@@ -43,7 +43,7 @@ from udpfast.feed.candidate cimport (
     EVIDENCE_FILLED, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
     EVIDENCE_REPEATED,
     EVIDENCE_SAME, Candidate, candidate_follows, candidate_note,
-    candidate_refute, candidate_set_aside, candidate_step,
+    candidate_refute, candidate_set_aside, candidate_span, candidate_step,
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
@@ -69,7 +69,7 @@ from udpfast.feed.pipeline_state cimport (
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot, Window,
-    window_accepted_ns, window_early, window_evidence_before, window_furthest, window_is_before,
+    window_accepted_ns, window_count_datagram, window_early, window_evidence_before, window_furthest, window_is_before,
     window_is_copy, window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole,
     window_judge_due, window_judge_past, window_judge_until, window_number, window_pass_milestone,
     window_past, window_refute, window_slot, window_start, window_unwrap,
@@ -168,6 +168,8 @@ cdef inline int pipeline_judge_frame(
     # A sound datagram of Roq that is not simply next.
     cdef Unit unit
     cdef int verdict
+    p.datagram += 1
+    w.packing.datagram = p.datagram
     roq_units(d.data, d.size, &unit, p.legacy, p.reader.big_endian)
     if unlikely(unit.session != w.session_id or not w.book.begun):
         verdict = pipeline_other_session(p, w, line, d, &unit, now_ns)
@@ -220,6 +222,7 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
     cdef int64_t* counters = p.counters.line[d.channel][d.line]
     cdef int count
     p.received_ns = d.received_ns
+    p.datagram += 1
     if unlikely(d.flags & DATAGRAM_SENDER_REFUSED):
         counter_add(&counters[VERDICT_SENDER_REFUSED], 1)
         return 0
@@ -274,6 +277,7 @@ cdef inline int pipeline_order(
     invariant(p.ready == NULL and p.parked == NULL)
     p.now_ns = now_ns
     if likely(w != NULL):
+        w.packing.datagram = p.datagram
         verdict = pipeline_judge_unit(p, w, &w.line[d.line], d, unit, now_ns)
     counter_add(&p.counters.line[d.channel][d.line][verdict], 1)
     return verdict
@@ -356,6 +360,7 @@ cdef inline void pipeline_pass_unit(
     prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
     window_note_sent(w, unit)
+    window_count_datagram(w, unit.count, now_ns)
     counter_add(&line.counters[LINE_WINS], unit.count - behind)
 
 
@@ -428,7 +433,9 @@ cdef inline bint pipeline_goes_on_anew(
         if c.claim != CLAIM_NEW_ID or c.session_id != unit.session or c.count == 0:
             continue
         step = candidate_step(c, unit.number, c.furthest)
-        if not -CANDIDATE_BACK_MAX <= step <= CANDIDATE_STEP_MAX:
+        if not -candidate_span(c, CANDIDATE_BACK_MAX) <= step <= candidate_span(
+            c, CANDIDATE_STEP_MAX,
+        ):
             continue
         if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
             return True
@@ -471,6 +478,7 @@ cdef inline int pipeline_name_next(
         return VERDICT_SESSION_PENDING
     if at == w.next:
         w.forward_ns = now_ns
+        window_count_datagram(w, 0, now_ns)
         if unlikely(w.contested):
             window_refute(w, line)
     if at >= w.next and at - 1 > line.highest:
@@ -583,7 +591,8 @@ cdef inline bint pipeline_line_goes_on(
     # Whether a datagram from behind carries its own line further in the numbering at hand.
     cdef bint follows
     cdef bint near = (
-        line.highest >= w.base and at - line.highest <= CANDIDATE_BACK_MAX
+        line.highest >= w.base
+        and at - line.highest <= candidate_span(&line.candidate, CANDIDATE_BACK_MAX)
         and now_ns - line_spoke_ns(line) < STRAGGLER_MAX_NS
     )
     if verdict == VERDICT_LATE and near and at >= line.highest and not window_is_doubtful(w):
@@ -673,6 +682,8 @@ cdef inline int pipeline_ahead(
             if w.pending:
                 pipeline_look(p, w)
         return VERDICT_DELIVERED
+    if forward and not p.roq:
+        window_count_datagram(w, unit.count, now_ns)
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 

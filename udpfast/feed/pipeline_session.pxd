@@ -5,6 +5,7 @@
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport (
     CHANNEL_GAPS, CHANNEL_LOST, CHANNEL_SESSIONS, CHANNEL_SESSION_DISCARDED,
     CHANNEL_SESSION_RESTARTS, VERDICT_DELIVERED, VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING,
@@ -21,8 +22,7 @@ from udpfast.feed.candidate cimport (
     EVIDENCE_OTHER, Candidate, HeldUnit, candidate_begin_at, candidate_first, candidate_follows,
     candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_hold_known,
     candidate_is_copy, candidate_is_full, candidate_is_replay, candidate_is_same,
-    candidate_leads_to, candidate_note,
-    candidate_returns, candidate_step, held_data, number_step,
+    candidate_leads_to, candidate_note, candidate_returns, candidate_span, candidate_step, held_data, number_step,
 )
 from udpfast.feed.control cimport Control
 from udpfast.feed.line cimport Line, line_claims
@@ -37,13 +37,14 @@ from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_control, window_dispute,
     window_early, window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
     window_is_quiet, window_is_unproven, window_left_at, window_line_is_alive, window_number,
-    window_slot, window_start,
+    window_slot, window_span, window_start,
     window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 from udpfast.feed.pieces cimport piece_next, pieces_begin
+from udpfast.wire.framing cimport framing_units
 from udpfast.wire.messages cimport MessageWalk
-from udpfast.wire.unit cimport Unit
+from udpfast.wire.unit cimport UNITS_MAX, Unit
 
 cdef enum:
     # What goes on beyond the point where it was left was not over: few datagrams prove it, but
@@ -194,7 +195,7 @@ cdef inline void pipeline_adopt_new(
 ) noexcept nogil:
     cdef uint64_t unseen_from
     if reason == SESSION_SAME_ID:
-        pipeline_take_back(w, c.session_id, now_ns)
+        pipeline_take_back(p, w, c.session_id, now_ns)
     unseen_from = pipeline_earliest(w, c)
     pipeline_adopt(
         p, w, c, number, reason, unseen_from - pipeline_went_by(unseen_from), now_ns)
@@ -227,7 +228,9 @@ cdef inline void pipeline_recall(
     d.line = <uint8_t>line
 
 
-cdef inline void pipeline_take_back(Window* w, uint64_t session_id, int64_t now_ns) noexcept nogil:
+cdef inline void pipeline_take_back(
+    Pipeline* p, Window* w, uint64_t session_id, int64_t now_ns,
+) noexcept nogil:
     # What lines brought before one of them told that the session began anew was taken for old
     # numbers. What was sent behind all of those is of the new ones.
     cdef Candidate* behind
@@ -246,9 +249,11 @@ cdef inline void pipeline_take_back(Window* w, uint64_t session_id, int64_t now_
             held = candidate_held(behind, i)
             if held.unit.sent_ns <= w.sent_ns:
                 continue
+            w.packing.datagram = held.datagram
             pipeline_recall(w, line, held, &d)
             if candidate_note(anew, CLAIM_NEW_ID, &held.unit, EVIDENCE_NEW, now_ns):
                 candidate_hold(anew, &d, &held.unit)
+    w.packing.datagram = p.datagram
 
 
 # --- this session, numbered otherwise -------------------------------------------------------------
@@ -290,7 +295,7 @@ cdef inline bint pipeline_is_foreign(
     if at >= w.next + WINDOW_FOREIGN or candidate_follows(c, CLAIM_BEHIND, unit):
         return True
     return (
-        at >= w.next + ANEW_AHEAD_MIN and unit.number < ANEW_SEQNO_MAX
+        at >= w.next + ANEW_AHEAD_MIN and unit.number < <uint64_t>window_span(w, ANEW_SEQNO_MAX)
         and unit.number < <uint32_t>w.next
     )
 
@@ -305,7 +310,7 @@ cdef inline bint pipeline_jump(
     cdef uint64_t first
     w.contested = True
     w.jump_from = at
-    if at - window_furthest(w) <= CANDIDATE_STEP_MAX:
+    if at - window_furthest(w) <= candidate_span(c, CANDIDATE_STEP_MAX):
         return True
     if not candidate_note(c, CLAIM_AHEAD, unit, EVIDENCE_NEW, now_ns):
         return False
@@ -367,9 +372,10 @@ cdef inline bint pipeline_numbered_anew(
 cdef inline bint pipeline_is_elsewhere(const Window* w, const Line* line) noexcept nogil:
     # Whether a run is not just copies of what its line brought last of the numbering at hand.
     cdef int64_t at = window_unwrap(w, line.candidate.furthest)
+    cdef int64_t near = candidate_span(&line.candidate, CANDIDATE_BACK_MAX)
     return (
         line.candidate.claim == CLAIM_BEHIND
-        and not at - CANDIDATE_BACK_MAX <= line.highest <= at + CANDIDATE_BACK_MAX
+        and not at - near <= line.highest <= at + near
     )
 
 
@@ -383,7 +389,8 @@ cdef inline bint pipeline_is_copy_of_late(
         return False
     return (
         c.total and not candidate_is_replay(c) and not candidate_follows(c, CLAIM_BEHIND, unit)
-        and w.base <= line.highest <= window_unwrap(w, unit.number) + CANDIDATE_BACK_MAX
+        and w.base <= line.highest
+        and line.highest <= window_unwrap(w, unit.number) + candidate_span(c, CANDIDATE_BACK_MAX)
     )
 
 
@@ -393,6 +400,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     cdef Run run
     cdef uint64_t first = c.since_first
     cdef uint64_t furthest = c.furthest
+    cdef uint32_t longest = 0
     cdef uint32_t i
     run.count = 0
     run.fresh = 0
@@ -406,6 +414,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         if not candidate_is_same(c, other):
             continue
         run.count += other.count
+        longest = max(longest, other.count)
         run.fresh += other.fresh
         run.repeated += other.repeated
         run.same += other.same
@@ -417,7 +426,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
             furthest = other.furthest
         if candidate_step(c, other.first_fresh, run.first_fresh) < 0:
             run.first_fresh = other.first_fresh
-    run.messages = candidate_step(c, furthest, first) + 1
+    run.messages = min(candidate_step(c, furthest, first) + 1, <int64_t>longest)
     return run
 
 
@@ -433,8 +442,8 @@ cdef inline bint pipeline_was_here(const Window* w, int64_t first) noexcept nogi
     # A run goes on from where the numbering at hand was a moment ago, or before it jumped: what
     # was accepted since was not the feed's.
     if window_is_doubtful(w):
-        return w.fork_from - WINDOW_START <= first < w.resumed_at
-    return window_furthest(w) - WINDOW_START < first <= window_furthest(w)
+        return w.fork_from - window_span(w, WINDOW_START) <= first < w.resumed_at
+    return window_furthest(w) - window_span(w, WINDOW_START) < first <= window_furthest(w)
 
 
 cdef inline bint pipeline_is_proven(
@@ -444,7 +453,7 @@ cdef inline bint pipeline_is_proven(
     # numbering at hand is quiet. Heartbeats alone prove less, and those that their lines had not
     # brought before may be a slower line's, for as long as one can be under way. A long run that
     # contradicts what was accepted, byte for byte, is no replay, whatever their paces.
-    cdef int64_t messages = WINDOW_PACE
+    cdef int64_t datagrams = WINDOW_PACE
     if needed == 0 or 4 * c.count < needed or candidate_is_replay(c):
         return False
     if c.fresh == 0 and run.same > CANDIDATE_SAME_PER_OTHER * run.other:
@@ -456,8 +465,8 @@ cdef inline bint pipeline_is_proven(
     if run.count >= RUN_LONG and run.other >= RUN_LONG:
         return True
     if run.count >= RUN_LONG and run.messages < WINDOW_PACE:
-        messages = run.messages if run.messages > QUIET_MIN else QUIET_MIN
-    return run.count >= needed and window_is_quiet(w, messages, now_ns)
+        datagrams = run.messages if run.messages > QUIET_MIN else QUIET_MIN
+    return run.count >= needed and window_is_quiet(w, datagrams, now_ns)
 
 
 cdef inline bint pipeline_follows_run(const Window* w, const Unit* unit) noexcept nogil:
@@ -701,27 +710,55 @@ cdef inline void pipeline_deliver_held(
     # nobody can tell which are right.
     cdef HeldUnit* held
     cdef Datagram d
-    cdef Unit piece
-    cdef MessageWalk walk
-    cdef int64_t at
-    cdef uint32_t hash, i, n
-    cdef bint other
+    cdef uint32_t i
     for i in range(candidate_held_count(c)):
         held = candidate_held(c, i)
         if candidate_is_copy(c, held):
             continue
         pipeline_recall(w, line, held, &d)
-        pieces_begin(&walk, &d, &held.unit)
-        for n in range(held.unit.count):
-            piece_next(&walk, &held.unit, n, p.each_message, &piece)
-            at = window_unwrap(w, piece.number)
-            if at < w.next or at >= w.next + w.size:
-                continue
-            if at > w.line[line].highest:
-                w.line[line].highest = at
-            hash = pipeline_hash(p, w, &d, &piece)
-            other = (resumed and window_is_unproven(w, &piece)
-                     or disputed and window_was_other(w, &piece, at, hash))
-            window_hold(w, &d, &piece, at, hash, now_ns, NULL)
-            if other and window_slot(w, at).key == at:
-                window_dispute(window_early(w, at), &d, &piece, hash)
+        pipeline_deliver_unit(p, w, line, &d, &held.unit, resumed, disputed, now_ns)
+        if unlikely(held.units > 1):
+            pipeline_deliver_rest(p, w, line, &d, held, resumed, disputed, now_ns)
+
+
+cdef inline void pipeline_deliver_rest(
+    Pipeline* p, Window* w, uint32_t line, const Datagram* d, const HeldUnit* held, bint resumed,
+    bint disputed, int64_t now_ns,
+) noexcept nogil:
+    # The further units of a held datagram.
+    cdef const Unit* unit
+    cdef uint32_t left = held.units
+    cdef int i
+    for i in range(framing_units(p.framing, d.data, d.size, p.held_units, UNITS_MAX)):
+        unit = &p.held_units[i]
+        if unit.offset <= held.unit.offset or unit.session != held.unit.session:
+            continue
+        left -= 1
+        if left == 0:
+            return
+        pipeline_deliver_unit(p, w, line, d, unit, resumed, disputed, now_ns)
+
+
+cdef inline void pipeline_deliver_unit(
+    Pipeline* p, Window* w, uint32_t line, const Datagram* d, const Unit* unit, bint resumed,
+    bint disputed, int64_t now_ns,
+) noexcept nogil:
+    cdef Unit piece
+    cdef MessageWalk walk
+    cdef int64_t at
+    cdef uint32_t hash, n
+    cdef bint other
+    pieces_begin(&walk, d, unit)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        at = window_unwrap(w, piece.number)
+        if at < w.next or at >= w.next + w.size:
+            continue
+        if at > w.line[line].highest:
+            w.line[line].highest = at
+        hash = pipeline_hash(p, w, d, &piece)
+        other = (resumed and window_is_unproven(w, &piece)
+                 or disputed and window_was_other(w, &piece, at, hash))
+        window_hold(w, d, &piece, at, hash, now_ns, NULL)
+        if other and window_slot(w, at).key == at:
+            window_dispute(window_early(w, at), d, &piece, hash)

@@ -96,6 +96,8 @@ cdef struct Pipeline:
     StreamSlot* latest           # that was asked for
     Key key
     Unit* units                  # UNITS_MAX
+    Unit* held_units             # UNITS_MAX: of a datagram that was held
+    uint64_t datagram            # which one is judged now
     int64_t interval[2]          # of each channel's streams
     int64_t wait_ns[2]
     int64_t watch_ns             # first call: inactivity counts from there
@@ -157,7 +159,7 @@ cdef inline size_t pipeline_carve(
     cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
     cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
     cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
-    cdef uint32_t held = CANDIDATE_HELD if roq else CANDIDATE_HELD // 4
+    cdef uint32_t held = CANDIDATE_HELD
     cdef uint32_t i, n
     cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
     cdef uint8_t* scratch = NULL
@@ -171,6 +173,7 @@ cdef inline size_t pipeline_carve(
         held = 2 * s.restart_datagrams
     p.window = <Window*>carve(memory, &used, windows * sizeof(Window))
     p.units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
+    p.held_units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
     p.slots = <StreamSlot*>carve(memory, &used, slots * sizeof(StreamSlot))
     p.slots_mask = slots - 1
     for i in range(slabs):
@@ -249,6 +252,7 @@ cdef inline int pipeline_init(
         w.book.shift = w.shift
         w.book.grace_ns = s.stale_session_grace_ns
         w.size = s.window
+        w.each_datagram = p.roq
         w.mask = 2 * <int64_t>s.window - 1
         w.line_dead_ns = s.line_dead_ns
         w.opening_ns = INT64_MAX
@@ -293,9 +297,10 @@ cdef inline Window* window_open(
     w.interval = p.interval[channel]
     w.wait_ns = p.wait_ns[channel]
     w.connected = p.carrier[channel].connected
+    w.packing.wide = 1
     w.counters = p.counters.channel[channel]
     for i in range(LINES_MAX):
-        line_init(&w.line[i], p.counters.line[channel][i], w.shift)
+        line_init(&w.line[i], p.counters.line[channel][i], w.shift, &w.packing)
     return w
 
 

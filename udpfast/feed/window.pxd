@@ -16,7 +16,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISAGREEMENTS, LINE_DISAGREEMENTS, LINE_LEADS, LINE_LEAD_NS, LINE_LOSSES,
     LINE_TIES_LOST, VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_LATE, VERDICT_REPLAY,
@@ -25,7 +25,7 @@ from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.candidate cimport (
     CLAIM_AHEAD, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
-    EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute, number_step,
+    EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, Packing, candidate_refute, number_step,
 )
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.named cimport NamedQueue
@@ -36,11 +36,12 @@ from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 cdef enum:
     WINDOW_EARLY = 8             # messages that loss and reordering cut off a session's beginning
     WINDOW_START = 64            # fingerprints of a session's first messages that are kept
-    # The pace of a numbering is measured by so many messages at a time. Longer than they take, and
-    # it is quieter than it used to be: few enough to see that soon, and that a burst is not a pace.
+    # The pace of a numbering is measured by so many datagrams at a time (of Roq: messages). Longer
+    # than they take, and it is quieter than it used to be: few enough to see that soon, and that a
+    # burst is not a pace.
     WINDOW_PACE = 8
     WINDOW_PACE_UNKNOWN_NS = 50000000
-    WINDOW_FORK_MAX = 256        # so many between gaps that lie close together are a feed with loss
+    WINDOW_FORK_MAX = 256        # datagrams between gaps: so many are a feed with loss
     WINDOW_JUDGE_MAX = 256       # messages whose losses are counted per turn, at most
     FRAGMENTS_NONE = 0x7FFFFFFF  # this slot's fragments are not (or no longer) told apart
     # 2^30: further ahead is no jump (18 minutes of a million messages a second) but another
@@ -132,6 +133,9 @@ cdef struct Window:
     int64_t jump_from            # a datagram beyond the window: the first of its run
     int64_t start_end            # base + WINDOW_START
     int64_t pace_at              # the seqno that ends the messages which are being timed
+    uint32_t pace_left           # not Roq: so many datagrams end them
+    bint pace_known              # not Roq: a pace was measured
+    bint each_datagram           # Roq: each datagram takes a number, or a part of one
     int64_t pace_from
     int64_t pace_from_ns
     int64_t pace_ns              # the longest of late that WINDOW_PACE messages took
@@ -169,6 +173,7 @@ cdef struct Window:
     bint slab_shared
     uint32_t start_hash[64]      # WINDOW_START
     uint64_t start_known
+    Packing packing
     Line line[8]                 # LINES_MAX
     NamedQueue names             # when heartbeats named which, while what lies before is missing
 
@@ -244,7 +249,9 @@ cdef inline void window_start(Window* w, uint64_t number, int64_t now_ns) noexce
     w.milestone = w.base
     w.start_end = w.base + WINDOW_START
     w.start_known = 0
-    w.pace_at = w.base + WINDOW_PACE
+    w.pace_at = w.base + WINDOW_PACE if w.each_datagram else INT64_MAX
+    w.pace_left = WINDOW_PACE + 1        # the first one begins them
+    w.pace_known = False
     w.pace_from = w.base
     w.pace_from_ns = now_ns
     w.pace_ns = 0
@@ -262,28 +269,62 @@ cdef inline void window_pass_milestone(
     Window* w, int64_t at, uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
     # The first messages of a numbering are remembered; then time is taken now and again.
-    cdef int64_t took_ns
     if at < w.start_end:
         w.start_hash[at - w.base] = hash
         w.start_known |= <uint64_t>1 << (at - w.base)
     if at >= w.pace_at:
-        took_ns = now_ns - w.pace_from_ns
-        if took_ns < w.pace_ns:          # what took long is forgotten over some dozens
-            took_ns = w.pace_ns - ((w.pace_ns - took_ns) >> 4)
-        w.pace_ns = took_ns
+        window_time_pace(w, now_ns)
         w.pace_from = at
-        w.pace_from_ns = now_ns
         w.pace_at = at + WINDOW_PACE
     w.milestone = w.pace_at if at + 1 >= w.start_end else w.base
 
 
+cdef inline void window_time_pace(Window* w, int64_t now_ns) noexcept nogil:
+    cdef int64_t took_ns = now_ns - w.pace_from_ns
+    if took_ns < w.pace_ns:              # what took long is forgotten over some dozens
+        took_ns = w.pace_ns - ((w.pace_ns - took_ns) >> 4)
+    w.pace_ns = took_ns
+    w.pace_from_ns = now_ns
+
+
+cdef inline void window_count_datagram(
+    Window* w, uint32_t numbers, int64_t now_ns,
+) noexcept nogil:
+    # Not Roq: a unit of a datagram carried the numbering further.
+    cdef Packing* packing = &w.packing
+    if likely(packing.counted != packing.datagram):
+        packing.counted = packing.datagram
+        packing.numbers = 0
+        w.pace_left -= 1
+        if unlikely(w.pace_left == 0):
+            window_time_pace(w, now_ns)
+            w.pace_left = WINDOW_PACE
+            w.pace_known = True
+            packing.wide = max(packing.widest, packing.wide - (packing.wide >> 4), 1)
+            packing.widest = 0
+    packing.numbers += numbers
+    if packing.numbers > packing.widest:
+        packing.widest = packing.numbers
+        if packing.numbers > packing.wide:
+            packing.wide = packing.numbers
+
+
+cdef inline int64_t window_span(const Window* w, int64_t datagrams) noexcept nogil:
+    # How many numbers so many datagrams of this stream may take.
+    return datagrams * w.packing.wide
+
+
 cdef inline int64_t window_pace(const Window* w) noexcept nogil:
-    # How long WINDOW_PACE messages of the numbering at hand used to take.
+    # How long WINDOW_PACE datagrams of the numbering at hand used to take.
     cdef int64_t pace_ns = w.forward_ns - w.pace_from_ns
     cdef int64_t steps = window_furthest(w) - w.pace_from
+    cdef bint known = w.pace_from != w.base
+    if not w.each_datagram:
+        steps = WINDOW_PACE - w.pace_left        # behind the first one
+        known = w.pace_known
     if w.pace_ns > pace_ns:
         return w.pace_ns
-    if w.pace_from == w.base:            # not one measured yet; what was held came all at once
+    if not known:                        # not one measured yet; what was held came all at once
         if steps <= 0 or pace_ns <= 0:
             return WINDOW_PACE_UNKNOWN_NS
         return pace_ns * WINDOW_PACE // steps
@@ -291,11 +332,11 @@ cdef inline int64_t window_pace(const Window* w) noexcept nogil:
 
 
 cdef inline bint window_is_quiet(
-    const Window* w, int64_t messages, int64_t now_ns,
+    const Window* w, int64_t datagrams, int64_t now_ns,
 ) noexcept nogil:
     # Has the numbering at hand stopped? Measured against its own pace: a replay into a feed that
     # is alive is interrupted before, whatever the feed's rate.
-    return (now_ns - w.forward_ns) * WINDOW_PACE >= window_pace(w) * messages
+    return (now_ns - w.forward_ns) * WINDOW_PACE >= window_pace(w) * datagrams
 
 
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
@@ -303,8 +344,8 @@ cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
     # is what came, not how far ahead of the next hole it lies. Small ones are common loss; if they
     # were forged, the feed passes them before that could be noticed.
     return (
-        w.next - w.resumed_at + w.pending < WINDOW_START
-        and w.resumed_at - w.fork_from - w.fork_came >= WINDOW_START
+        w.next - w.resumed_at + w.pending < window_span(w, WINDOW_START)
+        and w.resumed_at - w.fork_from - w.fork_came >= window_span(w, WINDOW_START)
     )
 
 

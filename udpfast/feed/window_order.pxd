@@ -39,7 +39,7 @@ from udpfast.feed.window cimport (
     WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
     window_early, window_furthest, window_is_copy, window_is_whole, window_judge_end,
     window_judge_past, window_judge_until, window_number, window_pass_milestone, window_passed,
-    window_say_both, window_slot,
+    window_say_both, window_slot, window_span,
 )
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
@@ -441,8 +441,8 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     gap.reserved = 0
     w.next = end
     w.fork_came += first - w.resumed_at
-    if (w.resumed_at == w.base or first - w.resumed_at >= WINDOW_START
-            or w.fork_came >= WINDOW_FORK_MAX):
+    if (w.resumed_at == w.base or first - w.resumed_at >= window_span(w, WINDOW_START)
+            or w.fork_came >= window_span(w, WINDOW_FORK_MAX)):
         w.fork_from = first
         w.fork_came = 0
     w.resumed_at = end
