@@ -37,6 +37,7 @@ from .order_rows import (
     reorder,
 )
 from .program import program, repeat
+from .proof_rows import PROVEN, proofs
 from .restart_rows import same_id_corners
 from .session_rows import (
     flaps,
@@ -125,6 +126,7 @@ ROWS: dict[str, tuple[Row, list[dict[str, Any]]]] = {
     "T-R3": (differential, [{}]),
     "T-I1": (inactivity, [{}]),
     "T-V1": (venue, [{"framing": name, "fault": fault} for name in VENUES for fault in FAULTS]),
+    "T-V4": (proofs, [{"framing": framing, "what": what} for framing, what in PROVEN]),
 }
 
 

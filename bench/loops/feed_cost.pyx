@@ -248,6 +248,8 @@ def unit_cost_ns(
     s.framing = wire.index
     s.number_bits = wire.facts.number_bits
     s.skips_zero = wire.facts.skips_zero
+    s.undelimited = wire.facts.undelimited
+    s.announces_start = wire.facts.announces_start
     s.each_message = each
     s.streams = streams
     s.lines[0] = lines

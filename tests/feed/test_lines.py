@@ -251,3 +251,25 @@ def test_lines_whose_stamps_contradict_the_order_lead_by_less() -> None:
             driver.pipeline.accept(0, line, datagram(seqno), received_ns, seqno)
             driver.pipeline.take()
     assert (driver.line(0)["leads"], driver.line(0)["lead_ns"]) == (2, 2_000 - 500)
+
+
+@pytest.mark.parametrize(("lag_ms", "rate"), [(8, 20_000), (30, 20_000), (80, 200_000)])
+@pytest.mark.parametrize("lost", [(), (500, 20_000, 20_001)])
+def test_own_numbers_of_a_slower_line_tell_its_losses_and_its_life(
+    lag_ms: int, rate: int, lost: tuple[int, ...]
+) -> None:
+    # At 80 ms it is further behind than the window remembers.
+    driver = Driver(lines_incremental=2, inactivity_timeout_ns=100_000_000)
+    step_ns = 1_000_000_000 // rate
+    skew = lag_ms * 1_000_000 // step_ns
+    for number in range(40_000 + skew):
+        if number < 40_000:
+            driver.send(datagram(number + 1), 0, at_ns=number * step_ns)
+        if number >= skew and number - skew not in lost:
+            driver.send(datagram(number - skew + 1), 1, at_ns=number * step_ns + 1)
+        if number % 64 == 0:
+            driver.expire(number * step_ns + 2)
+    driver.finish()
+    assert driver.line(1)["losses"] == len(lost)
+    assert driver.line(1)["disconnected"] == 0
+    assert driver.seqnos() == list(range(1, 40_001))

@@ -730,6 +730,8 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.framing = framing.index
     settings.number_bits = framing.facts.number_bits
     settings.skips_zero = framing.facts.skips_zero
+    settings.undelimited = framing.facts.undelimited
+    settings.announces_start = framing.facts.announces_start
     settings.each_message = framing.facts.numbers is Numbers.MESSAGES
     settings.streams = config.wire.streams_max
     settings.encodings = 0

@@ -13,8 +13,9 @@
 # A datagram is one piece of evidence, however many units and messages it has. A run is DENSE: each
 # datagram lies at most CANDIDATE_STEP_MAX datagrams behind the furthest one, since a publisher
 # counts by one; reordered and doubled ones a little before it belong to it, and prove nothing. How
-# many numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the numbering at hand does next voids what a run has proven (candidate_refute)
-# but not what it holds: a run that is believed in the end loses nothing.
+# many numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the
+# numbering at hand does next voids what a run has proven (candidate_refute) but not what it holds:
+# a run that is believed in the end loses nothing.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -241,6 +242,67 @@ cdef inline void candidate_set_aside(Candidate* c) noexcept nogil:
     c.broken = broken
 
 
+cdef inline bint candidate_is_stray(
+    Candidate* c, uint8_t claim, const Unit* unit, int evidence,
+) noexcept nogil:
+    # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
+    # another one.
+    if c.claim != CLAIM_BEHIND or c.count == 0 or candidate_is_replay(c):
+        return False
+    if evidence == EVIDENCE_SAME:
+        return True                      # of the current numbering, for all we know
+    if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
+        return True
+    if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
+        c.strays += 1
+        return True
+    return False
+
+
+cdef inline void candidate_begin(Candidate* c, uint8_t claim, const Unit* unit) noexcept nogil:
+    # Another run begins with this unit. Where the one before began is remembered, if this one may
+    # be its continuation.
+    cdef uint32_t broken = 0
+    if c.returned:
+        c.broken_first[0] = c.returned_first
+        broken = 1
+    elif candidate_was_run(c) and c.claim == claim and c.session_id == unit.session:
+        candidate_break(c)
+        broken = c.broken
+    elif c.claim == CLAIM_NONE:
+        broken = c.broken
+    candidate_forget(c)
+    c.broken = broken
+    c.claim = claim
+    c.session_id = unit.session
+    c.first = unit.number
+    c.furthest = unit.number - 1
+    c.sent_ns = unit.sent_ns
+    c.same = 0
+    c.other = 0
+    c.filled = 0
+    c.total = 0
+    c.fresh = 0
+    c.repeated = 0
+
+
+cdef inline bint candidate_has_counted(
+    Candidate* c, const Unit* unit, uint64_t last,
+) noexcept nogil:
+    # Whether another unit of the same datagram was counted in; then this one only carries the run
+    # further.
+    cdef bint counted = c.datagram == c.packing.datagram and c.total
+    if not counted:
+        c.datagram = c.packing.datagram
+        c.datagram_first = unit.number
+    if unit.count:
+        c.wide = max(c.wide, <uint32_t>candidate_step(c, last, c.datagram_first) + 1)
+    if counted and candidate_step(c, last, c.furthest) > 0:
+        c.furthest = last
+        c.fragment = unit.fragment
+    return counted
+
+
 cdef inline bint candidate_note(
     Candidate* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
 ) noexcept nogil:
@@ -248,54 +310,15 @@ cdef inline bint candidate_note(
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
     cdef int64_t step
     cdef uint64_t last = unit.number + unit.count - 1
-    cdef uint32_t broken
-    cdef bint counted = False            # as another unit of the same datagram
     if not candidate_follows(c, claim, unit):
-        if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
-            if evidence == EVIDENCE_SAME:
-                return False             # of the numbering at hand, for all we know
-            if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
-                return False
-            if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
-                c.strays += 1
-                return False
-        if c.returned:
-            c.broken_first[0] = c.returned_first
-            broken = 1
-        elif candidate_was_run(c) and c.claim == claim and c.session_id == unit.session:
-            candidate_break(c)
-            broken = c.broken
-        elif c.claim == CLAIM_NONE:
-            broken = c.broken
-        else:
-            broken = 0
-        candidate_forget(c)
-        c.broken = broken
-        c.claim = claim
-        c.session_id = unit.session
-        c.first = unit.number
-        c.furthest = unit.number - 1
-        c.sent_ns = unit.sent_ns
-        c.same = 0
-        c.other = 0
-        c.filled = 0
-        c.total = 0
-        c.fresh = 0
-        c.repeated = 0
+        if candidate_is_stray(c, claim, unit, evidence):
+            return False
+        candidate_begin(c, claim, unit)
     elif candidate_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
-        return True                      # a copy, or other bytes
+        if unit.count or claim != CLAIM_NEW_ID:
+            return True                  # a copy, or other bytes; heartbeats come again and again
     c.strays = 0
-    if c.datagram == c.packing.datagram and c.total:
-        counted = True
-    else:
-        c.datagram = c.packing.datagram
-        c.datagram_first = unit.number
-    if unit.count:
-        c.wide = max(c.wide, <uint32_t>candidate_step(c, last, c.datagram_first) + 1)
-    if counted:
-        if candidate_step(c, last, c.furthest) > 0:
-            c.furthest = last
-            c.fragment = unit.fragment
+    if candidate_has_counted(c, unit, last):
         return True
     if c.count == 0 or (c.same >= c.total and candidate_first(c) == c.first):
         c.first_fresh = unit.number

@@ -7,13 +7,14 @@ from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, Packing, candidate_forget,
     candidate_span,
 )
-from udpfast.wire.unit cimport Unit
+from udpfast.wire.unit cimport UNIT_RETRANSMISSION, Unit
 
 cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
     int64_t heard_ns             # INT64_MIN: never
     int64_t* counters            # of core/counter's LineCounter
     int64_t lagged_ns            # it went on, further behind than the window remembers
+    int64_t sent_ns              # the latest sending time that it brought of this numbering
     int64_t named                # the number beyond the window that its last heartbeat named
     int64_t part_of              # a message in fragments, the furthest of which that it
     uint32_t part                # brought is this one
@@ -27,6 +28,7 @@ cdef inline void line_reset(Line* line) noexcept nogil:
     line.part_of = INT64_MIN
     line.lagged_ns = INT64_MIN
     line.named = INT64_MIN
+    line.sent_ns = 0
 
 
 cdef inline int64_t line_spoke_ns(const Line* line) noexcept nogil:
@@ -51,6 +53,21 @@ cdef inline void line_reach(Line* line, uint32_t fragment, int64_t at) noexcept 
         return
     line.part_of = at
     line.part = fragment
+
+
+cdef inline void line_bring(Line* line, const Unit* unit, int64_t at) noexcept nogil:
+    # A unit that is accepted and ends with this seqno; one that is sent again tells nothing.
+    if unit.flags & UNIT_RETRANSMISSION:
+        return
+    line_reach(line, unit.fragment, at)
+    if unit.sent_ns > line.sent_ns:
+        line.sent_ns = unit.sent_ns
+
+
+cdef inline bint line_was_beyond(const Line* line, int64_t at, const Unit* unit) noexcept nogil:
+    # Whether the line brought what lies further on, and its sender's clock says that this one was
+    # sent behind that: a line falls behind itself only where its numbers began anew.
+    return line.highest > at and 0 < line.sent_ns < unit.sent_ns
 
 
 cdef inline bint line_steps_back(const Line* line, int64_t at) noexcept nogil:

@@ -27,7 +27,8 @@ from udpfast.core.counter cimport (
     VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_FRAGMENT_BEYOND_MAX,
     VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
     VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
-    VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING,
+    VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN,
+    VERDICT_SESSION_PENDING,
     VERDICT_SESSION_RETIRED, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL, VERDICT_STREAM_REFUSED,
     VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY, VERDICT_UNSEQUENCED,
     VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
@@ -49,7 +50,7 @@ from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.feed.line cimport (
-    Line, line_advances, line_reach, line_spoke_ns, line_steps_back,
+    Line, line_advances, line_bring, line_reach, line_spoke_ns, line_steps_back, line_was_beyond,
 )
 from udpfast.feed.named cimport named_add
 from udpfast.feed.pieces cimport (
@@ -68,25 +69,26 @@ from udpfast.feed.pipeline_state cimport (
 )
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot, Window,
-    window_accepted_ns, window_count_datagram, window_early, window_evidence_before, window_furthest, window_is_before,
-    window_is_copy, window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole,
-    window_judge_due, window_judge_past, window_judge_until, window_number, window_pass_milestone,
-    window_past, window_refute, window_slot, window_start, window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot,
+    Window, window_accepted_ns, window_count_datagram, window_early, window_evidence_before,
+    window_furthest, window_is_before, window_is_copy, window_is_doubtful, window_is_filled_by,
+    window_is_quiet, window_is_whole, window_judge_due, window_judge_past, window_judge_until,
+    window_note_lagging, window_number, window_pass_milestone, window_past, window_refute,
+    window_slot, window_start, window_takes_ns, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
     window_jump, window_note_sent, window_note_stored,
 )
-from udpfast.wire.framing cimport FRAMING_IEX_TP, framing_units
+from udpfast.wire.framing cimport framing_units
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
 from udpfast.wire.unit cimport (
     MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
     MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
     MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
-    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RESET, UNIT_SNAPSHOT,
-    UNIT_UNSEQUENCED, Unit,
+    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RESET,
+    UNIT_RETRANSMISSION, UNIT_SNAPSHOT, UNIT_START_OF_SESSION, UNIT_UNSEQUENCED, Unit,
 )
 
 
@@ -288,14 +290,18 @@ cdef inline int pipeline_judge_unit(
 ) noexcept nogil:
     cdef int64_t behind = 0
     cdef int verdict
-    if unlikely(unit.flags & UNIT_UNSEQUENCED):
-        return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
+    if unlikely(unit.flags & (UNIT_UNSEQUENCED | UNIT_RETRANSMISSION)):
+        if unit.flags & UNIT_UNSEQUENCED:
+            return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
+        return pipeline_sent_again(p, w, line, d, unit, now_ns)
     if likely(
         unit.session == w.session_id and w.started and not w.contested and w.connected
         and w.pending == 0 and unit.count
     ):
         if unlikely(unit.number != window_number(w, w.next)):
             behind = w.next - window_unwrap(w, unit.number)
+            if unlikely(p.undelimited and behind):
+                behind = -1              # it cannot be cut
         if likely(0 <= behind < unit.count):
             w.forward_ns = now_ns
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
@@ -309,6 +315,50 @@ cdef inline int pipeline_judge_unit(
     if unit.count == 0:
         return pipeline_name_next(p, w, line, d, unit, now_ns)
     return pipeline_place(p, w, line, d, unit, now_ns)
+
+
+cdef inline int pipeline_sent_again(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    # What its sender flags as a retransmission fills holes, or is a copy. It proves nothing: no
+    # other numbering, not that the current one goes on, and not how far its line has come.
+    cdef int64_t at
+    cdef int64_t end = window_furthest(w) + 1
+    if not w.started or unit.session != w.session_id:
+        return VERDICT_SESSION_FOREIGN
+    if unit.count == 0:
+        return VERDICT_HEARTBEAT
+    pipeline_look(p, w)
+    at = window_unwrap(w, unit.number)
+    if at > max(end, w.named) or at + unit.count > w.next + w.size:
+        return VERDICT_REPLAY            # nothing is known to be missing there
+    if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
+        return VERDICT_DUPLICATE
+    if at + unit.count <= w.next:
+        return pipeline_behind(p, w, line, d, unit, at, now_ns)
+    return pipeline_hold(p, w, line, d, unit, at, now_ns)
+
+
+cdef inline bint pipeline_is_packed_otherwise(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, int64_t at,
+) noexcept nogil:
+    # Whether a unit whose messages do not say where they end overlaps what is known, and does not
+    # begin and end at the same numbers. It cannot be cut or compared (all but the first number of
+    # such a unit have no bytes of their own): what it alone brings becomes a gap.
+    cdef uint32_t empty = fingerprint(d.data, 0) if w.several else fingerprint_edges(d.data, 0)
+    cdef const Slot* slot
+    cdef uint32_t known = 0
+    cdef uint32_t n
+    for n in range(unit.count):
+        slot = window_slot(w, at + n)
+        if slot.key == at + n:
+            known += 1
+            if (slot.hash == empty) != (n > 0):
+                return True
+    if known == 0:
+        return at < w.next < at + unit.count
+    slot = window_slot(w, at + unit.count)
+    return known < unit.count or (slot.key == at + unit.count and slot.hash == empty)
 
 
 cdef inline int pipeline_pass_unsequenced(
@@ -360,6 +410,7 @@ cdef inline void pipeline_pass_unit(
     prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
     window_note_sent(w, unit)
+    line.sent_ns = max(line.sent_ns, unit.sent_ns)
     window_count_datagram(w, unit.count, now_ns)
     counter_add(&line.counters[LINE_WINS], unit.count - behind)
 
@@ -404,15 +455,17 @@ cdef inline int pipeline_begun_anew(
     # The session at hand, by its id. DELIVERED: so it is; else the verdict on what a sender sent
     # that began anew, or before it did. One unit that says so proves nothing.
     cdef bint anew = False
+    cdef int64_t at
     if not w.started:
         return VERDICT_DELIVERED
-    if p.framing == FRAMING_IEX_TP:
-        if now_ns < w.previous_until_ns and unit.sent_ns < w.begun_sent_ns:
-            return VERDICT_SESSION_RETIRED
-        anew = (unit.number == 1 and unit.detail == 0 and unit.sent_ns > w.sent_ns
-                and window_unwrap(w, 1) < w.next and not pipeline_is_known(p, w, d, unit))
-    elif unit.flags & UNIT_RESET:
-        anew = window_unwrap(w, unit.number) < w.next and not pipeline_is_known(p, w, d, unit)
+    if p.announces_start and now_ns < w.previous_until_ns and unit.sent_ns < w.begun_sent_ns:
+        return VERDICT_SESSION_RETIRED
+    if unit.flags & UNIT_RESET or (
+        unit.flags & UNIT_START_OF_SESSION and unit.count and unit.sent_ns > w.sent_ns
+    ):
+        at = window_unwrap(w, unit.number)
+        anew = at < w.next and (
+            line_was_beyond(line, at, unit) or not pipeline_is_known(p, w, d, unit))
     if likely(not anew) and not (w.contested and pipeline_goes_on_anew(w, line, unit)):
         return VERDICT_DELIVERED
     w.contested = True
@@ -507,6 +560,10 @@ cdef inline int pipeline_place(
             return VERDICT_SESSION_RETIRED
         window_start(w, unit.number, now_ns)
     at = window_unwrap(w, unit.number)
+    if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
+        pipeline_hear(p, w, line, now_ns)
+        line_bring(line, unit, at + unit.count - 1)
+        return VERDICT_DUPLICATE
     if at + unit.count <= w.next:
         return pipeline_behind(p, w, line, d, unit, at, now_ns)
     if at < w.next + w.size:
@@ -560,12 +617,18 @@ cdef inline void pipeline_weigh(
     int verdict, int evidence, int64_t now_ns,
 ) noexcept nogil:
     # What a datagram tells that the numbering at hand has no need of. It refutes nothing.
+    cdef int64_t before
+    if unlikely(unit.flags & UNIT_RETRANSMISSION):
+        return
+    if unit.sent_ns > line.sent_ns and at >= line.highest:
+        line.sent_ns = unit.sent_ns
     if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
               and line.candidate.claim == CLAIM_NONE and line_advances(line, unit, at)):
         line_reach(line, unit.fragment, at)      # the common copy
         pipeline_hear(p, w, line, now_ns)
     elif pipeline_line_goes_on(w, line, unit, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
+        before = line.highest
         line_reach(line, unit.fragment, at)
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
             candidate_set_aside(&line.candidate)
@@ -573,15 +636,26 @@ cdef inline void pipeline_weigh(
             candidate_refute(&line.candidate)    # who has jumped does not come back
         if verdict == VERDICT_REPLAY:
             line.lagged_ns = now_ns
+            window_note_lagging(w, line, d.line, before, at + 1 - unit.count, at)
         else:
             pipeline_hear(p, w, line, now_ns)
     elif at < line.highest or evidence != EVIDENCE_SAME:
-        if line.highest < w.base and verdict == VERDICT_REPLAY:
-            if (now_ns - w.begun_ns < STRAGGLER_MAX_NS
-                    or not window_is_quiet(w, WINDOW_PACE, now_ns)):
-                line.highest = at        # or a slower line, when the numbering has just begun
+        if at > line.highest and verdict == VERDICT_REPLAY:
+            if pipeline_is_slower(w, line, at, now_ns):
+                window_note_lagging(w, line, d.line, line.highest, at + 1 - unit.count, at)
+                line.highest = at
                 line.lagged_ns = now_ns
         pipeline_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
+
+
+cdef inline bint pipeline_is_slower(
+    const Window* w, const Line* line, int64_t at, int64_t now_ns,
+) noexcept nogil:
+    # Whether a line that goes on further back than the window remembers may just be that far
+    # behind: while the current numbering goes on, and not further than anything can be under way.
+    if now_ns - w.begun_ns >= STRAGGLER_MAX_NS and window_is_quiet(w, WINDOW_PACE, now_ns):
+        return False
+    return line.highest < w.base or window_takes_ns(w, w.next - at) < STRAGGLER_MAX_NS
 
 
 cdef inline bint pipeline_line_goes_on(
@@ -668,6 +742,10 @@ cdef inline int pipeline_ahead(
     if unlikely(now_ns < w.previous_until_ns) and not window_was_sent_since(w, unit):
         if window_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit)):
             return VERDICT_SESSION_RETIRED
+    if unlikely(line_was_beyond(line, last, unit)):
+        # Sent behind what its line brought from further on: of another numbering.
+        pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
+        return VERDICT_SESSION_PENDING
     if unlikely(w.contested or line_steps_back(line, last)):
         if pipeline_is_taken(p, w, line, d, unit, last, forward, follows, now_ns):
             return VERDICT_SESSION_PENDING
@@ -701,7 +779,7 @@ cdef inline int pipeline_hold_one(
         pipeline_weigh(p, w, line, d, unit, at, verdict, evidence, now_ns)
         return verdict
     pipeline_hear(p, w, line, now_ns)
-    line_reach(line, unit.fragment, at)
+    line_bring(line, unit, at)
     if unlikely(verdict == WINDOW_PARK):
         pipeline_park(p, w, d, unit, 0, at, now_ns)
         return VERDICT_HELD
@@ -750,8 +828,7 @@ cdef inline int pipeline_hold(
         pipeline_weigh(p, w, line, d, unit, last, verdict, said, now_ns)
         return verdict
     pipeline_hear(p, w, line, now_ns)
-    if last > line.highest:
-        line.highest = last
+    line_bring(line, unit, last)
     if parked < unit.count:
         pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
     return verdict
@@ -873,7 +950,7 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
             continue
         if w.finishing:
             if w.several and w.started:
-                window_judge_until(w, w.next, INT64_MIN)
+                window_judge_until(w, w.next, p.now_ns, True)
             w.finishing = False
         p.busy = w.busy_next
         w.busy = False

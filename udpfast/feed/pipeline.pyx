@@ -152,6 +152,8 @@ cdef class FeedPipeline:
         s.framing = wire.index
         s.number_bits = wire.facts.number_bits
         s.skips_zero = wire.facts.skips_zero
+        s.undelimited = wire.facts.undelimited
+        s.announces_start = wire.facts.announces_start
         s.each_message = wire.facts.numbers is Numbers.MESSAGES
         s.streams = _integer("streams", streams, 1, STREAMS_MAX)
         self._taken = []

@@ -22,7 +22,8 @@ from udpfast.feed.candidate cimport (
     EVIDENCE_OTHER, Candidate, HeldUnit, candidate_begin_at, candidate_first, candidate_follows,
     candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_hold_known,
     candidate_is_copy, candidate_is_full, candidate_is_replay, candidate_is_same,
-    candidate_leads_to, candidate_note, candidate_returns, candidate_span, candidate_step, held_data, number_step,
+    candidate_leads_to, candidate_note, candidate_returns, candidate_span, candidate_step,
+    held_data, number_step,
 )
 from udpfast.feed.control cimport Control
 from udpfast.feed.line cimport Line, line_claims

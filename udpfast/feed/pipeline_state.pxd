@@ -39,7 +39,9 @@ cdef struct PipelineSettings:
     int framing                          # FramingId
     uint32_t number_bits                 # as its facts say
     bint skips_zero                      # as its facts say: 1 follows the highest number
-    bint each_message                    # its numbers count messages
+    bint each_message                    # its numbers count messages,
+    bint undelimited                     # which do not say where they end
+    bint announces_start                 # a start of a session comes with its sending time
     uint64_t encodings                   # bit n: encoding n of Roq may be delivered
     uint32_t streams                     # that may be found on the lines, Roq's two aside
     uint32_t lines[2]                    # CHANNEL_COUNT: 1..8, 0..8
@@ -89,6 +91,8 @@ cdef struct Pipeline:
     # other framings than Roq
     int framing
     bint each_message
+    bint undelimited
+    bint announces_start
     uint32_t streams
     uint32_t streams_max
     uint32_t slots_mask
@@ -231,6 +235,8 @@ cdef inline int pipeline_init(
     p.framing = s.framing
     p.legacy = s.framing == FRAMING_ROQ_LEGACY or s.framing == FRAMING_ROQ_LEGACY_BIG
     p.each_message = s.each_message
+    p.undelimited = s.undelimited
+    p.announces_start = s.announces_start
     p.streams_max = s.streams
     p.latest = p.slots
     keyed_draw(&p.key)

@@ -331,6 +331,11 @@ cdef inline int64_t window_pace(const Window* w) noexcept nogil:
     return pace_ns
 
 
+cdef inline int64_t window_takes_ns(const Window* w, int64_t numbers) noexcept nogil:
+    # How long so many numbers take, at the pace of the current numbering.
+    return window_pace(w) // WINDOW_PACE * (numbers // w.packing.wide)
+
+
 cdef inline bint window_is_quiet(
     const Window* w, int64_t datagrams, int64_t now_ns,
 ) noexcept nogil:
@@ -362,17 +367,27 @@ cdef inline bint window_line_is_alive(
     return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
 
 
+cdef inline bint window_may_come(
+    const Window* w, const Line* line, int64_t at, int64_t now_ns,
+) noexcept nogil:
+    # Whether a line has not come as far as this seqno yet: it is alive, or was not heard since the
+    # numbering began a moment ago.
+    if line.highest == INT64_MIN:
+        return now_ns - w.begun_ns <= w.line_dead_ns
+    return line.highest <= at and window_line_is_alive(w, line, now_ns)
+
+
 cdef inline bint window_judge(
-    Window* w, const Slot* slot, uint32_t missing, int64_t now_ns,
+    Window* w, const Slot* slot, uint32_t missing, int64_t now_ns, bint last,
 ) noexcept nogil:
     # These lines never brought a single datagram of a message that another one did. False: one
-    # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
+    # that is alive has not come so far yet. `last`: it is given no more time, and not blamed.
     cdef uint32_t i
-    if now_ns != INT64_MIN:
-        for i in range(w.lines):
-            if (missing >> i) & 1 and w.line[i].highest <= slot.key:
-                if window_line_is_alive(w, &w.line[i], now_ns):
-                    return False
+    for i in range(w.lines):
+        if (missing >> i) & 1 and window_may_come(w, &w.line[i], slot.key, now_ns):
+            if not last:
+                return False
+            missing &= ~(<uint32_t>1 << i)
     i = 0
     while missing:
         if missing & 1:
@@ -382,7 +397,9 @@ cdef inline bint window_judge(
     return True
 
 
-cdef inline void window_judge_until(Window* w, int64_t until, int64_t now_ns) noexcept nogil:
+cdef inline void window_judge_until(
+    Window* w, int64_t until, int64_t now_ns, bint last,
+) noexcept nogil:
     # Count the losses of what lies before `until`: each message once.
     cdef uint32_t all_lines = (<uint32_t>1 << w.lines) - 1
     cdef uint32_t missing
@@ -392,7 +409,7 @@ cdef inline void window_judge_until(Window* w, int64_t until, int64_t now_ns) no
         slot = window_slot(w, at)
         missing = all_lines & ~<uint32_t>slot.lines
         if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
-            if not window_judge(w, slot, missing, now_ns):
+            if not window_judge(w, slot, missing, now_ns, last):
                 break
         at += 1
     w.judged = at
@@ -402,7 +419,7 @@ cdef inline void window_judge_past(Window* w, int64_t at) noexcept nogil:
     # The slot of `at` is needed: what it remembers is judged, and, since a call costs more than
     # the few behind it, those too. They are older than any copy that would count.
     if w.several and unlikely(at - w.judged > w.mask):
-        window_judge_until(w, at - w.mask + (w.size >> 7), INT64_MIN)
+        window_judge_until(w, at - w.mask + (w.size >> 7), w.forward_ns, True)
 
 
 cdef inline void window_judge_due(Window* w, int64_t now_ns) noexcept nogil:
@@ -414,10 +431,26 @@ cdef inline void window_judge_due(Window* w, int64_t now_ns) noexcept nogil:
         if now_ns - w.judge_ns >= w.wait_ns:
             if until - w.judged > WINDOW_JUDGE_MAX:
                 until = w.judged + WINDOW_JUDGE_MAX
-            window_judge_until(w, until, now_ns)
+            window_judge_until(w, until, now_ns, False)
     elif w.judge_until < w.next:
         w.judge_until = w.next
         w.judge_ns = now_ns
+
+
+cdef inline void window_note_lagging(
+    Window* w, Line* line, uint8_t index, int64_t before, int64_t first, int64_t last,
+) noexcept nogil:
+    # A line further behind than copies are told goes on with these seqnos. It brought them, as far
+    # as slots are left to say so; of what was judged before, its own numbers tell what it lost.
+    cdef int64_t judged = min(first, w.judged)
+    cdef Slot* slot
+    if w.several and w.base <= before < judged - 1:
+        counter_add(&line.counters[LINE_LOSSES], judged - 1 - before)
+    while first <= last:
+        slot = window_slot(w, first)
+        if slot.key == first:
+            slot.lines |= <uint8_t>(1 << index)
+        first += 1
 
 
 cdef inline void window_judge_end(Window* w) noexcept nogil:

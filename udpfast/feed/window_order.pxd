@@ -447,7 +447,7 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
         w.fork_came = 0
     w.resumed_at = end
     if w.several and end - w.judged > w.mask:
-        window_judge_until(w, first, INT64_MIN)
+        window_judge_until(w, first, w.forward_ns, True)
         w.judged = end
     counter_add(&w.counters[CHANNEL_GAPS], 1)
     counter_add(&w.counters[CHANNEL_LOST], end - first)

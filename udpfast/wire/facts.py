@@ -70,6 +70,8 @@ class FramingFacts:
         `(stream, session)` -> how people name that numbering; empty where it is the line's own.
     skips_zero : bool
         Whether 1 follows the highest number, since 0 is none.
+    announces_start : bool
+        Whether the first unit of a session says so, and every unit when it was sent.
     """
 
     name: str
@@ -84,6 +86,12 @@ class FramingFacts:
     proof_bits: int
     label: Callable[[int, int], str]
     skips_zero: bool = False
+    announces_start: bool = False
+
+    @property
+    def undelimited(self) -> bool:
+        """Whether numbers count messages that do not say where they end."""
+        return self.numbers is Numbers.MESSAGES and not self.delimited
 
 
 def _nothing(_stream: int, _session: int) -> str:
@@ -162,6 +170,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=56,
         label=lambda stream, session: f"{stream >> 16:x}/{stream & 0xFFFF}/{session}",
+        announces_start=True,
     ),
     FramingFacts(
         name="deribit_sbe",

@@ -5,8 +5,8 @@
 #   32 i64 sending time, UNIX ns   40 messages: u16 length
 #
 # Count 0: a heartbeat, the number is the next one. The stream is protocol and channel, `detail` the
-# stream offset: bytes of messages sent before in this session. Number 1 at offset 0 with a later
-# sending time is a sender that began anew, whatever its session id says.
+# stream offset: bytes of messages sent before in this session. Number 1 at offset 0 is the start of
+# a session: with a later sending time a sender began anew, whatever its session id says.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -15,7 +15,7 @@ from udpfast.wire.load cimport le16, le32, le64
 from udpfast.wire.messages cimport DELIMITER_LE16, messages_check
 from udpfast.wire.unit cimport (
     MALFORMED_HEADER_SHORT, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND, MALFORMED_RANGE,
-    MALFORMED_VERSION, UNIT_HEARTBEAT, Unit, unit_init,
+    MALFORMED_VERSION, UNIT_HEARTBEAT, UNIT_START_OF_SESSION, Unit, unit_init,
 )
 
 cdef enum:
@@ -62,4 +62,6 @@ cdef inline int iex_tp_units(
     units.sent_ns = <int64_t>le64(data + IEX_TP_SENT)
     units.detail = le64(data + IEX_TP_OFFSET)
     units.flags = 0 if count else UNIT_HEARTBEAT
+    if unlikely(count and units.number == 1 and units.detail == 0):
+        units.flags = UNIT_START_OF_SESSION
     return 1

@@ -35,7 +35,7 @@ cdef enum:  # UnitFlag
     UNIT_RETRANSMISSION = 4
     UNIT_UNSEQUENCED = 8         # `number` puts it in no order
     UNIT_RESET = 16              # what came before is void: the numbering goes on from `number`
-    UNIT_START_OF_SESSION = 32
+    UNIT_START_OF_SESSION = 32   # the first: began anew where its sending time is later
     UNIT_END_OF_SESSION = 64
 
 cdef enum:
