@@ -46,7 +46,7 @@ PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-
 	--max-worker-restart=0
 
 # Bytes and integers: no socket, no process, no Spark.
-QUICK := $(addprefix tests/,bus config core feed host market payload wire test_layering.py test_tidy.py)
+QUICK := $(addprefix tests/,bus config core feed host market payload wire test_comments.py test_layering.py test_tidy.py)
 
 quick: build ## the tests of pure code: a minute or two
 	@$(RUN) $(PYTEST) -m "not slow and not nightly" $(QUICK)

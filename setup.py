@@ -61,7 +61,7 @@ directives = {
     "freethreading_compatible": True,
     # What is made here holds memory, files or sockets: a copy of its fields would be no copy.
     "auto_pickle": False,
-    # Of calls that may raise: hundreds, nearly all where it costs nothing. `cython -a` shows them.
+    # Calls that may raise get hundreds, nearly all where it costs nothing. `cython -a` shows them.
     "show_performance_hints": False,
 }
 
@@ -118,7 +118,7 @@ class BuildExt(build_ext):
             )
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
-            # Of the modules that read a `.pxd` a change seldom alters the C of all.
+            # A changed `.pxd` seldom alters the C of all modules that read it.
             known = before[extension.name]
             if known is not None and known == c_source(extension).read_bytes():
                 os.utime(self.built(extension))

@@ -56,7 +56,7 @@ __all__ = ["BENCHMARK"]
 TCP = "TCP alone"
 SIZE = 256
 CHUNK = 1 << 18
-#: Of a call of the floor: 64 records.
+#: Bytes of one call of the floor: 64 records.
 FLOOR_BYTES = 64 * (64 + SIZE)
 LAYOUT = 1
 T0 = 1_700_000_000_000_000_000

@@ -41,7 +41,7 @@ STRATEGY = "socket to strategy"
 #: A trial is this long, but has so many messages at least, and at most.
 SECONDS = 0.15
 MESSAGES_MIN, MESSAGES_MAX = 200, 30_000
-#: Of the loads that have no goal.
+#: What stands where a load has no goal.
 ROUNDS = 5
 FRAME_BYTES = 16
 NO_STAMPS = {"receive": {"timestamps": "none"}}

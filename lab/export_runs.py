@@ -34,10 +34,10 @@ __all__ = ["check_seed", "main"]
 BEGIN_NS = 1_800_000_000 * 10**9
 SEGMENT_BYTES = 1 << 18
 STEPS = (5, 11)
-#: Of the exporters; the moment is within the first milliseconds of most.
+#: How long exporters live; the moment is within the first milliseconds of most.
 KILLED = 0.4
 LIFE_S = 0.15
-#: Of the seeds, whose two instances have one name.
+#: The seeds whose two instances have one name.
 ONE_NAME = 0.3
 REPLACED = 0.2
 #: A GAP, which two tables have, every so many records; the others are in `messages` alone.

@@ -50,7 +50,7 @@ DAMAGES = (
 )
 TABLES_ASKED = (("messages",), ("races",), ("gaps", "latency"), tuple(TABLES))
 
-#: Of what is said of a seed.
+#: Characters that are shown of a seed's failure.
 TEXT_MAX = 300
 
 #: Every so many datagrams the publisher begins anew with the same numbers, after two seconds.

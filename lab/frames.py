@@ -66,7 +66,8 @@ def datagrams(
 ) -> list[bytes]:
     """Return the datagrams of one message: fragments of 512 bytes, the last one with the rest.
 
-    The older revision has no snapshot flag: the whole first byte is the encoding (PROTOCOL 1).
+    The older revision has no snapshot flag: the whole first byte is the encoding
+    (docs/protocol.md).
     """
     control = encoding
     if snapshot and revision == "current":

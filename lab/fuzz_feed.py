@@ -87,7 +87,7 @@ def fuzz_feed(seed: int, count: int, name: str = "") -> dict[str, int]:
 
 
 def _datagrams(name: str, rng: random.Random) -> Iterator[bytes]:
-    # Of one sender: several streams, now and then another session, or numbers that begin anew.
+    # One sender has several streams, now and then another session, or numbers that begin anew.
     kept = draw(name, rng)
     streams = [draw(name, rng).stream for _ in range(rng.randint(1, 4))]
     numbers = dict.fromkeys(streams, 1)

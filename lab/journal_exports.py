@@ -43,11 +43,11 @@ from .journals import (
 
 __all__ = ["check_follows", "check_sources"]
 
-#: Of a process that follows, before it is killed.
+#: How long a process follows before it is killed.
 LIFE_S = 0.3
 #: Until one that follows a closed journal must have ended.
 PATIENCE_S = 60.0
-#: Of a seed that is damaged at all.
+#: Damages of a seed that has any.
 DAMAGED = 0.7
 
 

@@ -397,7 +397,7 @@ def _note_image(batch: Any, applied: dict[int, int]) -> None:
 
 
 def _check_chain(batch: Any, applied: dict[int, int]) -> None:
-    # Of an object that the image called sound, the next update lies behind what it said.
+    # The next update of an object that the image called sound lies behind what it said.
     for header in batch.headers:
         kind, key = header["kind"], int(header["object"])
         if kind in (Kind.SESSION, Kind.RESTART, Kind.GAP):

@@ -1,4 +1,4 @@
-"""The slow, obvious model of window and sessions: PROTOCOL 1 to 3 in plain Python.
+"""The slow, obvious model of window and sessions: docs/protocol.md in plain Python.
 
 Datagrams are put in order with dictionaries and lists: it knows no speed, no limits of memory,
 and no engine. The model of the object rules is `pseudocode`; `origin` knows every true state.
@@ -69,7 +69,7 @@ class _Channel:
 
 @dataclass
 class _HeldSnapshots:
-    # Of one line: snapshots of a session that is not the current one.
+    # Snapshots that one line brought of a session that is not the current one.
     session_id: int
     datagrams: list[bytes] = field(default_factory=list)
     spoke: bool = True  # the line brought nothing of the current session since
@@ -82,7 +82,7 @@ class FeedModel:
     ----------
     out_of_order_max_interval, lost_packet_wait_ns, on_gap, session_adopt_datagrams,
     stale_session_grace_ns, line_dead_ns, inactivity_timeout_ns
-        As of the feed (PROTOCOL 2 and 3).
+        As of the feed (docs/protocol.md).
     """
 
     def __init__(

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import click
 
+from udpfast.cli.options import FiniteRange
+
 from .program import program
 
 __all__ = ["CAMPAIGNS", "Campaign", "commands", "main"]
@@ -115,7 +117,7 @@ def commands(
 
 @program
 @click.option("--only", multiple=True, help="Campaigns of this program alone.")
-@click.option("--share", type=click.FloatRange(0), default=1.0, help="Of a night's amounts.")
+@click.option("--share", type=FiniteRange(0), default=1.0, help="Of a night's amounts.")
 @click.option("--seed", type=int, help="The first one, default the day's.")
 @click.option(
     "--directory", type=click.Path(file_okay=False, path_type=Path), default="build/nightly"

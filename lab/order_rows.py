@@ -48,7 +48,7 @@ def reorder(seed: int, datagrams: int, depth: int = 16, window: int = 8192) -> F
 
 
 def onixs_example(seed: int, datagrams: int, on_gap: str = "keep_all") -> Found:
-    """T-O2: last accepted 1000, pending 1002, 1005, 1007, 1008 (seed 003)."""
+    """T-O2: last accepted 1000, pending 1002, 1005, 1007, 1008."""
     engine = FeedPipeline(on_gap=on_gap, out_of_order_max_interval=100)
     said = []
     for at, seqno in enumerate((1000, 1002, 1005, 1007, 1008)):

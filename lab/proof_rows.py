@@ -172,7 +172,7 @@ def _restart(rng: random.Random, sender: _Sender, count: int) -> Found:
     if needed > _NOTICED:
         raise Wrong(f"noticed after {needed} datagrams")
     _, first, unseen = receiver.sessions[1]
-    # Of a publisher that numbers from 1 the first ones that were lost are unseen, too.
+    # The first ones that a publisher numbers from 1, and that were lost, are unseen, too.
     if unseen not in (first - min(brought), first - 1):
         raise Wrong(f"first {first}, unseen {unseen}, {min(brought)} came first")
     numbers = {number for run, number in receiver.delivered[1] if run == 1}

@@ -2,7 +2,7 @@
 
 The branches have names: I1..I4 for a message of the incremental channel, S1..S5 for one of the
 snapshot channel. Two known weaknesses are kept: a snapshot never sets `ready`, and so it is
-included again and again (PROTOCOL 4 says what market/gate does instead).
+included again and again (docs/protocol.md says what market/gate does instead).
 """
 
 from dataclasses import dataclass

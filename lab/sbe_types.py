@@ -27,7 +27,7 @@ NUMBERS: dict[str, tuple[int, int, int]] = {
 }
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-#: Of `characterEncoding`, and what they can hold.
+#: Values of `characterEncoding`, and what they can hold.
 ENCODINGS = {
     "": LETTERS + " .-",
     "US-ASCII": LETTERS,

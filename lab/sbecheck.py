@@ -32,7 +32,7 @@ __all__ = ["check_seed", "main"]
 
 MESSAGES = 6
 DAMAGED = 60
-#: Of each message whose tables are compared, made in two ways.
+#: Tables of each message that are compared, made in two ways.
 MUTANTS = 8
 #: Prefixes of a message that are tried; of a longer one so many by chance.
 PREFIXES = 400

@@ -75,7 +75,7 @@ TEXTS = [
     "4294967295", "4294967294", "9" * 5000,
     *ADDRESSES, *(f"tcp://{address}" for address in ADDRESSES), "tcp://*:*",
 ]  # fmt: skip
-#: Of every type, whatever a key wants: TOML's, and those of programs.
+#: Values of every type, whatever a key wants: TOML's, and those of programs.
 VALUES: list[Any] = [
     None, True, False, 0, -1, 1, 2, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, HUGE, -HUGE,
     0.0, -0.0, 0.5, 1.0, 1e300, math.nan, math.inf, -math.inf, b"x",

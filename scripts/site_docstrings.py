@@ -26,7 +26,7 @@ class RuntimeDocstrings(griffe.Extension):
                 found = getattr(found, name)
         except (ImportError, AttributeError):
             return
-        # Of a value the docstring would be its class's.
+        # A value's docstring would be its class's.
         if not obj.is_attribute or inspect.isdatadescriptor(found):
             text = inspect.getdoc(found)
             if text:

@@ -17,7 +17,7 @@ from udpfast.core.layout cimport KIND_BUS, RECORD_SIZE, STREAM_NONE, Record
 
 __all__ = ["BareReader", "append_times"]
 
-# Of any position: there is no other epoch.
+# The same for any position: there is no other epoch.
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
 
 

@@ -37,7 +37,7 @@ cdef int64_t answer(Batch batch, Outbox outbox, int64_t* i, uint64_t* requests) 
     cdef int64_t sent
     while i[0] < batch.count:
         record = batch_header(batch, i[0])
-        # Of a message: `object` has its sender in the lower half, its type in the upper one.
+        # A message's `object` has its sender in the lower half, its type in the upper one.
         if record.kind == KIND_BUS and <uint16_t>(record.object >> 16) == REQUEST:
             if requests[0] == outbox.header.accepted:
                 sent = outbox_send(outbox, batch_payload(batch, i[0]),

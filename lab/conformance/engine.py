@@ -369,7 +369,7 @@ def _runs(label: str, flow: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _as_listed(expected: list[Any], found: list[Any]) -> Iterable[Any]:
-    # Of a list of gaps that the expectation does not write to its end, as many as it writes.
+    # Where the expectation cuts its list of gaps short, compare as many as it has.
     for number, one in enumerate(found):
         cut = number < len(expected) and expected[number][-1]
         spans = one[3][: len(expected[number][3])] if cut else one[3]

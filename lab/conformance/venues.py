@@ -269,7 +269,7 @@ def _updates(expect: dict[str, Any], messages: list[NumberedMessage], left: set[
 
 
 def _side(levels: Any) -> list[list[str]]:
-    # Of a book: price and size, the best first.
+    # A book's price and size, the best first.
     return [[_decimal(scaled(price)), str(int(size))] for price, size in levels.tolist()]
 
 
@@ -441,7 +441,7 @@ def _single(path: Path, expect: list[list[Any]]) -> str | None:
                 for kind, lines in _lines(decode_iex([message])).items():
                     found += [[frame, kind, line] for line in lines]
                 updates += _update_lines(frame, message, path.name.startswith("Deep"))
-    # Of a quote, an update has all but its flags.
+    # An update has all of a quote but its flags.
     wanted = [
         [frame, kind, line.rpartition(",")[0] if kind == "quotes" else line]
         for frame, kind, line in expect

@@ -23,7 +23,7 @@ from udpfast.log.segment import segment_path
 from udpfast.market.names import NameTable
 from udpfast.shm.names import names_table
 
-#: Of the largest size: four segments of them.
+#: Records of the largest size: four segments of them.
 MESSAGES = 650
 NAMES = [f"instrument-{number}".encode() for number in range(100)]
 

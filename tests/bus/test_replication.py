@@ -246,7 +246,7 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
 
 @pytest.mark.parametrize(("lives", "state"), [(False, "READY"), (True, "REFUSED")])
 def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: str) -> None:
-    # Of this host's daemon as it was before, maybe: it is over when nothing more is heard of it.
+    # Maybe it is this host's daemon as it was before: it is over when nothing more is heard of it.
     kept, one = filled(5).store, store("one")
     before = Copy(kept, store("one")).pump()
     promotion = Promotion(one, ("S",), 7, 0)
@@ -398,7 +398,7 @@ def test_writer_that_has_less_than_was_kept_keeps_no_more_than_it_has() -> None:
     full = filled(10, standbys=("one",))
     short = store("one", standbys=("S",))
     Copy(filled(3).store, short).pump()
-    # Of a source that loses its power before it gives all of that.
+    # A source loses its power before it gives all of that.
     short.learn(0, full.store.end, full.store.end)
     later = lead(short)
     assert short.kept <= short.end

@@ -21,7 +21,7 @@ class Market:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = random.Random(seed)
-        # Of Roq, or of a venue with streams of their own.
+        # Roq's, or a venue's with streams of their own.
         self.streams = (
             ((0, 80), (1, 18), (2, 2)) if seed % 3 != 1 else ((2, 40), (3, 40), (300, 20))
         )

@@ -223,7 +223,7 @@ def test_verbs_take_a_composite_with_feeds(both: FedComposite, tmp_path: Path) -
         assert found["records"] == len(list(reader))
     call("export", both.address, str(tmp_path))
     fed = {f"order/{name}" for name in FEEDS}
-    # Of what the bus itself makes, the sequencer's RESTART is in `messages` and `events`, too.
+    # The sequencer's RESTART, which the bus itself makes, is in `messages` and `events`, too.
     feeds = {"tops": fed, "bus": {"order"}, "merges": {"order"}, "events": {"order/orders", *fed}}
     for name, expected in (*feeds.items(), ("messages", {"order", "order/orders", *fed})):
         rows = read(tmp_path, name)

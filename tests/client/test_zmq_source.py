@@ -626,7 +626,7 @@ def test_records_that_were_seen_already_are_passed_over(impostor: Impostor) -> N
 
 
 def test_records_that_come_without_an_answer_are_all_read(impostor: Impostor) -> None:
-    # Of a topic: other records lie between them, which the index counts, too.
+    # Records of other topics lie between them, which the index counts, too.
     body = record(64, 64, 3) + record(64, 64, 7)
     first = b"~\0" + envelope(type=1, count=2, index=20) + body
     assert meet(impostor, first, END) == [record(64, 64, 3), record(64, 64, 7)]

@@ -29,7 +29,7 @@ BEGIN_NS = 1_795_219_199_500_000_000
 STEP_NS = 1_000_000
 SESSION_ID = 4711
 SEGMENT_BYTES = 1 << 18
-#: Of the journal that most tests share, 18 records each.
+#: Rounds of the journal that most tests share, 18 records each.
 ROUNDS = 400
 RECORDS = 18 * ROUNDS
 

@@ -78,7 +78,7 @@ def test_records_are_as_they_were_written_without_layouts(directory):
 
 
 def trades(directory, rows):
-    # Of a version whose trades said their side and nothing else: 17 times as large in this one.
+    # A version whose trades said their side and nothing else: 17 times as large in this one.
     row = np.dtype([("side", "u1"), ("reserved9", "V7")])
     layouts = layouts_with(RECORD, {}, {Kind.TRADES: row})
     with Journal.open(directory / "trades", layouts, segment_bytes=SEGMENT) as journal:

@@ -10,7 +10,7 @@ from udpfast.core.layout import GAP, Channel, Kind, ObjectStatus, RecordFlag
 from udpfast.market.gate import ObjectGate, ObjectOutput, seqno_at_or_before
 
 # Where market/gate decides otherwise than the pseudo-code: an accepted snapshot makes the object
-# LIVE, so that the next rounds are not decoded again (PROTOCOL 4). (scenario, step): included.
+# LIVE, so that the next rounds are not decoded again. (scenario, step): included.
 DEVIATIONS = {("S3_repeats", 2): False, ("S3_repeats", 3): False}
 
 

@@ -111,7 +111,7 @@ def test_objects_of_a_damaged_or_lost_image_are_not_counted(
     # Its slots, of which each says where an entry lies, and how long it is.
     damage(whole[:4096] + b"\xff" * 4096 + whole[8192:])
     assert read_objects(instance.directory, 1, image) is None
-    # Of all but the first.
+    # All but the first have one.
     damage(whole[: 4096 + 64] + b"\xff" * (4096 - 64) + whole[8192:])
     found = read_objects(instance.directory, 1, image)
     assert found is not None

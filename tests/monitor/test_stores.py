@@ -22,7 +22,7 @@ from udpfast.monitor.troubles import describe_troubles
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
-    # Of the two hosts, only one has its stores where those lie that are called by a name.
+    # Only one of the two hosts has its stores where those lie that are called by a name.
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "S"))
 
 

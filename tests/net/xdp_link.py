@@ -114,7 +114,7 @@ def assert_pings(link: Wire, family: int, host: str) -> None:
     protocol = socket.IPPROTO_ICMP if v4 else socket.IPPROTO_ICMPV6
     kind, reply = (8, 0) if v4 else (128, 129)
     rest = struct.pack(">HH", os.getpid() & 0xFFFF, 1) + b"ping"
-    # Of ICMPv6 the kernel computes the checksum.
+    # The kernel computes the checksum of ICMPv6.
     checksum = sum16(struct.pack(">BBH", kind, 0, 0) + rest) ^ 0xFFFF if v4 else 0
     with link.inside(link.a):
         raw = socket.socket(family, socket.SOCK_RAW, protocol)

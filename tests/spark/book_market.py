@@ -36,7 +36,7 @@ class BookMarket(Market):
         self.chance = random.Random(seed)
         self.now_ns = begin_ns
         self.session = 1
-        # Of Roq; or of a venue, whose streams have sessions of their own.
+        # Roq's, or a venue's, whose streams have sessions of their own.
         self.streams = (2, 3) if seed % 1_000_000 >= 261_129 else ()
         self.sessions = dict.fromkeys(self.streams, 1)
         self.last: dict[tuple[int, int], bool] = {}

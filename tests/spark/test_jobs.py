@@ -85,7 +85,7 @@ def test_losses_add_up_per_channel_and_hour(bronze: Bronze, export: SmallExport)
         for name in ("messages", "gaps", "lost", "lost_by_gap_count", "lost_by_gap_time"):
             assert row[name] == sums[name], name
         whole = sums["messages"] + sums["lost"]
-        # Of snapshots those alone become records that an object waited for.
+        # Only those snapshots become records that an object waited for.
         assert row["loss"] == (None if channel == 1 else sums["lost"] / whole)
 
 
@@ -531,6 +531,6 @@ def test_jobs_know_the_streams_and_sessions_of_any_venue(spark, tmp_path: Path) 
     }
     # What the loop says of itself is of no stream.
     assert [(row["stream"], row["messages"]) for row in table(bronze, "losses")] == [(2, 8)]
-    # Of the session before nothing stands.
+    # Nothing of the session before stands.
     levels = [(row["symbol"], row["side"], row["price"]) for row in table(bronze, "book")]
     assert levels == [("AA", "Bid", 50.0003), ("AA", "Bid", 50.0001)]

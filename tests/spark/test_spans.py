@@ -16,7 +16,7 @@ from udpfast.spark.bronze import POSITIONS, Bronze
 from udpfast.spark.jobs import JOBS, Parameters
 from udpfast.spark.spans import Book, Era, Span, eras_of, judge
 
-#: Of Roq's streams, and (the last two) of a venue's.
+#: For Roq's streams, and (the last two) for a venue's.
 SEEDS = (*range(20_261_125, 20_261_128), 20_261_130, 20_261_131)
 EVENTS = 90
 #: In the middle, while a first and a second journal are written, and at the end.
@@ -87,7 +87,7 @@ def test_books_are_those_of_a_reader_in_doubt_or_not(
         if len(found[key]) > 1:  # several objects go by this name: nobody knows which one it is
             assert book[0] and all(stale for stale, *_ in found[key]), key
         else:
-            # Of what a session before held nothing is known, nor said.
+            # What a session before held is not known, and nothing says it.
             assert found[key] == [book] or (book == (True, [], []) and not found[key]), key
 
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.system
 WINDOWS = {"1m": "4s", "5m": "4s", "15m": "14s", "30m": "4s"}
 #: A value that is one, or grows by so many a second.
 Value = float | Callable[[float], float]
-#: Of a sample: its name and a part of its labels.
+#: A sample's name and a part of its labels.
 Key = tuple[str, str]
 DAY = 86_400.0
 

@@ -27,7 +27,7 @@ pytest.importorskip("nicegui")
 pytestmark = pytest.mark.system
 
 
-#: Of the chart that has the fewest.
+#: Points of the chart that has the fewest.
 POINTS_DRAWN = """() => {
     const charts = Object.keys(udpfastPoints).map(id => getElement(Number(id)).chart);
     const drawn = charts.map(one => one.getOption().series.map(each => each.data.length));
@@ -128,7 +128,7 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         end(process)
 
 
-#: Of each chart that has a point, show what the mouse would at its newest.
+#: For each chart that has a point, show what the mouse would at its newest.
 TIPS_SHOWN = """() => {
     for (const id of Object.keys(udpfastPoints)) {
         const chart = getElement(Number(id)).chart;

@@ -682,7 +682,7 @@ cdef class Engine:
         return outcome
 
     cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil:
-        # Of a message its frame too, which says how to read it.
+        # A message has its frame too, which says how to read it.
         cdef uint32_t before = FRAME_SIZE if message.kind == KIND_MESSAGE else 0
         cdef uint32_t size = before + message.size
         cdef Record* record = output_claim(self.output, size)

@@ -11,7 +11,7 @@ from udpfast.errors import ConfigError
 
 __all__ = ["FeedKeeper"]
 
-#: Of lines whose network is gone for now. All else that ends a loop is no matter of patience.
+#: What lines report whose network is gone. All else that ends a loop is no matter of patience.
 PASSING = {EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO}
 
 

@@ -27,7 +27,7 @@ QUOTE_TYPE = 17
 TRADE_TYPE = 33
 BOOK_TYPE = 41
 
-#: About the gateway itself, not about an object: never gated, never chained (PROTOCOL 4).
+#: About the gateway itself, not about an object: never gated, never chained (docs/protocol.md).
 NO_OBJECT_TYPE = 0
 
 FIRST_OBJECT_ID = 101

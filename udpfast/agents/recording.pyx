@@ -102,7 +102,7 @@ cdef class Recording:
                 self.cursor.reader.cursor = resume.source_position
                 self.cursor.reader.index = resume.source_index
         elif begun:
-            # Of the log before the journal has all, or nobody knows what it lacks.
+            # The journal has all of the log before, or nobody knows what it lacks.
             self._next_index = 0
             self._unknown = not ended
         else:
@@ -325,7 +325,7 @@ cdef class Recording:
         # Records that are not in the journal: that is a record in it.
         cdef Record header
         cdef Lapped lapped
-        # Of the log before, one more at least: what is missing of this one is counted exactly.
+        # The log before lacks one more at least; what is missing of this one is counted exactly.
         cdef uint64_t missed = self._lapped + self._dropped + self._unknown
         cdef uint32_t reason = LAPPED_DISK if self._dropped else LAPPED_READER
         if self._unknown:

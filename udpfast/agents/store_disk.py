@@ -111,7 +111,7 @@ class StoreDisk:
         self.log.notes.clear()
 
     def _take_outboxes(self) -> None:
-        # Of apps that sent before the directory was renamed.
+        # Outboxes of apps that sent before the directory was renamed.
         before = self.live.shared
         was = None if before is None else noted_store(before)
         if was is not None and not was.exists():
@@ -242,7 +242,7 @@ class StoreDisk:
         }
 
     def _age_ms(self, position: int) -> int:
-        # Of the record at a position, which is the first that somebody lacks; 0: none is there.
+        # Size of the record at a position, the first that somebody lacks; 0: none is there.
         place = self.log.stands_at(position)
         return max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
 

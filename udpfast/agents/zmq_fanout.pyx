@@ -314,7 +314,7 @@ cdef class ZmqFanout(Agent):
         return stream.socket.getsockopt(zmq.TOPICS_COUNT) < before
 
     cdef _unsubscribe(self, socket, bytes text, int64_t connection):
-        # Of a connection that has gone the library itself says what it had: that is believed.
+        # The library itself says what a connection that has gone had: that is believed.
         import zmq
         cdef Stream stream = self.streams.find(socket, text)
         if stream is None:

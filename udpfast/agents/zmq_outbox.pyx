@@ -61,7 +61,7 @@ cdef class Outbox:
         self._names = names
         self._batch_bytes = batch_bytes
         self._heartbeat_ms = heartbeat_ms
-        # Of what is never written no memory is taken.
+        # What is never written takes no memory.
         self._out_array = np.empty(LARGEST_MESSAGE, np.uint8)
         self._view = memoryview(self._out_array)
         self._out = <uint8_t*><size_t>self._out_array.ctypes.data

@@ -47,7 +47,7 @@ class Outlets:
         self.sockets: list[Any] = []
         self.addresses: list[str] = []
         self._authenticator: Any = None
-        # Of its own, with one thread of its own: nothing else in this process waits for it.
+        # A context of its own, with one thread: nothing else in this process waits for it.
         self._context = zmq.Context(1)
         self._ipc: list[tuple[Path, int]] = []  # and its inode
         try:

@@ -55,7 +55,7 @@ _FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
 _RUNS = (1 << 64) - 1
 #: An operator's wish that this host write the store. Who removes it decides what becomes of it.
 _WISH = "bus.promote"
-#: Of all instances' root: what is no instance, but stores'.
+#: The folder in all instances' root that is no instance, but holds stores.
 SHARED = ".bus"
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size

@@ -66,7 +66,7 @@ cdef class FeedCursor:
         return -EPIPE
 
     cdef uint64_t position(self) noexcept nogil:
-        # Of the next record.
+        # The next record's.
         return 0
 
     cdef uint64_t index(self) noexcept nogil:
@@ -84,7 +84,7 @@ cdef class FeedCursor:
         return 0
 
     cdef uint64_t epoch(self) noexcept nogil:
-        # Of the feed: a later one has a larger one.
+        # The feed's: a later one has a larger one.
         return 0
 
     cdef uint64_t began(self) noexcept nogil:
@@ -123,7 +123,7 @@ cdef class FeedCursor:
         raise RingClosedError("all of it has been read")
 
     cdef int64_t names_number(self) noexcept:
-        # Of the table of names that the records of the last poll go by.
+        # The table of names that the records of the last poll go by.
         return 0
 
     cdef names_file(self):

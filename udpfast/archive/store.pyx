@@ -37,7 +37,7 @@ from udpfast.shm.instance import admit_group_to_journal, journal_directory
 
 __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView", "store_lineage"]
 
-#: Of the records of every store.
+#: The layout of the records of every store.
 STORE_LAYOUT = LAYOUTS.hash
 
 cdef enum:
@@ -545,7 +545,7 @@ cdef class StoreLog(Log):
 
 
 def _take_space(path):
-    # Of a whole segment: one that was sealed gave back what it did not need, and one may be cut.
+    # A whole segment's: one that was sealed gave back what it did not need, and one may be cut.
     cdef Segment segment = SegmentFace.open(path)
     size = segment_file_bytes(segment.header.capacity)
     segment.close()

@@ -20,7 +20,7 @@ _FILE = re.compile(r"([0-9]{8,19})\.names")
 #: Number of the table, names that it has room for, its key, id of the first name that follows.
 _HEAD = struct.Struct("<QQ16sQQ")
 _SIZE = struct.Struct("<H")
-#: Of names that are said at once.
+#: Bytes of names that are said at once.
 _SAID_BYTES = 1 << 16
 
 

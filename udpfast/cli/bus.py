@@ -38,7 +38,7 @@ from udpfast.shm.instance import journal_directory
 
 __all__ = ["bus"]
 
-#: Of `promote`: the daemon has begun, and has not said how it ends.
+#: What `promote` says: the daemon has begun, and has not said how it ends.
 EXIT_GOES_ON = 3
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))

@@ -52,7 +52,7 @@ LOSS, REORDER, DUPLICATE, SKEW_US = 0.01, 0.005, 0.002, 300
 SETTLE_S = 2.5
 # A recording may be of several days: what of its silences is played, by the market's time.
 SILENCE_S = 1.0
-# Of the simulated market.
+# The simulated market's.
 EVENTS_PER_S = 10_000
 # When the publisher restarts, as a share of all: so early that a busy host comes so far.
 RESTART = 0.1

@@ -319,7 +319,7 @@ def replay_datagrams(
 
 
 def _span(path: Path) -> Span | None:
-    # Of a capture file, whose positions are numbers of frames: all of it is looked at.
+    # A capture file's positions are numbers of frames: all of it is looked at.
     if path.is_dir():
         return journal_span(path)
     times: list[int] = []
@@ -362,7 +362,7 @@ def _told(path: Path, told: Recognition, ports: bool) -> str:
 
 
 def _check_framing(path: Path, name: str, told: Recognition) -> None:
-    # Of a capture all of which is to be of one feed. (Roq's revisions cannot be told apart.)
+    # All of the capture is to be of one feed. (Roq's revisions cannot be told apart.)
     if told.name is None or name.startswith("roq") or told.name.startswith("roq"):
         return
     if name not in [candidate.name for candidate in told.candidates]:

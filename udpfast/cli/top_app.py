@@ -22,7 +22,7 @@ from udpfast.page.words import literal
 
 __all__ = ["TopApp"]
 
-#: Of the host's troubles, shown below the list.
+#: The host's troubles that are shown below the list.
 TROUBLES = 3
 
 HELP = """\

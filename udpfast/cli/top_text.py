@@ -18,7 +18,7 @@ from udpfast.monitor.troubles import feed_troubles
 
 __all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "object_lines"]
 
-#: Of the table of feeds; `host_row` has its rows.
+#: Columns of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
     f"{'feed':<14}{'state':<8}{'lines':>6}{'datagr/s':>10}{'records/s':>10}{'lost':>7}"
     f"{'drops':>7}{'missed':>7}{'p99 us':>9}"

@@ -30,7 +30,7 @@ def address_hint(text: str) -> str:
 
 
 def _name_in(path: Path) -> str:
-    # Of the feed that a file describes; empty: it cannot be read, or is another file.
+    # The name of the feed that a file describes; empty: it cannot be read, or is another file.
     try:
         name = tomllib.loads(path.read_text(encoding="utf-8")).get("name")
     except (OSError, ValueError):

@@ -114,7 +114,7 @@ def _slots() -> tuple[Counts, Counts]:
 
 @cache
 def _nothing() -> Counts:
-    # Of all hops within one host: 270 kB that need not be made, read and added for each of them.
+    # All hops within one host: 270 kB that need not be made, read and added for each of them.
     counts = np.zeros(len(LatencyHistogram.values()), np.int64)
     counts.flags.writeable = False
     return counts

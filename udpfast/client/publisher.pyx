@@ -35,7 +35,7 @@ cdef int64_t RENEW_NS = 1_000_000_000
 @cython.final
 cdef class Publisher:
     """Publisher(settings, *, encoding=Encoding.FLATBUFFERS, on_event=None)\n--\n
-    Publish messages over UDP: fragments when it must, heartbeats when idle (PROTOCOL 5).
+    Publish messages over UDP: fragments when it must, heartbeats when idle (docs/protocol.md).
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class SocketSleeper:
         self._fd = -1
         self._socket = socket
         self._events = zmq.EVENTS
-        # Of our own: the loop may let go of it after the socket has closed the library's.
+        # A copy of our own: the loop may let go of it after the socket has closed the library's.
         self._fd = os.dup(int(socket.getsockopt(zmq.FD)))
 
     def fileno(self) -> int:

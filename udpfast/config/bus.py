@@ -18,7 +18,7 @@ from udpfast.errors import ConfigError
 
 __all__ = ["BusConfig", "LinksConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
 
-#: Of a key, at least.
+#: Bytes of a key, at least.
 KEY_BYTES = 32
 
 

@@ -30,7 +30,7 @@ class FeedConfig(Struct, frozen=True):
     ] = "ring"
     incremental: ChannelConfig = ChannelConfig()
     snapshot: ChannelConfig = ChannelConfig()
-    #: Of other framings than roq; `incremental`, once it was read.
+    #: The lines of other framings than roq; `incremental`, once it was read.
     streams: ChannelConfig = ChannelConfig()
     wire: WireConfig = WireConfig()
     window: WindowConfig = WindowConfig()
@@ -50,7 +50,7 @@ class FeedConfig(Struct, frozen=True):
 
 
 class PublishConfig(Struct, frozen=True):
-    """Everything a `Publisher` needs to know (PROTOCOL 5)."""
+    """Everything a `Publisher` needs to know (docs/protocol.md)."""
 
     incremental: Annotated[
         tuple[Destination, ...],

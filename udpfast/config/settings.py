@@ -24,7 +24,7 @@ from udpfast.errors import ConfigError, shown
 
 __all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables"]
 
-#: Of a file: no settings are longer, and /dev/zero has no end.
+#: Bytes of a file: no settings are longer, and /dev/zero has no end.
 _FILE_BYTES_MAX = 1 << 20
 
 
@@ -153,7 +153,7 @@ def _describe(node: Struct, key: str) -> Iterator[Setting]:
 
 
 def _path(table: str, key: str) -> str:
-    # Of a key in a table: "window.size"; those of the file are in none.
+    # The name of a key in a table: "window.size"; those of the file are in none.
     return f"{table}.{key}" if table else key
 
 

@@ -13,7 +13,7 @@ __all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
 
 
 class WindowConfig(Struct, frozen=True):
-    """Arbitration, reorder and gap detection of each stream (PROTOCOL 2)."""
+    """Arbitration, reorder and gap detection of each stream (docs/protocol.md)."""
 
     size: Annotated[
         int,
@@ -72,7 +72,7 @@ class WindowConfig(Struct, frozen=True):
 
 
 class SessionConfig(Struct, frozen=True):
-    """When another session id is believed (PROTOCOL 3)."""
+    """When another session id is believed (docs/protocol.md)."""
 
     adopt_datagrams: Annotated[
         int,
@@ -103,7 +103,7 @@ class SessionConfig(Struct, frozen=True):
 
 
 class ObjectsConfig(Struct, frozen=True):
-    """Snapshot and incremental synchronisation (PROTOCOL 4)."""
+    """Snapshot and incremental synchronisation (docs/protocol.md)."""
 
     max: Annotated[
         int,

@@ -66,7 +66,7 @@ VERDICTS = (
     CounterInfo("units_many", "count", "the datagram has more units than udpfast has room for"),
 )
 
-#: Of one line of one channel: the verdicts first, then its own. The index is the `LineCounter`.
+#: Those of a line of a channel: the verdicts first, then its own. The index is the `LineCounter`.
 LINE_COUNTERS = (
     *VERDICTS,
     CounterInfo(
@@ -121,7 +121,7 @@ LINE_COUNTERS = (
         "for none of the lines: another address, port, source or protocol"),
 )
 
-#: Of one channel, over all its lines. The index is the `ChannelCounter`.
+#: Those of one channel, over all its lines. The index is the `ChannelCounter`.
 CHANNEL_COUNTERS = (
     CounterInfo("messages", "count", "complete messages in seqno order (heartbeats included)"),
     CounterInfo("heartbeats", "count", "messages without payload"),
@@ -152,7 +152,7 @@ CHANNEL_COUNTERS = (
     CounterInfo("ready", "count", "times that the channel spoke again after a silence"),
 )
 
-#: Of the whole feed. The index is the `FeedCounter`.
+#: Those of the whole feed. The index is the `FeedCounter`.
 FEED_COUNTERS = (
     CounterInfo("applied", "count", "passed on: its object is LIVE, or this message made it LIVE"),
     CounterInfo("ungated", "count", "passed on without a check of its object: it needs no "

@@ -45,7 +45,7 @@ if sys.byteorder != "little":
 
 
 class Channel(enum.IntEnum):
-    """The two channels of a feed (PROTOCOL 1)."""
+    """The two channels of a feed (docs/protocol.md)."""
 
     INCREMENTAL = CHANNEL_INCREMENTAL
     SNAPSHOT = CHANNEL_SNAPSHOT
@@ -60,7 +60,7 @@ class Stream(enum.IntEnum):
 
 
 class Encoding(enum.IntEnum):
-    """Payload encodings that the wire names (PROTOCOL 1)."""
+    """Payload encodings that the wire names (docs/protocol.md)."""
 
     NATIVE = ENCODING_NATIVE
     FLATBUFFERS = ENCODING_FLATBUFFERS
@@ -106,7 +106,7 @@ class Kind(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value):
-        # Of a later version, in a journal that one wrote: it has a number, and no name.
+        # A kind of a later version, in a journal that one wrote: it has a number, and no name.
         if not isinstance(value, (int, np.integer)) or not 0 < value < _KINDS_END:
             return None
         kind = int.__new__(cls, value)
@@ -128,7 +128,7 @@ class RecordFlag(enum.IntFlag):
 
 
 class GapReason(enum.IntEnum):
-    """Which criterion declared the missing seqnos lost (PROTOCOL 2)."""
+    """Which criterion declared the missing seqnos lost (docs/protocol.md)."""
 
     COUNT = GAP_COUNT
     TIME = GAP_TIME
@@ -155,7 +155,7 @@ class ClockReason(enum.IntEnum):
 
 
 class SessionReason(enum.IntEnum):
-    """Why a session began (PROTOCOL 3)."""
+    """Why a session began (docs/protocol.md)."""
 
     FIRST = SESSION_FIRST
     NEW_ID = SESSION_NEW_ID
@@ -164,7 +164,7 @@ class SessionReason(enum.IntEnum):
 
 
 class ObjectStatus(enum.IntEnum):
-    """How far an object's state can be trusted (PROTOCOL 4)."""
+    """How far an object's state can be trusted (docs/protocol.md)."""
 
     WAITING = OBJECT_WAITING
     LIVE = OBJECT_LIVE
@@ -182,7 +182,7 @@ class ObjectWait(enum.IntEnum):
 
 
 class ConnectionStatus(enum.IntEnum):
-    """Whether what a CONNECTION is about speaks (PROTOCOL 4, inactivity)."""
+    """Whether what a CONNECTION is about speaks (docs/protocol.md)."""
 
     DISCONNECTED = CONNECTION_DISCONNECTED
     READY = CONNECTION_READY

@@ -164,5 +164,5 @@ def _lines(value: Any) -> str:
     return "{\n" + ",\n".join(rows) + "\n}" if value else "{}"
 
 
-#: Of a log without updates: a raw capture.
+#: The layouts of a log without updates: a raw capture.
 CONTROL_LAYOUTS = Layouts(RECORD, {int(kind): each for kind, each in CONTROL_DTYPES.items()})

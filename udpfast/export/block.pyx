@@ -230,7 +230,7 @@ cdef class Block:
                 n += 1
 
     cdef const UpdateHeader* update(self, int64_t i) noexcept nogil:
-        # Of record i; NULL if it is no update.
+        # The update of record i; NULL if it is none.
         cdef const Record* record = self.records + i
         if not KIND_UPDATES <= record.kind < KINDS or not _LAYOUTS.kind[record.kind].fixed:
             return NULL
@@ -408,7 +408,7 @@ cdef inline int64_t _row_count(uint16_t kind, const uint8_t* payload) noexcept n
 
 
 cdef inline const uint8_t* _ids(const Record* record, const uint8_t* payload) noexcept nogil:
-    # Of a record's exchange_id, which symbol_id follows.
+    # Where a record's exchange_id is, which symbol_id follows.
     cdef int64_t size = record.length - RECORD_SIZE
     if record.kind >= KIND_UPDATES and record.kind < KINDS:
         if _LAYOUTS.kind[record.kind].fixed and size >= <int64_t> sizeof(UpdateHeader):

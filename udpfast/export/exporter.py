@@ -167,7 +167,7 @@ class Exporter:
         self._threads = threads
         self._journals: dict[bool, str] = {}
         self._done: set[tuple[bool, int]] = set()
-        #: Of the journal and of its raw capture: behind the last part that was looked at.
+        #: In the journal and in its raw capture: behind the last part that was looked at.
         self._ends: dict[bool, tuple[int, int]] = {}
         self.unfinished = 0
         if feed and not _FEED.fullmatch(feed):

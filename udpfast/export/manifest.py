@@ -41,7 +41,7 @@ __all__ = [
 
 VERSION = 3
 
-#: Of all tables: an export by another version of them is written anew.
+#: The version of all tables: an export by another version of them is written anew.
 SCHEMA_HASH = hashlib.sha256(
     "\n".join(f"{name}: {spark_schema(name)}" for name in TABLES).encode()
 ).hexdigest()[:16]
@@ -197,7 +197,7 @@ def write_entry(root: Path, entry: Entry) -> None:
     """
     hidden = _path(root, entry, hidden=True)
     hidden.parent.mkdir(parents=True, exist_ok=True)
-    # Of a process that was killed while it wrote, nothing is shown.
+    # Nothing is shown of a process that was killed while it wrote.
     fresh = hidden.with_suffix(".new")
     _write(fresh, dataclasses.asdict(entry))
     fresh.replace(hidden)

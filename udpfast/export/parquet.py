@@ -144,7 +144,7 @@ class PartitionFile:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    # Of an error of the system, pyarrow does not say the file: the disk that is full is unknown.
+    # pyarrow does not name the file of an error of the system: the disk that is full is unknown.
     try:
         yield
     except OSError as error:

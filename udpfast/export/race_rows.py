@@ -123,7 +123,7 @@ def _strides_before(directory: Path, position: int) -> Iterator[int]:
 def _elapsed_ns(
     directory: Path, journal: str, position: int, end_position: int, enough_ns: int = WAIT_NS
 ) -> int:
-    # Of a part of the capture; no more than is of interest.
+    # A part of the capture; no more than is of interest.
     elapsed = Elapsed()
     for block, _ in Blocks(directory, journal, position, end_position, raw=True):
         elapsed.add(block)

@@ -207,7 +207,7 @@ cdef class Races:
         return 0
 
     cdef uint32_t* _slot(self, uint64_t key) noexcept nogil:
-        # Of the entry that has this key, or a free one. Ends: at most half of them are used.
+        # The entry that has this key, or a free one. Ends: at most half of them are used.
         cdef uint64_t mask = self._slots - 1
         cdef uint64_t at = ((key * <uint64_t> 0x9E3779B97F4A7C15) >> 20) & mask
         while self._table[at] and self._races[self._table[at] - 1].key != key:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SbeTables"]
 
-#: Of the record that a row is from.
+#: Columns of the record that a row is from.
 _RECORD = ("position", "index", "received_ns", "published_ns")
 _OWN = ("feed", *_RECORD, "row", "parent")
 

@@ -197,7 +197,7 @@ class Scan:
             )
         if raw:
             parts = raced_parts(self.directory, parts, closed)
-        # Of a capture that goes on, the end is not raced yet: what follows decides races of it.
+        # The end of a capture that goes on is not raced yet: what follows decides races of it.
         known = 0 if state is None or (raw and not closed) else state.index
         if start is None:  # behind the parts: what is removed meanwhile is no hole
             start = journal_begin(self.directory)

@@ -141,7 +141,7 @@ cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
 
 
 cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes copied):
-    # Of a new journal, or of one whose segments are left.
+    # A new journal's, or that of one whose segments are left.
     cdef Region region = Region.create(
         path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
     cdef JournalHeader* header = _header(region)
@@ -245,7 +245,7 @@ cdef uint32_t _folder(Region region) except? 0:
 
 
 cdef _look(int fd, path, uint64_t* inode, int64_t* born_ns):
-    # Of the open file: no other one of this file system ever has both.
+    # The open file's: no other one of this file system ever has both.
     cdef statx_result found
     memset(&found, 0, sizeof(found))
     if statx(fd, b"", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) != 0:

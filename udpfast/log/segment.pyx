@@ -280,7 +280,7 @@ cdef class Segment:
         self.records = self.pointer + first_byte
         self.entry_count = capacity // SEGMENT_STRIDE + 1
         self.limit = capacity
-        # Of a file that was cut inside the index.
+        # A file was cut inside the index.
         if <uint64_t>self.mapping.size_bytes < first_byte:
             self.entry_count = (self.mapping.size_bytes - SEGMENT_PAGE) // sizeof(SegmentEntry)
 

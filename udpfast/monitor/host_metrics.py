@@ -9,7 +9,7 @@ from udpfast.monitor.stores import OutboxStatus, ReplicaStatus, StoreStatus
 
 __all__ = ["add_host"]
 
-#: Of a store, as its daemon counts it since it was started; the key is the metric's name.
+#: What a store's daemon counts since it was started; the key is the metric's name.
 _COUNTERS = {
     "reconnects": ("reconnects", "links to the source that were begun again"),
     "damaged_links": ("damaged", "links that ended because bytes were not what was sent"),

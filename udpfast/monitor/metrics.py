@@ -262,6 +262,6 @@ def _add_latency(families: Families, feed: str, hops: dict[str, Hop]) -> None:
 
 
 def _add_host_losses(families: Families, feed: str, host: HostLosses) -> None:
-    # Of the feed's network namespace: all datagrams, no matter which process they were for.
+    # In the feed's network namespace: all datagrams, no matter which process they were for.
     for name, text in _HOST.items():
         families.counter(f"host_{name}", f"{text}; whole host", getattr(host, name), feed=feed)

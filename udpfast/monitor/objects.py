@@ -64,7 +64,7 @@ def read_objects(directory: Path, known: int, image: dict[str, int] | None) -> O
     except (OSError, UdpfastError):
         return None
     sound = found.pop("sound")
-    # Of an object that waits for its first snapshot the feed publishes nothing; those for which
+    # The feed publishes nothing of an object that waits for its first snapshot; those for which
     # the image has no room are another matter.
     first = max(known - sound - sum(found.values()) - image["objects_refused"], 0)
     return ObjectStates(sound, {reason: found.get(reason, first) for reason in REASONS})

@@ -12,7 +12,7 @@ __all__ = ["Paced"]
 
 T = TypeVar("T")
 
-#: Of a core, at most one part of so many goes into one thing.
+#: At most one part of a core in so many goes into one thing.
 SHARE = 2000
 #: Things that are remembered; more of them are read anew. Each feed of a host has three.
 KEPT_MAX = 1024

@@ -25,7 +25,7 @@ def present_books(name: str, exchange: str | None = None, symbol: str | None = N
         There is no such instance, or it is not ours to read.
     """
     books = Books()
-    # Of the ring nothing is read: touching all of it would take most of the time.
+    # Nothing of the ring is read: touching all of it would take most of the time.
     source = open_source(
         name, start="tail", batch=BATCH, buffer_bytes=None, timeout=0.0, name="monitor",
         image=True, populate=False,

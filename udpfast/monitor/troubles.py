@@ -26,7 +26,7 @@ __all__ = [
     "store_troubles",
 ]
 
-#: Of an outbox that is full by this part, its app soon cannot send.
+#: The app of an outbox that is full by this part soon cannot send.
 OUTBOX_FULL = 0.8
 #: A disk needs attention if so small a part of it is free, or if it is full so soon.
 DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0

@@ -62,7 +62,7 @@ def _removed(text: bytes) -> set[int]:
     while at + _HEADER.size + _INTERFACE.size <= len(text):
         size, kind, *_ = _HEADER.unpack_from(text, at)
         family, _, index, *_ = _INTERFACE.unpack_from(text, at + _HEADER.size)
-        # Of another family it is a port that left its bridge.
+        # In another family it is a port that left its bridge.
         if kind == _RTM_DELLINK and family == socket.AF_UNSPEC:
             found.add(index)
         at += max((size + 3) & ~3, _HEADER.size)

@@ -6,7 +6,7 @@ import datetime
 
 __all__ = ["NO_STREAM", "channel", "duration", "figure", "literal", "moment", "shortened"]
 
-#: Of records that are of no stream of a feed.
+#: For records that are of no stream of a feed.
 NO_STREAM = 65_535
 
 

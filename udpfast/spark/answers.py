@@ -105,7 +105,7 @@ def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str
 
 
 def _missing_records(records: int, counts: dict[str, int]) -> str:
-    # Of a log that was not read to its end nobody knows how many they were.
+    # Nobody knows how many they were in a log that was not read to its end.
     more = " or more" if counts["LAPPED_UNKNOWN"] else ""
     are = "is" if records == 1 and not more else "are"
     return (

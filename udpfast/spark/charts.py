@@ -58,7 +58,7 @@ STEPS_MAX = 150
 
 #: Pixels of a bar, and of the space around the bars.
 BAR_HEIGHT, BARS_AROUND = 34, 80
-#: Of a bar's name: more would leave no place for the bar on a phone.
+#: Characters of a bar's name: more would leave no place for the bar on a phone.
 BAR_LETTERS = 28
 
 MUTED = "#8d96a0"

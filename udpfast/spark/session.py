@@ -45,7 +45,7 @@ EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-#: Of a JVM that lives for seconds: compiling its code well would take longer than running it.
+#: For a JVM that lives for seconds: compiling its code well would take longer than running it.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 #: Errors only, and not a word about what is the default.

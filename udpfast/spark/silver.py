@@ -39,7 +39,7 @@ OBJECT = (*INSTRUMENT, "object")
 
 #: Roq's stream of snapshots, which repeats what others said. Streams of other venues follow.
 SNAPSHOT = 1
-#: Of records that are about no stream of a feed: a bus's are.
+#: For records that are about no stream of a feed: a bus's are.
 NO_STREAM = int(Stream.NONE)
 #: Kinds of records behind which nothing is known of any book before them.
 BEGINNINGS = ("SESSION", "RESTART")
@@ -49,7 +49,7 @@ MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or Kind.BOOK
 NOT_TIMED = RecordFlag.NO_TIMESTAMP | RecordFlag.RELEASED
 #: Hops whose values count backwards: how far the far end's clock is ahead.
 BACKWARDS = {"kernel_to_origin": "origin_to_kernel", "kernel_to_exchange": "exchange_to_kernel"}
-#: Of one gap no more numbers than this are looked for among those that came late.
+#: No more numbers of one gap than this are looked for among those that came late.
 LATE_MAX = 1 << 20
 #: Session of a store's own records; in a composite's copy it is the input.
 STORE = "s0"
@@ -237,7 +237,7 @@ def races(bronze: Bronze) -> DataFrame:
         "stream",
         "session",
         place().alias("place"),
-        # Of those that nobody else brought alone is there a question: the others find nothing.
+        # Only those that nobody else brought are in question: the others find nothing.
         F.when(alone, F.col("number")).alias("number"),
         F.when(ahead, first).otherwise(F.col("winner")).alias("line"),
         "winner",

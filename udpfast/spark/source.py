@@ -236,7 +236,7 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
 
 
 def _scan(options: Mapping[str, str]) -> Scan:
-    # Of which table, with all its columns.
+    # Which table, with all its columns.
     schema = options.get("schema", "")
     if "framing" in options and not schema:
         raise ConfigError("framing says how the messages of a schema stand in a record")

@@ -141,7 +141,7 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
 
 def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     place = max(row["place"] for row in rows)
-    # Of a journal that follows another one nobody saw how it went on in between.
+    # Nobody saw how a journal that follows another one went on in between.
     there = [row for row in rows if row["place"] == place]
     own = [row for row in there if row["stream"] == stream]
     era = max(
@@ -364,7 +364,7 @@ _TOLD = {
 def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFrame:
     named = F.col("exchange").isNotNull() & F.col("symbol").isNotNull()
     book = F.col("kind") == "BOOK"
-    # Of other streams a snapshot may be of a channel for recovery.
+    # A snapshot of other streams may be of a channel for recovery.
     incremental = (F.col("stream") == 0) | (
         (F.col("stream") > silver.SNAPSHOT) & ~_flag(RecordFlag.SNAPSHOT)
     )
@@ -421,7 +421,7 @@ def _tells(
 
 
 def _facts(told: DataFrame) -> DataFrame:
-    # Of each object, and of each book of one: what has no name is of the object.
+    # For each object, and for each book of one: what has no name is of the object.
     def when(name: str) -> Column:
         return F.when(F.col(name), F.col("at"))
 

@@ -11,7 +11,7 @@ _BYTEORDERS = {"little": False, "big": True}
 
 
 class ParsedFrame(NamedTuple):
-    """One datagram's header (PROTOCOL 1) and what is odd about it.
+    """One datagram's header (docs/protocol.md) and what is odd about it.
 
     `error` is None, or the label of the verdict that refuses the datagram; fields are 0 when the
     datagram is shorter than a header. `warnings` do not refuse: `unused_bits_set`,

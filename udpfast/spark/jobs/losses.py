@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LINES", "LOSSES", "RATES"]
 
-#: Of all venues but Roq.
+#: For all venues but Roq.
 STREAM_FIRST = 2
 
 #: Seconds of a period, and how many of them a chart has room for.

@@ -1,0 +1,136 @@
+"""What comments say: who and what they name exists, and none begins with "Of"."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT
+from tests.sources import files, texts
+
+#: Rooms that are being rebuilt: their comments change with their code.
+EXEMPT = (
+    *("udpfast/feed/", "udpfast/market/", "udpfast/payload/", "udpfast/bus/", "lab/bus"),
+    *("udpfast/probe/", "tests/probe/", "udpfast/client/source.", "udpfast/client/store_source."),
+    *("udpfast/client/history_source.", "udpfast/client/journal_source."),
+    # Nearly all modules read these: a comment would compile them anew.
+    *("udpfast/core/layout.pxd", "udpfast/core/crc32c.pxd", "udpfast/log/segment.pxd"),
+    *("udpfast/log/ring.pxd", "udpfast/net/xdp_frame.pxd", "udpfast/wire/"),
+)
+
+COMMENTED = (".py", ".pyx", ".pxd")
+COMMENT = re.compile(r"(?:^|(?<=\s))#:? (.*)$")
+
+#: A name of several words, as variables and functions have.
+NAME = re.compile(r"(?<![\w./-])_?[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b(?![.\w])")
+
+#: Names of Linux and of pcapng.
+FOREIGN = {
+    *("dev_valid_name", "ethtool_channels", "group_source_req", "hwtstamp_config", "if_tsoffset"),
+    *("if_tsresol", "rx_filter", "sockaddr_storage", "sockaddr_xdp", "sun_path", "tx_type"),
+    *("xdp_action", "xdp_mmap_offsets", "xp_release_deferred", "_redirect_map"),
+}
+
+PAGE = re.compile(r"(?<![\w/.-])(?:docs/)?([\w-]+\.md)\b")
+#: Pages that a reader of the repository cannot open.
+NO_PAGE = re.compile(r"\bPROTOCOL [0-9]|\bDESIGN [0-9]|\(seed \d+\)")
+
+
+def comments(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield each line's comment: its number, its words, and whether a comment begins there."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), 1):
+        match = COMMENT.search(line)
+        if match is None:
+            inside = False
+            continue
+        alone = not line[: match.start()].strip()
+        yield number, match[1], not (inside and alone)
+        inside = alone
+
+
+def identifiers() -> set[str]:
+    """Return every word that stands outside a comment in the project's code, and files' names."""
+    found = set()
+    for path in [*texts(), *files("udpfast/payload/roq", ".py", ".pxd")]:
+        found.add(path.stem)
+        if path.suffix == ".md":
+            continue
+        for line in path.read_text(errors="replace").splitlines():
+            code = COMMENT.sub("", line) if path.suffix in COMMENTED else line
+            found.update(re.findall(r"\w+", code))
+    return found
+
+
+def wrong_comments(name: str, text: str, known: set[str], pages: set[str]) -> list[str]:
+    """Return what is wrong with the comments of a file, a sentence each."""
+    found = []
+    for number, words, begins in comments(text):
+        where = f"{name}:{number}"
+        if begins and words.startswith("Of "):
+            found.append(f"{where}: begins with Of: name the thing first")
+        found += [
+            f"{where}: {word} is nowhere in the code"
+            for word in NAME.findall(words)
+            if word not in known
+        ]
+    for number, line in enumerate(text.splitlines(), 1):
+        found += [
+            f"{name}:{number}: cites {page}, which is not there"
+            for page in PAGE.findall(line)
+            if page not in pages
+        ]
+        if match := NO_PAGE.search(line):
+            found.append(f"{name}:{number}: cites {match[0]}, which nobody can open")
+    return found
+
+
+def checked() -> Iterator[tuple[str, Path]]:
+    """Yield the files whose comments are checked."""
+    for path in texts():
+        name = str(path.relative_to(ROOT))
+        own = name == "tests/test_comments.py"
+        if path.suffix in COMMENTED and not own and not name.startswith(EXEMPT):
+            yield name, path
+
+
+def test_comments_name_what_exists() -> None:
+    known = identifiers() | FOREIGN
+    pages = {path.name for path in texts() if path.suffix == ".md"}
+    found = []
+    for name, path in checked():
+        # Tests write pages and names of their own.
+        words = known | (set(re.findall(r"\w+", path.read_text())) if "tests/" in name else set())
+        own = pages | set(PAGE.findall(path.read_text())) if "tests/" in name else pages
+        found += wrong_comments(name, path.read_text(), words, own)
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# Of what lies there nothing is read.\n", "a.pyx:1: begins with Of"),
+        ("x = 1  # Of no use.\n", "a.pyx:1: begins with Of"),
+        ("# See `window_gone`.\n", "a.pyx:1: window_gone is nowhere"),
+        ('"""As docs/none.md has it."""\n', "a.pyx:1: cites none.md"),
+        ("# As a publisher does (PROTOCOL 5).\n", "a.pyx:1: cites PROTOCOL 5"),
+        ("# A hole of four (seed 003).\n", "a.pyx:1: cites (seed 003)"),
+    ],
+)
+def test_comment_wrong_one_is_refused(text: str, message: str) -> None:
+    found = wrong_comments("a.pyx", text, {"window_slot"}, {"bus.md"})
+    assert [each for each in found if each.startswith(message)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# The size is that\n# Of the whole.\n",
+        "# See `window_slot`, docs/bus.md.\n",
+        'x = "# Officers"\n',
+        "x = 1  # the ring's\n",
+    ],
+)
+def test_comment_right_one_passes(text: str) -> None:
+    assert wrong_comments("a.pyx", text, {"window_slot"}, {"bus.md"}) == []
