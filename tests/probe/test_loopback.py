@@ -123,7 +123,7 @@ def test_line_without_a_listener_is_lost_and_the_other_is_not() -> None:
 def test_listener_that_is_started_anew_goes_on() -> None:
     with contextlib.ExitStack() as stack:
         first, address = stack.enter_context(listening())
-        with sender({"a": address}, rate_per_s=1000, seconds=60) as own:
+        with sender({"a": address}, rate_per_s=1000, seconds=600) as own:
             own.connect()
             results: list[Result] = []
             thread = threading.Thread(target=lambda: results.append(own.run(linger_s=1)))

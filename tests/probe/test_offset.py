@@ -101,6 +101,13 @@ def test_offset_one_host_has_one_clock() -> None:
     assert (found.method, found.error_ns) == ("same clock", 0)
 
 
+def test_offset_twins_of_one_boot_have_two_clocks() -> None:
+    twin = Clock("a")
+    assert find_offset([trips(0, 0, 1e4, 1e4, seed=7)], twin, twin).method == "same clock"
+    found = find_offset([trips(5e6, 0, 1e4, 1e4, seed=7)], twin, twin)
+    assert (found.method, found.refuted) == ("round trips", True)
+
+
 def test_offset_nothing_came_back_is_unknown_or_their_own_word() -> None:
     assert find_offset([], Clock(), Clock()).method == "unknown"
     assert np.isnan(find_offset([], Clock(), synchronised(1)).error_ns)

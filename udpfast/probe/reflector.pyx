@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 cimport cython
 
-from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.atomics cimport fence_full, load_acquire, store_release
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.idle cimport IDLE_BACKOFF, IDLE_SPIN, Idle, idle_reset, idle_sleep, idle_step
@@ -148,6 +148,8 @@ cdef class Reflector:
         if load_acquire(&track.state) == TRACK_FREE:
             return
         store_release(&track.state, TRACK_CLOSING)
+        # Either the loop, which says that it runs and then looks, sees this, or it is seen here.
+        fence_full()
         # The loop may end meanwhile: then nobody else touches the track.
         while load_acquire(&self.running) and load_acquire(&track.state) != TRACK_FREE:
             with nogil:
@@ -201,6 +203,7 @@ cdef class Reflector:
     def run(self, bint spin=True):
         """Serve the tracks until `stop`; without the GIL. It sleeps while there are none."""
         store_release(&self.running, 1)
+        fence_full()  # pairs with close
         with nogil:
             self._run(spin)
         store_release(&self.running, 0)
