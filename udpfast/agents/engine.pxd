@@ -57,9 +57,6 @@ cdef class Engine:
 
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
-    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil
-    cdef void _drain_all(self, int64_t unix_ns) noexcept nogil
-    cdef void _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef bint _publish_payload(
         self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil
@@ -78,7 +75,8 @@ cdef class Engine:
     cdef int32_t _note_origin(
         self, const Message* message, const UpdateHeader* header) noexcept nogil
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil
-    cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_raw(
+        self, Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _commit(
         self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, int64_t unix_ns) noexcept nogil

@@ -45,6 +45,7 @@ from udpfast.core.layout cimport (
     KIND_GAP,
     KIND_MESSAGE,
     KIND_SESSION,
+    KIND_UPDATES,
     RECORD_FIRST,
     RECORD_HEARTBEAT,
     RECORD_NO_TIMESTAMP,
@@ -401,7 +402,7 @@ cdef class Engine:
                 self._note(&items[i], unix_ns)
                 for n in range(pipeline_units(pipeline, &items[i])):
                     pipeline_order(pipeline, &items[i], &pipeline.units[n], now_ns)
-                    self._drain_units(unix_ns)
+                    self._drain(unix_ns)
         self._flush(now_ns, unix_ns)
 
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -438,7 +439,7 @@ cdef class Engine:
         # The first one begins the watch for silence, whether it says something or not.
         cdef bint mattered = not self.stages.pipeline.watching
         pipeline_expire(&self.stages.pipeline, now_ns)
-        self._drain_all(unix_ns)
+        self._drain(unix_ns)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
         if unlikely(self.capture != NULL and (
@@ -449,7 +450,7 @@ cdef class Engine:
         if self.capture != NULL:
             self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.stages.pipeline, now_ns)
-        self._drain_all(unix_ns)
+        self._drain(unix_ns)
         output_flush(self.output, unix_ns)
 
     cdef void _capture(
@@ -502,50 +503,6 @@ cdef class Engine:
         ring_commit(self.capture, sizeof(Clock))
         ring_flush(self.capture)
 
-    cdef void _drain_all(self, int64_t unix_ns) noexcept nogil:
-        if self.stages.pipeline.roq:
-            self._drain(unix_ns)
-        else:
-            self._drain_units(unix_ns)
-
-    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil:
-        # Everything that the last unit, or the passing of time, has set free. No framing but Roq
-        # says which object a message is of, and what that had before: a payload's decoder may.
-        cdef Message message
-        while pipeline_take(&self.stages.pipeline, &message):
-            if message.flags & RECORD_HEARTBEAT:
-                continue
-            if message.kind == KIND_MESSAGE:
-                counter_add(&self.counters.feed[FEED_UNGATED], 1)
-            self._publish_neutral(&message, unix_ns)
-
-    cdef void _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
-        # A message as published, as updates, or both; or what the feed says. Any framing but Roq.
-        cdef Record* record
-        cdef int32_t flight_ns = FLIGHT_UNKNOWN
-        if message.kind == KIND_MESSAGE:
-            if message.sent_ns:
-                flight_ns = self._flight(message, <uint64_t>message.sent_ns)
-            if self.stages.payload.payload != PAYLOAD_NONE and self.carry_updates:
-                if not self._publish_payload(message, flight_ns, unix_ns) and (
-                        not self.carry_messages):
-                    return
-        else:
-            payload_control(&self.stages.payload, message)
-        record = output_claim(self.output, message.size)
-        if unlikely(record == NULL):
-            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
-            return
-        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
-        if message.kind == KIND_MESSAGE:
-            counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
-        else:
-            if message.kind == KIND_SESSION:
-                output_note_session(self.output, message.session)
-            counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
-        self._commit_as(record, message, message.kind, message.flags, flight_ns, message.size,
-                        message.object, unix_ns)
-
     cdef bint _publish_payload(
             self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns whether the message itself is to be published,
@@ -582,15 +539,21 @@ cdef class Engine:
         lost.kind = KIND_GAP
         lost.payload = <const uint8_t*>&gap
         lost.size = sizeof(Gap)
-        self._publish_neutral(&lost, unix_ns)
+        self._publish(&lost, TYPE_OPAQUE, unix_ns)
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
-        # Everything that the last datagram, or the passing of time, has set free.
+        # Everything that the last unit, or the passing of time, has set free. Only Roq's frames say
+        # which object a message is of, and what that had before, so only its messages pass the
+        # gate here; what a venue's message is of is known to its decoder.
         cdef Stages* stages = self.stages
         cdef Message message
         cdef Message* output
         cdef int message_type
         while pipeline_take(&stages.pipeline, &message):
+            if unlikely(not stages.pipeline.roq):
+                if not message.flags & RECORD_HEARTBEAT:
+                    self._publish(&message, TYPE_OPAQUE, unix_ns)
+                continue
             message_type = self._type(&message)
             gate_admit(&stages.gate, &message, self._is_gated(&message, message_type))
             output = gate_take(&stages.gate)
@@ -619,15 +582,26 @@ cdef class Engine:
 
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
-        # False: what the message said is in no record.
+        # A message as updates, as published, or both; or what the feed says. False: what the
+        # message said is in no record.
         cdef int32_t outcome = OUTCOME_OPAQUE
-        if message.kind != KIND_MESSAGE:
-            return self._publish_raw(message, unix_ns)
-        if message_type != TYPE_OPAQUE and self.carry_updates:
-            outcome = self._publish_update(message, unix_ns)
-        if self.carry_messages or outcome == OUTCOME_OPAQUE or outcome == OUTCOME_UNKNOWN:
-            if not self._publish_raw(message, unix_ns):
-                return False
+        cdef int32_t flight_ns = FLIGHT_UNKNOWN
+        if unlikely(message.kind != KIND_MESSAGE):
+            payload_control(&self.stages.payload, message)
+            return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
+        if message_type != TYPE_OPAQUE:
+            if likely(self.carry_updates):
+                outcome = self._publish_update(message, unix_ns)
+        elif not self.stages.pipeline.roq:
+            counter_add(&self.counters.feed[FEED_UNGATED], 1)
+            if message.sent_ns:
+                flight_ns = self._flight(message, <uint64_t>message.sent_ns)
+            if (self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
+                    and not self._publish_payload(message, flight_ns, unix_ns)):
+                outcome = KIND_UPDATES
+        if (self.carry_messages or outcome == OUTCOME_OPAQUE or outcome == OUTCOME_UNKNOWN) and (
+                not self._publish_raw(message, flight_ns, unix_ns)):
+            return False
         return outcome not in (OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_NONE)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
@@ -681,9 +655,11 @@ cdef class Engine:
                     stages.context.size, &stages.names, &stages.context)
         return outcome
 
-    cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil:
-        # A message has its frame too, which says how to read it.
-        cdef uint32_t before = FRAME_SIZE if message.kind == KIND_MESSAGE else 0
+    cdef bint _publish_raw(
+            self, Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
+        # A message of Roq has its frame too, which says how to read it.
+        cdef bint is_message = message.kind == KIND_MESSAGE
+        cdef uint32_t before = FRAME_SIZE if is_message and self.stages.pipeline.roq else 0
         cdef uint32_t size = before + message.size
         cdef Record* record = output_claim(self.output, size)
         if unlikely(record == NULL):
@@ -692,18 +668,21 @@ cdef class Engine:
         if before:
             roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
         memcpy(<uint8_t*>record + RECORD_SIZE + before, message.payload, message.size)
-        self._commit(record, message, message.kind, message.flags, FLIGHT_UNKNOWN, size, unix_ns)
+        if before:
+            self._commit(record, message, KIND_MESSAGE, message.flags, flight_ns, size, unix_ns)
+        else:
+            self._commit_as(record, message, message.kind, message.flags, flight_ns, size,
+                            message.object, unix_ns)
         if message.kind == KIND_SESSION:
             output_note_session(self.output, message.session)
-        counter_add(&self.counters.feed[
-            FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
+        counter_add(
+            &self.counters.feed[FEED_RECORDS_RAW if is_message else FEED_RECORDS_CONTROL], 1)
         return True
 
     cdef void _commit(
             self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, int64_t unix_ns) noexcept nogil:
-        if (message.kind == KIND_MESSAGE and <uint32_t>message.detail == 0
-                and message.channel == CHANNEL_INCREMENTAL):
+        if <uint32_t>message.detail == 0 and message.channel == CHANNEL_INCREMENTAL:
             flags |= RECORD_FIRST
         self._commit_as(record, message, kind, flags, flight_ns, size,
                         message.object, unix_ns)
