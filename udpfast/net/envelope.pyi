@@ -27,6 +27,7 @@ class EnvelopeType(IntEnum):
     ALIVE = 5
     END = 6
     REFUSED = 7
+    FAILED = 8
 
 class Message(NamedTuple):
     topic: bytes
