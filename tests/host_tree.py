@@ -29,13 +29,18 @@ FILES = {
     "sys/devices/virtual/workqueue/cpumask": "33",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
     "proc/cmdline": "quiet rcu_nocbs=2-3 isolcpus=managed_irq,domain,2-3,6-7",
-    "proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-7",
+    "proc/self/status": (
+        "Name:\tpython\nUid:\t1001\t1001\t1001\t1001\nCapEff:\t0000000000000000\n"
+        "Cpus_allowed_list:\t0-7"
+    ),
     "proc/self/limits": (
         "Limit                     Soft Limit           Hard Limit           Units\n"
         "Max locked memory         unlimited            unlimited            bytes\n"
         "Max realtime priority     99                   99"
     ),
     "proc/1/comm": "systemd",
+    "etc/passwd": "root:x:0:0\nfeed:x:1001:1001",
+    "etc/systemd/logind.conf": "[Login]\n#RemoveIPC=yes\nRemoveIPC=no",
     "proc/net/softnet_stat": "0110445f 00000000 00000000\n00d6463d 00000000 00000000",
     "proc/irq/40/smp_affinity_list": "0-1",
     "proc/irq/41/smp_affinity_list": "1",
@@ -121,6 +126,7 @@ FAULTS = [
         "sys/kernel/mm/transparent_hugepage/enabled",
         "[always] madvise never",
     ),
+    ("RemoveIPC", "etc/systemd/logind.conf", "[Login]\n#RemoveIPC=no"),
     ("locked memory", "proc/self/limits", "Max locked memory  8388608  8388608  bytes"),
     (
         "SCHED_FIFO",
@@ -170,6 +176,7 @@ UNSETTABLE = {
     "locked memory",
     "SCHED_FIFO",
     "backlog drops",
+    "RemoveIPC",
     "irqbalance",
     "eth1 NUMA node",
 }

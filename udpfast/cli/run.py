@@ -18,6 +18,7 @@ from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import WriterExistsError
+from udpfast.host import shared_memory_removal
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
 from udpfast.monitor.silence import SilentLines
@@ -178,8 +179,7 @@ def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
         said["removed"] = (
             f"{' and '.join(missing)} in {subscriber.directory} were removed while the feed runs: "
             "who reads already goes on, but no tool or strategy finds the feed any more until it "
-            "is started again (RemoveIPC=yes in logind.conf removes the files of a user who logs "
-            "out)"
+            f"is started again. {shared_memory_removal()}".rstrip()
         )
         say_warning(f"udpfast: {subscriber.name}: {said['removed']}")
 

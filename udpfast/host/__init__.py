@@ -14,11 +14,13 @@ from udpfast.host.clocks import ClockState, inspect_clocks, read_clock
 from udpfast.host.cores import inspect_cores
 from udpfast.host.finding import Change, Finding
 from udpfast.host.interface import inspect_interface
+from udpfast.host.login import inspect_login, shared_memory_removal
 from udpfast.host.memory import inspect_kernel, inspect_memory, inspect_rights
 from udpfast.host.network import inspect_network
 from udpfast.host.tree import HostTree, HostUse
 
-__all__ = ["Change", "ClockState", "Finding", "HostUse", "inspect_host", "read_clock"]
+__all__ = ["Change", "ClockState", "Finding", "HostUse", "inspect_host", "read_clock",
+           "shared_memory_removal"]  # fmt: skip
 
 
 def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Finding]:
@@ -43,6 +45,7 @@ def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Fin
         *inspect_kernel(tree),
         *inspect_memory(tree),
         *inspect_rights(tree),
+        *inspect_login(tree),
         *inspect_network(tree),
         *inspect_clocks(tree),
     ]

@@ -109,11 +109,19 @@ class HostTree:
 
     def capable(self, capability: int) -> bool:
         """Return whether this process has a right: capabilities(7)."""
+        return bool(int(self._status("CapEff") or "0", 16) >> capability & 1)
+
+    def uid(self) -> int | None:
+        """Return which user this process acts as; None: /proc does not say so."""
+        found = self._status("Uid").split()  # real, effective, saved, of files
+        return int(found[1]) if len(found) > 1 else None
+
+    def _status(self, field: str) -> str:
         for line in (self.text("proc/self/status") or "").splitlines():
             name, _, value = line.partition(":")
-            if name == "CapEff":
-                return bool(int(value, 16) >> capability & 1)
-        return False
+            if name == field:
+                return value
+        return ""
 
     def limit(self, name: str) -> str | None:
         """Return a soft limit of this process, as `proc/self/limits` has it."""
