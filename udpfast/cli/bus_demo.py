@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.cli.bus_hosts import PATIENCE_S, STORE, BusHosts
+from udpfast.cli.scratch import scratch_directory
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
@@ -143,8 +144,8 @@ def run_demo(messages: int, say: Callable[[str], object]) -> dict[str, Any]:
         Is told what happens, a line at a time.
     """
     with (
-        tempfile.TemporaryDirectory(prefix="udpfast-bus-") as folder,
-        _Demo(Path(folder), say) as demo,
+        scratch_directory("udpfast-bus-", Path(tempfile.gettempdir())) as folder,
+        _Demo(folder, say) as demo,
     ):
         return _run(demo, messages)
 

@@ -18,7 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger
 from udpfast.cli.options import FiniteRange
+from udpfast.cli.scratch import scratch_directory
 from udpfast.cli.send import describe_missing
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
@@ -135,10 +135,8 @@ def demo(
     with contextlib.ExitStack() as stack:
         # Opened first: a path that cannot be written shall not be found out at the end.
         output = stack.enter_context(books_path.open("w")) if books_path else None
-        directory = stack.enter_context(
-            tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory())
-        )
-        result = Demonstration(Path(directory), market, seconds, seed, kept, levels).run()
+        directory = stack.enter_context(scratch_directory("udpfast-demo-"))
+        result = Demonstration(directory, market, seconds, seed, kept, levels).run()
         books = result.pop("books")
         if output is not None:
             json.dump(books, output)
@@ -519,8 +517,3 @@ def print_summary(result: dict[str, Any]) -> None:
             f"{report['books_equal']} books ({result['levels']:,} levels) {verdict}"
         )
     click.echo("\nok" if result["ok"] else "\nNOT OK")
-
-
-def _memory() -> Path | None:
-    # Regions belong into memory; a temporary directory on disk works too, only slower.
-    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None

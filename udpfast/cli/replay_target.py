@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from udpfast.agents.replay_source import STEP_NS
 from udpfast.agents.replayer import Replayer
 from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.replay_output import Output
+from udpfast.cli.scratch import scratch_directory
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, RecordConfig, framing_name
 from udpfast.core.clock import monotonic_ns
@@ -145,9 +145,7 @@ class EngineTarget:
         return int(batch.headers["event"][at] == 4)
 
     def _own_directory(self) -> Path:
-        root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
-        context = tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root)
-        return Path(self._stack.enter_context(context))
+        return self._stack.enter_context(scratch_directory("udpfast-replay-"))
 
     def _begin(self) -> Replayer:
         # In the same directory as the run before, as a feed does: names go on, counters begin anew.
