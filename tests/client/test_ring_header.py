@@ -288,6 +288,40 @@ def test_writer_that_dies_and_comes_back_is_said_in_band(read: Read, tmp_path: P
     kill(child)
 
 
+@pytest.mark.parametrize("unread", [0, 3])
+@pytest.mark.parametrize("failed", [False, True], ids=["killed", "failed"])
+@pytest.mark.parametrize("middle", [0, 1, 200])
+def test_reader_across_three_files_of_a_log_misses_what_python_misses(
+    read: Read, tmp_path: Path, middle: int, failed: bool, unread: int
+) -> None:
+    directory = tmp_path / "feed"
+    readers: list[Any] = []
+    for place, records in enumerate((10, middle, 5)):
+        instance = Instance(directory, 1 << (16 + place))
+        if place == 0:
+            readers = [PythonReader(instance.address), read(instance.address)]
+        else:
+            instance.ring.announce_restart(1)
+        for number in range(records):
+            instance.append(Kind.MESSAGE, bytes(20), session=1)
+            if place == 0 and number == records - unread - 1:
+                instance.ring.flush()
+                assert readers[1].read() == readers[0].read()
+        instance.ring.flush()
+        instance.names_region.close()
+        if place < 2 and failed:
+            instance.ring.close(failed=True)
+        elif place < 2:
+            instance.ring.region.close()
+    ours, theirs = (reader.read() for reader in readers)
+    # What the file between had is missing, told by the first record behind it, or none was there.
+    assert theirs == ours
+    missed = sum(int(line.split(" missed ")[1].split()[0]) for line in theirs if "missed" in line)
+    records = sum(line.startswith("record ") and "missed" not in line for line in theirs)
+    assert missed + records == unread + (1 + middle) + (1 + 5)
+    instance.ring.close()
+
+
 @pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
 def test_writer_that_failed_is_said_in_band_and_ends_no_reader(
     read: Read, instance: Instance, capacity: int
