@@ -63,6 +63,16 @@ def test_hole_that_waited_is_lost(feed):
     assert lost(engine) == 1
 
 
+def test_stop_delivers_what_lies_in_the_sockets(feed):
+    engine, turns, send = feed
+    turns.turn(MS)
+    send(0, *range(1, 41))
+    send(1, *range(41, 44))
+    turns.__exit__()
+    assert engine.read_counters()["incremental"]["messages"] == 43
+    assert lost(engine) == 0
+
+
 def test_hole_is_not_lost_while_what_fills_it_waits_in_a_socket(feed):
     engine, turns, send = feed
     send(0, 1, 3)
