@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
-from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.jobs import JOBS, Parameters, book
 from udpfast.spark.pipeline import (
     Ran,
     begin_run,
@@ -28,9 +29,11 @@ from udpfast.spark.pipeline import (
     stream_jobs,
     write_run,
     write_silver,
+    writer,
 )
 from udpfast.spark.shown import TITLES
 from udpfast.spark.silver import SILVER
+from udpfast.spark.spans import spans
 
 SEED = 20_261_121
 
@@ -95,6 +98,32 @@ def contents(out: Path, name: str) -> list[str]:
         str([f"{value:.9g}" if isinstance(value, float) else value for value in row.values()])
         for row in rows
     )
+
+
+def test_batch_of_a_stream_has_the_books_of_what_it_read_found_out_once(
+    spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    monkeypatch.setattr(book, "spans", lambda *of: calls.append(of) or spans(*of))
+    rows, early = SmallExport(SEED), SmallExport(SEED)
+    half = rows.rows["messages"][200]["position"]
+    for name, own in early.rows.items():
+        early.rows[name] = [row for row in own if row["position"] < half]
+    root, batch, stream = (tmp_path / name for name in ("export", "batch", "stream"))
+    early.write(root)
+    bronze = Bronze(spark, (str(root),))
+    jobs = [JOBS["book"], JOBS["depth"]]
+    assert [ran.failure for ran in run_jobs(bronze, str(batch), jobs, Parameters())] == ["", ""]
+    assert len(calls) == 1
+    read = replace(bronze, streaming=True)
+    for job in jobs:
+        whole = job.reduce(bronze, Parameters()).persist()
+        assert whole.count()
+        rows.write(root, part=1, since=half)  # comes while the table is made
+        writer(job, read, str(stream), Parameters())(whole, 0)
+        for path in root.rglob("part-00001.parquet"):
+            path.unlink()
+        assert contents(stream, job.name) == contents(batch, job.name), job.name
 
 
 def test_stream_that_goes_on_ends_like_a_batch(spark, tmp_path: Path) -> None:

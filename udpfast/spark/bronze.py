@@ -7,9 +7,9 @@ no raw capture) is read as a table without rows, so that every job runs on every
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import FileSelector, FileType
 
@@ -52,6 +52,8 @@ class Bronze:
         Only records received from then on, and before then.
     ends : tuple of (str, int)
         Only records up to these positions, by feed: what a stream has read.
+    found : dict, optional
+        What one job found out and others of the same run need; None: nobody shares it.
     """
 
     spark: SparkSession
@@ -60,6 +62,7 @@ class Bronze:
     start_ns: int | None = None
     end_ns: int | None = None
     ends: tuple[tuple[str, int], ...] = ()
+    found: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     def check(self) -> None:
         """Look whether the exports are there at all: a table that is not there is an empty one.

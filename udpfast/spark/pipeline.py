@@ -74,9 +74,10 @@ def run_jobs(
 ) -> Iterator[Ran]:
     """Run jobs one after the other over the existing data; yield each when it is done.
 
-    Jobs that need the same reduction share it. One that fails has no table and says why; the
-    others run.
+    Jobs that need the same reduction, or the same of `Bronze.found`, share it. One that fails has
+    no table and says why; the others run.
     """
+    bronze = replace(bronze, found={})
     shared = Counter(job.reduce for job in jobs)
     reduced: dict[Any, DataFrame] = {}
     for job in jobs:
@@ -131,7 +132,7 @@ def stream_jobs(
         .outputMode("complete")
         .option("checkpointLocation", f"{out}/checkpoints/{job.name}")
         .trigger(**trigger)
-        .foreachBatch(writer(job, bronze, out, parameters))
+        .foreachBatch(writer(job, stream, out, parameters))
         .start()
         for job in jobs
     }
@@ -151,7 +152,7 @@ def stream_jobs(
 def writer(
     job: Job, bronze: Bronze, out: str, parameters: Parameters
 ) -> Callable[[DataFrame, int], None]:
-    """Return what writes a job's table after each batch of its stream."""
+    """Return what writes a job's table after each batch of its stream, which `bronze` is."""
 
     def write(whole: DataFrame, _: int) -> None:
         # A stream's result may be read once per action, and a table may read it twice.

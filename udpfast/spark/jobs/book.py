@@ -80,7 +80,11 @@ def judged(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame
     if bronze.streaming:  # files may have come since this batch began
         seen = last.where("seen IS NOT NULL").groupBy("feed").agg(F.max("seen"))
         there = dataclasses.replace(there, ends=tuple(tuple(row) for row in seen.collect()))
-    return spans(there, parameters.at_ns)
+        return spans(there, parameters.at_ns)
+    found = {} if bronze.found is None else bronze.found
+    if "spans" not in found:
+        found["spans"] = spans(there, parameters.at_ns)
+    return found["spans"]
 
 
 def standing(
