@@ -34,6 +34,7 @@ int main(int count, char **words)
 {
     const struct udpfast_record *record;
     int64_t found = count == 2 ? udpfast_books_open(&books) : UDPFAST_REFUSED;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (found != 0)
         return fprintf(stderr, "%s\n", count == 2 ? books.problem : "takes ring:NAME"), 1;
     if (udpfast_reader_open(&reader, words[1], UDPFAST_START_OLDEST) == 0)
