@@ -1,8 +1,9 @@
 # Gate: which messages a subscriber may see, so that the state it builds of an object is sound or
-# known not to be (PROTOCOL 4). Sits behind the windows and takes their messages in seqno order:
+# known not to be (docs/protocol.md). It lies behind the windows and takes their messages in order
+# of their numbers:
 #
-#     gate_admit(&objects, &message, gated)      decides, counts
-#     while (output := gate_take(&objects)):     zero or more outputs, in publishing order
+#     gate_admit(&gate, &message, gated)      decides, counts
+#     while (output := gate_take(&gate)):     zero or more outputs, in publishing order
 #
 #               snapshot accepted, or saw the session from its first seqno
 #     WAITING ---------------------------------------------------------> LIVE <------------+
@@ -10,6 +11,21 @@
 #                        next update does not continue, or    next update |  continues, or |
 #     STALE <------------------------------------------------ UNKNOWN <---+  a snapshot ---+
 #       +-- snapshot accepted --> LIVE
+#
+#   what comes                        LIVE      UNKNOWN                 STALE, WAITING
+#   --------------------------------  --------  ----------------------  ------------------------
+#   GAP (all at once, O(1))           UNKNOWN   stays                   stays
+#   update that continues its object  pass      RECOVERED, pass         keep
+#   update that does not              pass      STALE, keep             keep
+#   snapshot in the stream            pass      RECOVERED, pass         RECOVERED, pass
+#   snapshot channel: same state      skip      RECOVERED if proven     (as the next row)
+#   snapshot channel: newer state     skip      pass; RECOVERED if      pass it, then what is kept
+#                                               proven                  behind it
+#   snapshot channel: older state     skip      skip                    skip
+#   first update of a session seen    pass      -                       WAITING: RECOVERED, pass
+#     from its first number
+#   payload that cannot be used       STALE     STALE                   STALE
+#   snapshots were somebody else's    UNKNOWN, or STALE if its state began with one of them
 #
 # Seqnos are unwrapped to 64 bits at the door; behind it plain comparisons are right for ever.
 #

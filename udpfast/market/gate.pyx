@@ -48,7 +48,7 @@ def seqno_at_or_before(uint32_t a, uint32_t b) -> bool:
 
 @cython.final
 cdef class ObjectGate:
-    """The object table of one feed (PROTOCOL 4), fed with messages in seqno order.
+    """The object table of one feed (docs/protocol.md), fed with messages in seqno order.
 
     Parameters
     ----------
