@@ -12,6 +12,7 @@ nowhere to be had.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import random
 import shutil
@@ -41,6 +42,7 @@ __all__ = ["check", "main"]
 _START_NS = 1_700_000_000_000_000_000
 _STEPS = 40
 _SYMBOL = "BTC-PERPETUAL"
+_NAMES = 64
 _SEGMENT = 1 << 18
 #: A recorder that has nothing to do for so many turns has done all.
 _IDLE = 4
@@ -64,7 +66,8 @@ class World:
         self.journals = 1  # one more for each that was lost
         self.restarts: set[int] = set()
         self.files: list[range] = []  # what each file of the ring had in the end
-        self.lives: list[int] = []  # where each run of the feed begins
+        self.lives: list[int] = []  # where each run of the feed begins ...
+        self.symbols: list[str] = []  # ... and what its records are of
         self.file = 0, b""
         self.down = ""
         self.names: Any = None
@@ -72,14 +75,15 @@ class World:
 
     def start_feed(self) -> None:
         """Begin a ring, or go on in the one that is there."""
-        if self.names is not None:
-            self.names.close()
-        self.names = create_names(self.instance / "names", name_table_size(16))
-        table = NameTable(names_table(self.names), capacity=16)
+        if self.names is None:
+            self.names = create_names(self.instance / "names", name_table_size(_NAMES))
+            self.table = NameTable(names_table(self.names), capacity=_NAMES)
+            self.names.mark_ready()
+        # Each run publishes other names: a table that took another one's place has other ids.
+        symbol = f"{_SYMBOL}-{len(self.lives)}"
         state = np.zeros(1, OBJECT_STATE)
-        state["symbol_id"] = table.intern(_SYMBOL)
+        state["symbol_id"] = self.table.intern(symbol)
         self.state = state.tobytes()
-        self.names.mark_ready()
         size = 1 << self.rng.choice((14, 16, 18))
         self.ring = Ring.create(self.instance, size, PAYLOAD_HASH)
         self.down = ""
@@ -89,6 +93,7 @@ class World:
             self.files.append(range(0))
         self.files[-1] = range(0)
         self.lives.append(self.count)
+        self.symbols.append(symbol)
         self.trace.append(f"feed starts, {size} bytes, at {self.count}")
 
     def publish(self, count: int) -> None:
@@ -126,6 +131,9 @@ class World:
         if how == "lost":
             self.logs.append(self.count)
             (self.instance / "ring").unlink()
+            (self.instance / "names").unlink()
+            self.names.close()
+            self.names = None
 
     def start_recorder(self) -> None:
         """Begin to record, or go on."""
@@ -203,7 +211,8 @@ class World:
         if self.recorder is not None:
             self.stop_recorder()
         self.ring.close()
-        self.names.close()
+        if self.names is not None:
+            self.names.close()
 
     def silent(self, begin: int) -> int | None:
         """Return where a recorder said that it had all of the log before, which then went on.
@@ -217,9 +226,11 @@ class World:
         """
         before = max((each for each in self.logs if each < begin), default=0)
         ends = [each for each in self.ends if before <= each < begin]
-        if not ends or self.recorded().intersection(range(max(ends), begin)):
+        since = max(ends) if ends else before
+        if self.recorded().intersection(range(since, begin)):
             return None
-        return max(ends)
+        # Of a log that nobody recorded, nobody knows that it was.
+        return max(ends) if ends else self.silent(before) if before else None
 
     def _note_end(self) -> None:
         assert self.recorder is not None
@@ -267,7 +278,10 @@ class Check:
                 self._take(record.number)
                 assert record.kind is self.world.kind(record.number)
                 if record.kind is Kind.STALE:
-                    known = {_SYMBOL, None} if self.journals != self.world.journals else {_SYMBOL}
+                    life = bisect.bisect_right(self.world.lives, record.number) - 1
+                    known: set[str | None] = {self.world.symbols[life]}
+                    if self.journals != self.world.journals:
+                        known.add(None)
                     assert record.symbol in known, f"{record.number} is of {record.symbol}"
 
     def _find_nothing(self) -> None:
@@ -282,8 +296,9 @@ class Check:
             assert self.ended, "the feed was stopped, but a reader does not end"
         left = [each for each in range(self.next, self.world.count) if self._passes(each)]
         there = self.world.there(self.file, self.next).intersection(left)
-        if self.ended and self.world.down == "stopped" and left:
-            assert self.missed >= len(left) and not there, f"ended before {left[0]}"
+        if self.ended and self.world.down == "stopped" and left and (self.got or self.exact):
+            lost = self.world.logs and max(self.world.logs) > self.next and self.unknown
+            assert (lost or self.missed >= len(left)) and not there, f"ended before {left[0]}"
 
     def _take(self, number: int) -> None:
         first, missed = self.next, self.missed

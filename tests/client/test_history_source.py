@@ -99,6 +99,17 @@ def test_ring_from_a_time_goes_on_in_a_journal_that_is_far_ahead(instance, tmp_p
     recorder.on_stop()
 
 
+def test_ring_from_a_time_before_all_there_is_says_what_is_missing(instance, tmp_path):
+    publish(instance, 0, 2000)  # the first of them are overwritten before anybody records them
+    recorder = record(instance, tmp_path)
+    with Reader(instance.address, start=START_NS) as reader:
+        batch = reader.poll(timeout=5)
+        assert batch.lapped == int(bytes(batch.payload(0))[:8]) > 0
+    with Reader(instance.address, start=START_NS + 1990) as reader:
+        assert numbers(reader, 10) == list(range(1990, 2000))
+    recorder.on_stop()
+
+
 def test_ring_from_a_time_without_a_journal_is_refused(instance):
     with pytest.raises(ConfigError, match="no journal has its records"):
         Reader(instance.address, start=START_NS)
@@ -195,7 +206,8 @@ def test_feed_and_recorder_that_were_stopped_leave_each_record_once(instance, tm
         pass
     recorder.on_stop()
     first = read_all(f"journal:{tmp_path / 'journal'}")[0][0]
-    expected = (list(range(first, 1500)), 0)
+    lost = first if start == START_NS else 0  # of those only a time asks for
+    expected = (list(range(first, 1500)), lost)
     assert read_all(both(instance, tmp_path), start=start) == expected
     if start == START_NS:
         assert read_all(instance.address, start=start) == expected

@@ -371,7 +371,8 @@ cdef class Recording:
             return True
         with gil:
             try:
-                if self._names.renew():
+                # What took a lost file's place may have taken that of its names, too.
+                if not self.cursor.region.replaced() and self._names.renew():
                     self._table = self._names.source
                     self._names_copied = self._names.copied
                     if self.journal.names != self._names.number:

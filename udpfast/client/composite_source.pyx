@@ -17,8 +17,9 @@ from udpfast.core.layout cimport RECORD_SIZE, Record
 
 import numpy as np
 
-from udpfast.client.history_source import HistorySource, is_history_of
+from udpfast.client.history_source import HistorySource
 from udpfast.client.journal_source import journal_start
+from udpfast.client.ring_history import is_history_of
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, RingClosedError
 from udpfast.shm.instance import journal_directory
@@ -204,6 +205,13 @@ cdef class CompositeSource(PolledSource):
                 ahead += max(written, index) - index  # it may be read further than it was flushed
             ahead += member.count - member.next
         return self.next_index() + ahead
+
+    cdef bint between(self):
+        cdef Member member
+        for member in self.members:
+            if not (member.ended or member.source.detached()) and member.source.between():
+                return True
+        return False
 
     cdef uint64_t writer_epoch(self):
         return self.current.source.writer_epoch()

@@ -5,7 +5,7 @@ from udpfast.client.ring_source import RingSource
 from udpfast.client.source import Source
 from udpfast.log.journal_span import Place
 
-__all__ = ["HistorySource", "is_history_of", "open_own_history"]
+__all__ = ["HistorySource"]
 
 @final
 class HistorySource(Source):
@@ -19,10 +19,3 @@ class HistorySource(Source):
         batch: int,
         buffer_bytes: int | None,
     ) -> None: ...
-    @property
-    def log(self) -> bytes: ...
-
-def is_history_of(directory: Path, live: RingSource) -> bool: ...
-def open_own_history(
-    live: RingSource, start_ns: int, batch: int, buffer_bytes: int | None, address: str
-) -> HistorySource: ...

@@ -437,7 +437,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 brief = True  # who waits is back in time; who does not gets what is there
             elif brief or count == 0:
                 return 0
-            elif not self._source.joining():
+            elif self._source.joining() or self._source.between():
+                left = -1
+            else:
                 left = self._behind() if left < 0 else left - count
                 if left <= 0:
                     return 0

@@ -19,6 +19,7 @@ cdef class RingSource(Source):
     cdef uint32_t turned         # ConnectionStatus to be handed out; 0: none
     cdef uint64_t missed_unknown  # as missed, at least so many
     cdef int64_t looked_ns       # when the writer was looked for
+    cdef bint steered            # who holds it says which file comes next
     cdef object names_region
     cdef object failure          # what `fail` raises
     cdef int64_t names_looked_ns  # when names_missing last said that there are none

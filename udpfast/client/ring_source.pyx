@@ -139,7 +139,7 @@ cdef class RingSource(Source):
     cdef int64_t _end(self, int64_t code) noexcept:
         # Everything was read. Where the writer was killed, the next one may go on in another file.
         try:
-            return 0 if self._follow() else code
+            return code if self.steered or not self._follow() else 0
         except BaseException as failure:
             self.failure = failure
             return -EBADMSG
@@ -156,6 +156,7 @@ cdef class RingSource(Source):
         # The cursor goes on in another file.
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.names_region = None
+        self.names = NameCache()
         self.unknown = self.dead = False
 
     cdef int64_t _hand_out_connection(self) noexcept:
@@ -192,7 +193,7 @@ cdef class RingSource(Source):
     cdef check(self):
         cdef int64_t now_ns
         if self.cursor.region.replaced():
-            if not self._follow() and not ring_ready(&self.cursor.reader) and (
+            if (self.steered or not self._follow()) and not ring_ready(&self.cursor.reader) and (
                     not self.cursor.closed_by_writer):
                 raise RingClosedError(f"{self.cursor.region.path} was removed: open a new reader")
             return
@@ -230,7 +231,9 @@ cdef class RingSource(Source):
         self.cursor._raise(code)
 
     cdef renew_names(self):
-        if self.names_region is not None and not self.names_region.replaced():
+        # What took a lost file's place may have taken that of its names, too.
+        if self.names_region is not None and (
+                not self.names_region.replaced() or self.cursor.region.replaced()):
             return
         try:
             region = attach_names(Path(self.directory) / "names")
@@ -339,7 +342,7 @@ def open_source(
     if start_ns is None:
         return source
     try:
-        return import_module("udpfast.client.history_source").open_own_history(
+        return import_module("udpfast.client.ring_history").open_own_history(
             source, start_ns, batch, buffer_bytes, f"ring:{target}")
     except BaseException:
         source.detach()

@@ -37,6 +37,7 @@ cdef class Source:
     cdef report(self, uint64_t read)
     cdef uint64_t next_index(self)
     cdef bint joining(self)
+    cdef bint between(self)
     cdef uint64_t missed_total(self)
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)

@@ -86,6 +86,10 @@ cdef class Source:
         # Whether the next `wait` brings records of an image, which no index counts.
         return False
 
+    cdef bint between(self):
+        # Whether `written` does not tell how much there is, because another piece follows.
+        return False
+
     cdef uint64_t missed_total(self):
         return 0
 

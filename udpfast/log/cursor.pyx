@@ -3,7 +3,7 @@
 import numpy as np
 
 from libc.errno cimport EPIPE
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
@@ -265,24 +265,48 @@ cdef class RingCursor:
         return True
 
     def successor(self):
-        """Return which file took this one's place, if one did and can be read.
+        """Return a cursor in the file that took this one's place, at its oldest record.
 
         Returns
         -------
-        tuple or None
-            Which log it is of, and the index of its first record.
+        RingCursor or None
+            None: nothing took its place, or it cannot be read.
         """
-        cdef Region region
         self._check_open()
         if not self.region.replaced():
             return None
         try:
-            region = Region.attach(self.region.path, RING_KIND, self._layout, populate=False)
+            return RingCursor.attach(
+                self.region.path, "oldest", 1, 0, self._layout ^ RING_LAYOUT, False)
         except (FileNotFoundError, RegionError):
             return None
-        with region:
-            return (bytes((<const uint8_t*>(<const RingHeader*>region.pointer).log)[:16]),
-                    (<const RingHeader*>region.pointer).first_index)
+
+    def extent(self):
+        """Return which records the ring has; the cursor stays where it is.
+
+        Returns
+        -------
+        tuple of int
+            Index of the oldest and behind the newest, and when the oldest was published, UNIX ns;
+            without one, the latest time there is.
+        """
+        cdef RingReader before = self.reader
+        cdef const RingReader* r = &self.reader
+        cdef int64_t first_ns = INT64_MAX
+        cdef uint64_t first
+        self._check_open()
+        try:
+            for _ in range(_SEEK_ATTEMPTS):
+                _seek(self, "oldest")
+                first = r.index
+                first_ns = _published_ns(r)
+                fence_acquire()
+                if load_relaxed(&r.header.intent) <= r.cursor + r.capacity:
+                    break
+            _seek(self, "tail")
+            return first, max(first, r.index), first_ns
+        finally:
+            self.reader = before
 
     def renew(self):
         """Go on in the file that is there now, where that begins.
@@ -304,13 +328,22 @@ cdef class RingCursor:
         if r.record_max - RECORD_SIZE > self._room:
             self._allocate(self._limit, r.record_max - RECORD_SIZE)
 
-    def seek_oldest(self):
-        """Go on with the oldest record that was not overwritten."""
+    def seek_index(self, index=0):
+        """Go on with a record by its index.
+
+        Parameters
+        ----------
+        index : int
+            Of that record. If it was overwritten, the oldest that was not comes next; if it is not
+            there yet, the next to be written.
+        """
         cdef uint64_t lapped = self.reader.lapped
         self._check_open()
         ring_reader_init(&self.reader, self.region.pointer, self.region.size_bytes)
-        self.reader.lapped = lapped
         _seek(self, "oldest")
+        if not _walk_to(&self.reader, index):  # overwritten meanwhile
+            _seek(self, "oldest")
+        self.reader.lapped = lapped
 
     def close(self):
         """Detach. Idempotent; the arrays stay."""
@@ -371,6 +404,48 @@ cdef _seek(RingCursor cursor, start):
             return
     raise FormatError(
         f"{cursor.region.path}: expected a valid record at position {last}, found none")
+
+
+cdef bint _walk_to(RingReader* r, uint64_t index) noexcept:
+    # Move the cursor on to the record of this index, or behind the last one. False: a record is
+    # not valid, or was overwritten meanwhile.
+    cdef uint64_t start = r.cursor, length, offset, word
+    cdef const Record* record
+    while r.index < index:
+        offset = r.cursor & r.mask
+        # Acquire: the record is read after its commit word.
+        word = load_acquire(<const uint64_t*>(r.data + offset))
+        length = <uint32_t>word
+        if length == 0:
+            break
+        if <uint8_t>(word >> 32) == KIND_PAD:
+            if length != r.capacity - offset:
+                return False
+            r.cursor += length
+            continue
+        record = <const Record*>(r.data + offset)
+        if (length < RECORD_SIZE or ring_aligned(length) > r.record_max
+                or offset + ring_aligned(length) > r.capacity
+                or record.position != r.cursor or record.index != r.index):
+            return False
+        r.cursor += ring_aligned(length)
+        r.index += 1
+    # As in ring_run: what was read counts only if the writer had not come round.
+    fence_acquire()
+    return load_relaxed(&r.header.intent) <= start + r.capacity
+
+
+cdef int64_t _published_ns(const RingReader* r) noexcept:
+    # Of the record at the cursor, behind a PAD or not; without one, the latest time there is.
+    cdef uint64_t offset = r.cursor & r.mask
+    # Acquire: the record is read after its commit word.
+    cdef uint64_t word = load_acquire(<const uint64_t*>(r.data + offset))
+    if <uint8_t>(word >> 32) == KIND_PAD:  # up to the end of the lap
+        offset = 0
+        word = load_acquire(<const uint64_t*>r.data)
+    if <uint32_t>word == 0 or offset + RECORD_SIZE > r.capacity:
+        return INT64_MAX
+    return (<const Record*>(r.data + offset)).published_ns
 
 
 cdef bint _seek_oldest(RingReader* r) noexcept:

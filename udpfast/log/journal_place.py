@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,15 @@ from udpfast.errors import RegionError
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
 
-__all__ = ["Recorded", "find_later", "find_recorded", "records_told", "segments_of"]
+__all__ = [
+    "Recorded",
+    "find_later",
+    "find_recorded",
+    "logs_of",
+    "recorded_end",
+    "records_told",
+    "segments_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +53,33 @@ def segments_of(directory: Path, source: bytes) -> list[SegmentInfo]:
     return [info for info in _segments(directory) if info.source == source]
 
 
-def find_later(
-    directory: Path, passed: set[bytes], since_ns: int, layouts: Layouts
-) -> Recorded | None:
-    """Return where a journal goes on behind all that it has of some rings' logs.
+def find_later(directory: Path, passed: set[bytes], layouts: Layouts) -> Iterator[Recorded]:
+    """Yield where the logs begin that a journal has behind some others, in their order.
 
     Parameters
     ----------
     directory : Path
     passed : set of bytes
-        Identities of the logs.
-    since_ns : int
-        What was published before is of no interest, UNIX ns.
+        Identities of the logs before.
     layouts : Layouts
         Of the records.
 
-    Returns
-    -------
-    Recorded or None
-        The first record of another log, and its segment.
+    Yields
+    ------
+    Recorded
+        The first record of each; a log without one is left out.
     """
-    segments = _segments(directory)
-    last = max((each.number for each in segments if each.source in passed), default=0)
-    for each in segments:
-        if each.number > last:
-            found = find_recorded(directory, each.source, each.source_index, layouts)
-            if found is not None and found.published_ns >= since_ns:
-                return found
-    return None
+    order = logs_of(directory)
+    behind = max((order.index(each) for each in passed if each in order), default=-1)
+    for each in order[behind + 1 :]:
+        found = find_recorded(directory, each, 0, layouts)
+        if found is not None:
+            yield found
+
+
+def logs_of(directory: Path) -> list[bytes]:
+    """Return the identities of the logs that a journal has records of, in their order."""
+    return list(dict.fromkeys(info.source for info in _segments(directory)))
 
 
 def _segments(directory: Path) -> list[SegmentInfo]:
@@ -131,6 +139,28 @@ def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) 
                 )
             at = int(places[-1] + steps[-1])
     return None
+
+
+def recorded_end(directory: Path, source: bytes, layouts: Layouts) -> int:
+    """Return the index behind the last record of a ring's log that a journal has.
+
+    Parameters
+    ----------
+    directory : Path
+    source : bytes
+        Identity of the log.
+    layouts : Layouts
+        Of the records.
+    """
+    last = segments_of(directory, source)[-1]
+    end = last.source_index
+    with JournalCursor.attach(
+        directory, ("position", last.position), follow=False, layouts=layouts
+    ) as cursor:
+        while (count := cursor.poll()) and cursor.number == last.number:
+            told = [records_told(cursor, i) for i in _lapped(cursor, count)]
+            end += cursor.missed + count - len(told) + sum(told)
+    return end
 
 
 def records_told(cursor: JournalCursor, i: int) -> int:

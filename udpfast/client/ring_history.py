@@ -1,0 +1,92 @@
+"""Which journal has the records of a ring, so that both can be read as one."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from udpfast.client.history_source import HistorySource
+from udpfast.errors import ConfigError, FormatError, RegionError, UdpfastError
+from udpfast.log.journal_place import segments_of
+from udpfast.log.journal_state import journal_state
+from udpfast.log.segment import Segment, list_segments, segment_path
+from udpfast.shm.instance import journal_directory
+
+if TYPE_CHECKING:
+    from udpfast.client.ring_source import RingSource
+
+__all__ = ["is_history_of", "open_own_history"]
+
+
+def is_history_of(directory: Path, live: RingSource) -> bool:
+    """Return whether a journal is the one that keeps a ring's records.
+
+    It has records of the ring's log, and no others since; or it is where the ring's recorder
+    records to, but the ring began anew, and the recorder has not found that out yet.
+    """
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, FormatError, RegionError):
+        return False
+    if state.source == live.log:
+        return True
+    instance = live.directory
+    assert instance is not None  # a ring is of this host
+    if Path(directory) not in _journals_of(instance) or segments_of(directory, live.log):
+        return False
+    numbers = list_segments(directory)
+    if not numbers:
+        return True
+    with contextlib.suppress(FileNotFoundError, RegionError):
+        last = Segment.open(segment_path(directory, max(numbers)))
+        return last.info().name == instance.name
+    return False
+
+
+def open_own_history(
+    live: RingSource, start_ns: int, batch: int, buffer_bytes: int | None, address: str
+) -> HistorySource:
+    """Return the source that begins with the journal of a ring's records.
+
+    Parameters
+    ----------
+    live : RingSource
+    start_ns : int
+        Begin with what was published then or later, UNIX ns.
+    batch, buffer_bytes
+        As `Reader` has them.
+    address : str
+        Of the ring.
+
+    Raises
+    ------
+    ConfigError
+        No journal has its records.
+    """
+    assert live.directory is not None  # a ring is of this host
+    looked = _journals_of(live.directory)
+    for directory in looked:
+        if is_history_of(directory, live):
+            return HistorySource(
+                directory,
+                ("time", start_ns),
+                live,
+                (f"journal:{directory}", address),
+                batch=batch,
+                buffer_bytes=buffer_bytes,
+            )
+    raise ConfigError(
+        f"start must be 'tail', 'begin' or 'oldest' for {address}, because no journal has "
+        f"its records (looked at {', '.join(map(str, looked)) or 'none'})"
+    )
+
+
+def _journals_of(instance: Path) -> list[Path]:
+    # Where its recorder said that it records to; else the journal of its name.
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        found.append(Path((instance / "journal").read_text()))
+    with contextlib.suppress(OSError, UdpfastError):
+        found.append(journal_directory(instance.name))
+    return found
