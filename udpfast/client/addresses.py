@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 from udpfast.log.segment import list_segments
 from udpfast.shm.instance import journal_root, list_instances
 
-__all__ = ["address_hint"]
+__all__ = ["address_hint", "prefix_hint"]
 
 
 def address_hint(text: str) -> str:
@@ -27,6 +28,12 @@ def address_hint(text: str) -> str:
     near = [text] if text in known else get_close_matches(text, known)
     addresses = [known[name] for name in near] or [f"ring:{text}"]
     return f"; did you mean {' or '.join(map(repr, addresses))}?"
+
+
+def prefix_hint(prefix: str, target: str, known: Iterable[str]) -> str:
+    """Return the end of an error that suggests an address with a prefix that there is, or ""."""
+    near = get_close_matches(prefix, known, 1)
+    return f"; did you mean {f'{near[0]}:{target}'!r}?" if near else ""
 
 
 def _name_in(path: Path) -> str:

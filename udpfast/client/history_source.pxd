@@ -22,6 +22,7 @@ cdef class HistorySource(Source):
     # What comes next, as the ring counts it.
     cdef bytes log                   # empty: nothing was read yet
     cdef uint64_t index
+    cdef bint ahead                  # the ring at hand is of the log behind, where nothing is yet
     cdef bint exact                  # `index` is known; else it is that at least
     cdef set passed                  # logs before
     cdef int64_t last_ns             # when the record that was read last was published
@@ -45,6 +46,8 @@ cdef class HistorySource(Source):
     cdef int64_t _end(self, int64_t code) except? -1
     cdef bint _go_on(self) except -1
     cdef _change_log(self, piece, order)
+    cdef _pass_log(self, told)
+    cdef bint _wait_in(self, piece) except -1
     cdef bint _stand(self, piece, at) except -1
     cdef bint _stands_at(self, uint64_t position) except -1
     cdef _use_ring(self)

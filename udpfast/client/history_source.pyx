@@ -139,7 +139,8 @@ cdef class HistorySource(Source):
                         and self.headers[0].index == self.live.cursor.reader.index):
                 self.missed = 0  # of the writer: no ring has it
                 return count
-            if unlikely(count == -EPIPE or (count > 0 and self.headers[0].index > self.index)):
+            if unlikely(count == -EPIPE or (
+                    count > 0 and (self.ahead or self.headers[0].index > self.index))):
                 with gil:
                     count = self._disturbed(count)
                 if count == 0:
@@ -335,7 +336,7 @@ cdef class HistorySource(Source):
 
     cdef _use_ring(self):
         cdef RingCursor ring = self.live.cursor
-        if ring.log != self.log:  # of a log that was passed nothing comes
+        if ring.log != self.log and not self.ahead:  # of a log that was passed nothing comes
             ring.seek_index(NO_INDEX)
         self._use(self.live)
         self.renew_names()
@@ -347,7 +348,7 @@ cdef class HistorySource(Source):
             if count == -EPIPE:
                 return 0 if self._go_on() else self._end(count)
             first = self.headers[0].index
-            if not self.sought:
+            if self.ahead or not self.sought:
                 # A lapped cursor jumps to the newest record: there are some before it. Once: a
                 # writer that laps this one again and again is not to be caught.
                 self.sought = True
@@ -374,6 +375,11 @@ cdef class HistorySource(Source):
         # Nothing more comes: what is missing has no record before which it could be told.
         cdef Lapped lapped
         cdef uint64_t end = max(self.live.cursor.reader.index, self.live.cursor.tail_index)
+        if self.ahead:
+            whole = not self.log and self.start_ns == INT64_MIN
+            self._pass_log(False)
+            self._place(self.live.cursor.log, end if whole else 0)
+            self.ahead = False
         if self.live.cursor.log == self.log and end > self.index:
             self._miss(end - self.index, LAPPED_READER)
             self.index = end
@@ -408,6 +414,8 @@ cdef class HistorySource(Source):
             chosen, at = self._log_behind(files, standing)
             if chosen is None:
                 return False
+            if chosen.first == chosen.end:
+                return self._wait_in(chosen)
         # Before what is still to be written, nothing is missing yet: the journal may get it.
         first = self.index if chosen.first == chosen.end else max(chosen.first, self.index)
         moved = first != self.index
@@ -457,7 +465,7 @@ cdef class HistorySource(Source):
             order = logs_of(self.journal)
         later = begins() if standing is None else [standing]
         chosen = log_behind(self.log, self.passed, since_ns, files, order, later)
-        if chosen is not None:
+        if chosen is not None and chosen.first < chosen.end:
             self._change_log(chosen, order)
         return chosen, found.get(chosen)
 
@@ -471,18 +479,40 @@ cdef class HistorySource(Source):
                 if self.runs is not None and self.runs.log == piece.log:
                     begin = min(begin, self.runs.from_index)
         else:
-            self.passed.add(self.log)
             behind = order.index(self.log) + 1 if self.log in order else 0
-            told = piece.where is Where.JOURNAL and 0 < behind < len(order) and (
-                order[behind] == piece.log)
-            # Of the log before nobody else knows how far it went, unless its recorder said so.
+            self._pass_log(piece.where is Where.JOURNAL and 0 < behind < len(order) and (
+                order[behind] == piece.log))
+        self._place(piece.log, begin)
+
+    cdef _pass_log(self, told):
+        # This log is over. Nobody else knows how far it went, unless the journal tells that with
+        # the next one, or its recorder said that it has all.
+        if self.log:
+            self.passed.add(self.log)
             if not told and not self._is_whole():
                 self._doubt()
-        self._place(piece.log, begin)
+
+    cdef bint _wait_in(self, piece) except -1:
+        # Nothing is there yet of the log behind this one: until then, the journal may get more of
+        # this. False: that is where it waits already.
+        cdef RingCursor ring = self.live.cursor
+        if piece.where is Where.PRESENT:
+            ring.renew()
+            self.live.take_file()
+        elif self.runs is None and self.ahead and ring.reader.index == piece.end:
+            return False
+        if self.runs is not None:
+            self._leave_journal()
+        self.ahead = True
+        ring.seek_index(0)
+        self._use_ring()
+        return True
 
     cdef bint _stand(self, piece, at) except -1:
         # Read that piece from now on. False: that is what was read already.
         cdef RingCursor ring = self.live.cursor
+        cdef bint ahead = self.ahead
+        self.ahead = False
         if piece.where is Where.JOURNAL:
             if self.runs is not None:
                 return False
@@ -498,7 +528,7 @@ cdef class HistorySource(Source):
         if piece.where is Where.PRESENT:
             ring.renew()
             self.live.take_file()
-        elif self.runs is None and ring.reader.index == max(
+        elif self.runs is None and not ahead and ring.reader.index == max(
                 piece.first, min(self.index, piece.end)):
             return False
         if self.runs is not None:

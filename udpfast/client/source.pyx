@@ -201,7 +201,10 @@ def open_source(
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
-        hint = "" if colon or not prefix else import_module(_HINTS).address_hint(address)
+        if colon and target:
+            hint = import_module(_HINTS).prefix_hint(prefix, target, _SOURCES)
+        else:
+            hint = "" if colon or not prefix else import_module(_HINTS).address_hint(address)
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix in ("journal", "store", "composite"):

@@ -379,7 +379,7 @@ def open_source(
     deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     while True:
         try:
-            directory, join = journal_directory(target), None
+            directory, join = journal_directory(target, what="store"), None
             if image:
                 start, join = _join(directory, batch, max(_PATIENCE_S, deadline - time.monotonic()))
                 buffer_bytes = max(

@@ -293,7 +293,7 @@ cdef class RingCursor:
         cdef RingReader before = self.reader
         cdef const RingReader* r = &self.reader
         cdef int64_t first_ns = INT64_MAX
-        cdef uint64_t first
+        cdef uint64_t first = 0
         self._check_open()
         try:
             for _ in range(_SEEK_ATTEMPTS):

@@ -13,6 +13,7 @@ there each can remove and change only what is its own:
 instead of 0700 and 0600 throughout. What a directory is, its regions follow (`shm.region`).
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -33,6 +34,11 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+#: What to ask about one that is not there, and the key that says where it is.
+_HINTS = {
+    "journal": ("was it recorded?", "record.directory"),
+    "store": ("does this host keep it?", "store.directory"),
+}
 _INSTANCE = "instance; is its feed running (udpfast run)?"
 
 
@@ -168,7 +174,9 @@ def _give(path: Path, group: str, mode: int) -> None:
     path.chmod(mode)
 
 
-def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False) -> Path:
+def journal_directory(
+    name_or_path: str | os.PathLike[str], create: bool = False, what: str = "journal"
+) -> Path:
     """Return the directory of a journal, after checking that only its owner can write there.
 
     The path is absolute, and no link: whoever is given it finds the same directory, whatever it was
@@ -181,6 +189,8 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
         `~/.local/share/udpfast`), or, with a slash in it, a path. A `Path` is always a path.
     create : bool
         Make it and what is above it, readable by its owner alone.
+    what : str
+        What errors call it: a store is a journal as well.
 
     Raises
     ------
@@ -196,7 +206,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     if isinstance(name_or_path, str) and "/" not in text:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
-                f"a journal's name must have only letters, digits, '.', '_' and '-', was {text!r}"
+                f"a {what}'s name must have only letters, digits, '.', '_' and '-', was {text!r}"
             )
         directory = journal_root() / text
     if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
@@ -204,7 +214,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     if create and not directory.is_dir():
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-    _check_directory(directory, "journal; " + _journal_hint(text))
+    _check_directory(directory, f"{what}; {_journal_hint(text, what)}")
     return directory
 
 
@@ -215,12 +225,17 @@ def journal_root() -> Path:
     return Path(setting) if setting else own / "udpfast"
 
 
-def _journal_hint(text: str) -> str:
+def _journal_hint(text: str, what: str) -> str:
+    question, key = _HINTS[what]
     if "/" in text:
-        return "was it recorded?"
+        return question
     if Path(text).is_dir():
         return f"did you mean ./{text}?"
-    return "was it recorded? If it is elsewhere (record.directory), give its path, with a slash"
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = [each.name for each in journal_root().iterdir() if each.is_dir()]
+    near = did_you_mean(text, names)
+    return f"{question} If it is elsewhere ({key}), give its path, with a slash{near}"
 
 
 def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
