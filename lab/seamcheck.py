@@ -242,7 +242,13 @@ class Check:
     """One reader, and what it must see from where it begins."""
 
     def __init__(
-        self, world: World, reader: Reader, kinds: set[Kind] | None, since: int, exact: bool
+        self,
+        world: World,
+        reader: Reader,
+        kinds: set[Kind] | None,
+        since: int,
+        exact: bool,
+        timed: bool,
     ) -> None:
         self.world, self.reader, self.kinds, self.next = world, reader, kinds, since
         self.file = len(world.files) - 1
@@ -250,6 +256,7 @@ class Check:
         kept = [each for each in world.there(self.file, since) if self._passes(each)]
         self.first_at_most = min(kept, default=None)  # begins there, or before
         self.exact = exact  # what is missing before the first record is known
+        self.timed = timed  # it is at least so much
         self.missed = self.unknown = self.got = 0
         self.lost: set[int] = set()  # nowhere to be had when records were said to be missing
         self.ended = False
@@ -309,6 +316,11 @@ class Check:
             assert number <= self.first_at_most, f"begins at {number}, not at {self.first_at_most}"
         if self.got or self.exact:
             self._weigh(first, number, wanted)
+        elif self.timed:
+            begin = max((each for each in self.world.logs if each <= number), default=0)
+            sure = len([each for each in wanted if each >= begin])
+            told = f"{self.missed} are said to be missing from {first} on, where it begins"
+            assert self.missed - self.unknown >= sure, f"before {number} {told}, it must be {sure}"
         self.next, self.missed, self.unknown = number + 1, 0, 0
         self.lost = set()
         self.got += 1
@@ -412,7 +424,7 @@ def _open(world: World) -> list[Check]:
         return []
     world.trace.append(f"open {address if timed else 'both'} from {start}, {options}")
     first = since if timed else world.count if tail else 0
-    return [Check(world, reader, kinds, first, tail)]
+    return [Check(world, reader, kinds, first, tail, timed)]
 
 
 def _finish(world: World, checks: list[Check]) -> None:

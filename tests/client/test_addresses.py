@@ -59,3 +59,18 @@ def test_misspelt_instance_is_told_the_right_one(host: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         Reader("ring:bitmex")
     assert "did you mean" not in str(caught.value)
+
+
+def test_misspelt_prefix_is_told_the_right_one(host: Path) -> None:
+    with pytest.raises(ConfigError, match=r"was 'rng:deribit'; did you mean 'ring:deribit'\?"):
+        Reader("rng:deribit")
+
+
+def test_misspelt_journal_is_told_the_right_one(host: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no such journal; .*; did you mean 'binance'\?"):
+        Reader("journal:binnance")
+
+
+def test_store_that_is_not_there_is_called_a_store(host: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no such store; .*\(store\.directory\)"):
+        Reader("store:nix")
