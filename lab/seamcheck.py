@@ -229,7 +229,7 @@ class World:
         since = max(ends) if ends else before
         if self.recorded().intersection(range(since, begin)):
             return None
-        # Of a log that nobody recorded, nobody knows that it was.
+        # Nobody knows of a log that nobody recorded.
         return max(ends) if ends else self.silent(before) if before else None
 
     def _note_end(self) -> None:

@@ -263,7 +263,7 @@ cdef class Recording:
             try:
                 followed = self.cursor.follow()
                 if followed is None:
-                    # Of a killed writer's file, what took its place may have been lost as well.
+                    # What took the place of a killed writer's file may have been lost as well.
                     self.ended = self._at_end and self.cursor.closed_by_writer
                     return True
                 # What other files of the log had is known without a record of this one.

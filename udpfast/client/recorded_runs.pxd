@@ -9,7 +9,7 @@ from udpfast.log.segment cimport SegmentHeader
 cdef class RecordedRuns:
     cdef JournalSource source
     cdef JournalCursor cursor
-    # Of the record that stands next; at the journal's end, of the one that would.
+    # The record that stands next, or would behind the journal's end: its log, and its index there.
     cdef bytes log
     cdef uint64_t index
     cdef bint exact                  # `index` is known; else it is that at least

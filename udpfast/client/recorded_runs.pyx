@@ -106,7 +106,7 @@ cdef class RecordedRuns:
         self.log, self.index, self.exact = log, header.source_index, True
 
     cdef _log_before(self, const SegmentHeader* header):
-        # Of the segment before; None: it is not there.
+        # The log of the segment before; None: it is not there.
         with contextlib.suppress(FileNotFoundError, RegionError):
             path = segment_path(self.cursor.directory, header.number - 1)
             return Segment.open(path).info().source

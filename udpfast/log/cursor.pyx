@@ -436,7 +436,7 @@ cdef bint _walk_to(RingReader* r, uint64_t index) noexcept:
 
 
 cdef int64_t _published_ns(const RingReader* r) noexcept:
-    # Of the record at the cursor, behind a PAD or not; without one, the latest time there is.
+    # When the record at the cursor was published; without one, the latest time there is.
     cdef uint64_t offset = r.cursor & r.mask
     # Acquire: the record is read after its commit word.
     cdef uint64_t word = load_acquire(<const uint64_t*>(r.data + offset))
