@@ -13,7 +13,7 @@ from udpfast.market.gate import ObjectGate, ObjectOutput, seqno_at_or_before
 from ..pseudocode import PseudocodeObjects
 from . import Report, difference
 
-__all__ = ["DEVIATIONS", "check"]
+__all__ = ["DEVIATIONS", "admit", "check"]
 
 #: Scenarios of the pseudo-code in which market/gate decides otherwise, and why.
 DEVIATIONS = {
@@ -77,7 +77,7 @@ def _compare_pseudocode(scenario: dict[str, Any]) -> str | None:
 def _compare_objects(scenario: dict[str, Any]) -> str | None:
     objects = ObjectGate()
     for number, step in enumerate(scenario["steps"]):
-        outputs = _admit(objects, step, (step["object_type"], step["object_id"]))
+        outputs = admit(objects, step, (step["object_type"], step["object_id"]))
         expected = step["expect"]["include_snapshot"]
         included = any(
             output.kind == Kind.MESSAGE and output.channel == Channel.SNAPSHOT for output in outputs
@@ -93,7 +93,8 @@ def _confirm_deviation(scenario: dict[str, Any]) -> str | None:
     return None
 
 
-def _admit(objects: ObjectGate, step: dict[str, Any], key: tuple[int, int]) -> list[ObjectOutput]:
+def admit(objects: ObjectGate, step: dict[str, Any], key: tuple[int, int]) -> list[ObjectOutput]:
+    """Give a gate the message of a step, for an object."""
     return objects.admit(
         channel=Channel[step.get("channel", "incremental").upper()],
         object_type=key[0],
@@ -114,7 +115,7 @@ def _recover_from_gap(case: dict[str, Any]) -> str | None:
     objects = ObjectGate()
     for name, before in case["before_drop"].items():
         if before["ready"]:
-            _admit(
+            admit(
                 objects,
                 {"snapshot": True, "seqno": before["last_applied"], "last_seqno": 0},
                 _key(name),
@@ -136,9 +137,9 @@ def _recover_from_gap(case: dict[str, Any]) -> str | None:
 def _recover_by_snapshot(case: dict[str, Any]) -> str | None:
     objects, key, expect = ObjectGate(), _key(case["object"]), case["expect"]
     for step in case["kept_updates"]:
-        if _admit(objects, step, key):
+        if admit(objects, step, key):
             return f"update {step['seqno']}: expected to be kept, was passed on"
-    outputs = _admit(objects, {**case["snapshot"], "channel": "snapshot", "snapshot": True}, key)
+    outputs = admit(objects, {**case["snapshot"], "channel": "snapshot", "snapshot": True}, key)
     view = objects.state(*key)
     ready = view is not None and view.status is ObjectStatus.LIVE
     found: dict[str, Any] = {
@@ -167,7 +168,7 @@ def _recover_by_steps(case: dict[str, Any]) -> str | None:
 
 def _follow(objects: ObjectGate, steps: list[dict[str, Any]]) -> str | None:
     for number, step in enumerate(steps):
-        outputs = _admit(objects, step, _key(step["object"]))
+        outputs = admit(objects, step, _key(step["object"]))
         view = objects.state(*_key(step["object"]))
         live = view is not None and view.status is ObjectStatus.LIVE
         found = {

@@ -224,7 +224,7 @@ def test_gateway_refuses_what_is_no_message_and_goes_on_with_the_whole_book():
 
 def test_gateway_of_more_instruments_than_ids_is_refused():
     instruments = [Instrument("v", "S", 1, 0)] * 65_436
-    with pytest.raises(ValueError, match="expected at most 65435 instruments, found 65436"):
+    with pytest.raises(ValueError, match=r"65435 instruments.* 65436"):
         MarketGateway(Transmitter([ListLine()], session_id=1), instruments)
 
 

@@ -73,7 +73,7 @@ def test_floor_way_records_every_message(bursts: BurstSender, floor: Floor) -> N
     way = FloorWay(floor, "records", bursts, UnitTrain("moldudp64", 30, 40, 1, COUNT), 2)
     assert way.trial() > 0
     way.train.rows[7, 20] = 255  # a length far beyond the datagram
-    with pytest.raises(WrongCountError, match=f"expected {30 * COUNT}, found {30 * COUNT - 30}"):
+    with pytest.raises(WrongCountError, match=rf"{30 * COUNT}.* {30 * COUNT - 30}"):
         way.trial()
     way.close()
 

@@ -231,9 +231,7 @@ def test_app_with_other_memory_than_the_daemons_is_told_or_goes_there(
 ) -> None:
     there = shared_directory(kept.store.log.directory)
     monkeypatch.setenv("UDPFAST_SHM", os.fspath(tmp_path / "elsewhere"))
-    with pytest.raises(
-        ConfigError, match="UDPFAST_SHM: expected the daemon's directory, which looks for"
-    ):
+    with pytest.raises(ConfigError, match=r"UDPFAST_SHM: .*daemon's directory"):
         App(f"store:{kept.folder}", "python")
     assert run("send", f"store:{kept.folder}", "c", 64, 4096).send(1)[0] == 1
     assert (there / "c.outbox").exists()

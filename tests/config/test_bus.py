@@ -66,17 +66,17 @@ def test_store_wrong_is_refused(store, message: str) -> None:
 
 
 def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
-    with pytest.raises(ConfigError, match=r"hosts.S: expected the IP address of one .*'here'"):
+    with pytest.raises(ConfigError, match=r"hosts.S: .*'here'"):
         parse_bus({"hosts": {"S": "here"}, "stores": {"a": {"sequencer": "S", "port": 1}}})
     stores = {name: {"sequencer": "S", "port": 9400} for name in "ab"}
     with pytest.raises(
         ConfigError,
-        match=r"stores.b.port: expected a port that nothing else in this file uses, found 9400",
+        match=r"stores.b.port: .* 9400",
     ):
         parse_bus({"hosts": HOSTS, "stores": stores})
     hosts = {"S": "127.0.0.1", "one": "127.0.0.1"}
     store = {"sequencer": "S", "replicas": ["one"], "port": 9400}
-    with pytest.raises(ConfigError, match=r"its own address, found 127\.0\.0\.1 for S and one"):
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1 for S and one"):
         parse_bus({"hosts": hosts, "stores": {"a": store}})
 
 
@@ -111,15 +111,13 @@ def test_host_has_at_most_the_name_that_links_can_say() -> None:
     "address", ["0.0.0.0", "::", "239.1.1.1", "ff02::1", "255.255.255.255", "::ffff:1.2.3.4"]
 )
 def test_address_of_no_host_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"hosts.S: expected the IP address of one host, found"):
+    with pytest.raises(ConfigError, match=r"hosts.S: .*address of one host"):
         parse_bus({"hosts": {"S": address}, "stores": {"a": {"sequencer": "S", "port": 1}}})
 
 
 def test_addresses_of_a_store_are_of_one_kind_and_differ_however_they_are_spelled() -> None:
     store = {"sequencer": "S", "replicas": ["one"], "port": 9400}
-    with pytest.raises(
-        ConfigError, match=r"one kind, all IPv4 or all IPv6, found 127\.0\.0\.1, ::1"
-    ):
+    with pytest.raises(ConfigError, match=r"one kind.* 127\.0\.0\.1, ::1"):
         parse_bus({"hosts": {"S": "127.0.0.1", "one": "::1"}, "stores": {"a": store}})
     with pytest.raises(ConfigError, match="its own address, found ::1 for S and one"):
         parse_bus({"hosts": {"S": "::1", "one": "0::0:1"}, "stores": {"a": store}})
@@ -142,7 +140,7 @@ def test_error_names_the_store_that_it_is_about() -> None:
     with pytest.raises(ConfigError, match=r"found an unknown one$"):
         parse_bus({"hosts": HOSTS, "stores": {"a": good}, "composites": {"all": composite}})
     stores = {"a": {**good, "sources": {"one": "two", "two": 3}}}
-    with pytest.raises(ConfigError, match=r"stores\.a\.sources\.two: expected `str`, found 3"):
+    with pytest.raises(ConfigError, match=r"stores\.a\.sources\.two: .*`str`.* 3"):
         parse_bus({"hosts": HOSTS, "stores": stores})
 
 
@@ -188,15 +186,13 @@ def test_keys_lie_beside_the_file_that_names_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
 def test_keys_that_others_can_read_are_refused(tmp_path: Path, mode: int) -> None:
-    with pytest.raises(
-        ConfigError, match=rf"only its owner can read \(chmod 600\), found .* with mode {mode:o}"
-    ):
+    with pytest.raises(ConfigError, match=rf"chmod 600.* mode {mode:o}"):
         bus_keys(written(tmp_path, "ab" * 32, mode))
 
 
 @pytest.mark.parametrize("keys", ["", "ab", "zz" * 32, " ".join(["ab" * 32] * 3)])
 def test_keys_that_are_none_are_refused(tmp_path: Path, keys: str) -> None:
-    with pytest.raises(ConfigError, match="expected one or two lines of at least 64 hexadecimal"):
+    with pytest.raises(ConfigError, match="64 hexadecimal"):
         bus_keys(written(tmp_path, keys))
 
 

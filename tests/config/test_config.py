@@ -87,7 +87,7 @@ def test_config_wrong_value_names_key_expected_found(path, value, words):
 
 
 def test_config_missing_file_and_broken_toml_are_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"none\.toml: expected a TOML file, found no such file"):
+    with pytest.raises(ConfigError, match=r"none\.toml: .*no such file"):
         load_feed(tmp_path / "none.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("name = \n")

@@ -29,7 +29,7 @@ def test_streams_of_another_framing_are_the_lines_of_the_feed(framing: str) -> N
 
 
 def test_roq_has_its_two_channels_and_no_streams() -> None:
-    with pytest.raises(ConfigError, match=r"streams.lines: expected none with wire.framing"):
+    with pytest.raises(ConfigError, match=r"streams.lines: .*wire.framing"):
         feed(streams={"lines": LINES})
     config = feed(incremental={"lines": LINES}, wire={"byteorder": "big", "revision": "legacy"})
     assert framing_name(config.wire) == "roq_legacy_big"

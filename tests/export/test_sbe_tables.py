@@ -140,7 +140,7 @@ def test_names_that_are_taken_get_a_bar_behind_them(tmp_path: Path) -> None:
 
 
 def test_wrong_questions_are_refused(orders: Path, schema_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"table must be one of Order, Order\.fills, .* was 'X'"):
+    with pytest.raises(ConfigError, match=r"table .*Order, Order\.fills, .*'X'"):
         Scan(str(orders), "X", schema=str(schema_path))
     with pytest.raises(ConfigError, match="framing must be one of"):
         Scan(str(orders), "Order", schema=str(schema_path), framing="none")

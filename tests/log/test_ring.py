@@ -219,15 +219,13 @@ def test_seek_goes_on_where_another_cursor_stands(ring):
 
 
 def test_start_unknown_is_refused(ring):
-    with pytest.raises(
-        ValueError, match="start must be one of tail, latest, begin, writer, oldest"
-    ):
+    with pytest.raises(ValueError, match=r"start .*tail, latest, begin, writer, oldest"):
         RingCursor.attach(ring.region.path, start="end")
 
 
 @pytest.mark.parametrize("capacity", [0, 2048, 4097, 12288])
 def test_ring_capacity_not_a_power_of_two_is_refused(tmp_path, capacity):
-    with pytest.raises(ValueError, match=f"power of two and at least 4096, was {capacity}"):
+    with pytest.raises(ValueError, match=rf"power of two.* 4096.* {capacity}"):
         Ring.create(tmp_path / "ring", capacity)
 
 

@@ -143,5 +143,5 @@ def test_text_that_does_not_fit_is_an_error() -> None:
 
 def test_field_of_another_nature_is_an_error() -> None:
     layouts = layouts_with(RECORD, {Kind.GAP: changed(of(Kind.GAP), types={"count": "<f8"})}, {})
-    with pytest.raises(FormatError, match="payloads of kind 3: expected count as <u8, found <f8"):
+    with pytest.raises(FormatError, match=r"kind 3: .*count .*<u8.*<f8"):
         Translation(layouts, LAYOUTS)

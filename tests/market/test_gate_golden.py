@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from lab.conformance.sync import admit
 from tests.shared import shared
-from udpfast.core.layout import GAP, Channel, Kind, ObjectStatus, RecordFlag
+from udpfast.core.layout import GAP, Channel, Kind, ObjectStatus
 from udpfast.market.gate import ObjectGate, ObjectOutput, seqno_at_or_before
 
 # Where market/gate decides otherwise than the pseudo-code: an accepted snapshot makes the object
@@ -16,17 +17,6 @@ DEVIATIONS = {("S3_repeats", 2): False, ("S3_repeats", 3): False}
 
 def golden(part: str) -> list[dict]:
     return json.loads(shared("wire", "golden", "sync.json").read_text())[part]
-
-
-def admit(objects: ObjectGate, step: dict, key: tuple[int, int]) -> list[ObjectOutput]:
-    return objects.admit(
-        channel=Channel.SNAPSHOT if step.get("channel") == "snapshot" else Channel.INCREMENTAL,
-        object_type=key[0],
-        object_id=key[1],
-        seqno=step["seqno"],
-        last_seqno=step["last_seqno"],
-        flags=RecordFlag.SNAPSHOT if step.get("snapshot") else 0,
-    )
 
 
 def key_of(name: str) -> tuple[int, int]:

@@ -164,7 +164,7 @@ def test_open_receiver_foreign_address_names_it() -> None:
 
 
 def test_open_receiver_source_needs_a_group_of_its_family() -> None:
-    with pytest.raises(ConfigError, match=r"needs a multicast group, address was '127.0.0.1:0'"):
+    with pytest.raises(ConfigError, match=r"multicast group.*'127.0.0.1:0'"):
         open_receiver(LineAddress("127.0.0.1:0", source="127.0.0.1"), ReceiveOptions())
     with pytest.raises(ConfigError, match="must be IPv4, was '::1'"):
         open_receiver(LineAddress("239.1.2.3:0", source="::1"), ReceiveOptions())

@@ -50,7 +50,7 @@ def test_second_program_is_refused_and_the_first_goes_on(link: Wire) -> None:
 
 def test_refusals_say_what_lacks(link: Wire) -> None:
     loopback = LineAddress("127.0.0.1:9002")
-    with pytest.raises(OSError, match="lo, which is the loopback: it supports only generic mode"):
+    with pytest.raises(OSError, match=r"lo, .*loopback.* generic mode"):
         opened(link, loopback, mode="native")
     with pytest.raises(OSError, match="queue 0 of vb, whose driver has no zero copy"):
         opened(link, UNICAST, mode="native", zero_copy="on")
@@ -58,9 +58,7 @@ def test_refusals_say_what_lacks(link: Wire) -> None:
         opened(link, UNICAST, mode="generic", zero_copy="on")
     with pytest.raises(ConfigError, match="expected queues 0 to 1 of vb, found 2"):
         opened(link, UNICAST, queues=(2,))
-    with pytest.raises(
-        ConfigError, match=r"expected the name or an address of an interface .*'vx'"
-    ):
+    with pytest.raises(ConfigError, match=r"interface .*'vx'"):
         opened(link, LineAddress("239.1.2.3:9001", "vx"))
     assert not attached_program(link)
 
@@ -192,7 +190,7 @@ def test_kernel_without_af_xdp_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(errno.EAFNOSUPPORT, "what a kernel says that has no such family")
 
     monkeypatch.setattr(socket, "socket", no_family)
-    with pytest.raises(OSError, match=r"queue 0 of vb, this kernel was built without CONFIG_XDP"):
+    with pytest.raises(OSError, match=r"queue 0 of vb, .* CONFIG_XDP"):
         open_xdp_socket("queue 0 of vb")
 
 

@@ -264,13 +264,13 @@ def test_subscriber_lets_in_the_group_of_its_settings(tmp_path, monkeypatch):
 
 
 def test_group_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"access.group: expected a group, found 'no-such'"):
+    with pytest.raises(ConfigError, match=r"access.group: .*'no-such'"):
         instance_directory(tmp_path / "feed", create=True, group="no-such")
 
 
 def test_trust_in_nobody_that_there_is_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_TRUST", "no-such-user")
-    with pytest.raises(ConfigError, match="UDPFAST_TRUST: expected users, found 'no-such-user'"):
+    with pytest.raises(ConfigError, match=r"UDPFAST_TRUST: .*'no-such-user'"):
         instance_directory(tmp_path, create=True)
 
 

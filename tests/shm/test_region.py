@@ -122,7 +122,7 @@ def test_region_that_is_no_regular_file_is_refused(path, make):
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
 def test_region_that_others_may_write_is_refused(region, path, mode):
     path.chmod(mode)
-    with pytest.raises(RegionError, match=f"only its owner may write, found mode {mode:04o}"):
+    with pytest.raises(RegionError, match=rf"owner .*mode {mode:04o}"):
         Region.attach(path, "TEST", HASH)
 
 
@@ -287,7 +287,7 @@ def test_lock_that_outlives_its_writer_is_said_to_be_whose_it_is(path):
         os.waitpid(parent, 0)
         with pytest.raises(
             WriterExistsError,
-            match=rf"{parent}.*that process is dead, but process {child} still holds",
+            match=rf"{parent}.* dead.* process {child} .*holds",
         ):
             Region.reopen_for_write(path, "TEST", HASH)
     finally:

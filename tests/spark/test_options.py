@@ -27,5 +27,5 @@ def test_quotes_that_do_not_end_are_refused() -> None:
 
 def test_column_is_named_once() -> None:
     source = UdpfastSource({"path": "x", "table": "trades", "columns": "symbol,price,symbol"})
-    with pytest.raises(ConfigError, match="columns must name each column once, had 'symbol' twice"):
+    with pytest.raises(ConfigError, match=r"columns .*'symbol' twice"):
         source.schema()

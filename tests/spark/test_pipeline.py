@@ -207,7 +207,7 @@ def test_report_needs_neither_spark_nor_java(out: Path, tmp_path: Path) -> None:
 
 
 def test_report_of_nothing_says_so(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="expected what `udpfast spark run` writes, found none"):
+    with pytest.raises(FormatError, match=r"`udpfast spark run`.* none"):
         Gold(str(tmp_path)).run()
 
 
@@ -255,7 +255,7 @@ def test_run_refuses_what_has_no_records_before_spark_starts(of: str, tmp_path: 
 
 def test_export_that_is_not_there_is_refused(spark, export: Path) -> None:
     Bronze(spark, (str(export),)).check()
-    with pytest.raises(FormatError, match="nowhere: expected an export, found none of its tables"):
+    with pytest.raises(FormatError, match=r"nowhere: .*none of its tables"):
         Bronze(spark, (str(export), f"file://{export}/nowhere")).check()
 
 
@@ -316,5 +316,5 @@ def test_place_of_a_stream_is_its_own(tmp_path: Path, change: dict, stream: bool
     about = {"of": {"roots": [["a", "1"]]}, "parameters": {"bar_s": 1}}
     for _ in range(2):
         begin_run(str(tmp_path), about, stream=True)
-    with pytest.raises(ConfigError, match="holds the stream of other sources or parameters"):
+    with pytest.raises(ConfigError, match="other sources or parameters"):
         begin_run(str(tmp_path), about | change, stream=stream)

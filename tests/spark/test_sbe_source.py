@@ -77,5 +77,5 @@ def test_wrong_options_are_refused(
 
 def test_framing_without_a_schema_is_refused(options: dict[str, str]) -> None:
     given = {"path": options["path"], "framing": "cme_mdp3"}
-    with pytest.raises(ConfigError, match="framing says how the messages of a schema stand"):
+    with pytest.raises(ConfigError, match=r"framing .*schema"):
         UdpfastSource(given).schema()

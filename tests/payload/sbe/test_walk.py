@@ -126,7 +126,7 @@ def test_rows_that_take_no_byte_have_a_limit(tmp_path: Path) -> None:
     most = len(schema.encode("F", {"g": []})) + 65_535
     raw = schema.encode("F", {"g": [{}] * most})
     assert len(schema.decode(raw)["g"]) == most
-    with pytest.raises(FormatError, match=r"expected at most one for each byte of the message"):
+    with pytest.raises(FormatError, match=r"one for each byte"):
         schema.encode("F", {"g": [{}] * (most + 1)})
 
 
