@@ -173,7 +173,10 @@ cdef class Recording:
         """End the journal, and let go of ring and names. Idempotent."""
         try:
             if self._lapped or self._dropped or self._unknown:
-                self._say_missed(self.journal._opened_ns)
+                if self._say_missed(self.journal._opened_ns) and self._at == self._count:
+                    journal_note_resume(
+                        self.journal, self.cursor.reader.cursor, self._next_index)
+                    journal_flush(self.journal, clock_realtime_ns())
             elif self.ended:  # nothing is missing, whichever ring comes next
                 journal_note_resume(self.journal, SOURCE_ENDED, self._next_index)
                 journal_flush(self.journal, clock_realtime_ns())
