@@ -84,7 +84,8 @@ def judged(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame
     found = {} if bronze.found is None else bronze.found
     if "spans" not in found:
         found["spans"] = spans(there, parameters.at_ns)
-    return found["spans"]
+    books: DataFrame = found["spans"]
+    return books
 
 
 def standing(
