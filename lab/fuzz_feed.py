@@ -70,7 +70,7 @@ def fuzz_feed(seed: int, count: int, name: str = "") -> dict[str, int]:
         if rng.random() < damage:
             data = mutated(data, others, rng) if rng.random() < 0.5 else field_changed(data, rng)
         try:
-            units += len(framing.units(data)) if len(data) <= 2112 else 1
+            units += len(framing.units(data)) if len(data) <= 4160 else 1
         except MalformedError:
             units += 1
         now_ns += rng.choice(_PAUSES_NS)

@@ -35,6 +35,8 @@ FORMATS = {
     "roq-udp-capture-expected": "captures",
     "pcap-expected": "flows",
     "venue-expected": "venues",
+    "book-truth": "books",
+    "venue-books": "venue_books",
 }
 
 

@@ -70,12 +70,12 @@ def test_receive_capacity_bounds_a_batch() -> None:
 @pytest.mark.parametrize("before", [0, 1])
 def test_receive_too_long_datagram_is_cut_and_flagged(options: ReceiveOptions, before: int) -> None:
     with receiver(options=options) as line, sender(line) as peer:
-        for size in [1] * before + [2112, 2113, 60_000, 528]:
+        for size in [1] * before + [4160, 4161, 60_000, 528]:
             peer.send(b"z" * size)
         received = [
             (len(datagram.payload), datagram.flags & TRUNCATED) for datagram in drain(line)
         ][before:]
-        assert received == [(2112, 0), (2112, TRUNCATED), (2112, TRUNCATED), (528, 0)]
+        assert received == [(4160, 0), (4160, TRUNCATED), (4160, TRUNCATED), (528, 0)]
 
 
 def stamped(line: DatagramReceiver, peer: socket.socket) -> ReceivedDatagram:

@@ -75,6 +75,7 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_settings_default,
 )
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.market.market cimport MarketSettings
 from udpfast.market.found cimport (
     OUTCOME_NONE,
     OUTCOME_OPAQUE,
@@ -99,7 +100,7 @@ from udpfast.market.names cimport (
     Names, names_attach, names_init, names_intern, names_memory_size)
 from udpfast.payload.payload cimport (
     PAYLOAD_NONE,
-    PAYLOAD_UPDATE_MAX,
+    PUBLISH_ROOM,
     PayloadContext,
     payload_control,
     payload_init,
@@ -143,6 +144,7 @@ cdef enum:
     # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
     # are decoded twice: the first time says how much they need.
     CLAIM_SIZE = 65536
+    INSTRUMENTS_MAX = 1 << 18    # of a venue
     FLIGHT_MAX = 2147483647      # ns; what took longer, or is further ahead, is said to be so long
 
 cdef struct Stages:
@@ -382,9 +384,18 @@ cdef class Engine:
 
     def _begin_payload(self, config):
         cdef int payload = PAYLOADS.index(payload_name(config.wire))
-        self._payload_memory = bytearray(payload_memory_size(payload, self.stages.names.capacity))
-        payload_init(&self.stages.payload, payload, self.stages.names.capacity,
-                     <uint8_t*><char*>self._payload_memory)
+        cdef MarketSettings books
+        books.levels = config.books.levels
+        books.orders = config.books.orders
+        books.top = config.books.top
+        books.depth = config.books.depth
+        books.orders_max = config.books.orders_max
+        books.instruments_max = min(self.stages.names.capacity, <uint64_t>INSTRUMENTS_MAX)
+        books.awaits_definitions = len(config.snapshot.lines) > 0
+        self._payload_memory = bytearray(
+            payload_memory_size(payload, self.stages.names.capacity, &books))
+        payload_init(&self.stages.payload, payload, self.stages.names.capacity, &books,
+                     <uint8_t*><char*>self._payload_memory, self.counters.feed)
 
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -510,15 +521,24 @@ cdef class Engine:
         cdef Found* found = &self.stages.payload.found
         cdef Record* record
         cdef int32_t outcome
+        cdef Message other
         self.stages.payload.step = 0
         while True:
-            record = output_claim(self.output, PAYLOAD_UPDATE_MAX)
+            record = output_claim(self.output, PUBLISH_ROOM)
             outcome = payload_next(
-                &self.stages.payload, message, <uint8_t*>record + RECORD_SIZE, PAYLOAD_UPDATE_MAX,
+                &self.stages.payload, message, <uint8_t*>record + RECORD_SIZE, PUBLISH_ROOM,
                 &self.stages.names)
             if outcome <= 0:
                 break
             found_count(self.counters.feed, outcome, found)
+            if unlikely(found.stream and found.stream - 1 != message.stream):
+                # A snapshot, of an object of another stream: that of its changes.
+                other = message[0]
+                other.stream = <uint16_t>(found.stream - 1)
+                other.session = found.session
+                self._commit_as(record, &other, outcome, message.flags | found.flags, flight_ns,
+                                found.size, found.object, unix_ns)
+                continue
             self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
                             found.size, found.object, unix_ns)
         if outcome == 0:
@@ -712,6 +732,8 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.undelimited = framing.facts.undelimited
     settings.announces_start = framing.facts.announces_start
     settings.each_message = framing.facts.numbers is Numbers.MESSAGES
+    # Books that begin empty are known from there on.
+    settings.awaits_start = PAYLOADS.index(payload_name(config.wire)) > PAYLOADS.index("iex_deep")
     settings.streams = config.wire.streams_max
     settings.encodings = 0
     for name in config.wire.encodings:

@@ -11,7 +11,7 @@ from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, Ring
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
 from udpfast.config.settings import Struct
 from udpfast.config.side import ImageConfig, RecordConfig, ZmqConfig
-from udpfast.config.stages import ObjectsConfig, SessionConfig, WindowConfig
+from udpfast.config.stages import BooksConfig, ObjectsConfig, SessionConfig, WindowConfig
 from udpfast.config.types import Name
 
 __all__ = ["FeedConfig", "PublishConfig"]
@@ -36,6 +36,7 @@ class FeedConfig(Struct, frozen=True):
     window: WindowConfig = WindowConfig()
     session: SessionConfig = SessionConfig()
     objects: ObjectsConfig = ObjectsConfig()
+    books: BooksConfig = BooksConfig()
     receive: ReceiveConfig = ReceiveConfig()
     xdp: XdpConfig = XdpConfig()
     ring: RingConfig = RingConfig()

@@ -31,15 +31,52 @@ __all__ = [
 
 Revision = Literal["current", "legacy"]
 ByteOrder = Literal["little", "big"]
-Payload = Literal["auto", "none", "roq", "iex_tops", "iex_deep"]
+Payload = Literal[
+    "auto",
+    "none",
+    "roq",
+    "iex_tops",
+    "iex_deep",
+    "itch",
+    "pitch",
+    "cme",
+    "deribit",
+    "csm",
+    "ice",
+    "miax",
+    "iex_deep_plus",
+]
 EncodingName = Literal["native", "flatbuffers"]
 
 
 #: As payload.payload has them, by number.
-PAYLOADS = ("none", "roq", "iex_tops", "iex_deep")
+PAYLOADS = (
+    "none",
+    "roq",
+    "iex_tops",
+    "iex_deep",
+    "itch",
+    "pitch",
+    "cme",
+    "deribit",
+    "csm",
+    "ice",
+    "miax",
+    "iex_deep_plus",
+)
 
 #: Those that a framing can carry; others than these framings carry only "none".
-PAYLOADS_OF = {"roq": ("roq",), "iex_tp": ("none", "iex_tops", "iex_deep")}
+PAYLOADS_OF = {
+    "roq": ("roq",),
+    "iex_tp": ("none", "iex_tops", "iex_deep", "iex_deep_plus"),
+    "moldudp64": ("none", "itch"),
+    "cboe_pitch": ("none", "pitch"),
+    "cme_mdp3": ("none", "cme"),
+    "deribit_sbe": ("none", "deribit"),
+    "cboe_csm": ("none", "csm"),
+    "ice_impact": ("none", "ice"),
+    "miax_mach": ("none", "miax"),
+}
 
 
 class LineConfig(Struct, frozen=True):

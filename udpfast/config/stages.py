@@ -9,7 +9,7 @@ from msgspec import Meta
 from udpfast.config.checks import POWER_OF_TWO
 from udpfast.config.settings import Struct
 
-__all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
+__all__ = ["BooksConfig", "ObjectsConfig", "SessionConfig", "WindowConfig"]
 
 
 class WindowConfig(Struct, frozen=True):
@@ -135,3 +135,38 @@ class ObjectsConfig(Struct, frozen=True):
             "all market data",
         ),
     ] = 0xFF
+
+
+class BooksConfig(Struct, frozen=True):
+    """Books that the feed keeps of a venue's messages, and what it tells of them."""
+
+    levels: Annotated[
+        bool, Meta(description="publish books of price levels (BOOK) of venues that tell them")
+    ] = True
+    orders: Annotated[
+        bool,
+        Meta(description="publish every single order (ORDERS) of venues that tell them"),
+    ] = False
+    top: Annotated[
+        bool,
+        Meta(
+            description="publish the best prices (TOP_OF_BOOK) when an event that changed them ends"
+        ),
+    ] = True
+    depth: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=256,
+            description="best levels of each side to publish; 0: all",
+        ),
+    ] = 0
+    orders_max: Annotated[
+        int,
+        Meta(
+            ge=1_000,
+            le=50_000_000,
+            description="resting orders to keep, 64 bytes and two levels each; further ones are "
+            "counted, and their books are in doubt",
+        ),
+    ] = 1_000_000

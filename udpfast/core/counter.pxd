@@ -107,6 +107,8 @@ cdef enum:  # FeedCounter
     FEED_WAITS_IN_VAIN            # objects that said that no snapshots come: the channel is silent
     FEED_RECOVERED_CHAIN          # times that one recovered by last_seqno, without a snapshot
     FEED_RECOVERED_SNAPSHOT       # times that one became LIVE by a snapshot
+    FEED_ORDERS_UNKNOWN           # changes of orders, or removals of levels, that are not there
+    FEED_BOOKS_FULL               # orders or levels that the books had no room for
     # decoding
     FEED_UPDATES                  # payloads decoded
     FEED_DECODE_REFUSED           # payloads that the verifier refused

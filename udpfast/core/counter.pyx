@@ -185,6 +185,10 @@ FEED_COUNTERS = (
         "recovered_chain", "count",
         "times that an object recovered without a snapshot, by last_seqno"),
     CounterInfo("recovered_snapshot", "count", "times that an object recovered by a snapshot"),
+    CounterInfo(
+        "orders_unknown", "count",
+        "changes of orders, or removals of levels, that were not there: their books are in doubt"),
+    CounterInfo("books_full", "count", "orders or levels that the books had no room for"),
     CounterInfo("updates", "count", "payloads decoded"),
     CounterInfo("decode_refused", "count", "payloads that failed verification"),
     CounterInfo("types_opaque", "count", "payloads of known types that are passed on undecoded"),

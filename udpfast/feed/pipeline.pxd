@@ -34,7 +34,8 @@ from udpfast.core.counter cimport (
     VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
+    CHANNEL_COUNT, CHANNEL_SNAPSHOT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE,
+    CONNECTION_READY,
     DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE,
     GAP_FINISH, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
     RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap, Message,
@@ -80,7 +81,7 @@ from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
     window_jump, window_note_sent, window_note_stored,
 )
-from udpfast.wire.framing cimport framing_units
+from udpfast.wire.framing cimport FRAMING_CME_MDP3, framing_units
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
 from udpfast.wire.unit cimport (
@@ -237,6 +238,10 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
         return 0
     if count > 1:
         counter_add(&counters[LINE_UNITS_MORE], count - 1)
+    if unlikely(d.channel == CHANNEL_SNAPSHOT and p.framing == FRAMING_CME_MDP3):
+        # Loops begin to number anew each turn, and each datagram says of what it is: no order is
+        # lost, and no turn is a session.
+        p.units[0].flags |= UNIT_UNSEQUENCED
     return count
 
 

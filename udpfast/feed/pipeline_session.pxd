@@ -103,8 +103,15 @@ cdef inline int pipeline_other_session(
                 candidate_hold(c, d, unit)       # it may be heard here first
         return VERDICT_SESSION_FOREIGN
     if not w.book.begun:
+        if not p.awaits_start:
+            pipeline_begin(p, w, unit.session, SESSION_FIRST, unit.number,
+                           pipeline_went_by(unit.number), now_ns)
+            return VERDICT_DELIVERED
+        # Of one that has just begun, the beginning may have been overtaken: a hole like any other,
+        # since books that begin empty are known from there on.
         pipeline_begin(
-            p, w, unit.session, SESSION_FIRST, unit.number, pipeline_went_by(unit.number), now_ns)
+            p, w, unit.session, SESSION_FIRST, unit.number - pipeline_went_by(unit.number), 0,
+            now_ns)
         return VERDICT_DELIVERED
     retired = session_retired(w.book, unit.session, now_ns)
     w.contested = True

@@ -33,12 +33,13 @@ cdef enum:
     STREAMS_MAX = 4096
     # Of framings other than Roq: what a slot of net/datagram holds, a frame of 1,500 bytes and
     # more. What is longer is refused.
-    UNIT_DATAGRAM_MAX = 2112
+    UNIT_DATAGRAM_MAX = 4160
 
 cdef struct PipelineSettings:
     int framing                          # FramingId
     uint32_t number_bits                 # as its facts say
     bint skips_zero                      # as its facts say: 1 follows the highest number
+    bint awaits_start                    # its first numbers matter, and may be overtaken
     bint each_message                    # its numbers count messages,
     bint undelimited                     # which do not say where they end
     bint announces_start                 # a start of a session comes with its sending time
@@ -91,6 +92,7 @@ cdef struct Pipeline:
     # other framings than Roq
     int framing
     bint each_message
+    bint awaits_start
     bint undelimited
     bint announces_start
     uint32_t streams
@@ -235,6 +237,7 @@ cdef inline int pipeline_init(
     p.framing = s.framing
     p.legacy = s.framing == FRAMING_ROQ_LEGACY or s.framing == FRAMING_ROQ_LEGACY_BIG
     p.each_message = s.each_message
+    p.awaits_start = s.awaits_start
     p.undelimited = s.undelimited
     p.announces_start = s.announces_start
     p.streams_max = s.streams

@@ -1,16 +1,18 @@
 # Found: what one call of a decoder found, whatever the payload is.
 
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
     FEED_DECODE_REFUSED,
     FEED_NAMES_FULL,
+    FEED_RECORDS_CONTROL,
     FEED_RECORDS_TOO_LARGE,
     FEED_TYPES_OPAQUE,
     FEED_TYPES_UNKNOWN,
     FEED_UPDATES,
 )
+from udpfast.core.update_kinds cimport KIND_BOOK
 
 cdef enum:  # Outcome: what a decoder returns instead of a kind
     OUTCOME_REFUSED = -1         # unsound: deliver nothing
@@ -27,14 +29,18 @@ cdef struct Found:
     uint32_t exchange_id
     uint32_t symbol_id
     uint32_t names_full          # names that the table had no room for
+    uint16_t stream              # of its object, + 1; 0: the message's own
+    uint16_t session             # of that stream
 
 
 cdef inline void found_count(int64_t* feed, int32_t result, const Found* found) noexcept nogil:
     # Add one call's outcome to the feed's counters, as decode_count does.
-    if result > 0:
+    if result >= KIND_BOOK:
         counter_add(&feed[FEED_UPDATES], 1)
         if found.names_full:
             counter_add(&feed[FEED_NAMES_FULL], found.names_full)
+    elif result > 0:             # STALE, RECOVERED
+        counter_add(&feed[FEED_RECORDS_CONTROL], 1)
     elif result == OUTCOME_OPAQUE:
         counter_add(&feed[FEED_TYPES_OPAQUE], 1)
     elif result == OUTCOME_UNKNOWN:

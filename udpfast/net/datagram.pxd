@@ -35,7 +35,7 @@ cdef enum:
     BATCH_MAX = 64               # most datagrams per call; more gains nothing (recvmmsg 32 .. 128)
     # A datagram may have 528 bytes: a longer one is seen as such. Not a power of two, or the same
     # bytes of all slots would compete for a few sets of the first-level cache.
-    SLOT_SIZE = 2112
+    SLOT_SIZE = 4160
     CONTROL_SIZE = 160           # room for one time stamp of each sort, drop count, train size
     TRAIN_SLOT_SIZE = 65536      # a train that the kernel put together is one IP datagram at most
     TRAIN_BATCH_MAX = 16         # trains per call: more megabytes would fall out of the cache

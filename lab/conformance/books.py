@@ -1,0 +1,509 @@
+"""Books of venues by a feed, from a capture to a reader, against sets of truths (`book-truth`).
+
+A set is a folder: `truth.json` and captures of one market. `clean` has everything, `feed` lost some
+of it on both lines, `recovered` has what was asked for again. Everything goes through a feed, and
+what a reader makes of its records is compared: at each checkpoint every order in its queue and
+every level; with losses, after each message, every book that says that it is sound.
+"""
+
+import bisect
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lab.conformance import Report
+from udpfast.agents.replayer import Replayer
+from udpfast.client.books import Books
+from udpfast.client.reader import Reader
+from udpfast.config import FeedConfig, parse_feed
+from udpfast.core.layout import Kind
+from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram, CaptureReader
+
+__all__ = ["Followed", "Line", "check", "follow", "venue_config"]
+
+#: Payload and exchange of each framing that the sets have.
+VENUES = {
+    "moldudp64": ("itch", "NASDAQ"),
+    "cboe_pitch": ("pitch", "CBOE"),
+    "cme_mdp3": ("cme", "CME"),
+}
+_SNAPSHOT, _UNGATED = 1, 32
+_OBJECT_ORDERS = 0x20000000
+_DELETE = 3
+#: Longer than any set: what is asked for again comes late.
+_PATIENCE_US = 60_000_000
+_IMPLIED = " implied"
+
+#: (channel, line), by which address and port lead there.
+Line = tuple[int, int]
+Name = tuple[str, str]
+
+
+def venue_config(
+    framing: str, payload: str, lines: int, loops: int = 0, wait_us: int = 20_000, **books: Any
+) -> FeedConfig:
+    """Return the settings of a feed that has so many lines of streams, and of snapshots."""
+    tables: dict[str, Any] = {
+        "name": "truth",
+        "wire": {"framing": framing, "payload": payload},
+        "streams": {
+            "lines": [{"name": f"L{i}", "address": f"127.0.0.1:{9001 + i}"} for i in range(lines)]
+        },
+        "window": {"size": 1 << 16, "lost_packet_wait_us": wait_us},
+        "ring": {"carry": "both", "capacity_bytes": 1 << 26},
+        "books": {"orders": True, "orders_max": 50_000} | books,
+    }
+    if loops:
+        tables["snapshot"] = {
+            "lines": [{"name": f"S{i}", "address": f"127.0.0.1:{9101 + i}"} for i in range(loops)]
+        }
+    return parse_feed(tables)
+
+
+@dataclass(slots=True)
+class Followed:
+    """What a reader knows of all books of a feed.
+
+    Attributes
+    ----------
+    levels : dict
+        (exchange, symbol) -> of each side, price -> (quantity, number of orders, place).
+    orders : dict
+        (exchange, symbol) -> order id -> (side, price, quantity, priority).
+    doubted : set
+        Names whose orders are in doubt.
+    trades : dict
+        (exchange, symbol) -> rows of (price, quantity).
+    tops : dict
+        (exchange, symbol) -> the last TOP_OF_BOOK: bid price, quantity, ask price, quantity.
+    gaps : int
+        Records of GAP.
+    """
+
+    books: Books
+    levels: dict[Name, tuple[dict[float, Any], dict[float, Any]]] = field(default_factory=dict)
+    orders: dict[Name, dict[str, tuple[int, float, float, int]]] = field(default_factory=dict)
+    doubted: set[Name] = field(default_factory=set)
+    trades: dict[Name, list[tuple[float, float]]] = field(default_factory=dict)
+    tops: dict[Name, tuple[float, ...]] = field(default_factory=dict)
+    statuses: dict[Name, int] = field(default_factory=dict)
+    gaps: int = 0
+    touched: set[Name] = field(default_factory=set)
+    _streams: dict[Name, int] = field(default_factory=dict)
+
+    def take(self, record: Any) -> None:
+        """Take the next record."""
+        kind = record.kind
+        if kind != Kind.ORDERS:  # of which it keeps no book
+            self.books.apply(record)
+        if kind in (Kind.GAP, Kind.SESSION):
+            self.gaps += kind == Kind.GAP
+            self.doubted |= {
+                name for name, stream in self._streams.items() if stream == record.stream
+            }
+        elif kind in (Kind.STALE, Kind.RECOVERED):
+            self._say(record)
+        elif kind >= Kind.BOOK:
+            self._update(record, (record.exchange, record.symbol))
+
+    def _say(self, record: Any) -> None:
+        if not record.object & _OBJECT_ORDERS:
+            return
+        name = (record.exchange, record.symbol)
+        if record.kind == Kind.STALE:
+            self.doubted.add(name)
+        elif record.data["continues"]:
+            self.doubted.discard(name)
+
+    def _update(self, record: Any, name: Name) -> None:
+        update = record.update
+        whole = bool(int(record.flags) & _SNAPSHOT)
+        header, rows = update.header, update.rows
+        if record.kind == Kind.BOOK:
+            self.touched.add(name)
+            sides = self.levels.setdefault(name, ({}, {}))
+            if whole:
+                sides[0].clear()
+                sides[1].clear()
+            for number, row in enumerate(rows.tolist()):
+                side = sides[number >= int(header["bid_count"])]
+                price, quantity, _, place, orders = row[:5]
+                if quantity:
+                    side[price] = (quantity, orders, place)
+                else:
+                    side.pop(price, None)
+        elif record.kind == Kind.ORDERS:
+            self.touched.add(name)
+            book = self.orders.setdefault(name, {})
+            self._streams[name] = record.stream
+            if whole:
+                book.clear()
+                self.doubted.discard(name)
+            for row in rows:
+                number = row["order_id"].decode()
+                if row["action"] == _DELETE:
+                    book.pop(number, None)
+                else:
+                    book[number] = (
+                        int(row["side"]) - 1,
+                        float(row["price"]),
+                        float(row["quantity"]),
+                        int(row["priority"]),
+                    )
+        elif record.kind == Kind.TRADES:
+            self.trades.setdefault(name, []).extend(
+                (float(row["price"]), float(row["quantity"])) for row in rows
+            )
+        elif record.kind == Kind.TOP_OF_BOOK:
+            self.tops[name] = tuple(
+                float(header[key])
+                for key in ("bid_price", "bid_quantity", "ask_price", "ask_quantity")
+            )
+        elif record.kind == Kind.MARKET_STATUS:
+            self.statuses[name] = int(header["trading_status"])
+
+
+@dataclass(slots=True)
+class _Feed:
+    replayer: Replayer
+    reader: Reader
+    followed: Followed
+
+    def send(self, datagram: CapturedDatagram, line: Line) -> Iterator[Any]:
+        headers = np.zeros(1, CAPTURED)
+        headers["timestamp_ns"], headers["size"] = datagram.timestamp_ns, len(datagram.payload)
+        channel, place = (np.full(1, value, np.uint8) for value in line)
+        self.replayer.replay(CaptureBatch(headers, datagram.payload), channel, place, 0, 1)
+        yield from self.records()
+
+    def records(self) -> Iterator[Any]:
+        while self.reader.lag:
+            yield next(self.reader)
+
+
+def follow(
+    config: FeedConfig, datagrams: Iterable[tuple[Line, CapturedDatagram]]
+) -> Iterator[tuple[Followed, Any]]:
+    """Yield what a reader knows before each record, and that record; None behind the last."""
+    with tempfile.TemporaryDirectory() as directory:
+        instance = Path(directory, "feed")
+        instance.mkdir()
+        replayer = Replayer(config, instance)
+        with Reader(f"ring:{instance}", start="begin") as reader:
+            feed = _Feed(replayer, reader, Followed(Books()))
+            for line, datagram in datagrams:
+                for record in feed.send(datagram, line):
+                    yield feed.followed, record
+                    feed.followed.take(record)
+            replayer.finish()
+            for record in feed.records():
+                yield feed.followed, record
+                feed.followed.take(record)
+            yield feed.followed, None
+        replayer.close()
+
+
+def text(value: float) -> str:
+    """Return a price or quantity as its shortest decimal without exponent."""
+    plain = format(Decimal(repr(value)), "f")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
+
+
+def digest(lines: Iterable[str]) -> str:
+    """Return the sha256 of lines."""
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def book_lines(
+    followed: Followed, exchange: str, symbols: set[str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the lines of all orders, in their queues, and of all levels, as truths have them."""
+    orders, levels = [], []
+    for symbol in _sorted(followed.levels, exchange, symbols):
+        for number, side in enumerate("BS"):
+            sign = -1 if side == "B" else 1
+            rows = sorted(followed.levels[exchange, symbol][number].items(), key=_by_price(sign))
+            levels += [f"{symbol},{side},{text(p)},{q:.0f},{n}" for p, (q, n, _) in rows]
+    for symbol in _sorted(followed.orders, exchange, symbols):
+        resting = followed.orders[exchange, symbol]
+        for number, side in enumerate("BS"):
+            sign = -1 if side == "B" else 1
+            queue = sorted(
+                (sign * price, priority, int(order), quantity)
+                for order, (of, price, quantity, priority) in resting.items()
+                if of == number
+            )
+            orders += [f"{symbol},{side},{text(sign * p)},{o},{q:.0f}" for p, _, o, q in queue]
+    return orders, levels
+
+
+def _sorted(names: Iterable[Name], exchange: str, symbols: set[str] | None) -> list[str]:
+    found = {symbol for of, symbol in names if of == exchange}
+    return sorted(found if symbols is None else found & symbols)
+
+
+def _by_price(sign: int) -> Callable[[tuple[float, Any]], float]:
+    return lambda row: sign * row[0]
+
+
+def place_lines(followed: Followed, exchange: str) -> list[str]:
+    """Return the lines of levels by place, implied ones too."""
+    lines = []
+    names = {name[1] for name in followed.levels}
+    for symbol in sorted(names):
+        for of, kinds in ((exchange, "01"), (exchange + _IMPLIED, "EF")):
+            for number, kind in enumerate(kinds):
+                sign = 1 if number else -1
+                rows = sorted(
+                    followed.levels.get((of, symbol), ({}, {}))[number].items(), key=_by_price(sign)
+                )
+                lines += [
+                    f"{symbol},{kind},{place},{text(price)},{quantity:.0f},{orders or ''}"
+                    for place, (price, (quantity, orders, _)) in enumerate(rows, 1)
+                ]
+    return lines
+
+
+def check(path: Path, report: Report) -> None:
+    """Run one set: the folder of its `truth.json`."""
+    truth = json.loads(path.read_text(encoding="utf-8"))
+    folder = path.parent
+    clean = None
+    for capture in ("clean", "recovered", "feed"):
+        file = folder / f"{capture}.pcap.gz"
+        if not file.exists():
+            continue
+        run = _Run(truth, file)
+        name = f"{folder.name}/{capture}"
+        run.clean = clean
+        report.case(name, run.follow, capture)
+        if capture == "clean":
+            clean = run.history
+        report.note(f"{name}: {run.said()}")
+
+
+_NOTHING: Any = (({}, {}), {})
+
+
+class _Run:
+    # One capture of a set, through a feed.
+    def __init__(self, truth: dict[str, Any], path: Path) -> None:
+        self.truth, self.path = truth, path
+        self.payload, self.exchange = VENUES[truth["framing"]]
+        feeds = truth.get("feeds") or truth["lines"]
+        self.lines: dict[tuple[str, int], Line] = {}
+        loops = 0
+        for name, address in feeds.items():
+            host, _, port = address.rpartition(":")
+            snapshots = name in ("N", "S", "SMBO")
+            self.lines[host, int(port)] = (int(snapshots), loops if snapshots else self._streams())
+            loops += snapshots
+        self.loops = loops
+        asked = truth.get("request_server", ":0").rpartition(":")
+        self.asked = (asked[0], int(asked[2]))
+        self.history: dict[Name, list[tuple[int, Any]]] = {}
+        self.clean: dict[Name, list[tuple[int, Any]]] | None = None
+        self.lossy = False
+        self.reached = self.live = self.compared = 0
+
+    def _streams(self) -> int:
+        return sum(channel == 0 for channel, _ in self.lines.values())
+
+    def said(self) -> str:
+        return (
+            f"{self.reached} checkpoints reached, {self.compared:,} sound books compared, "
+            f"{self.live} sound at the end"
+        )
+
+    def datagrams(self, capture: str) -> Iterator[tuple[Line, CapturedDatagram]]:
+        answers = (0, self._streams())
+        if capture == "clean" and self.loops:
+            # It has no definitions of its own.
+            with CaptureReader(self.path.with_name("feed.pcap.gz")) as reader:
+                for datagram in reader:
+                    if self.lines.get(datagram.destination, (0, 0)) == (1, 0):
+                        yield (1, 0), datagram
+        with CaptureReader(self.path) as reader:
+            for datagram in reader:
+                if datagram.destination == self.asked:
+                    continue
+                yield self.lines.get(datagram.destination, answers), datagram
+
+    def follow(self, capture: str) -> str | None:
+        """Return where the feed differs from the truth, or None."""
+        config = venue_config(
+            self.truth["framing"],
+            self.payload,
+            self._streams() + 1,
+            self.loops,
+            20_000 if capture == "feed" else _PATIENCE_US,
+        )
+        checks = self._checkpoints()
+        units: dict[int, int] = {}
+        for followed, record in follow(config, self.datagrams(capture)):
+            if record is None:
+                return self._end(followed, capture)
+            if record.kind == Kind.SESSION:
+                self._begin(units, record)
+            elif record.kind == Kind.GAP:
+                self.lossy = True
+            elif record.kind == Kind.MESSAGE and record.number:
+                problem = self._settle(followed, units[record.stream], checks, record.number)
+                if problem:
+                    return problem
+        return "no end"
+
+    def _begin(self, units: dict[int, int], record: Any) -> None:
+        # Which unit of the truth a stream is, and whether it began with its first number.
+        session = record.data
+        unit = int(session["stream"]) if "units" in self.truth else 0
+        units[record.stream] = unit
+        first = self._first(unit)
+        if int(session["first_number"]) != first or "first_packet" in self.truth:
+            self.lossy = True
+
+    def _first(self, unit: int) -> int:
+        if "units" in self.truth:
+            return int(self.truth["units"][str(unit)]["first_sequence"])
+        return int(self.truth.get("first_packet", 1))
+
+    def _checkpoints(self) -> dict[int, dict[int, dict[str, Any]]]:
+        # Of each unit, by the number of its last message.
+        checks: dict[int, dict[int, dict[str, Any]]] = {}
+        for one in self.truth["checkpoints"]:
+            unit = one.get("unit", 0)
+            number = next(iter(one.values()))  # the first thing that it says
+            if "nth" in one:
+                number = self._first(unit) + one["nth"] - 1
+            checks.setdefault(unit, {})[number] = one
+        return checks
+
+    def _settle(
+        self,
+        followed: Followed,
+        unit: int,
+        checks: dict[int, dict[int, dict[str, Any]]],
+        number: int,
+    ) -> str | None:
+        # A message is told behind its updates.
+        checkpoint = checks[unit].get(number)
+        problem = self._sound(followed, unit, number)
+        if problem is None and checkpoint is not None:
+            problem = self._compare(followed, checkpoint)
+        return problem
+
+    def _symbols(self, checkpoint: dict[str, Any]) -> set[str]:
+        if "unit" in checkpoint:
+            return set(self.truth["units"][str(checkpoint["unit"])]["symbols"])
+        return set(self.truth.get("symbols", self.truth.get("instruments", ())))
+
+    def _compare(self, followed: Followed, checkpoint: dict[str, Any]) -> str | None:
+        symbols = self._symbols(checkpoint)
+        names = {name for name in (*followed.levels, *followed.orders) if name[1] in symbols}
+        doubted = {
+            name
+            for name in names
+            if (name in followed.levels and followed.books[name].stale)
+            or (name in followed.orders and name in followed.doubted)
+        }
+        known = {name[1] for name in names}
+        if self.lossy and (doubted or known < symbols):
+            return None
+        if doubted:
+            return f"checkpoint {_where(checkpoint)}: in doubt without a loss: {sorted(doubted)}"
+        orders, levels = book_lines(followed, self.exchange, symbols)
+        found = {
+            "orders": len(orders),
+            "levels": len({line.rpartition(",")[0].rpartition(",")[0] for line in orders}),
+            "orders_sha256": digest(orders),
+        }
+        if self.exchange != "CME":
+            found["levels"] = len(levels)
+            found["levels_sha256"] = digest(levels)
+        elif "by_price_sha256" in checkpoint:
+            places = place_lines(followed, self.exchange)
+            found["by_price_lines"] = len(places)
+            found["by_price_sha256"] = digest(places)
+        for key, value in found.items():
+            if key in checkpoint and checkpoint[key] != value:
+                where = _where(checkpoint)
+                return f"checkpoint {where}: {key}: expected {checkpoint[key]}, found {value}"
+        self.reached += 1
+        return None
+
+    def _sound(self, followed: Followed, unit: int, number: int) -> str | None:
+        # Every book that says that it is sound is the one of the capture without losses.
+        touched = {name for name in followed.touched if self._unit_of(name[1]) == unit}
+        followed.touched -= touched
+        for name in touched:
+            if self.clean is None:
+                self.history.setdefault(name, []).append((number, _copy(followed, name)))
+        if self.clean is None:
+            return None
+        for name, history in self.clean.items():
+            if name not in followed.levels or self._unit_of(name[1]) != unit:
+                continue
+            place = bisect.bisect_right(history, number, key=lambda row: row[0]) - 1
+            levels, orders = history[place][1] if place >= 0 else _NOTHING
+            if not followed.books[name].stale:
+                self.compared += 1
+                if _plain(followed.levels[name]) != levels:
+                    return f"{number}: {name} says that it is sound, and is not"
+            if name in followed.orders and name not in followed.doubted:
+                self.compared += 1
+                mine = {key: row[:3] for key, row in followed.orders[name].items()}
+                if mine != orders:
+                    return f"{number}: orders of {name} say that they are sound, and are not"
+        return None
+
+    def _unit_of(self, symbol: str) -> int:
+        for unit, of in self.truth.get("units", {}).items():
+            if symbol in of["symbols"]:
+                return int(unit)
+        return 0
+
+    def _end(self, followed: Followed, capture: str) -> str | None:
+        self.live = sum(not book.stale for book in followed.books.values())
+        if capture == "clean" and self.lossy:
+            return "losses where there are none"
+        return self._tape(followed)
+
+    def _tape(self, followed: Followed) -> str | None:
+        # All trades, where nothing is missing.
+        if self.lossy:
+            return None
+        expect = self.truth.get("tape") or self.truth["trades"]
+        rows = [row for rows in followed.trades.values() for row in rows]
+        product = sum(
+            (Decimal(repr(price)) * Decimal(int(quantity)) for price, quantity in rows), Decimal()
+        )
+        found = [len(rows), sum(int(quantity) for _, quantity in rows), text_of(product)]
+        wanted = [expect["count"], expect["size"], expect["price_x_size"]]
+        return None if found == wanted else f"tape: expected {wanted}, found {found}"
+
+
+def _where(checkpoint: dict[str, Any]) -> dict[str, int]:
+    return {key: value for key, value in checkpoint.items() if isinstance(value, int)}
+
+
+def _copy(followed: Followed, name: Name) -> Any:
+    orders = {key: row[:3] for key, row in followed.orders.get(name, {}).items()}
+    return _plain(followed.levels.get(name, ({}, {}))), orders
+
+
+def _plain(sides: Any) -> Any:
+    # Without places: what moves a level to another place does not touch it.
+    return tuple({price: row[:2] for price, row in side.items()} for side in sides)
+
+
+def text_of(value: Decimal) -> str:
+    """Return a sum as its shortest decimal."""
+    plain = format(value, "f")
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain

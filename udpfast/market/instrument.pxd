@@ -1,0 +1,124 @@
+# Instrument: what is kept of one of a venue's instruments, and how far it may be believed. They lie
+# in one table of fixed size, found by the venue's id.
+#
+# Three things are believed apart, each a Face: the levels, the single orders where they are no part
+# of the levels, and the levels that are implied by other instruments.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
+from udpfast.market.side cimport Side
+
+cdef enum:  # Faces
+    FACE_LEVELS = 0
+    FACE_ORDERS = 1
+    FACE_IMPLIED = 2
+    FACES = 3
+
+cdef enum:  # Said: what readers were told of a face last
+    SAID_NOTHING = 0
+    SAID_LIVE = 1
+    SAID_STALE = 2
+
+cdef struct Face:
+    uint8_t status               # ObjectStatus: WAITING, LIVE, STALE; LIVE behind a gap is UNKNOWN
+    uint8_t said                 # Said
+    uint8_t replaced             # readers need all of it: it is no change of what they have
+    uint8_t begun                # it was not empty once
+    uint32_t sure                # gaps of its stream when it was last sure
+    uint32_t told                # the same when readers were last told so
+    uint64_t held_first          # position in the store of what is held, + 1; 0: nothing
+    uint64_t held_last
+    uint64_t held_since          # every change behind this number is held
+    uint64_t stage               # the snapshot that is being taken in parts, + 1; 0: none
+    uint32_t stage_parts         # how many of them came
+    uint32_t stage_place         # where is noted which, + 1
+
+cdef struct Instrument:
+    uint64_t id
+    uint64_t chain               # its last number
+    uint64_t chain_taken         # of the last snapshot that was taken
+    uint32_t exchange_id
+    uint32_t implied_id          # the exchange that implied levels go by
+    uint32_t symbol_id
+    uint32_t symbol_before       # that it was published by until now
+    uint32_t orders_first        # index + 1
+    uint32_t orders_last
+    uint32_t orders_count
+    uint16_t stream              # of its changes
+    uint8_t homeless             # no change of it came yet
+    uint8_t named
+    uint8_t defined
+    uint8_t linked               # chain is known
+    uint8_t passing              # the last number that it was given continued its chain
+    uint8_t decimals
+    uint8_t depth[2]             # of its own levels, of implied ones
+    uint8_t dirty
+    uint8_t pending              # its top changed while its event went on
+    uint8_t top_said
+    uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
+    int64_t time_ns
+    Face face[FACES]
+    Side sides[4]
+    Side shown[4]                # what readers have of them, where that is compared
+    int64_t top[4]               # that readers have: bid price and quantity, those of the ask
+
+cdef struct Instruments:
+    Instrument* items
+    uint32_t* slots
+    uint32_t slots_mask
+    uint32_t instruments_max
+    uint32_t count
+    Key key
+
+
+cdef inline uint32_t instruments_slots(uint64_t instruments_max) noexcept nogil:
+    cdef uint32_t slots = 16
+    while slots < 2 * instruments_max:
+        slots <<= 1
+    return slots
+
+
+cdef inline uint64_t instruments_memory_size(uint64_t instruments_max) noexcept nogil:
+    return (instruments_max * sizeof(Instrument)
+            + <uint64_t>instruments_slots(instruments_max) * 4)
+
+
+cdef inline void instruments_init(
+        Instruments* table, uint8_t* memory, uint64_t instruments_max) noexcept nogil:
+    memset(memory, 0, instruments_memory_size(instruments_max))
+    memset(table, 0, sizeof(Instruments))
+    table.items = <Instrument*>memory
+    table.slots = <uint32_t*>(memory + instruments_max * sizeof(Instrument))
+    table.slots_mask = instruments_slots(instruments_max) - 1
+    table.instruments_max = <uint32_t>instruments_max
+    keyed_draw(&table.key)
+
+
+cdef inline Instrument* instrument_find(const Instruments* table, uint64_t id) noexcept nogil:
+    # NULL: nobody named it yet.
+    cdef uint32_t slot = <uint32_t>keyed_word(&table.key, id) & table.slots_mask
+    cdef Instrument* found
+    while table.slots[slot]:
+        found = table.items + table.slots[slot] - 1
+        if likely(found.id == id):
+            return found
+        slot = (slot + 1) & table.slots_mask
+    return NULL
+
+
+cdef inline Instrument* instrument_add(Instruments* table, uint64_t id) noexcept nogil:
+    # One that is not there yet, all else of it zeros; NULL: the table is full.
+    cdef uint32_t slot = <uint32_t>keyed_word(&table.key, id) & table.slots_mask
+    cdef Instrument* made
+    if unlikely(table.count == table.instruments_max):
+        return NULL
+    while table.slots[slot]:
+        slot = (slot + 1) & table.slots_mask
+    made = table.items + table.count
+    table.count += 1
+    table.slots[slot] = table.count
+    made.id = id
+    return made

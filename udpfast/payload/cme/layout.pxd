@@ -1,0 +1,88 @@
+# CME MDP 3.0, schema 1: where fields are. Little endian. Groups are stepped by the block lengths on
+# the wire, which grow with the version; offsets count from the root block, or from an entry.
+
+cdef enum:  # of a message: u16 size, then the header of SBE
+    CME_SIZE = 0
+    CME_BLOCK = 2
+    CME_TEMPLATE = 4
+    CME_ROOT = 10
+
+cdef enum:  # templates; those below 46 have seven decimals
+    CME_RESET = 4
+    CME_FUTURE_5 = 27
+    CME_SPREAD_5 = 29
+    CME_STATUS = 30
+    CME_BOOK_7 = 32
+    CME_DAILY_7 = 33
+    CME_LIMITS_7 = 34
+    CME_STATISTICS_7 = 35
+    CME_VOLUME = 37
+    CME_SNAPSHOT_7 = 38
+    CME_TRADES_7 = 42
+    CME_SNAPSHOT_8 = 44
+    CME_BOOK = 46
+    CME_ORDERS = 47
+    CME_TRADES = 48
+    CME_DAILY = 49
+    CME_LIMITS = 50
+    CME_STATISTICS = 51
+    CME_SNAPSHOT = 52
+    CME_SNAPSHOT_ORDERS = 53
+    CME_FUTURE = 54              # to 58: option, spread, fixed income, repo
+    CME_REPO = 58
+    CME_FX = 63
+
+cdef enum:  # root blocks
+    CME_TIME = 0                 # u64 ns
+    CME_INDICATOR = 8            # bit 7: the event ends
+    CME_EVENT_END = 0x80
+    CME_STATUS_ID = 20
+    CME_STATUS_STATE = 27
+    CME_LAST = 0                 # of snapshots: u32, the last datagram that they contain
+    CME_SNAPSHOT_ID = 8
+    CME_SNAPSHOT_CHAIN = 12
+    CME_SNAPSHOT_TIME = 16
+    CME_CHUNKS = 12
+    CME_CHUNK = 16
+    CME_SYMBOL = 35              # of definitions: c20
+    CME_SYMBOL_SIZE = 20
+    CME_DEFINED_ID = 55
+    CME_ACTION = 5               # A, D, M
+
+cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type
+    CME_ENTRY_SIZE = 8
+    CME_ENTRY_ID = 12
+    CME_ENTRY_CHAIN = 16
+    CME_ENTRY_ORDERS = 20
+    CME_ENTRY_LEVEL = 24
+    CME_ENTRY_ACTION = 25
+    CME_ENTRY_TYPE = 26
+    CME_TRADE_AGGRESSOR = 24     # of 42, 48
+    CME_TRADE_ID = 26            # u32, from version 7 on
+    CME_LIMITS_ID = 24
+    CME_LIMITS_CHAIN = 28
+    CME_STATISTICS_ID = 8
+    CME_STATISTICS_CHAIN = 12
+    CME_VOLUME_ID = 4
+    CME_VOLUME_CHAIN = 8
+
+cdef enum:  # entries of orders: id, priority, then
+    CME_REFER_QUANTITY = 16      # in 32, 46
+    CME_REFER_ENTRY = 20         # from 1
+    CME_REFER_ACTION = 21
+    CME_ORDER_PRICE = 16         # in 47, 53
+    CME_ORDER_QUANTITY = 24
+    CME_ORDER_ID = 28            # in 47
+    CME_ORDER_ACTION = 32
+    CME_ORDER_TYPE = 33
+    CME_ORDER_TYPE_53 = 28
+
+cdef enum:  # entries of 52: price, size, orders, level, .., type
+    CME_LEVEL_SIZE = 8
+    CME_LEVEL_ORDERS = 12
+    CME_LEVEL_PLACE = 16
+    CME_LEVEL_TYPE = 21
+
+cdef enum:
+    CME_NULL_32 = 0x7FFFFFFF
+    CME_NULL_ID = 0xFFFFFFFF

@@ -1,0 +1,3 @@
+"""IEX DEEP+: orders to changes."""
+
+__all__: list[str] = []

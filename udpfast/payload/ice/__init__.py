@@ -1,0 +1,3 @@
+"""ICE iMpact: orders and trades to changes."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Nasdaq TotalView-ITCH 5.0: orders to changes."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""MIAX MACH, top of market: quotes and trades to changes."""
+
+__all__: list[str] = []

@@ -1,0 +1,61 @@
+# Cboe multicast PITCH 2.x, US equities. Little endian. Every message: 0 u8 length with itself,
+# 1 u8 type, 2 u32 time offset.
+
+cdef enum:  # types
+    PITCH_UNIT_CLEAR = 0x97
+    PITCH_ADD_LONG = 0x21
+    PITCH_ADD_SHORT = 0x22
+    PITCH_ADD_EXPANDED = 0x2F
+    PITCH_EXECUTED = 0x23
+    PITCH_EXECUTED_AT = 0x24
+    PITCH_REDUCE_LONG = 0x25
+    PITCH_REDUCE_SHORT = 0x26
+    PITCH_MODIFY_LONG = 0x27
+    PITCH_MODIFY_SHORT = 0x28
+    PITCH_DELETE = 0x29
+    PITCH_TRADE_LONG = 0x2A
+    PITCH_TRADE_SHORT = 0x2B
+    PITCH_TRADE_EXPANDED = 0x30
+    PITCH_STATUS = 0x31
+
+cdef enum:  # offsets
+    PITCH_TYPE = 1
+    PITCH_ORDER = 6              # u64
+    PITCH_SIDE = 14              # of adds and trades: B or S
+    PITCH_SIZE = 15              # u16 in short forms, else u32
+    PITCH_SYMBOL = 19            # c6, c8 in expanded forms; 17 in short forms
+    PITCH_LESS = 14              # of executions, reductions, modifications
+    PITCH_EXECUTION = 18         # of 0x23: u64
+    PITCH_LEFT = 18              # of 0x24: u32
+    PITCH_EXECUTION_AT = 22
+    PITCH_PRICE_AT = 30
+    PITCH_STATUS_SYMBOL = 6      # c8
+    PITCH_STATE = 14
+    PITCH_KEEPS = 2              # bit of the flags of a modification
+
+
+cdef inline unsigned int pitch_size(unsigned char kind) noexcept nogil:
+    # Bytes of a type at least; 0: none that says something of a book.
+    if kind == PITCH_UNIT_CLEAR:
+        return 6
+    if kind == PITCH_ADD_LONG:
+        return 34
+    if kind == PITCH_ADD_SHORT or kind == PITCH_EXECUTED:
+        return 26
+    if kind == PITCH_ADD_EXPANDED or kind == PITCH_TRADE_LONG:
+        return 41
+    if kind == PITCH_EXECUTED_AT:
+        return 38
+    if kind == PITCH_REDUCE_LONG or kind == PITCH_STATUS:
+        return 18
+    if kind == PITCH_REDUCE_SHORT:
+        return 16
+    if kind == PITCH_MODIFY_LONG:
+        return 27
+    if kind == PITCH_MODIFY_SHORT:
+        return 19
+    if kind == PITCH_DELETE:
+        return 14
+    if kind == PITCH_TRADE_SHORT:
+        return 33
+    return 43 if kind == PITCH_TRADE_EXPANDED else 0

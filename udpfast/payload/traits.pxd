@@ -1,0 +1,19 @@
+# Venues, a row each: what their books are made of, how losses show, and what heals them.
+
+from udpfast.market.change cimport Traits
+
+cdef enum:  # Payload, in the order of config.lines.PAYLOADS
+    PAYLOAD_NONE = 0             # messages as published
+    PAYLOAD_ROQ = 1
+    PAYLOAD_IEX_TOPS = 2
+    PAYLOAD_IEX_DEEP = 3
+    PAYLOAD_ITCH = 4
+    PAYLOAD_PITCH = 5
+    PAYLOAD_CME = 6
+    PAYLOAD_DERIBIT = 7
+    PAYLOAD_CSM = 8
+    PAYLOAD_ICE = 9
+    PAYLOAD_MIAX = 10
+    PAYLOAD_IEX_DEEP_PLUS = 11
+
+cdef const Traits* venue_traits(int payload) noexcept nogil

@@ -1,0 +1,64 @@
+"""Venues, a row each: what their books are made of, how losses show, and what heals them."""
+
+from udpfast.market.change cimport *
+
+__all__ = []
+
+cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_DEEP_PLUS
+
+ITCH = Traits(
+    exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
+    empty_at_start=True, heals=False, loops=False, names=NAMES_MENTIONED,
+    orders_by_instrument=False, doubles=False, decimals=4, depth=0, depth_implied=0,
+    snapshots_from=0)
+PITCH = Traits(
+    exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
+    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, doubles=False,
+    decimals=4, depth=0, depth_implied=0, snapshots_from=0)
+CME = Traits(
+    exchange=b"CME", levels=LEVELS_BY_PLACE, orders=True, chain=CHAIN_DENSE, empty_at_start=True,
+    heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, doubles=False,
+    decimals=9, depth=10, depth_implied=2, snapshots_from=0)
+DERIBIT = Traits(
+    exchange=b"DERIBIT", levels=LEVELS_BY_PRICE, orders=False, chain=CHAIN_PREVIOUS,
+    empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
+    orders_by_instrument=False, doubles=True, decimals=0, depth=0, depth_implied=0,
+    snapshots_from=100)
+CSM = Traits(
+    exchange=b"CBOE", levels=LEVELS_BY_PLACE, orders=False, chain=CHAIN_DENSE,
+    empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
+    orders_by_instrument=False, doubles=False, decimals=8, depth=5, depth_implied=0,
+    snapshots_from=0)
+ICE = Traits(
+    exchange=b"ICE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=False,
+    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True, doubles=False,
+    decimals=0, depth=0, depth_implied=1, snapshots_from=0)
+MIAX = Traits(
+    exchange=b"MIAX", levels=LEVELS_OF_QUOTES, orders=False, chain=CHAIN_NONE,
+    empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
+    orders_by_instrument=False, doubles=False, decimals=4, depth=0, depth_implied=0,
+    snapshots_from=0)
+
+IEX_DEEP_PLUS = Traits(
+    exchange=b"IEX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
+    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, doubles=False,
+    decimals=4, depth=0, depth_implied=0, snapshots_from=0)
+
+
+cdef const Traits* venue_traits(int payload) noexcept nogil:
+    # NULL: it is no venue's.
+    if payload == PAYLOAD_ITCH:
+        return &ITCH
+    if payload == PAYLOAD_PITCH:
+        return &PITCH
+    if payload == PAYLOAD_CME:
+        return &CME
+    if payload == PAYLOAD_DERIBIT:
+        return &DERIBIT
+    if payload == PAYLOAD_CSM:
+        return &CSM
+    if payload == PAYLOAD_ICE:
+        return &ICE
+    if payload == PAYLOAD_IEX_DEEP_PLUS:
+        return &IEX_DEEP_PLUS
+    return &MIAX if payload == PAYLOAD_MIAX else NULL

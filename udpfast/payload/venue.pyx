@@ -1,0 +1,107 @@
+"""Venues' messages into updates, by `market`: the closed list of decoders and what joins them."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.check cimport likely
+from udpfast.core.layout cimport Gap, KIND_GAP, KIND_SESSION, Message, Session
+from udpfast.market.change cimport CHANGES_MAX, Change, Traits
+from udpfast.market.found cimport OUTCOME_REFUSED, Found
+from udpfast.market.market cimport (
+    Market, MarketSettings, market_apply, market_begin, market_full, market_gap, market_init,
+    market_memory_size, market_session)
+from udpfast.market.names cimport Names
+from udpfast.market.publish cimport publish_next
+from udpfast.payload.cme.decode cimport cme_decode
+from udpfast.payload.csm.decode cimport csm_decode
+from udpfast.payload.deep_plus.decode cimport deep_plus_decode
+from udpfast.payload.deribit.decode cimport deribit_decode
+from udpfast.payload.ice.decode cimport ice_decode
+from udpfast.payload.itch.decode cimport itch_decode
+from udpfast.payload.miax.decode cimport miax_decode
+from udpfast.payload.pitch.decode cimport pitch_decode
+from udpfast.payload.traits cimport (
+    PAYLOAD_CME, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_ITCH,
+    PAYLOAD_PITCH, venue_traits)
+
+__all__ = []
+
+
+cdef bint venue_is(int payload) noexcept nogil:
+    return venue_traits(payload) != NULL
+
+
+cdef size_t venue_memory_size(int payload, const MarketSettings* settings) noexcept nogil:
+    return (market_memory_size(venue_traits(payload), settings)
+            + <size_t>CHANGES_MAX * sizeof(Change) + 64)
+
+
+cdef void venue_init(
+        Venue* venue, int payload, const MarketSettings* settings, uint8_t* memory,
+        int64_t* feed) noexcept nogil:
+    memset(venue, 0, sizeof(Venue))
+    venue.payload = payload
+    venue.changes = <Change*>memory
+    memset(memory, 0, <size_t>CHANGES_MAX * sizeof(Change))
+    market_init(&venue.market, venue_traits(payload), settings,
+                memory + <size_t>CHANGES_MAX * sizeof(Change), feed)
+
+
+cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
+    cdef Session session
+    cdef Gap gap
+    if message.kind == KIND_GAP and message.size >= sizeof(Gap):
+        memcpy(&gap, message.payload, sizeof(Gap))
+        market_gap(&venue.market, message.stream, gap.last)
+    elif message.kind == KIND_SESSION and message.size >= sizeof(Session):
+        memcpy(&session, message.payload, sizeof(Session))
+        market_session(&venue.market, message.stream, session.stream, session.first_number,
+                       session.unseen)
+
+
+cdef inline int32_t decode(
+        int payload, const Message* message, Change* changes) noexcept nogil:
+    # How many changes a message says; below 0: OUTCOME_*.
+    if payload == PAYLOAD_ITCH:
+        return itch_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_PITCH:
+        return pitch_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_CME:
+        return cme_decode(message.payload, message.size, changes, CHANGES_MAX)
+    if payload == PAYLOAD_DERIBIT:
+        return deribit_decode(message.payload, message.size, changes, CHANGES_MAX)
+    if payload == PAYLOAD_CSM:
+        return csm_decode(message.payload, message.size, message.number, changes, CHANGES_MAX)
+    if payload == PAYLOAD_IEX_DEEP_PLUS:
+        return deep_plus_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_ICE:
+        return ice_decode(message.payload, message.size, changes)
+    return miax_decode(message.payload, message.size, changes)
+
+
+cdef int32_t venue_next(
+        Venue* venue, const Message* message, bint begins, uint8_t* into, uint32_t room,
+        Names* names, Found* found) noexcept nogil:
+    cdef Market* market = &venue.market
+    cdef int32_t kind
+    memset(found, 0, sizeof(Found))
+    if begins:
+        market_begin(market, message, names)
+        venue.telling = False
+        venue.applied = venue.changes_count = 0
+        kind = decode(venue.payload, message, venue.changes)
+        if kind < 0:
+            return kind
+        venue.changes_count = <uint32_t>kind
+    while True:
+        if venue.telling:
+            kind = publish_next(market, into, room, found)
+            if kind:
+                return kind
+            venue.telling = False
+            if venue.applied == venue.changes_count:
+                return OUTCOME_REFUSED if market.refused else 0
+        while venue.applied < venue.changes_count and likely(not market_full(market)):
+            market_apply(market, venue.changes + venue.applied)
+            venue.applied += 1
+        venue.telling = True
