@@ -58,6 +58,11 @@ def test_log_behind_is_in_the_order_of_the_journal():
     assert behind(C, [held(B, 0, 3)], [A, B, C]) is None  # of before
 
 
+def test_log_behind_is_one_of_which_the_journal_has_no_record_yet():
+    file, journal = held(B, 0, 3, first_ns=60), recorded(C, 0, first_ns=50)
+    assert behind(A, [file], [A, B, C], [journal]) is file
+
+
 def test_log_behind_that_both_have_is_that_of_the_lower_index():
     journal = recorded(B, 2)
     assert behind(A, [held(B, 5, 9)], [A, B], [journal]) is journal

@@ -104,6 +104,10 @@ def log_behind(
     for each in left:
         if each.log == later.log:
             return each if each.first < later.first else later
-        if each.log not in order and each.first_ns < later.first_ns:
+        if each.log in order and later.log in order:
+            before = order.index(each.log) < order.index(later.log)
+        else:
+            before = each.first_ns < later.first_ns
+        if before:
             return each
     return later
