@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CompletedProcess
 
-__all__ = ["FAULTS", "SETTABLE", "Driver", "lay_out", "snapshot", "spoil"]
+__all__ = ["CHRONY", "FAULTS", "SETTABLE", "Driver", "lay_out", "snapshot", "spoil"]
 
 CPU = "sys/devices/system/cpu"
 NIC = "sys/devices/pci0/virtio0/net/eth1"
@@ -39,6 +39,7 @@ FILES = {
         "Max realtime priority     99                   99"
     ),
     "proc/1/comm": "systemd",
+    "proc/88/comm": "chronyd",
     "etc/passwd": "root:x:0:0\nfeed:x:1001:1001",
     "etc/systemd/logind.conf": "[Login]\n#RemoveIPC=yes\nRemoveIPC=no",
     "proc/net/softnet_stat": "0110445f 00000000 00000000\n00d6463d 00000000 00000000",
@@ -88,6 +89,12 @@ ETHTOOL_FILES = {
     "ethtool/eth1-a": "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff",
 }
 
+#: What `chronyc -n -c tracking` prints, in the file of that name.
+CHRONY = (
+    "C0A80101,192.168.1.1,2,1763000000.5,-0.000012345,0.000001,0.00002,-10.1,0.01,0.05,"
+    "0.000400000,0.000100000,64.1,Normal"
+)
+
 #: What `ethtool` calls by one name when it sets it, and by another one when it shows it.
 SHOWN = {
     "-C adaptive-rx": "Adaptive RX",
@@ -115,6 +122,9 @@ FAULTS = [
         "sys/devices/system/clocksource/clocksource0/current_clocksource",
         "hpet",
     ),
+    ("clock daemon", "proc/88/comm", "bash"),
+    ("clock error", "chronyc", CHRONY.replace("Normal", "Not synchronised")),
+    ("clock error", "chronyc", CHRONY.replace("0.000400000", "0.9")),
     ("kernel work queues", "sys/devices/virtual/workqueue/cpumask", "00000000,000000ff"),
     ("kernel.numa_balancing", f"{SYSCTL}/kernel/numa_balancing", "1"),
     ("kernel.timer_migration", f"{SYSCTL}/kernel/timer_migration", "1"),
@@ -173,6 +183,8 @@ UNSETTABLE = {
     "cores without timer tick",
     "cores without RCU callbacks",
     "SMT siblings",
+    "clock daemon",
+    "clock error",
     "locked memory",
     "SCHED_FIFO",
     "backlog drops",
@@ -216,7 +228,7 @@ class Driver:
 
 def lay_out(root: Path) -> Path:
     """Lay out the well-tuned host; return its root."""
-    spoil(root, {**FILES, **ETHTOOL_FILES}.items())
+    spoil(root, {**FILES, **ETHTOOL_FILES, "chronyc": CHRONY}.items())
     (root / "sys/class/net").mkdir(parents=True)
     (root / "sys/class/net/eth1").symlink_to("../../devices/pci0/virtio0/net/eth1")
     (root / NIC / "device").symlink_to("../..")

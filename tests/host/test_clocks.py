@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.host_tree import CHRONY
 from udpfast.host import HostUse
 from udpfast.host.clocks import inspect_clocks, read_clock
 from udpfast.host.tree import HostTree
 
-CHRONY = (
-    "C0A80101,192.168.1.1,2,1763000000.5,-0.000012345,0.000001,0.00002,-10.1,0.01,0.05,"
-    "0.000400000,0.000100000,64.1,Normal\n"
-)
 LOST = "00000000,,0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,1.0,1.0,0.0,Not synchronised\n"
 PMC = """sending: GET TIME_STATUS_NP
 \t507c6f.fffe.0bbe7d-0 seq 0 RESPONSE MANAGEMENT TIME_STATUS_NP

@@ -18,7 +18,7 @@ import pytest
 
 from tests.host_tree import ETHTOOL_FILES, FAULTS, FILES, SETTABLE, Driver, lay_out, snapshot, spoil
 from tests.shared import ROOT
-from udpfast.host import HostUse, ethtool, inspect_host
+from udpfast.host import HostUse, clocks, ethtool, inspect_host
 from udpfast.host.command import UNDO_FILE, main
 
 USE = HostUse(cores=(2,), strategy_cores=(3,), interfaces=("eth1",))
@@ -33,7 +33,13 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Lay out a well-tuned host, whose driver is the only one asked."""
     root = lay_out(tmp_path / "host")
     monkeypatch.setattr(ethtool, "run_ethtool", Driver(root))
+    monkeypatch.setattr(clocks, "_ask", lambda command: answer(root / command[0]))
     return root
+
+
+def answer(file: Path) -> str:
+    """Return what a program of the made-up host prints: its file's text."""
+    return file.read_text() if file.exists() else ""
 
 
 def words(root: Path, *arguments: str) -> list[str]:
@@ -81,7 +87,7 @@ def test_check_tuned_host_has_no_fault(host: Path) -> None:
     # Every knob that can be judged has a fault below.
     assert {row[0] for row in rows if row[3] == "PASS"} | {"eth1 rx-gro-hw"} | {
         "net.core.netdev_budget"
-    } == {name for name, _, _ in FAULTS} | {"free in /dev/shm"}
+    } == {name for name, _, _ in FAULTS} | {"free in /dev/shm", "eth1 rx queues"}
 
 
 @pytest.mark.parametrize(("name", "file", "content"), FAULTS)
@@ -89,9 +95,16 @@ def test_check_one_fault_is_found_and_no_other(
     host: Path, name: str, file: str, content: str
 ) -> None:
     spoil(host, [(file, content)])
-    # A receive loop that is cut short shows in both of its limits.
-    also = {"net.core.netdev_budget": ["net.core.netdev_budget_usecs"]}
+    # A receive loop that is cut short shows in both of its limits. No daemon answers for the clock.
+    also = {
+        "net.core.netdev_budget": ["net.core.netdev_budget_usecs"],
+        "clock daemon": ["clock error"],
+    }
     assert failed(check(host)) == [name, *also.get(name, [])]
+
+
+def test_check_more_receiving_cores_than_queues_is_found(host: Path) -> None:
+    assert "eth1 rx queues" in failed(check(host, "--rx-cpus", "1-3", "--iface", "eth1"))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -84,7 +84,7 @@ def read_clock(root: Path = Path("/"), ask: Asked | None = None) -> ClockState:
 
 def inspect_clocks(tree: HostTree) -> Iterator[Finding]:
     """Yield the findings about what steers the clock, and about its error."""
-    source, want = "clock source", "chrony, or ptp4l and phc2sys"
+    source, want = "clock daemon", "chrony, or ptp4l and phc2sys"
     if not (tree.root / "proc/self").is_dir():
         yield absent(source, want, UNSTEERED, "no /proc")
         yield absent("clock error", f"at most {_words(ERROR_WANTED_NS)}", EFFECT, "no /proc")

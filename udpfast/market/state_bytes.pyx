@@ -50,7 +50,7 @@ def read_mark(entry: bytes) -> dict[str, int]:
         `values_refused`: those not kept; `lapped`: records that its keeper missed, ever.
     """
     cdef StateHead head
-    if len(entry) < sizeof(head):
+    if len(entry) < <Py_ssize_t>sizeof(head):
         raise FormatError(
             f"an image's first entry has at least {sizeof(head)} bytes, found {len(entry)}")
     memcpy(&head, <const char*>entry, sizeof(head))
