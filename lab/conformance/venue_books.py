@@ -51,8 +51,8 @@ def check(path: Path, report: Report) -> None:
         report.case(f"{path.name} {name}", check)
 
 
-def _last(datagrams: Datagrams, framing: str, payload: str, lines: int) -> Followed:
-    config = venue_config(framing, payload, lines, 0, _PATIENCE_US)
+def _last(datagrams: Datagrams, framing: str, payload: str, lines: int, **books: Any) -> Followed:
+    config = venue_config(framing, payload, lines, 0, _PATIENCE_US, **books)
     *_, (followed, _last_record) = follow(config, datagrams)
     return followed
 
@@ -124,7 +124,9 @@ def _cme_channel(path: Path, channel: dict[str, Any]) -> str | None:
     places = {
         address: place for place, (address, _) in enumerate(sorted(channel["lines"].values()))
     }
-    followed = _last(_of(path, places), "cme_mdp3", "cme", len(places))
+    # It has no definitions: the expectation assumes these depths.
+    datagrams = _of(path, places)
+    followed = _last(datagrams, "cme_mdp3", "cme", len(places), places=10, places_implied=2)
 
     def problems() -> Iterator[str | None]:
         yield _trades(followed, {"trade_size": "0", "trade_price_x_size": "0"} | channel["totals"])

@@ -31,6 +31,16 @@ def followed(
     return told[-1][0], kinds
 
 
+def followed_raw(payloads: Iterable[bytes], **books: Any) -> Followed:
+    """Return what a reader knows after some datagrams of CME."""
+    datagrams = [
+        ((0, 0), CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), payload))
+        for i, payload in enumerate(payloads)
+    ]
+    *_, (known, _) = follow(venue_config("cme_mdp3", "cme", 1, **books), datagrams)
+    return known
+
+
 def sent(number: int, messages: tuple[bytes, ...]) -> Sent:
     return Sent(number, messages, session=b"0000000042")
 
@@ -101,6 +111,54 @@ def test_depth_shows_the_best_levels_alone() -> None:
     known, _ = followed("moldudp64", "itch", [sent(1, (*bids, gone))], depth=2)
     assert sorted(known.levels[NAME][0]) == [100.03, 100.04]
     assert known.tops[NAME][0] == 100.04
+
+
+def cme(number: int, template: int, root: bytes, rest: bytes) -> bytes:
+    head_of = struct.pack("<HHHHH", 10 + len(root) + len(rest), len(root), template, 1, 9)
+    return struct.pack("<IQ", number, AT_NS) + head_of + root + rest
+
+
+def definition(number: int, depth: int) -> bytes:
+    root = bytearray(59)
+    root[5:6], root[35:38], root[55:59] = b"A", b"ABC", struct.pack("<i", 7)
+    return cme(number, 54, bytes(root), struct.pack("<HBHB3sb", 9, 0, 4, 1, b"GBX", depth))
+
+
+def bid(number: int, chain: int, place: int, action: int = 0) -> bytes:
+    root = struct.pack("<QBxx", AT_NS, 0x80)
+    price = (100 - place) * 10**9
+    entry = struct.pack("<qiiIiBBc5x", price, 5, 7, chain, 1, place, action, b"0")
+    return cme(number, 46, root, struct.pack("<HB", 32, 1) + entry + struct.pack("<H5xB", 24, 0))
+
+
+BIDS = tuple(bid(place, place, place) for place in range(1, 5))
+
+
+@pytest.mark.parametrize("depth", [4, 5, 10, 12])
+def test_book_by_place_waits_for_the_depth_that_its_definition_tells(depth: int) -> None:
+    assert not followed_raw(BIDS).books
+    known = followed_raw((*BIDS, definition(5, depth)))
+    assert sorted(known.levels["CME", "ABC"][0]) == [96.0, 97.0, 98.0, 99.0]
+    assert not known.books["CME", "ABC"].stale
+
+
+def test_book_that_was_deeper_than_its_definition_is_not_sound() -> None:
+    # Of the three that are left after the delete the venue told no third one.
+    gone = bid(5, 5, 1, action=2)
+    for payloads in ((*BIDS, definition(5, 3)), (*BIDS, gone, definition(6, 3))):
+        books = followed_raw(payloads).books
+        assert all(book.stale for book in books.values())
+    books = followed_raw((definition(1, 10), *(bid(n + 1, n, n) for n in range(1, 5)))).books
+    assert [book.stale for book in books.values()] == [False]
+    many = [bid(place, place, 1) for place in range(1, 12)]
+    assert all(book.stale for book in followed_raw((*many, definition(12, 12))).books.values())
+
+
+def test_depth_may_be_told_by_the_settings() -> None:
+    known = followed_raw(BIDS, places=4)
+    assert sorted(known.levels["CME", "7"][0]) == [96.0, 97.0, 98.0, 99.0]
+    known = followed_raw(BIDS, places=3)
+    assert known.books["CME", "7"].stale
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -389,6 +389,8 @@ cdef class Engine:
         books.orders = config.books.orders
         books.top = config.books.top
         books.depth = config.books.depth
+        books.places[0] = config.books.places
+        books.places[1] = config.books.places_implied
         books.orders_max = config.books.orders_max
         books.instruments_max = min(self.stages.names.capacity, <uint64_t>INSTRUMENTS_MAX)
         books.awaits_definitions = len(config.snapshot.lines) > 0

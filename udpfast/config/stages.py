@@ -161,6 +161,23 @@ class BooksConfig(Struct, frozen=True):
             description="best levels of each side to publish; 0: all",
         ),
     ] = 0
+    places: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=254,
+            description="how deep the venue keeps each side of books by place (CME) that no "
+            "definition tells; 0: such a book waits for its definition",
+        ),
+    ] = 0
+    places_implied: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=254,
+            description="the same of implied books; it holds where `places` does",
+        ),
+    ] = 2
     orders_max: Annotated[
         int,
         Meta(

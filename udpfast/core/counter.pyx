@@ -189,6 +189,9 @@ FEED_COUNTERS = (
         "orders_unknown", "count",
         "changes of orders, or removals of levels, that were not there: their books are in doubt"),
     CounterInfo("books_full", "count", "orders or levels that the books had no room for"),
+    CounterInfo(
+        "books_undefined", "count",
+        "instruments whose first change came before a definition told how deep their books are"),
     CounterInfo("updates", "count", "payloads decoded"),
     CounterInfo("decode_refused", "count", "payloads that failed verification"),
     CounterInfo("types_opaque", "count", "payloads of known types that are passed on undecoded"),

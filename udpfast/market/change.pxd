@@ -99,6 +99,7 @@ cdef struct Traits:
     uint8_t decimals             # of prices
     uint8_t depth                # places of a side, until it is defined
     uint8_t depth_implied
+    bint depth_defined           # those are a guess
     uint16_t snapshots_from      # the stream of snapshots is that of changes + this; 0: the same
 
 

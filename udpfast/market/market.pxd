@@ -42,6 +42,7 @@ cdef struct MarketSettings:      # [books]
     uint32_t depth               # 0: all levels
     uint32_t orders_max
     uint32_t instruments_max
+    uint8_t places[2]            # depths of books by place that are not defined; 0: not known
     bint awaits_definitions      # the lines that bring them are there
 
 cdef struct MarketStream:

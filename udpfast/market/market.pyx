@@ -6,9 +6,10 @@ from libc.string cimport memcpy, memset
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport (
-    FEED_BOOKS_FULL, FEED_COLLECT_DROPPED, FEED_COLLECTED, FEED_OBJECTS, FEED_OBJECTS_FULL,
-    FEED_ORDERS_UNKNOWN, FEED_RECOVERED_CHAIN, FEED_RECOVERED_SNAPSHOT, FEED_RELEASED,
-    FEED_SNAPSHOTS_BROKEN, FEED_SNAPSHOTS_SKIPPED, FEED_SNAPSHOTS_TOO_OLD, FEED_STALE)
+    FEED_BOOKS_FULL, FEED_BOOKS_UNDEFINED, FEED_COLLECTED, FEED_COLLECT_DROPPED, FEED_OBJECTS,
+    FEED_OBJECTS_FULL, FEED_ORDERS_UNKNOWN, FEED_RECOVERED_CHAIN, FEED_RECOVERED_SNAPSHOT,
+    FEED_RELEASED, FEED_SNAPSHOTS_BROKEN, FEED_SNAPSHOTS_SKIPPED, FEED_SNAPSHOTS_TOO_OLD,
+    FEED_STALE)
 from udpfast.core.layout cimport Message, OBJECT_LIVE, OBJECT_STALE, OBJECT_WAITING
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
@@ -30,6 +31,7 @@ cdef enum:  # schema UpdateAction
 
 cdef enum:
     LEVELS_MIN = 1 << 16         # of the slab
+    DEPTH_ANY = 255              # deeper than a side is
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -188,6 +190,7 @@ cdef void empty(Market* market, Instrument* i, int face) noexcept nogil:
     if face == FACE_ORDERS or market.traits.levels == LEVELS_OF_ORDERS:
         drop_orders(market, i)
     if face != FACE_ORDERS:
+        i.deepest[face >> 1] = 0
         slab_give(&market.slab, &i.sides[face])
         slab_give(&market.slab, &i.sides[face + 1])
     i.face[face].replaced = True
@@ -201,6 +204,7 @@ cdef void forget(Market* market, Instrument* i, int face) noexcept nogil:
     # What is there is not known any more.
     empty(market, i, face)
     if market.traits.levels == LEVELS_BY_PLACE and face != FACE_ORDERS:
+        i.deepest[face >> 1] = DEPTH_ANY
         places_unknown(&market.slab, &i.sides[face], depth_of(i, <uint8_t>face))
         places_unknown(&market.slab, &i.sides[face + 1], depth_of(i, <uint8_t>face))
 
@@ -380,6 +384,12 @@ cdef bint apply_price(Market* market, Instrument* i, const Change* c) noexcept n
     return True
 
 
+cdef inline void reach(Instrument* i, uint8_t side, uint32_t depth) noexcept nogil:
+    # A side is so deep, or was before its last place fell out of it.
+    if depth > i.deepest[side >> 1]:
+        i.deepest[side >> 1] = <uint8_t>min(depth, <uint32_t>DEPTH_ANY)
+
+
 cdef bint apply_place(Market* market, Instrument* i, const Change* c) noexcept nogil:
     cdef Side* side = &i.sides[c.side]
     cdef SideLevel level
@@ -390,6 +400,7 @@ cdef bint apply_place(Market* market, Instrument* i, const Change* c) noexcept n
     level.orders = c.orders
     level.unknown = 0
     if c.verb == VERB_PLACE_NEW:
+        reach(i, c.side, side.count + 1)
         return place_new(&market.slab, side, c.place, depth, &level)
     if c.verb == VERB_PLACE_DELETE:
         return place_delete(&market.slab, side, c.place, c.place)
@@ -399,6 +410,7 @@ cdef bint apply_place(Market* market, Instrument* i, const Change* c) noexcept n
     if c.verb == VERB_PLACE_FROM:
         return place_delete(&market.slab, side, 1, c.place)
     if c.verb == VERB_PLACE_OVERLAY and c.place == side.count + 1:
+        reach(i, c.side, c.place)
         return place_new(&market.slab, side, c.place, depth, &level)
     return place_set(&market.slab, side, c.place, &level)
 
@@ -541,6 +553,8 @@ cdef bint follow_chain(Market* market, Instrument* i, const Change* c) noexcept 
 cdef void check_places(Market* market, Instrument* i, Face* face) noexcept nogil:
     # By place, and not all known: whole as soon as they are.
     cdef int which = <int>(face - i.face)
+    if unlikely(i.sides[which].cls == 0 or i.sides[which + 1].cls == 0):
+        return                   # there was no room to note which are not
     if places_missing(&market.slab, &i.sides[which]) == 0 and (
             places_missing(&market.slab, &i.sides[which + 1]) == 0) and i.linked:
         live(market, i, face)
@@ -656,6 +670,16 @@ cdef void begin_snapshot(Market* market, Instrument* i, const Change* c) noexcep
     market.taking_chain = c.chain
 
 
+cdef void break_snapshot(Market* market, Instrument* i) noexcept nogil:
+    # What it says cannot be, or there is no room for it: none of it holds.
+    counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
+    market.taking = NULL
+    if market.taking_face == FACE_LEVELS:
+        stale_levels(market, i)
+    else:
+        stale(market, i, &i.face[FACE_ORDERS])
+
+
 cdef void end_snapshot(Market* market, const Change* c) noexcept nogil:
     cdef Instrument* i = market.taking
     cdef Face* face
@@ -680,11 +704,7 @@ cdef void end_snapshot(Market* market, const Change* c) noexcept nogil:
             i.face[FACE_IMPLIED].replaced = True
             live(market, i, &i.face[FACE_IMPLIED])
     else:
-        counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
-        if market.taking_face == FACE_LEVELS:
-            stale_levels(market, i)
-        else:
-            stale(market, i, face)
+        break_snapshot(market, i)
 
 
 cdef void take_row(Market* market, const Change* c) noexcept nogil:
@@ -695,7 +715,9 @@ cdef void take_row(Market* market, const Change* c) noexcept nogil:
     if i == NULL or c.side > SIDE_ASK_IMPLIED:
         return
     if market.taking_face == FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE:
-        apply_book(market, i, c)
+        if unlikely(not apply_book(market, i, c)):
+            market.streams[market.message.stream].broken = True
+            break_snapshot(market, i)
         return
     level.price = c.price
     level.quantity = c.quantity
@@ -706,6 +728,9 @@ cdef void take_row(Market* market, const Change* c) noexcept nogil:
             &market.slab, side, max(<uint32_t>c.place, depth_of(i, c.side)) + 1):
         side_levels(&market.slab, side)[side.count] = level
         side.count += 1
+        reach(i, c.side, side.count)
+    else:
+        break_snapshot(market, i)
 
 
 # --- instruments ---------------------------------------------------------------------------------
@@ -785,6 +810,12 @@ cdef Instrument* instrument_of(
             i.implied_id = names_intern(market.names, text, size + 8)
         i.depth[0] = market.traits.depth
         i.depth[1] = market.traits.depth_implied
+        i.depth_told = not market.traits.depth_defined
+        if market.settings.places[0] and market.traits.depth_defined:
+            i.depth = market.settings.places
+            i.depth_told = True
+        if not i.depth_told and c.verb != VERB_DEFINE:
+            counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
         i.decimals = market.traits.decimals
         i.sides[1].ask = i.sides[3].ask = i.shown[1].ask = i.shown[3].ask = 1
         if market.traits.names == NAMES_IN_ID:
@@ -804,19 +835,29 @@ cdef Instrument* instrument_of(
     return i
 
 
+cdef void define_depth(Market* market, Instrument* i, uint8_t own, uint8_t implied) noexcept nogil:
+    # Levels are right as they are where no side was ever deeper than the smaller of two depths:
+    # nothing fell out of it. Else nobody knows what did.
+    cdef bint outgrown = i.deepest[0] > min(i.depth[0], own) and i.depth[0] != own
+    if i.deepest[1] > min(i.depth[1], implied) and i.depth[1] != implied:
+        outgrown = True
+    i.depth[0] = own
+    i.depth[1] = implied
+    if not i.depth_told:
+        i.depth_told = True
+        mark(market, i)
+    if outgrown and not i.homeless:
+        stale_levels(market, i)
+
+
 cdef void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    cdef uint32_t side
     if c.name:
         name_instrument(
             market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
     if c.chain:
         i.decimals = <uint8_t>(c.chain - 1)
     if c.place and market.traits.levels == LEVELS_BY_PLACE:
-        i.depth[0] = c.place
-        i.depth[1] = <uint8_t>c.orders
-        for side in range(4):    # what lies deeper was never taken away
-            i.sides[side].count = min(i.sides[side].count, <uint32_t>i.depth[side >> 1])
-            side_reserve(&market.slab, &i.sides[side], <uint32_t>i.depth[side >> 1] + 1)
+        define_depth(market, i, c.place, <uint8_t>c.orders)
     i.named = True
     if not i.defined:
         i.defined = True

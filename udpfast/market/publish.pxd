@@ -173,6 +173,8 @@ cdef inline bint face_sure(const Market* market, const Instrument* i, int which)
     cdef const Face* face = &i.face[which]
     if market.traits.levels == LEVELS_OF_ORDERS:
         face = &i.face[FACE_LEVELS]
+    if which != FACE_ORDERS and not i.depth_told:
+        return False             # what falls out of a side is not told
     return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
 
 
