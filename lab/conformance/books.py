@@ -3,12 +3,14 @@
 A set is a folder: `truth.json` and captures of one market. `clean` has everything, `feed` lost some
 of it on both lines, `recovered` has what was asked for again. Everything goes through a feed, and
 what a reader makes of its records is compared: at each checkpoint every order in its queue and
-every level; with losses, after each message, every book that says that it is sound.
+every level; with losses, after each message, every book that says that it is sound. At the end all
+books have to be sound of which nothing is missing, or that a snapshot behind the last loss healed.
 """
 
 import bisect
 import hashlib
 import json
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -37,6 +39,8 @@ VENUES = {
 _SNAPSHOT, _UNGATED = 1, 32
 _OBJECT_ORDERS = 0x20000000
 _DELETE = 3
+_BEHIND_ALL = 1 << 64
+_CME_LEVELS, _CME_ORDERS = 52, 53
 #: Longer than any set: what is asked for again comes late.
 _PATIENCE_US = 60_000_000
 _IMPLIED = " implied"
@@ -311,15 +315,17 @@ class _Run:
         self.history: dict[Name, list[tuple[int, Any]]] = {}
         self.clean: dict[Name, list[tuple[int, Any]]] | None = None
         self.lossy = False
-        self.reached = self.live = self.compared = 0
+        self.joined: set[int] = set()  # units whose first number was not seen first
+        self.reached: set[str] = set()
+        self.live = self.compared = self.wanted = 0
 
     def _streams(self) -> int:
         return sum(channel == 0 for channel, _ in self.lines.values())
 
     def said(self) -> str:
         return (
-            f"{self.reached} checkpoints reached, {self.compared:,} sound books compared, "
-            f"{self.live} sound at the end"
+            f"{len(self.reached)} checkpoints reached, {self.compared:,} sound books compared, "
+            f"{self.live} sound at the end, where {self.wanted} of levels or orders have to be"
         )
 
     def datagrams(self, capture: str) -> Iterator[tuple[Line, CapturedDatagram]]:
@@ -368,6 +374,7 @@ class _Run:
         first = self._first(unit)
         if int(session["first_number"]) != first or "first_packet" in self.truth:
             self.lossy = True
+            self.joined.add(unit)
 
     def _first(self, unit: int) -> int:
         if "units" in self.truth:
@@ -404,7 +411,10 @@ class _Run:
             return set(self.truth["units"][str(checkpoint["unit"])]["symbols"])
         return set(self.truth.get("symbols", self.truth.get("instruments", ())))
 
-    def _compare(self, followed: Followed, checkpoint: dict[str, Any]) -> str | None:
+    def _compare(
+        self, followed: Followed, checkpoint: dict[str, Any], healed: bool = False
+    ) -> str | None:
+        # Healed: whatever is not known never was anything.
         symbols = self._symbols(checkpoint)
         names = {name for name in (*followed.levels, *followed.orders) if name[1] in symbols}
         doubted = {
@@ -414,7 +424,7 @@ class _Run:
             or (name in followed.orders and name in followed.doubted)
         }
         known = {name[1] for name in names}
-        if self.lossy and (doubted or known < symbols):
+        if self.lossy and (doubted or (known < symbols and not healed)):
             return None
         if doubted:
             return f"checkpoint {_where(checkpoint)}: in doubt without a loss: {sorted(doubted)}"
@@ -435,7 +445,7 @@ class _Run:
             if key in checkpoint and checkpoint[key] != value:
                 where = _where(checkpoint)
                 return f"checkpoint {where}: {key}: expected {checkpoint[key]}, found {value}"
-        self.reached += 1
+        self.reached.add(str(_where(checkpoint)))
         return None
 
     def _sound(self, followed: Followed, unit: int, number: int) -> str | None:
@@ -473,7 +483,61 @@ class _Run:
         self.live = sum(not book.stale for book in followed.books.values())
         if capture == "clean" and self.lossy:
             return "losses where there are none"
-        return self._tape(followed)
+        return self._whole(followed, capture) or self._tape(followed)
+
+    def _whole(self, followed: Followed, capture: str) -> str | None:
+        # What has to be sound is, and all that is has what the last checkpoint says.
+        wanted = self._wanted(capture)
+        self.wanted = len(wanted)
+        for symbol, orders in sorted(wanted):
+            name = (self.exchange, symbol)
+            if orders:
+                sound = name in followed.orders and name not in followed.doubted
+            else:
+                sound = name in followed.levels and not followed.books[name].stale
+            if not sound:
+                return f"{name}: {'orders' if orders else 'levels'} in doubt at the end"
+        last = {one.get("unit", 0): one for one in self.truth["checkpoints"]}
+        for unit, checkpoint in last.items():
+            problem = self._sound(followed, unit, _BEHIND_ALL) if self.clean is not None else None
+            healed = any(self._unit_of(symbol) == unit for symbol, _ in wanted)
+            problem = problem or self._compare(followed, checkpoint, healed)
+            if problem:
+                return f"at the end: {problem}"
+        return None
+
+    def _wanted(self, capture: str) -> set[tuple[str, bool]]:
+        # (symbol, whether of its orders): of which nothing is missing at the end.
+        if capture == "feed":
+            return self._healed() if self.loops else set()
+        names = self.clean if self.clean is not None else self.history
+        return {
+            (symbol, orders)
+            for exchange, symbol in names
+            if exchange == self.exchange and self._unit_of(symbol) not in self.joined
+            for orders in (False, True)
+        }
+
+    def _healed(self) -> set[tuple[str, bool]]:
+        # All of whose snapshot came, as of the last datagram that no line brought, or a later one.
+        lost = self.truth["network"]["never_received"][-1][-1]
+        names = {one["security_id"]: name for name, one in self.truth["instruments"].items()}
+        parts: dict[tuple[int, int], set[int]] = {}
+        healed = set()
+        for (channel, _), datagram in self.datagrams("feed"):
+            for template, root in _sbe_messages(datagram.payload) if channel else ():
+                as_of, _, security = struct.unpack_from("<IIi", root)
+                if as_of < lost:
+                    continue
+                if template == _CME_LEVELS:
+                    healed.add((names[security], False))
+                elif template == _CME_ORDERS:
+                    count, part = struct.unpack_from("<II", root, 12)
+                    came = parts.setdefault((security, as_of), set())
+                    came.add(part)
+                    if len(came) == count:
+                        healed.add((names[security], True))
+        return healed
 
     def _tape(self, followed: Followed) -> str | None:
         # All trades, where nothing is missing.
@@ -487,6 +551,15 @@ class _Run:
         found = [len(rows), sum(int(quantity) for _, quantity in rows), text_of(product)]
         wanted = [expect["count"], expect["size"], expect["price_x_size"]]
         return None if found == wanted else f"tape: expected {wanted}, found {found}"
+
+
+def _sbe_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    # (template, root block and groups) of a datagram of CME.
+    at = 12
+    while at < len(payload):
+        size, _, template = struct.unpack_from("<HHH", payload, at)
+        yield template, payload[at + 10 : at + size]
+        at += size
 
 
 def _where(checkpoint: dict[str, Any]) -> dict[str, int]:

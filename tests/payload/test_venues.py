@@ -169,6 +169,18 @@ def test_sets_of_truths_hold(name: str) -> None:
     assert report.passed >= 2
 
 
+def test_feed_that_does_not_heal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(config: Any, datagrams: Iterable[Any]) -> Any:
+        # To snapshots, but not to definitions.
+        return follow(config, (one for one in datagrams if one[0][0] == 0 or one[0][1] == 0))
+
+    monkeypatch.setattr("lab.conformance.books.follow", deaf)
+    report = Report()
+    check(shared("venues", "books", "cme_1") / "truth.json", report)
+    assert [line.endswith("in doubt at the end") for line in report.lines].count(True) == 1
+    assert report.failed == 1
+
+
 def test_capture_that_differs_is_found(tmp_path: Path) -> None:
     folder = shared("venues", "books", "itch_small")
     truth = (folder / "truth.json").read_text()
