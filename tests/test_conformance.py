@@ -67,16 +67,29 @@ def test_captures_of_venues_pass(tmp_path: Path) -> None:
     assert report.passed == 2 * 6
 
 
-def test_single_datagrams_of_iex_decode_to_their_lines(tmp_path: Path) -> None:
+def test_single_datagrams_of_venues_decode_to_their_lines(tmp_path: Path) -> None:
     document = json.loads((shared("venues") / "expected.json").read_text())
     document["files"] = []
     folder = shared("data", "pcap")
     lines = document["lines_of_singles"]["instruments"]
     document["lines_of_singles"]["instruments"] = {
-        str(folder / name): expect for name, expect in lines.items() if "/iex_tp/" in name
+        str(folder / name): expect for name, expect in lines.items()
     }
     report = edited(tmp_path, document)
-    assert (report.passed, report.failed) == (9, 0), report.lines
+    assert (report.passed, report.failed) == (14, 0), report.lines
+
+
+def test_trades_of_pitch_are_those_of_its_rows(tmp_path: Path) -> None:
+    expectation = shared("venues", "books", "captures") / "cboe_pitch_bats_realtime.json"
+    captures = shared("data", "pcap")
+    for change, failed in (("", 0), ("9", 1)):
+        document = expectation.read_text().replace(
+            "trade,A,100,20.01", f"trade,A,100,20.01{change}"
+        )
+        (tmp_path / expectation.name).write_text(document)
+        report = Report(captures=captures)
+        run(tmp_path, report)
+        assert (report.passed, report.failed) == (1 - failed, failed), report.lines
 
 
 @pytest.mark.parametrize(

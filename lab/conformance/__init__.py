@@ -58,6 +58,8 @@ class Report:
         The lines.
     engine : bool
         Captures of venues go through the feed, too.
+    captures : Path, optional
+        The folder of the captures of venues; None: `data/pcap` beside their expectations.
     """
 
     passed: int = 0
@@ -65,6 +67,7 @@ class Report:
     stream: TextIO | None = None
     lines: list[str] = field(default_factory=list)
     engine: bool = True
+    captures: Path | None = None
 
     def case(
         self, name: str, check: Callable[P, str | None], *args: P.args, **kwargs: P.kwargs
@@ -229,6 +232,8 @@ def run(folder: Path, report: Report) -> None:
                 _sbe().check_fix(path, report)
                 continue
             name = document.get("format", "") if isinstance(document, dict) else ""
+            if isinstance(document, dict) and {"disagreements", "units"} <= document.keys():
+                name = "venue-books"
             module = FORMATS.get(name.partition("/")[0])
             if module is None:
                 report.note(f"not run: {path}: format {name!r} says nothing to compare")
@@ -259,9 +264,14 @@ def _run_file(module: str, path: Path, report: Report) -> None:
 
 @program
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def main(folder: Path) -> int:
+@click.option(
+    "--captures",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the captures of venues; else data/pcap beside their expectations.",
+)
+def main(folder: Path, captures: Path | None) -> int:
     """Run what lies below the folder that is named; return how many cases failed."""
-    report = Report(stream=sys.stdout)
+    report = Report(stream=sys.stdout, captures=captures)
     run(folder, report)
     if report.passed + report.failed == 0:
         raise click.UsageError(f"nothing below {folder} says what must come out of it")

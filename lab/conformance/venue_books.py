@@ -16,7 +16,7 @@ from lab.conformance import Report
 from lab.conformance.books import Followed, Line, Name, follow, text, text_of, venue_config
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 
-__all__ = ["check", "check_case"]
+__all__ = ["check", "check_case", "check_single"]
 
 #: Longer than any capture.
 _PATIENCE_US = 60_000_000
@@ -42,13 +42,41 @@ def check_case(path: Path, case: dict[str, Any], report: Report) -> bool:
 def check(path: Path, report: Report) -> None:
     """Run one `venue-books` document; its capture lies in `data/pcap` beside the sets' folder."""
     document = json.loads(path.read_text(encoding="utf-8"))
-    capture = path.resolve().parents[3] / "data" / "pcap" / document.get("capture", "")
+    folder = report.captures or path.resolve().parents[3] / "data" / "pcap"
+    capture = folder / document.get("capture", "")
     run = _csm if "depth" in document else _miax if "products" in document else None
+    if "capture" not in document:  # it has the name of its expectation
+        run, capture = _pitch, folder / f"{path.stem}.pcap"
+        report.not_compared(path.name, ["what no book has, as its start is not known"])
     if run is None:
         report.note(f"not run: {path}: its rows are the wire's, not a book's")
         return
     for name, check in run(capture, document):
         report.case(f"{path.name} {name}", check)
+
+
+def check_single(path: Path, lines: list[list[Any]]) -> str | None:
+    """Run a datagram of CME alone: its trades come, and it makes no book that is known."""
+    followed = _last(_of(path, None), "cme_mdp3", "cme", 1)
+    cells = [line.split(",") for _, kind, line in lines if kind == "trades"]
+    wanted = [[one[1], one[5], one[6]] for one in cells if one[4] == "0"]
+    return _none_sound(followed) or _traded(followed, wanted)
+
+
+def _traded(followed: Followed, wanted: list[list[str]]) -> str | None:
+    # Rows of symbol, price and size.
+    found = [
+        [symbol, text(price), text(size)]
+        for (_, symbol), rows in followed.trades.items()
+        for price, size in rows
+    ]
+    same = sorted(found) == sorted(wanted)
+    return None if same else f"trades: expected {wanted}, found {found}"
+
+
+def _none_sound(followed: Followed) -> str | None:
+    sound = [name for name, book in followed.books.items() if not book.stale]
+    return f"sound, and nobody knows what was there before: {sound}" if sound else None
 
 
 def _last(datagrams: Datagrams, framing: str, payload: str, lines: int, **books: Any) -> Followed:
@@ -185,10 +213,18 @@ def _deribit(path: Path, case: dict[str, Any]) -> Iterator[tuple[str, Callable[[
 def _ice(path: Path, case: dict[str, Any]) -> Iterator[tuple[str, Callable[[], str | None]]]:
     def check() -> str | None:
         followed = _last(_of(path, None), "ice_impact", "ice", 1)
-        sound = [name for name, book in followed.books.items() if not book.stale]
-        if sound:
-            return f"sound, and nobody knows what was there before: {sound}"
-        return _trades(followed, case["flows"][0]["totals"])
+        return _none_sound(followed) or _trades(followed, case["flows"][0]["totals"])
+
+    yield "trades", check
+
+
+def _pitch(path: Path, document: dict[str, Any]) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    # Executions of orders that no book has tell no price, so they are no trades.
+    def check() -> str | None:
+        followed = _last(_of(path, None), "cboe_pitch", "pitch", 1)
+        rows = [row.split(",") for one in document["units"].values() for row in one["rows"]]
+        wanted = [[row[4], row[6], row[5]] for row in rows if row[3] == "trade"]
+        return _none_sound(followed) or _traded(followed, wanted)
 
     yield "trades", check
 
