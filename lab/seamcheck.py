@@ -44,6 +44,8 @@ _STEPS = 40
 _SYMBOL = "BTC-PERPETUAL"
 _NAMES = 64
 _SEGMENT = 1 << 18
+#: Where a region's header says when it was created.
+_CREATED_AT = 32
 #: A recorder that has nothing to do for so many turns has done all.
 _IDLE = 4
 _TURNS = 10_000
@@ -86,6 +88,10 @@ class World:
         self.state = state.tobytes()
         size = 1 << self.rng.choice((14, 16, 18))
         self.ring = Ring.create(self.instance, size, PAYLOAD_HASH)
+        # Created by the clock that its records are published by: what is older is of before.
+        with (self.instance / "ring").open("r+b") as file:
+            file.seek(_CREATED_AT)
+            file.write((_START_NS + self.count).to_bytes(8, "little"))
         self.down = ""
         status = (self.instance / "ring").stat()
         if self.file != (status.st_ino, self.ring.log):  # else it goes on in the same one

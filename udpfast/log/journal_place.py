@@ -111,8 +111,9 @@ def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) 
     segments = segments_of(directory, source)
     if not segments:
         return None
+    # Of those that begin with one record, the first may say what is missing before it.
     first = max((each for each in segments if each.source_index <= index),
-                key=lambda each: each.number, default=segments[0])  # fmt: skip
+                key=lambda each: (each.source_index, -each.number), default=segments[0])  # fmt: skip
     numbers = {each.number for each in segments}
     at = first.source_index
     with JournalCursor.attach(
