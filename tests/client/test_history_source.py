@@ -1,5 +1,7 @@
 """History, then live: a ring's records from its journal and then from itself, each of them once."""
 
+import shutil
+
 import pytest
 
 from tests.agents.test_recorder import drive, recorder_of
@@ -233,6 +235,16 @@ def test_damage_at_the_end_of_a_journal_is_made_good_by_the_ring(instance, tmp_p
     assert read_all(f"journal:{tmp_path / 'journal'}")[0][:96] != list(range(96))
     assert read_all(both(instance, tmp_path)) == (list(range(100)), 0)
     recorder.on_stop()
+
+
+@pytest.mark.parametrize("start", [START_NS, "begin"])
+def test_journal_lost_before_it_is_read_is_made_good_by_the_ring(instance, tmp_path, start):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    with Reader(both(instance, tmp_path), start=start) as reader:
+        shutil.rmtree(tmp_path / "journal")
+        record(instance, tmp_path).on_stop()
+        assert numbers(reader, 10) == list(range(10))
 
 
 def test_what_is_overwritten_in_the_ring_comes_from_the_journal(instance, tmp_path):

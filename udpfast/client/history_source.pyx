@@ -25,7 +25,8 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
-    KIND_CONNECTION, KIND_LAPPED, LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
+    KIND_CONNECTION, KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE,
+    Record)
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
@@ -267,6 +268,9 @@ cdef class HistorySource(Source):
         cdef JournalCursor cursor = runs.cursor
         cdef uint64_t position = SOURCE_ENDED
         cdef uint64_t from_index = runs.from_index
+        if self.whole and not self.log and not runs.skipped and runs.reason == LAPPED_DAMAGE:
+            # None of it can be read, and so nobody knows where it began: the ring may have it.
+            return self._read_elsewhere()
         before = self.state
         log = runs.log
         if cursor.position <= before.resume_position and before.source != _NO_LOG:
@@ -282,7 +286,8 @@ cdef class HistorySource(Source):
             if self.log and log != self.log:
                 self.passed.add(self.log)
             self.missed_between = 0
-            self._place(log, from_index)
+            # From a time on, all is wanted that was not passed over: also what no recorder had.
+            self._place(log, from_index if runs.skipped or self.start_ns == INT64_MIN else 0)
             self.exact = runs.exact
             runs.forget_missing()
         elif runs.log == self.log and runs.exact and not self.exact:
@@ -299,10 +304,7 @@ cdef class HistorySource(Source):
             end = self.state.resume_position
             cursor.extend(("position", end if end > cursor.position else self.state.position))
             return False
-        self._leave_journal()
-        if not self._go_on():
-            self._use_ring()
-        return True
+        return self._read_elsewhere()
 
     cdef bint _journal_gone(self) except -1:
         # What comes next may be elsewhere. False: nobody knows what that is.
@@ -315,6 +317,9 @@ cdef class HistorySource(Source):
                 return False
         elif not self.exact:
             return False
+        return self._read_elsewhere()
+
+    cdef bint _read_elsewhere(self) except -1:
         self._leave_journal()
         if not self._go_on():
             self._use_ring()
