@@ -112,6 +112,22 @@ def test_ring_from_a_time_before_all_there_is_says_what_is_missing(instance, tmp
     recorder.on_stop()
 
 
+def test_ring_from_a_time_says_all_that_is_missing_where_the_journal_has_no_record(
+    instance, tmp_path
+):
+    publish(instance, 0, 2000)
+    recorder_of(instance, tmp_path).on_stop()  # knows only where it would begin
+    instance.ring.region.close()
+    instance.names_region.close()
+    other = Instance(instance.directory, 1 << 21)
+    recorder_of(other, tmp_path).on_stop()  # says what is missing from there on
+    publish(other, 2000, 5)
+    with Reader(other.address, start=1) as reader:
+        batch = reader.poll(timeout=5)
+        assert (batch.lapped, int(bytes(batch.payload(0))[:8])) == (2000, 2000)
+    other.close()
+
+
 def test_ring_from_a_time_without_a_journal_is_refused(instance):
     with pytest.raises(ConfigError, match="no journal has its records"):
         Reader(instance.address, start=START_NS)

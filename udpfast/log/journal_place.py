@@ -111,9 +111,12 @@ def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) 
     segments = segments_of(directory, source)
     if not segments:
         return None
-    # Of those that begin with one record, the first may say what is missing before it.
-    first = max((each for each in segments if each.source_index <= index),
-                key=lambda each: (each.source_index, -each.number), default=segments[0])  # fmt: skip
+    # The first of those that begin with one record may say what is missing before it.
+    first = max(
+        (each for each in segments if each.source_index <= index),
+        key=lambda each: (each.source_index, -each.number),
+        default=segments[0],
+    )
     numbers = {each.number for each in segments}
     at = first.source_index
     with JournalCursor.attach(
