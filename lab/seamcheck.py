@@ -29,6 +29,7 @@ from udpfast.core.layout import OBJECT_STATE, Kind, LappedReason
 from udpfast.errors import ConfigError, FormatError, RingClosedError
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import journal_state
 from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
@@ -44,6 +45,8 @@ _STEPS = 40
 _SYMBOL = "BTC-PERPETUAL"
 _NAMES = 64
 _SEGMENT = 1 << 18
+#: As position in the ring: its writer closed it, and the journal has all.
+_ENDED = (1 << 64) - 1
 #: Where a region's header says when it was created.
 _CREATED_AT = 32
 #: A recorder that has nothing to do for so many turns has done all.
@@ -63,7 +66,7 @@ class World:
         self.now_ns = 0
         self.trace: list[str] = []
         self.logs: list[int] = []  # where each log begins that a lost one made necessary
-        self.stops: list[int] = []  # where the feed was stopped in good order
+        self.begins: dict[bytes, int] = {}  # where each log begins, by its identity
         self.ends: set[int] = set()  # where a recorder said that it has all
         self.journals = 1  # one more for each that was lost
         self.restarts: set[int] = set()
@@ -92,6 +95,7 @@ class World:
         with (self.instance / "ring").open("r+b") as file:
             file.seek(_CREATED_AT)
             file.write((_START_NS + self.count).to_bytes(8, "little"))
+        self.begins.setdefault(self.ring.log, self.count)
         self.down = ""
         status = (self.instance / "ring").stat()
         if self.file != (status.st_ino, self.ring.log):  # else it goes on in the same one
@@ -130,7 +134,6 @@ class World:
         self.files[-1] = range(self.oldest(), self.count)
         if how == "stopped":
             self.ring.close()
-            self.stops.append(self.count)
         else:
             self.ring.region.close()
         self.down = how
@@ -148,7 +151,6 @@ class World:
         config = RecordConfig(directory=str(self.journal), segment_bytes=_SEGMENT, sync="none")
         self.recorder = Recorder(config, self.instance, "feed")
         self.recorder.on_start()
-        self.attached = len(self.stops)
         self.trace.append("recorder starts")
 
     def record(self) -> None:
@@ -162,7 +164,6 @@ class World:
             self.recorder.keep()
             if idle > _IDLE:
                 break
-        self._note_end()
         self.trace.append(f"recorded up to {self.count}")
 
     def stop_recorder(self) -> None:
@@ -239,9 +240,10 @@ class World:
         return max(ends) if ends else self.silent(before) if before else None
 
     def _note_end(self) -> None:
-        assert self.recorder is not None
-        if self.recorder.recordings[0].ended:
-            self.ends.add(self.stops[self.attached])
+        # The journal says where: the recorder may have passed over a file that was stopped.
+        state = journal_state(self.journal)
+        if state.source_position == _ENDED:
+            self.ends.add(self.begins[state.source] + state.source_index)
 
 
 class Check:
