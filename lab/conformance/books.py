@@ -382,7 +382,7 @@ class _Run:
         return int(self.truth.get("first_packet", 1))
 
     def _checkpoints(self) -> dict[int, dict[int, dict[str, Any]]]:
-        # Of each unit, by the number of its last message.
+        # The checkpoints of each unit, by the number of its last message.
         checks: dict[int, dict[int, dict[str, Any]]] = {}
         for one in self.truth["checkpoints"]:
             unit = one.get("unit", 0)

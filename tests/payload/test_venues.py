@@ -143,7 +143,7 @@ def test_book_by_place_waits_for_the_depth_that_its_definition_tells(depth: int)
 
 
 def test_book_that_was_deeper_than_its_definition_is_not_sound() -> None:
-    # Of the three that are left after the delete the venue told no third one.
+    # The venue told no third one of the three that are left after the delete.
     gone = bid(5, 5, 1, action=2)
     for payloads in ((*BIDS, definition(5, 3)), (*BIDS, gone, definition(6, 3))):
         books = followed_raw(payloads).books
