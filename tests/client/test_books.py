@@ -575,6 +575,7 @@ def test_books_say_that_they_make_none_from_orders(feed: Feed) -> None:
             r"no book of .*; did you mean \('binance-usdm', 'BTCUSDT'\)\?",
         ),
         (("binance", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
+        (("okx", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
         (("x", "y"), r"no book of \('x', 'y'\) among 1"),
         (7, r"a book goes by \(exchange, symbol\), was 7"),
     ],

@@ -18,7 +18,10 @@ def missing_book(books: Books, key: object) -> str:
     """Return why a key leads to no book, and which names are similar."""
     names = {":".join(map(str, name)): name for name in books}
     if isinstance(key, tuple) and len(key) == 2:
-        near = [names[each] for each in get_close_matches(":".join(map(str, key)), names, _SHOWN)]
+        # The same symbol elsewhere is meant, however little the exchanges' names are alike.
+        near = [name for name in names.values() if name[1] == key[1]][:_SHOWN] or [
+            names[each] for each in get_close_matches(":".join(map(str, key)), names, _SHOWN)
+        ]
         said = f"no book of {key!r} among {len(names):,}"
     else:
         symbols = {str(symbol): (exchange, symbol) for exchange, symbol in books}
