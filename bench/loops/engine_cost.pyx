@@ -26,7 +26,7 @@ __all__ = ["engine_cost_ns"]
 
 cdef enum:
     SLOTS = 64
-    SLOT_SIZE = 2112
+    SLOT_SIZE = 4160             # the largest datagram of any framing
     CACHE_WALK = 65536
     SEQNO_OFFSET = 8
 

@@ -57,6 +57,7 @@ cdef class Engine:
 
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef bint _publish_payload(
         self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil

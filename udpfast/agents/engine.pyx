@@ -45,7 +45,6 @@ from udpfast.core.layout cimport (
     KIND_GAP,
     KIND_MESSAGE,
     KIND_SESSION,
-    KIND_UPDATES,
     RECORD_FIRST,
     RECORD_HEARTBEAT,
     RECORD_NO_TIMESTAMP,
@@ -607,24 +606,29 @@ cdef class Engine:
         # A message as updates, as published, or both; or what the feed says. False: what the
         # message said is in no record.
         cdef int32_t outcome = OUTCOME_OPAQUE
-        cdef int32_t flight_ns = FLIGHT_UNKNOWN
-        if unlikely(message.kind != KIND_MESSAGE):
-            payload_control(&self.stages.payload, message)
-            return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
-        if message_type != TYPE_OPAQUE:
-            if likely(self.carry_updates):
-                outcome = self._publish_update(message, unix_ns)
-        elif not self.stages.pipeline.roq:
-            counter_add(&self.counters.feed[FEED_UNGATED], 1)
-            if message.sent_ns:
-                flight_ns = self._flight(message, <uint64_t>message.sent_ns)
-            if (self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
-                    and not self._publish_payload(message, flight_ns, unix_ns)):
-                outcome = KIND_UPDATES
+        if unlikely(message.kind != KIND_MESSAGE or not self.stages.pipeline.roq):
+            return self._publish_neutral(message, unix_ns)
+        if message_type != TYPE_OPAQUE and self.carry_updates:
+            outcome = self._publish_update(message, unix_ns)
         if (self.carry_messages or outcome == OUTCOME_OPAQUE or outcome == OUTCOME_UNKNOWN) and (
-                not self._publish_raw(message, flight_ns, unix_ns)):
+                not self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)):
             return False
         return outcome not in (OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_NONE)
+
+    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # What the feed says, or a message of another framing than Roq.
+        cdef int32_t flight_ns = FLIGHT_UNKNOWN
+        if message.kind != KIND_MESSAGE:
+            payload_control(&self.stages.payload, message)
+            return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
+        counter_add(&self.counters.feed[FEED_UNGATED], 1)
+        if message.sent_ns:
+            flight_ns = self._flight(message, <uint64_t>message.sent_ns)
+        if (self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
+                and not self._publish_payload(message, flight_ns, unix_ns)
+                and not self.carry_messages):
+            return True
+        return self._publish_raw(message, flight_ns, unix_ns)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (OUTCOME_*).
@@ -680,25 +684,26 @@ cdef class Engine:
     cdef bint _publish_raw(
             self, Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
         # A message of Roq has its frame too, which says how to read it.
-        cdef bint is_message = message.kind == KIND_MESSAGE
-        cdef uint32_t before = FRAME_SIZE if is_message and self.stages.pipeline.roq else 0
+        cdef bint is_roq = message.kind == KIND_MESSAGE and self.stages.pipeline.roq
+        cdef uint32_t before = FRAME_SIZE if is_roq else 0
         cdef uint32_t size = before + message.size
         cdef Record* record = output_claim(self.output, size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
-        if before:
-            roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
         memcpy(<uint8_t*>record + RECORD_SIZE + before, message.payload, message.size)
-        if before:
+        if likely(is_roq):
+            roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
             self._commit(record, message, KIND_MESSAGE, message.flags, flight_ns, size, unix_ns)
         else:
             self._commit_as(record, message, message.kind, message.flags, flight_ns, size,
                             message.object, unix_ns)
-        if message.kind == KIND_SESSION:
-            output_note_session(self.output, message.session)
-        counter_add(
-            &self.counters.feed[FEED_RECORDS_RAW if is_message else FEED_RECORDS_CONTROL], 1)
+            if message.kind != KIND_MESSAGE:
+                if message.kind == KIND_SESSION:
+                    output_note_session(self.output, message.session)
+                counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
+                return True
+        counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
         return True
 
     cdef void _commit(

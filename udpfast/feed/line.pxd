@@ -9,7 +9,7 @@ from udpfast.feed.candidate cimport (
 )
 from udpfast.wire.unit cimport UNIT_RETRANSMISSION, Unit
 
-cdef struct Line:
+cdef struct Line:                # 512 bytes: a shift finds one
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
     int64_t heard_ns             # INT64_MIN: never
     int64_t* counters            # of core/counter's LineCounter
@@ -20,6 +20,7 @@ cdef struct Line:
     uint32_t part                # brought is this one
     Candidate candidate          # of this session: AHEAD, BEHIND
     Candidate foreign            # of another one: NEW_ID, OLD_ID
+    uint8_t pad[80]
 
 
 cdef inline void line_reset(Line* line) noexcept nogil:

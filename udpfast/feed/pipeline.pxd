@@ -97,15 +97,17 @@ from udpfast.wire.unit cimport (
 
 cdef inline int pipeline_accept(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
     # Returns the Verdict. The datagram's memory must stay until take() has returned 0.
-    cdef int verdict = pipeline_judge(p, d, now_ns)
-    counter_add(&p.window[d.channel].line[d.line].counters[verdict], 1)
+    cdef Window* w = &p.window[d.channel]
+    cdef Line* line = &w.line[d.line]
+    cdef int verdict = pipeline_judge(p, w, line, d, now_ns)
+    counter_add(&line.counters[verdict], 1)
     return verdict
 
 
-cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
+cdef inline int pipeline_judge(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, int64_t now_ns,
+) noexcept nogil:
     # The common case needs five fields of the header, and no unit.
-    cdef Window* w = &p.window[d.channel]
-    cdef Line* line = &w.line[d.line]
     cdef Frame frame
     cdef int verdict
     invariant(p.ready == NULL and p.parked == NULL)      # the owner takes until there is nothing
@@ -294,7 +296,7 @@ cdef inline int pipeline_judge_unit(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     cdef int64_t behind = 0
-    cdef int verdict
+    cdef int verdict, evidence
     if unlikely(unit.flags & (UNIT_UNSEQUENCED | UNIT_RETRANSMISSION)):
         if unit.flags & UNIT_UNSEQUENCED:
             return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
@@ -309,6 +311,8 @@ cdef inline int pipeline_judge_unit(
                 behind = -1              # it cannot be cut
         if likely(0 <= behind < unit.count):
             w.forward_ns = now_ns
+            if unlikely(behind):
+                pipeline_past(p, w, line, d, unit, <uint32_t>behind, &evidence)
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
             return VERDICT_DELIVERED
     if unlikely(unit.session != w.session_id or not w.book.begun):
@@ -396,13 +400,11 @@ cdef inline void pipeline_pass_unit(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, uint32_t behind,
     int64_t now_ns,
 ) noexcept nogil:
-    # Its first `behind` messages had come before, the next one is next in order, nothing waits.
+    # Its first `behind` messages had come before and were compared (pipeline_past), the next one is
+    # next in order, nothing waits.
     cdef MessageWalk walk
     cdef const uint8_t* data
     cdef uint32_t n, offset, size
-    cdef int evidence
-    if unlikely(behind):
-        pipeline_past(p, w, line, d, unit, behind, &evidence)
     pipeline_make_ready(p, w, d, unit, behind)
     walk = p.walk
     for n in range(behind, unit.count):
@@ -742,6 +744,7 @@ cdef inline int pipeline_ahead(
     cdef int64_t last = at + unit.count - 1
     cdef bint follows = w.contested and pipeline_follows_run(w, unit)
     cdef bint reaches = at <= w.next
+    cdef int evidence
     cdef bint empty = window_slot(w, w.next if reaches else at).key != (w.next if reaches else at)
     cdef bint forward = last > window_furthest(w) or (reaches and empty and not follows)
     if unlikely(now_ns < w.previous_until_ns) and not window_was_sent_since(w, unit):
@@ -761,6 +764,8 @@ cdef inline int pipeline_ahead(
         if p.roq:
             pipeline_pass(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
         else:
+            if at < w.next:
+                pipeline_past(p, w, line, d, unit, <uint32_t>(w.next - at), &evidence)
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
             if w.pending:
                 pipeline_look(p, w)

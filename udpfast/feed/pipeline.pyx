@@ -15,6 +15,7 @@ from udpfast.core.counter cimport (
     CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT, Counters,
 )
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
+from udpfast.feed.line cimport Line
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
@@ -27,6 +28,9 @@ from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 
 __all__ = ["FeedMessage", "FeedPipeline"]
+
+if sizeof(Line) != 512:
+    raise ImportError(f"Line has {sizeof(Line)} bytes, not 512")
 
 _CHANNELS = ("incremental", "snapshot")
 _REVISIONS = {"current": "roq", "legacy": "roq_legacy"}

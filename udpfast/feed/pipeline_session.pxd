@@ -43,7 +43,7 @@ from udpfast.feed.window cimport (
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 from udpfast.feed.pieces cimport piece_next, pieces_begin
-from udpfast.wire.framing cimport framing_units
+from udpfast.wire.framing cimport framing_units_seldom
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.unit cimport UNITS_MAX, Unit
 
@@ -737,7 +737,7 @@ cdef inline void pipeline_deliver_rest(
     cdef const Unit* unit
     cdef uint32_t left = held.units
     cdef int i
-    for i in range(framing_units(p.framing, d.data, d.size, p.held_units, UNITS_MAX)):
+    for i in range(framing_units_seldom(p.framing, d.data, d.size, p.held_units, UNITS_MAX)):
         unit = &p.held_units[i]
         if unit.offset <= held.unit.offset or unit.session != held.unit.session:
             continue

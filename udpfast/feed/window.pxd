@@ -294,7 +294,6 @@ cdef inline void window_count_datagram(
     cdef Packing* packing = &w.packing
     if likely(packing.counted != packing.datagram):
         packing.counted = packing.datagram
-        packing.numbers = 0
         w.pace_left -= 1
         if unlikely(w.pace_left == 0):
             window_time_pace(w, now_ns)
@@ -302,11 +301,13 @@ cdef inline void window_count_datagram(
             w.pace_known = True
             packing.wide = max(packing.widest, packing.wide - (packing.wide >> 4), 1)
             packing.widest = 0
-    packing.numbers += numbers
-    if packing.numbers > packing.widest:
-        packing.widest = packing.numbers
-        if packing.numbers > packing.wide:
-            packing.wide = packing.numbers
+    else:
+        numbers += packing.numbers
+    packing.numbers = numbers
+    if unlikely(numbers > packing.widest):
+        packing.widest = numbers
+        if numbers > packing.wide:
+            packing.wide = numbers
 
 
 cdef inline int64_t window_span(const Window* w, int64_t datagrams) noexcept nogil:
@@ -367,50 +368,66 @@ cdef inline bint window_line_is_alive(
     return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
 
 
-cdef inline bint window_may_come(
-    const Window* w, const Line* line, int64_t at, int64_t now_ns,
-) noexcept nogil:
-    # Whether a line has not come as far as this seqno yet: it is alive, or was not heard since the
-    # numbering began a moment ago.
-    if line.highest == INT64_MIN:
-        return now_ns - w.begun_ns <= w.line_dead_ns
-    return line.highest <= at and window_line_is_alive(w, line, now_ns)
-
-
-cdef inline bint window_judge(
-    Window* w, const Slot* slot, uint32_t missing, int64_t now_ns, bint last,
-) noexcept nogil:
-    # These lines never brought a single datagram of a message that another one did. False: one
-    # that is alive has not come so far yet. `last`: it is given no more time, and not blamed.
+cdef inline uint32_t window_awaited(const Window* w, int64_t now_ns) noexcept nogil:
+    # From which lines what they have not come to yet may still come: those that are alive, or were
+    # not heard since the numbering began a moment ago.
+    cdef const Line* line
+    cdef int64_t since_ns
+    cdef uint32_t awaited = 0
     cdef uint32_t i
     for i in range(w.lines):
-        if (missing >> i) & 1 and window_may_come(w, &w.line[i], slot.key, now_ns):
-            if not last:
-                return False
-            missing &= ~(<uint32_t>1 << i)
-    i = 0
-    while missing:
-        if missing & 1:
-            counter_add(&w.line[i].counters[LINE_LOSSES], 1)
-        missing >>= 1
+        line = &w.line[i]
+        since_ns = w.begun_ns if line.highest == INT64_MIN else line_spoke_ns(line)
+        if now_ns - since_ns <= w.line_dead_ns:
+            awaited |= <uint32_t>1 << i
+    return awaited
+
+
+cdef inline uint32_t window_may_bring(
+    const Window* w, uint32_t lines, int64_t at,
+) noexcept nogil:
+    # Those of these lines that have not come as far as this seqno yet.
+    cdef uint32_t i = 0
+    cdef uint32_t found = 0
+    while lines >> i:
+        if (lines >> i) & 1 and w.line[i].highest <= at:
+            found |= <uint32_t>1 << i
         i += 1
-    return True
+    return found
+
+
+cdef inline void window_blame(Window* w, uint32_t lines) noexcept nogil:
+    # These lines never brought a single datagram of a message that another one did.
+    cdef uint32_t i = 0
+    while lines:
+        if lines & 1:
+            counter_add(&w.line[i].counters[LINE_LOSSES], 1)
+        lines >>= 1
+        i += 1
 
 
 cdef inline void window_judge_until(
     Window* w, int64_t until, int64_t now_ns, bint last,
 ) noexcept nogil:
-    # Count the losses of what lies before `until`: each message once.
+    # Count the losses of what lies before `until`: each message once, and none that may still come.
+    # For that it waits, unless this is its `last` time: then nobody is blamed.
     cdef uint32_t all_lines = (<uint32_t>1 << w.lines) - 1
-    cdef uint32_t missing
+    cdef uint32_t missing, coming
+    cdef uint32_t awaited = 0
+    cdef bint asked = False
     cdef int64_t at = w.judged
-    cdef const Slot* slot
+    cdef Slot* slot
     while at < until:
         slot = window_slot(w, at)
         missing = all_lines & ~<uint32_t>slot.lines
         if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
-            if not window_judge(w, slot, missing, now_ns, last):
+            if not asked:
+                awaited = window_awaited(w, now_ns)
+                asked = True
+            coming = window_may_bring(w, missing & awaited, at)
+            if coming and not last:
                 break
+            window_blame(w, missing & ~coming)
         at += 1
     w.judged = at
 

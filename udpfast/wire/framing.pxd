@@ -95,3 +95,9 @@ cdef inline int framing_units(
     elif framing == FRAMING_EUREX_EOBI:
         return eurex_eobi_units(data, size, units, room)
     return MALFORMED_KIND
+
+
+# The same as a call: a loop that has it inlined for each datagram stays small.
+cdef int framing_units_seldom(
+    int framing, const uint8_t* data, uint32_t size, Unit* units, int room,
+) noexcept nogil

@@ -40,6 +40,12 @@ if len(FACTS) != FRAMING_COUNT:
 FRAMINGS = tuple(facts.name for facts in FACTS)
 
 
+cdef int framing_units_seldom(
+    int framing, const uint8_t* data, uint32_t size, Unit* units, int room,
+) noexcept nogil:
+    return framing_units(framing, data, size, units, room)
+
+
 class Malformed(IntEnum):
     """Why a datagram has no units."""
 
