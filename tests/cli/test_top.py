@@ -175,7 +175,7 @@ def test_once_prints_the_list_and_those_that_are_named(live: Subscriber) -> None
     result = CliRunner().invoke(cli, ["top", "--once", "--interval", "0.1"])
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert re.search(r"feeds: 1 running, 0 stopped, 1 dead$", lines[0])
+    assert re.search(r"feeds: 1 running, 0 stopped, 0 failed, 1 dead$", lines[0])
     assert [line.split()[:2] for line in lines[2:4]] == [["killed", "DEAD"], ["live", "running"]]
     assert lines[4:6] == ["", "what needs attention"]
     named = CliRunner().invoke(cli, ["top", "--once", "--interval", "0.1", "killed"])
