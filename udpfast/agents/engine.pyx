@@ -375,7 +375,7 @@ cdef class Engine:
         # Sessions of writers before this one have their ordinals.
         pipeline_begin_at(&self.stages.pipeline, <uint16_t>self.output.session)
         gate_init(&self.stages.gate, region.pointer + REGION_PAGE + pipeline_size, &gate,
-                     self.counters.feed)
+                  self.counters.feed)
 
     def _collapse(self, name, region):
         if self._huge_pages:

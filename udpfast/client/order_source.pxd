@@ -23,8 +23,8 @@ cdef class OrderSource(PolledSource):
     cdef uint64_t mark_place         # of the last mark, in the order log
     cdef bint goes_on                # no mark before the last one was of an entry that is lost now
     cdef object mark_arrays          # of one record
-    cdef list lost                   # by input: (position in the order log; position, index and
-                                     # epoch behind which all is lost)
+    # By input: (position in the order log; position, index and epoch behind which all is lost).
+    cdef list lost
     cdef uint64_t place              # of the entry at hand, in the order log
     cdef int64_t at                  # input of the entry at hand; -1: there is none
     cdef uint64_t missed_before      # that no input's source counts

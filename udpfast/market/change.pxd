@@ -8,8 +8,9 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, 
 cdef struct Change:  # 64 bytes: a cache line
     uint64_t instrument          # the venue's id; 0: that of the order, CLEAR: all of the stream
     uint64_t order               # the venue's id; of TRADE: its id; of a snapshot: its number
-    uint64_t order_before        # REPLACE: the old id; EXECUTE: the trade's id; PREVIOUS chains:
-                                 # the number before; with CHANGE_PRIORITY: the place in the queue
+    # REPLACE: the old id; EXECUTE: the trade's id; PREVIOUS chains: the number before; with
+    # CHANGE_PRIORITY: the place in the queue.
+    uint64_t order_before
     int64_t price                # mantissa, by the instrument's decimals; PRICE_NONE
     int64_t quantity             # of DEFINE: bytes of the name
     int64_t time_ns              # UNIX; 0: not known

@@ -13,13 +13,13 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport Message, OBJECT_LIVE, OBJECT_STALE, OBJECT_WAITING
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
-    FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, FACES, Face, Instrument, SAID_NOTHING, instrument_add,
+    FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, FACES, Face, Instrument, instrument_add,
     instrument_find, instruments_init, instruments_memory_size)
 from udpfast.market.names cimport Names, names_intern
 from udpfast.market.orders cimport (
     RestingOrder, order_add, order_find, order_remove, orders_init, orders_memory_size)
 from udpfast.market.side cimport (
-    LevelSlab, Side, SideLevel, place_delete, place_new, place_set, places_missing, places_unknown,
+    Side, SideLevel, place_delete, place_new, place_set, places_missing, places_unknown,
     side_drop, side_find, side_levels, side_put, side_reserve, slab_give)
 
 __all__ = []

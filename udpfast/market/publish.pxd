@@ -57,10 +57,10 @@ cdef inline double price_of(
         const Market* market, const Instrument* i, int64_t price) noexcept nogil:
     # The double that is nearest to the decimal price.
     cdef long double unit = 1
-    cdef int n
+    cdef int _
     if market.traits.doubles:
         return change_undouble(price)
-    for n in range(i.decimals):
+    for _ in range(i.decimals):
         unit *= 10
     if -(<int64_t>1 << 53) <= price <= <int64_t>1 << 53:
         return <double>price / <double>unit

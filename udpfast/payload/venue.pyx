@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely
 from udpfast.core.layout cimport Gap, KIND_GAP, KIND_SESSION, Message, Session
-from udpfast.market.change cimport CHANGES_MAX, Change, Traits
+from udpfast.market.change cimport CHANGES_MAX, Change
 from udpfast.market.found cimport OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
     Market, MarketSettings, market_apply, market_begin, market_full, market_gap, market_init,

@@ -24,11 +24,11 @@ cdef inline Change* csm_change(
 cdef inline bint csm_price(const uint8_t* at, int64_t* price) noexcept nogil:
     # i8 exponent, i32 mantissa. False: it has more decimals than any price.
     cdef int exponent = <int8_t>at[0] + CSM_DECIMALS
-    cdef int n
+    cdef int _
     if exponent < 0 or exponent > 9 + CSM_DECIMALS:
         return False
     price[0] = <int32_t>be32(at + 1)
-    for n in range(min(exponent, 9)):
+    for _ in range(min(exponent, 9)):
         price[0] *= 10
     return exponent <= 9
 
@@ -38,7 +38,7 @@ cdef inline int32_t csm_decode(
         uint32_t room) noexcept nogil:
     cdef uint8_t template = data[CSM_TEMPLATE] if size > CSM_TEMPLATE else 0
     cdef bint refresh = template == CSM_REFRESH
-    cdef uint32_t chain, at, n, k, actions = 0 if refresh else 1
+    cdef uint32_t chain, at, _, k, actions = 0 if refresh else 1
     cdef Change* change = changes
     if template < CSM_REFRESH or template > CSM_STATE:
         return OUTCOME_OPAQUE
@@ -54,7 +54,7 @@ cdef inline int32_t csm_decode(
     csm_change(data, change, VERB_BEGIN_SNAPSHOT if refresh else VERB_CHAIN, chain)
     change.order = number if refresh else 0
     change += 1
-    for n in range(data[at - 1]):
+    for _ in range(data[at - 1]):
         if size - at < 8 + actions or change + 2 > changes + room:
             return OUTCOME_REFUSED
         csm_change(data, change, VERB_PLACE_SET, 0)

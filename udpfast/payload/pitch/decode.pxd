@@ -33,7 +33,6 @@ cdef inline int32_t pitch_decode(
         const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t kind = data[PITCH_TYPE] if size > PITCH_TYPE else 0
     cdef uint32_t least = pitch_size(kind)
-    cdef const uint8_t* behind
     if size < 2 or size < least:
         return OUTCOME_REFUSED
     if least == 0:
