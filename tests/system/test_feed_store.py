@@ -178,6 +178,38 @@ def test_killed_feed_goes_on_in_its_store_and_nothing_is_lost(start: Start, tmp_
     assert stamps == sorted(set(stamps))
 
 
+def test_feed_whose_store_has_a_damaged_end_says_so_and_goes_on_behind(
+    start: Start, tmp_path: Path
+) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    file.write_text(feed_tables(port))
+    market = Market(port)
+    process = ready(start("run", file))
+    market.send(300)
+    wait_until(lambda: taken() == 300, "messages")
+    process.kill()
+    process.communicate()
+    segment = max((tmp_path / "journals" / "iex").glob("0*.segment"))
+    before = records("store:iex")
+    last = before[-1]
+    content = bytearray(segment.read_bytes())
+    content[content.index(bytes(before[-40].payload))] ^= 1
+    segment.write_bytes(content)
+    process = ready(start("run", file))
+    wait_until(lambda: any(record.kind is Kind.RESTART and record.index > last.index
+                           for record in records("store:iex")), "the store to go on")  # fmt: skip
+    said = read_description(tmp_path / "journals" / "iex")["said"]
+    assert "are damaged or missing" in "".join(said)
+    time.sleep(1.5)  # for the process to have looked what there is to say
+    process.terminate()
+    assert "are damaged or missing" in "".join(process.communicate())
+    found = records("store:iex")
+    missing = [record for record in found if record.kind is Kind.LAPPED]
+    assert {record.data["reason"] for record in missing} == {LappedReason.DAMAGE}
+    assert sum(record.lapped or 1 for record in found) == found[-1].index + 1
+
+
 def bus_file(folder: Path, feed: Path) -> Path:
     """Write bus.toml of a feed's store with a copy, and a composite of it; return it."""
     file = folder / "bus.toml"

@@ -391,6 +391,7 @@ class Subscriber:
         cdef Engine engine
         if self.config.output == "store" and self._disk is None:
             self._store = FeedStore(self.config)
+            self._said.extend(self._store.disk.store.said)
         self._sides, self._interrupted = None, False
         self._counters = None
         self._engine = engine = Engine(
@@ -611,7 +612,8 @@ class Subscriber:
         return self._notes
 
     def take_events(self) -> list[str]:
-        """Return what happened to lines since the last call: one sentence each."""
+        """Return what happened to lines, and was found in a store, since the last call: a
+        sentence each."""
         return [self._said.popleft() for _ in range(len(self._said))]
 
     @property

@@ -13,7 +13,7 @@ import threading
 from libc.stdint cimport INT64_MIN
 from libc.string cimport memcpy
 
-from udpfast.bus.log cimport Place, log_note, place_look, place_record
+from udpfast.bus.log cimport Place, log_note, place_look, place_record, place_whole
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport Record
 from udpfast.core.oserr cimport check
@@ -207,15 +207,16 @@ cdef class StoreLog(Log):
             _memory = self.place_at(position, &place)
             while place.position < self.writer.position:
                 size = place_look(&place)
+                if place_whole(&place):
+                    log_note(self, place_record(&place))
+                elif number == self._latest()[2] and self.damaged_at < 0:
+                    self.damaged_at = place.position
+                    self.notes.append(
+                        f"records from position {place.position} on are damaged or missing: "
+                        f"`udpfast verify store:{self.directory}` lists them; readers get "
+                        "LAPPED in their place")
                 if size <= 0:
-                    if number == self._latest()[2] and self.damaged_at < 0:
-                        self.damaged_at = place.position
-                        self.notes.append(
-                            f"records from position {place.position} on are damaged or missing: "
-                            f"`udpfast verify store:{self.directory}` lists them; readers get "
-                            "LAPPED in their place")
                     break
-                log_note(self, place_record(&place))
                 place.position += size
             if self.last_ns != INT64_MIN:
                 return
