@@ -17,7 +17,7 @@ from udpfast.bus.node import Node
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
 from udpfast.config.bus import BusConfig, parse_bus
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError
 
 
@@ -188,6 +188,7 @@ def account(reader: Reader) -> tuple[dict[str, list[int]], dict[str, int]]:
         record = next(reader)
         name = reader.origin.rpartition("/")[2]
         if record.kind is Kind.LAPPED:
+            assert record.data["reason"] == LappedReason.READER
             missed[name] += int(record.data["missed"])
         else:
             indices[name].append(record.index)

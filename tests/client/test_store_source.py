@@ -21,8 +21,9 @@ from udpfast.client.record import ReadRecord
 from udpfast.client.record_words import describe_record, record_line
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError, ImageError, NotReadyError, RingClosedError
+from udpfast.log.segment import list_segments, segment_path
 
 BYTES = 1 << 18
 
@@ -57,6 +58,8 @@ def said(reader: Reader) -> list[tuple[str, int]]:
             found.append((record.sender, record.number))
         elif record.kind is Kind.ROLLBACK:
             found.append(("ROLLBACK", int(record.data["records"])))
+        elif record.kind is Kind.LAPPED:
+            found.append((LappedReason(record.data["reason"]).name, record.lapped))
     return found
 
 
@@ -249,9 +252,37 @@ def test_reader_is_told_what_was_removed_and_not_that_it_was_taken_back(tmp_path
             assert kept.store.log.remove_oldest()
         kept.tell(cuts=2)  # as after a restart of the daemon
         found = said(reader)
-        assert "ROLLBACK" not in {what for what, _ in found}
+        removed = kept.store.log.first()[1] - read
+        assert found[0] == ("READER", removed)
+        assert {what for what, _ in found} == {"READER", "a"}
         assert found[-1] == ("a", 12000)
-        assert reader.lapped == kept.store.log.first()[1] - read > 0
+        assert reader.lapped == removed > 0
+
+
+@pytest.mark.parametrize("how", ["removed", "lost", "removed, and lost behind"])
+def test_reader_is_told_whether_what_it_lacks_was_removed_or_lost(tmp_path: Path, how: str) -> None:
+    kept = Kept(tmp_path / "a")
+    seq, log = lead(kept.store), kept.store.log
+    register(seq)
+    send(seq, 1)
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        assert said(reader) == [("a", 1)]
+        for number in range(2, 12001):
+            send(seq, number)
+            log.keep()
+        kept.tell()
+        assert log.count == 4
+        for _ in range(2 if "removed" in how else 0):
+            assert log.remove_oldest()
+        first = list_segments(kept.folder)[1 if how == "lost" else 0]
+        for number in [first] if "lost" in how else []:
+            segment_path(kept.folder, number).unlink()
+        found = said(reader)
+        laps = [each for each in found if each[0] != "a"]
+        assert laps == [("READER" if how == "removed" else "DAMAGE", reader.lapped)]
+        assert reader.lapped > 0
+        assert found[-1] == ("a", 12000)
 
 
 def test_reader_and_app_are_not_begun_where_records_were_removed(tmp_path: Path) -> None:
@@ -457,3 +488,35 @@ def reader_records(reader: Reader, most: int) -> list[ReadRecord]:
     while len(found) < most and reader.wait(0):
         found.append(next(reader))
     return found
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "emptied", "and without its journal"])
+def test_store_that_nobody_copies_goes_on_behind_a_damaged_end(tmp_path: Path, how: str) -> None:
+    kept = Kept(tmp_path / "a")
+    seq, log = lead(kept.store), kept.store.log
+    register(seq)
+    for number in range(1, 4001):
+        send(seq, number)
+        log.keep()
+    log.close()
+    path = segment_path(kept.folder, list_segments(kept.folder)[-1])
+    content = bytearray(path.read_bytes())
+    at = content.index(b"3950".ljust(8, b"\0"))
+    content[at] ^= 1
+    path.write_bytes({"cut": content[:at], "emptied": b""}.get(how, content))
+    if how == "and without its journal":
+        (kept.folder / "journal").unlink()
+    kept = Kept(kept.folder, create=False)
+    assert "are damaged or missing" in kept.store.log.notes[-1]
+    register(lead(kept.store), name="b")
+    kept.tell()
+    index = 0
+    with Reader(f"store:{kept.folder}", start="begin") as reader:
+        while reader.wait(0):
+            record = next(reader)
+            assert record.index == index
+            if record.kind is Kind.LAPPED:
+                assert record.data["reason"] == LappedReason.DAMAGE
+            index += record.lapped or 1
+        assert reader.lapped > 0
+    assert index == kept.store.log.end_index

@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memmove
 from udpfast.archive.copied_sessions cimport input_of
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
-from udpfast.core.layout cimport LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
+from udpfast.core.layout cimport RECORD_SIZE, Lapped, Record
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
 
@@ -47,7 +47,6 @@ cdef class JournalSource(PolledSource):
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
         self.names = NameCache()
         self.names_number = -1
-        self.missed_reason = LAPPED_DAMAGE
         with contextlib.suppress(FileNotFoundError):
             self.inputs = read_composite(self.directory)
         self.input_names = {}
@@ -77,7 +76,7 @@ cdef class JournalSource(PolledSource):
         count = self.cursor.poll_all(min(limit, self.cursor._limit))
         if self.payloads != self.cursor._payloads:
             self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
-        self.missed = self.cursor.missed
+        self.missed, self.missed_reason = self.cursor.missed, self.cursor.missed_reason
         if count == 0 and self.missed:
             return self.say_missed(self.cursor.position, self.cursor.index)
         if count == 0:
@@ -88,7 +87,7 @@ cdef class JournalSource(PolledSource):
         # Damage with no record behind it (yet) has none before which it could be told, and what is
         # missing of a copy may be of any input: it is a record of its own.
         cdef Lapped lapped
-        lapped_record(self.headers, &lapped, self.missed, LAPPED_DAMAGE, 0)
+        lapped_record(self.headers, &lapped, self.missed, self.missed_reason, 0)
         self.headers.position = position
         self.headers.index = index - self.missed
         memcpy(self.payloads, &lapped, sizeof(lapped))

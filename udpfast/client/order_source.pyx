@@ -21,7 +21,7 @@ from udpfast.client.store_source cimport StoreSource
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, ORDER_BACK, RECORD_SIZE,
+    FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_READER, ORDER_BACK, RECORD_SIZE,
     STREAM_NONE, OrderEntry, Rollback)
 from udpfast.log.doubt cimport doubt_record
 from udpfast.log.journal_cursor cimport JournalCursor
@@ -79,7 +79,6 @@ cdef class OrderSource(PolledSource):
         self.batch, self.room = batch, buffer_bytes
         self.at = -1
         self.goes_on = True
-        self.missed_reason = LAPPED_DAMAGE
         self.names = order.names
         self.use_arrays(order.headers_array, order.offsets_array, order.payloads_array)
         self.lost = [[] for _ in paths]
@@ -192,7 +191,7 @@ cdef class OrderSource(PolledSource):
         return True
 
     cdef _skip(self, int64_t at, uint64_t index):
-        # What is before an index, nobody can read any more.
+        # What is before an index was removed, so that nobody can read it any more.
         if index > <uint64_t>self.had[at]:
             self.skipped[at] += index - self.had[at]
             self.missed_before += index - <uint64_t>self.had[at]
@@ -214,6 +213,7 @@ cdef class OrderSource(PolledSource):
         self.names.source = at + 1
         self.names.address = str(member.directory)
         self.missed = missed + <uint64_t>self.skipped[at]
+        self.missed_reason = member.missed_reason if missed else LAPPED_READER
         self.skipped[at] = 0
         return count
 

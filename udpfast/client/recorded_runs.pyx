@@ -80,7 +80,7 @@ cdef class RecordedRuns:
         cdef uint64_t at = cursor.index, missed, first
         cdef int64_t count = cursor.poll_all(limit)
         missed, cursor.missed = cursor.missed, 0
-        if missed:
+        if missed and cursor.missed_reason == LAPPED_DAMAGE:
             self.reason = LAPPED_DAMAGE
         self.begin, self.end = 0, count
         first = cursor._headers[0].index if count else cursor.index

@@ -19,7 +19,7 @@ from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
+    KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_READER, RECORD_SIZE,
     Rollback, SenderEntry)
 from udpfast.log.doubt cimport doubt_record
 
@@ -95,7 +95,6 @@ cdef class StoreSource(PolledSource):
         self.cuts = load_acquire(&self.said.cuts)
         self.names = NameCache()
         self.names_number = -1
-        self.missed_reason = LAPPED_DAMAGE
         try:
             self.cursor = JournalCursorFace.attach(
                 directory, start, limit=batch, room_bytes=buffer_bytes, layouts=LAYOUTS)
@@ -160,7 +159,7 @@ cdef class StoreSource(PolledSource):
         count = self.cursor.poll_all(min(limit, self.cursor._limit))
         if self.payloads != self.cursor._payloads:
             self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
-        self.missed = self.cursor.missed
+        self.missed, self.missed_reason = self.cursor.missed, self.cursor.missed_reason
         if count:
             self._note(count)
         elif self.cursor.position >= self.end:
@@ -232,6 +231,7 @@ cdef class StoreSource(PolledSource):
         if back == position and known <= self.at_index:
             if self.at_index > index:  # segments were removed meanwhile
                 self.cursor.missed = self.at_index - index
+                self.cursor.missed_reason = LAPPED_READER
                 self.cursor.missed_total += self.cursor.missed
             return 0
         self.epochs = [pair for pair in epochs if pair[1] < self.at_position]

@@ -239,9 +239,9 @@ cdef packed struct Restart:  # 16 bytes
     int64_t restarted_ns     # UNIX ns
 
 cdef enum:  # LappedReason
-    LAPPED_READER = 0        # the ring was overwritten before it was read
+    LAPPED_READER = 0        # overwritten, or removed to make room, before they were read
     LAPPED_DISK = 1          # a recorder could not write them: the disk was full or failed
-    LAPPED_DAMAGE = 2        # a journal's bytes are not what was written
+    LAPPED_DAMAGE = 2        # a journal's bytes are not what was written, or its files are lost
     LAPPED_UNKNOWN = 3       # another log took the source's place: `missed` or more, nobody knows
 
 cdef packed struct Lapped:   # 16 bytes

@@ -4,7 +4,7 @@
 # Where the bytes are not what was written, it goes on at the next record that the index of the
 # segment, or the next segment, knows, and says how many records are missing: indices count on.
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Record
 from udpfast.log.marks cimport WrittenMark
@@ -24,6 +24,7 @@ cdef class JournalCursor:
     cdef readonly uint64_t index
     cdef readonly uint64_t missed    # by the last poll: records missing before its first
     cdef readonly uint64_t missed_total
+    cdef uint32_t missed_reason      # LappedReason of `missed`
     cdef readonly bint ended         # nothing more will come, or not below `end`
     cdef readonly object directory
     cdef readonly bytes identity     # of the journal; None: nobody knows
@@ -62,9 +63,10 @@ cdef class JournalCursor:
     cdef _enter(self, Segment segment)
     cdef bint _advance(self, int64_t end) except *
     cdef bint _is_over(self) except *
-    cdef bint _enter_next(self) except *
+    cdef bint _enter_next(self, uint32_t reason) except *
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
-    cdef _miss_until(self, uint64_t position, uint64_t index)
+    cdef bint _was_removed(self, uint64_t index) noexcept
+    cdef _miss_until(self, uint64_t position, uint64_t index, uint32_t reason)
     cdef bint _is_complete(self) except *
     cdef _check_identity(self)
     cdef bint _written(self, WrittenMark* mark) noexcept

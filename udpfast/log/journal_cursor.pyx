@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.core.layout cimport LAPPED_DAMAGE, LAPPED_READER, RECORD_SIZE, Record
 from udpfast.log.journal_state cimport header_identity
 from udpfast.log.marks cimport (
     JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
@@ -477,10 +477,10 @@ cdef class JournalCursor:
                     return self._is_over()
                 if self._is_complete() and self._step_over(known, &mark):
                     return True
-        if self._enter_next():
+        if self._enter_next(LAPPED_READER):
             return True
         if known:  # its segment is lost
-            self._miss_until(mark.position, mark.index)
+            self._miss_until(mark.position, mark.index, LAPPED_DAMAGE)
             return True
         if self._follow:
             return self._is_over()
@@ -512,8 +512,9 @@ cdef class JournalCursor:
                 f"{self._doubt}; read up to record {self.index}, but more records may have been "
                 "lost")
 
-    cdef bint _enter_next(self) except *:
+    cdef bint _enter_next(self, uint32_t reason) except *:
         # Stand at the first record of the next segment that can be read. False: there is none.
+        # LAPPED_READER: nothing is damaged up to here, what is missing may have been removed.
         cdef Segment segment
         numbers = self._later()
         for number in numbers:
@@ -522,8 +523,10 @@ cdef class JournalCursor:
                 continue  # lost, or one that was brought back from elsewhere
             if segment.header.index > self.index:
                 if self._later()[:1] != numbers[:1]:
-                    return self._enter_next()  # one came between while the others were listed
-                self._miss_until(segment.header.position, segment.header.index)
+                    return self._enter_next(reason)  # one came between while the others were listed
+                if not self._was_removed(segment.header.index):
+                    reason = LAPPED_DAMAGE
+                self._miss_until(segment.header.position, segment.header.index, reason)
             self._enter(segment)
             if segment.sealed() and segment.seal.first_ns <= segment.seal.last_ns and (
                     segment.seal.last_ns < self._start_ns
@@ -551,19 +554,27 @@ cdef class JournalCursor:
             if not found and not segment.sealed() and not known:
                 found = segment.find_valid(self.position, self.index, &position, &index)
         if found:
-            self._miss_until(position, index)
+            self._miss_until(position, index, LAPPED_DAMAGE)
             return True
         if segment.sealed():
-            self._miss_until(segment.seal.position, segment.seal.index)
+            self._miss_until(segment.seal.position, segment.seal.index, LAPPED_DAMAGE)
             return True
-        if self._enter_next():
+        if self._enter_next(LAPPED_DAMAGE):
             return True
         if known:
-            self._miss_until(mark.position, mark.index)
+            self._miss_until(mark.position, mark.index, LAPPED_DAMAGE)
         return known
 
-    cdef _miss_until(self, uint64_t position, uint64_t index):
+    cdef bint _was_removed(self, uint64_t index) noexcept:
+        # Whether all before a record was removed to make room: who removes says so before.
+        cdef KeptMark mark
+        return (self._region is not None and self._region.pointer != NULL
+                and marks_kept(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &mark)
+                and mark.oldest_index >= index)
+
+    cdef _miss_until(self, uint64_t position, uint64_t index, uint32_t reason):
         if self.position >= self._start_position:
+            self.missed_reason = max(reason, self.missed_reason if self.missed else reason)
             self.missed += index - self.index
             self.missed_total += index - self.index
         if self.segment is None:
