@@ -201,7 +201,6 @@ def test_feed_whose_store_has_a_damaged_end_says_so_and_goes_on_behind(
                            for record in records("store:iex")), "the store to go on")  # fmt: skip
     said = read_description(tmp_path / "journals" / "iex")["said"]
     assert "are damaged or missing" in "".join(said)
-    time.sleep(1.5)  # for the process to have looked what there is to say
     process.terminate()
     assert "are damaged or missing" in "".join(process.communicate())
     found = records("store:iex")

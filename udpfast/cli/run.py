@@ -156,6 +156,8 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             if turned != cycles or keeper.waiting:
                 cycles, alive_ns = turned, now_ns
                 service.alive()
+    for event in subscriber.take_events():
+        say(event)
     return None
 
 

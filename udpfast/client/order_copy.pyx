@@ -18,7 +18,7 @@ from udpfast.client.copied_names cimport CopiedNames
 from udpfast.client.order_source cimport OrderSource
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    KIND_ORDER, KIND_ROLLBACK, STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
+    KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport Journal, journal_flush
 from udpfast.log.segment cimport segment_append
@@ -336,7 +336,7 @@ cdef class OrderCopy:
         cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
         if index <= known:
             return True
-        lapped_record(&header, &lapped, index - known, self._source.missed_reason, at_ns)
+        lapped_record(&header, &lapped, index - known, LAPPED_DAMAGE, at_ns)
         header.session = session_of(0, self._input)
         if not segment_append(&self.journal.writer, &header, <const unsigned char*>&lapped):
             return False
