@@ -9,14 +9,18 @@ import click
 
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
-from udpfast.cli.wire_send import DEFAULT_PORT
+from udpfast.cli.wire_options import (
+    BYPASS,
+    BYPASS_LIBRARY,
+    CORE,
+    METRICS,
+    TIMESTAMPS_FROM,
+    parse_address,
+)
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
-from udpfast.core.endpoint import endpoint_text, parse_sender
 from udpfast.core.stop import Stop
-from udpfast.net.bypass import STACKS
 from udpfast.net.line import LineAddress
-from udpfast.net.options import TIMESTAMPS
 from udpfast.probe import Receiver
 from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
 
@@ -51,14 +55,8 @@ __all__ = ["listen"]
     show_default=True,
     help="Memory for what arrives, of all senders together.",
 )
-@click.option(
-    "--timestamps",
-    type=click.Choice(TIMESTAMPS),
-    default="auto",
-    show_default=True,
-    help="Who stamps datagrams: the NIC where it can, the kernel, or only this process.",
-)
-@click.option("--core", type=click.IntRange(0), help="Core for the loop.")
+@TIMESTAMPS_FROM
+@CORE
 @click.option(
     "--idle",
     type=click.Choice(["spin", "sleep"]),
@@ -72,22 +70,9 @@ __all__ = ["listen"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a page with charts of the last session, one HTML file.",
 )
-@click.option(
-    "--bypass",
-    "stack",
-    type=click.Choice(["none", *STACKS]),
-    default="none",
-    show_default=True,
-    help="Start under this preloaded network stack.",
-)
-@click.option(
-    "--bypass-library",
-    "library",
-    metavar="PATH",
-    default="",
-    help="Path of the stack's library, if it is not found.",
-)
-@click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
+@BYPASS
+@BYPASS_LIBRARY
+@METRICS
 def listen(
     addresses: tuple[str, ...],
     senders: tuple[str, ...],
@@ -128,19 +113,22 @@ def listen(
         with serve_metrics(metrics, lambda: receiver_families(receiver)):
             shown = 0
             while not stopping.wait(0.05) and not 0 < sessions <= shown:
-                while result := receiver.wait(0):
-                    shown += 1
-                    click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
-                    if report is not None:
-                        result.write_page(report)
+                shown += _show_sessions(receiver, as_json, report)
         receiver.close()
-        while result := receiver.wait(0):
-            click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
-            if report is not None:
-                result.write_page(report)
+        _show_sessions(receiver, as_json, report)
+
+
+def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> int:
+    """Show the results of the sessions that have ended since; return how many."""
+    count = 0
+    while result := receiver.wait(0):
+        count += 1
+        click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
+        if report is not None:
+            result.write_page(report)
+    return count
 
 
 def _address(text: str) -> LineAddress:
     where, _, interface = text.partition("@")
-    host, port = parse_sender(where)
-    return LineAddress(endpoint_text(host, port or DEFAULT_PORT), interface)
+    return LineAddress(parse_address(where), interface)

@@ -11,20 +11,23 @@ import click
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
+from udpfast.cli.wire_options import (
+    BYPASS,
+    BYPASS_LIBRARY,
+    CORE,
+    METRICS,
+    TIMESTAMPS_FROM,
+    parse_address,
+)
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
-from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
-from udpfast.net.bypass import STACKS
 from udpfast.net.line import LineAddress
-from udpfast.net.options import TIMESTAMPS
 from udpfast.probe import Sender
 from udpfast.probe.sender import RECEIVE_QUEUE_BYTES
 
-__all__ = ["DEFAULT_PORT", "parse_lines", "send"]
-
-DEFAULT_PORT = 7007
+__all__ = ["parse_lines", "send"]
 
 
 @click.command(
@@ -72,14 +75,8 @@ DEFAULT_PORT = 7007
     show_default=True,
     help="How many seconds to wait for a listener that is not there yet.",
 )
-@click.option(
-    "--timestamps",
-    type=click.Choice(TIMESTAMPS),
-    default="auto",
-    show_default=True,
-    help="Who stamps datagrams: the NIC where it can, the kernel, or only this process.",
-)
-@click.option("--core", type=click.IntRange(0), help="Core for the loop.")
+@TIMESTAMPS_FROM
+@CORE
 @click.option(
     "--idle",
     type=click.Choice(["spin", "sleep"]),
@@ -98,22 +95,9 @@ DEFAULT_PORT = 7007
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write an element per probe, as an .npz of numpy.",
 )
-@click.option(
-    "--bypass",
-    "stack",
-    type=click.Choice(["none", *STACKS]),
-    default="none",
-    show_default=True,
-    help="Start under this preloaded network stack.",
-)
-@click.option(
-    "--bypass-library",
-    "library",
-    metavar="PATH",
-    default="",
-    help="Path of the stack's library, if it is not found.",
-)
-@click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
+@BYPASS
+@BYPASS_LIBRARY
+@METRICS
 def send(
     listener: str,
     lines: str | None,
@@ -179,7 +163,7 @@ def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:
     ConfigError
         An address, or the form, is wrong.
     """
-    default = _address(listener)
+    default = parse_address(listener)
     if not lines:
         return {"line": LineAddress(default)}
     found: dict[str, LineAddress] = {}
@@ -191,12 +175,5 @@ def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:
                 "--lines: expected different NAME=[INTERFACE][@IP[:PORT]], separated by commas, "
                 f"found {part.strip()!r}"
             )
-        found[name] = LineAddress(_address(address) if address else default, interface)
+        found[name] = LineAddress(parse_address(address) if address else default, interface)
     return found
-
-
-def _address(text: str) -> str:
-    host, port = parse_sender(text)
-    made = endpoint_text(host, port or DEFAULT_PORT)
-    parse_endpoint(made)
-    return made
