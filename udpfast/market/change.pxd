@@ -11,10 +11,10 @@ cdef struct Change:  # 64 bytes: a cache line
     # REPLACE: the old id; EXECUTE: the trade's id; PREVIOUS chains: the number before; with
     # CHANGE_PRIORITY: the place in the queue.
     uint64_t order_before
-    int64_t price                # mantissa, by the instrument's decimals; PRICE_NONE
+    int64_t price                # mantissa, by the venue's decimals; PRICE_NONE
     int64_t quantity             # of DEFINE: bytes of the name
     int64_t time_ns              # UNIX; 0: not known
-    uint32_t chain               # the instrument's own number; 0: none. DEFINE: decimals + 1
+    uint32_t chain               # the instrument's own number; 0: none
     uint32_t orders              # of the level, if the venue says so; CHANGE_REST: what is left
     uint8_t verb                 # Verb
     uint8_t side                 # Side
@@ -23,7 +23,7 @@ cdef struct Change:  # 64 bytes: a cache line
     uint32_t name                # where the name begins in the message, + 1; 0: it has none
 
 cdef enum:  # Verb
-    VERB_DEFINE = 1              # name, depth (orders: implied depth) and decimals
+    VERB_DEFINE = 1              # name, and depth (orders: implied depth)
     VERB_CLEAR                   # nothing is left of the instrument, or of all of its stream
     VERB_SET                     # price -> quantity; 0 removes the level
     VERB_PLACE_NEW               # at a place: those behind move away from the best

@@ -53,7 +53,6 @@ cdef struct Instrument:
     uint8_t defined
     uint8_t linked               # chain is known
     uint8_t passing              # the last number that it was given continued its chain
-    uint8_t decimals
     uint8_t depth[2]             # of its own levels, of implied ones
     uint8_t deepest[2]           # that its levels were, since all of them were known
     uint8_t depth_told           # else depth is a guess

@@ -95,6 +95,7 @@ cdef struct Emission:            # where publish_next is
 
 cdef struct Market:
     const Traits* traits
+    double price_unit            # ten to the power of the venue's decimals
     MarketSettings settings
     int64_t* feed                # the feed's counters
     Instruments instruments

@@ -72,8 +72,12 @@ cdef void market_init(
         int64_t* feed) noexcept nogil:
     cdef uint64_t instruments = settings.instruments_max
     cdef uint64_t orders = orders_max_of(traits, settings)
+    cdef int _
     memset(market, 0, sizeof(Market))
     market.traits = traits
+    market.price_unit = 1
+    for _ in range(traits.decimals):
+        market.price_unit *= 10
     market.settings = settings[0]
     market.settings.awaits_definitions = traits.snapshots_from or (
         traits.loops and settings.awaits_definitions)
@@ -816,7 +820,6 @@ cdef Instrument* instrument_of(
             i.depth_told = True
         if not i.depth_told and c.verb != VERB_DEFINE:
             counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
-        i.decimals = market.traits.decimals
         i.sides[1].ask = i.sides[3].ask = i.shown[1].ask = i.shown[3].ask = 1
         if market.traits.names == NAMES_IN_ID:
             i.named = i.defined = True
@@ -854,8 +857,6 @@ cdef void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
     if c.name:
         name_instrument(
             market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
-    if c.chain:
-        i.decimals = <uint8_t>(c.chain - 1)
     if c.place and market.traits.levels == LEVELS_BY_PLACE:
         define_depth(market, i, c.place, <uint8_t>c.orders)
     i.named = True

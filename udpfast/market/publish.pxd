@@ -53,18 +53,13 @@ cdef enum:  # values of the schema
     UPDATE_INCREMENTAL = 2
     ACTION_NEW = 1
 
-cdef inline double price_of(
-        const Market* market, const Instrument* i, int64_t price) noexcept nogil:
+cdef inline double price_of(const Market* market, int64_t price) noexcept nogil:
     # The double that is nearest to the decimal price.
-    cdef long double unit = 1
-    cdef int _
     if market.traits.doubles:
         return change_undouble(price)
-    for _ in range(i.decimals):
-        unit *= 10
     if -(<int64_t>1 << 53) <= price <= <int64_t>1 << 53:
-        return <double>price / <double>unit
-    return <double>(<long double>price / unit)
+        return <double>price / market.price_unit
+    return <double>(<long double>price / market.price_unit)
 
 
 cdef inline double quantity_of(const Market* market, int64_t quantity) noexcept nogil:
@@ -95,7 +90,7 @@ cdef inline UpdateHeader* header_begin(
     header.exchange_sequence = market.message.number
     header.sending_time_utc = market.message.sent_ns
     if not market.traits.doubles:
-        header.price_precision = <uint8_t>(i.decimals + 1)
+        header.price_precision = <uint8_t>(market.traits.decimals + 1)
         header.quantity_precision = 1
     tell_whose(market, i, face, told)
     header.exchange_id = told.exchange_id
@@ -156,7 +151,7 @@ cdef inline int32_t row_write(
     header.present = PRESENT_ROWS
     header.row_count = 1
     header.exchange_time_utc = row.time_ns
-    trade.price = price_of(market, i, row.price)
+    trade.price = price_of(market, row.price)
     trade.quantity = quantity_of(market, row.quantity)
     if row.side != SIDE_NONE:
         trade.side = <uint8_t>(row.side + 1)
@@ -237,7 +232,7 @@ cdef inline const SideLevel* level_at(
 cdef inline void level_write(
         Market* market, const Instrument* i, const SideLevel* level, uint32_t place,
         Level* row) noexcept nogil:
-    row.price = price_of(market, i, level.price)
+    row.price = price_of(market, level.price)
     row.quantity = quantity_of(market, level.quantity)
     row.number_of_orders = <uint16_t>min(level.orders, <uint32_t>65535)
     row.price_level = place
@@ -272,7 +267,7 @@ cdef inline Level* compare_side(
                 break
         else:
             memset(row, 0, sizeof(Level))
-            row.price = price_of(market, i, old[a].price)
+            row.price = price_of(market, old[a].price)
             row += 1
     for b in range(count):
         level = level_at(market, side, b)
@@ -318,7 +313,7 @@ cdef inline Level* touched_side(
                 break
         else:
             memset(row, 0, sizeof(Level))
-            row.price = price_of(market, i, touched.price)
+            row.price = price_of(market, touched.price)
             level = side_find(&market.slab, &i.sides[at], touched.price)
             if level != NULL:
                 level_write(market, i, level, 0, row)
@@ -387,7 +382,7 @@ cdef inline void order_write(
         Market* market, const Instrument* i, uint64_t id, uint64_t priority, int64_t price,
         int64_t quantity, uint8_t side, uint8_t action, Order* row) noexcept nogil:
     memset(row, 0, sizeof(Order))
-    row.price = price_of(market, i, price)
+    row.price = price_of(market, price)
     row.quantity = quantity_of(market, quantity)
     row.priority = priority
     number_text(row.order_id, id)
@@ -446,7 +441,7 @@ cdef inline int32_t orders_write(
 
 cdef inline double best_price(
         Market* market, const Instrument* i, int64_t price, int64_t quantity) noexcept nogil:
-    return NAN if quantity == 0 else price_of(market, i, price)
+    return NAN if quantity == 0 else price_of(market, price)
 
 
 cdef inline int32_t top_write(
