@@ -62,9 +62,10 @@ cdef inline bint deribit_levels(
 
 cdef inline bint deribit_book(DeribitMessage* m) noexcept nogil:
     cdef Change* change
-    cdef int64_t time_ms = <int64_t>le64(m.root + DERIBIT_TIME)
+    cdef int64_t time_ms
     if m.block <= DERIBIT_IS_LAST or m.changes + 4 > m.stop:
         return False
+    time_ms = <int64_t>le64(m.root + DERIBIT_TIME)
     if not m.root[DERIBIT_IS_LAST]:
         deribit_change(m, VERB_EVENT_BEGIN, 0)
     change = deribit_change(m, VERB_CHAIN, time_ms)
@@ -79,9 +80,10 @@ cdef inline bint deribit_book(DeribitMessage* m) noexcept nogil:
 
 cdef inline bint deribit_snapshot(DeribitMessage* m) noexcept nogil:
     cdef Change* change
-    cdef int64_t time_ms = <int64_t>le64(m.root + DERIBIT_TIME)
+    cdef int64_t time_ms
     if m.block <= DERIBIT_SNAPSHOT_LAST or m.changes + 4 > m.stop:
         return False
+    time_ms = <int64_t>le64(m.root + DERIBIT_TIME)
     change = deribit_change(m, VERB_BEGIN_SNAPSHOT, time_ms)
     change.order = le64(m.root + DERIBIT_SNAPSHOT_CHANGE)
     change.flags = CHANGE_PART

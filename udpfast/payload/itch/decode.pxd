@@ -19,6 +19,8 @@ cdef inline int32_t itch_decode(
     if least == 0:
         return OUTCOME_UNKNOWN
     memset(change, 0, sizeof(Change))
+    if least < ITCH_ORDER + 8:
+        return OUTCOME_OPAQUE        # S and W: they end before an order would
     change.instrument = be16(data + ITCH_LOCATE)
     change.order = be64(data + ITCH_ORDER)
     change.price = PRICE_NONE
