@@ -1,6 +1,13 @@
 from typing import NamedTuple, Self, final
 
-__all__ = ["OUTCOMES", "GuardedBytes", "GuardedFraming", "WalkedFrame", "walk_frame"]
+__all__ = [
+    "OUTCOMES",
+    "GuardedBytes",
+    "GuardedFraming",
+    "GuardedPayload",
+    "WalkedFrame",
+    "walk_frame",
+]
 
 OUTCOMES: tuple[str, ...]
 
@@ -22,3 +29,8 @@ class GuardedBytes:
 class GuardedFraming:
     def __new__(cls, name: str) -> Self: ...
     def walk(self, datagram: bytes) -> tuple[int, int]: ...
+
+@final
+class GuardedPayload:
+    def __new__(cls, number: int) -> Self: ...
+    def decode(self, data: bytes) -> int: ...

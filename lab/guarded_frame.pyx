@@ -17,15 +17,19 @@ from posix.mman cimport (
 )
 
 from udpfast.core.oserr cimport check
+from udpfast.core.layout cimport Message
+from udpfast.market.change cimport CHANGES_MAX, Change
 from udpfast.net.link cimport LinkDatagram
 from udpfast.net.xdp_frame cimport XDP_OUTCOME_COUNT, xdp_find_datagram
+from udpfast.payload.venue cimport venue_decode, venue_is
 from udpfast.wire.framing cimport framing_units
 from udpfast.wire.messages cimport MessageWalk, message_walk_begin, message_walk_next
 from udpfast.wire.unit cimport UNITS_MAX, Unit
 
 from udpfast.wire.framing import Framing
 
-__all__ = ["OUTCOMES", "GuardedBytes", "GuardedFraming", "WalkedFrame", "walk_frame"]
+__all__ = [
+    "OUTCOMES", "GuardedBytes", "GuardedFraming", "GuardedPayload", "WalkedFrame", "walk_frame"]
 
 cdef enum:
     ROOM = 4096
@@ -170,6 +174,44 @@ cdef class GuardedFraming:
         if end != size:
             raise ValueError(f"units end at {end}, the datagram at {size}")
         return found, messages
+
+
+@cython.final
+cdef class GuardedPayload:
+    """A venue's decoder over messages that end right before a forbidden page.
+
+    Parameters
+    ----------
+    number : int
+        Of the payload: its place in PAYLOADS.
+    """
+
+    cdef uint8_t* pages
+    cdef int payload
+    cdef Change[CHANGES_MAX] changes
+
+    def __cinit__(self, int number):
+        self.payload = number
+        self.pages = guarded(ROOM_DATAGRAM)
+        if not venue_is(number):
+            raise ValueError(f"expected the number of a venue's payload, found {number}")
+
+    def __dealloc__(self):
+        if self.pages != NULL:
+            munmap(self.pages, ROOM_DATAGRAM + ROOM)
+
+    def decode(self, bytes data):
+        """Return how many changes a message says; below 0: why it says none."""
+        cdef Message message
+        cdef const uint8_t* source = data
+        cdef uint32_t size = <uint32_t>len(data)
+        if size > ROOM_DATAGRAM:
+            raise ValueError(f"a message has at most {ROOM_DATAGRAM} bytes here, was {size}")
+        memset(&message, 0, sizeof(message))
+        message.payload = self.pages + ROOM_DATAGRAM - size
+        message.size = size
+        memcpy(self.pages + ROOM_DATAGRAM - size, source, size)
+        return venue_decode(self.payload, &message, self.changes)
 
 
 cdef int walk_messages(

@@ -24,6 +24,8 @@ cdef size_t venue_memory_size(int payload, const MarketSettings* settings) noexc
 cdef void venue_init(
     Venue* venue, int payload, const MarketSettings* settings, uint8_t* memory,
     int64_t* feed) noexcept nogil
+# How many changes a message says, of CHANGES_MAX at most; below 0: OUTCOME_*.
+cdef int32_t venue_decode(int payload, const Message* message, Change* changes) noexcept nogil
 cdef void venue_control(Venue* venue, const Message* message) noexcept nogil
 # The next update: its kind; 0: no more; below 0: OUTCOME_*.
 cdef int32_t venue_next(

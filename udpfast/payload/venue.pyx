@@ -59,9 +59,8 @@ cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
                        session.unseen)
 
 
-cdef inline int32_t decode(
+cdef int32_t venue_decode(
         int payload, const Message* message, Change* changes) noexcept nogil:
-    # How many changes a message says; below 0: OUTCOME_*.
     if payload == PAYLOAD_ITCH:
         return itch_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_PITCH:
@@ -89,7 +88,7 @@ cdef int32_t venue_next(
         market_begin(market, message, names)
         venue.telling = False
         venue.applied = venue.changes_count = 0
-        kind = decode(venue.payload, message, venue.changes)
+        kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
             return kind
         venue.changes_count = <uint32_t>kind

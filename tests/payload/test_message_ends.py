@@ -1,0 +1,59 @@
+"""No decoder of a venue reads behind its message: each ends right before a forbidden page."""
+
+import random
+import struct
+from itertools import product
+
+import pytest
+
+from lab.guarded_frame import GuardedPayload
+from udpfast.config.lines import PAYLOADS
+
+CHANGES_MAX = 4160
+#: Where a message has the byte that tells its type.
+TYPES_AT = {"itch": 0, "pitch": 1, "csm": 2, "ice": 0, "miax": 0, "iex_deep_plus": 0}
+#: Templates of those whose messages are SBE: known ones, and some that are not.
+TEMPLATES = {
+    "cme": (4, 12, 27, 30, 32, 33, 34, 35, 37, 38, 42, 44, *range(45, 65), 999),
+    "deribit": (*range(999, 1012),),
+}
+
+
+def test_every_venue_is_here() -> None:
+    assert {*TYPES_AT, *TEMPLATES} == {*PAYLOADS} - {"none", "roq", "iex_tops", "iex_deep"}
+
+
+@pytest.mark.parametrize("payload", TYPES_AT)
+def test_message_of_any_type_and_size_is_read_within_its_end(payload: str) -> None:
+    decoder, chance = GuardedPayload(PAYLOADS.index(payload)), random.Random(payload)
+    for kind, size in product(range(256), range(80)):
+        data = bytearray(chance.randbytes(size))
+        if size > TYPES_AT[payload]:
+            data[TYPES_AT[payload]] = kind
+        assert decoder.decode(bytes(data)) <= CHANGES_MAX
+
+
+def cme(template: int, block: int, rest: bytes) -> bytes:
+    return struct.pack("<HHHHH", 10 + len(rest), block, template, 1, 9) + rest
+
+
+def deribit(template: int, block: int, rest: bytes) -> bytes:
+    return struct.pack("<HHHHHH", block, template, 1, 1, 1, 1) + rest
+
+
+@pytest.mark.parametrize("payload", TEMPLATES)
+def test_message_of_any_template_and_block_is_read_within_its_end(payload: str) -> None:
+    decoder, chance = GuardedPayload(PAYLOADS.index(payload)), random.Random(payload)
+    make, header = (cme, "<HB") if payload == "cme" else (deribit, "<HHHH")
+    some = 0
+    for template, block in product(TEMPLATES[payload], range(90)):
+        root = chance.randbytes(block)
+        for _ in range(4):
+            entry, count = chance.randrange(64), chance.randrange(4)
+            fields = (entry, count) if payload == "cme" else (entry, count, 0, 0)
+            whole = root + struct.pack(header, *fields) + chance.randbytes(entry * count) + b"\0"
+            for rest in (whole, whole[:-1], whole[: chance.randrange(len(whole))], root):
+                changes = decoder.decode(make(template, block, rest))
+                assert changes <= CHANGES_MAX
+                some += changes > 0
+    assert some > 100
