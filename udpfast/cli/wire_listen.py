@@ -9,14 +9,7 @@ import click
 
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
-from udpfast.cli.wire_options import (
-    BYPASS,
-    BYPASS_LIBRARY,
-    CORE,
-    METRICS,
-    TIMESTAMPS_FROM,
-    parse_address,
-)
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
@@ -55,8 +48,7 @@ __all__ = ["listen"]
     show_default=True,
     help="Memory for what arrives, of all senders together.",
 )
-@TIMESTAMPS_FROM
-@CORE
+@loop_options
 @click.option(
     "--idle",
     type=click.Choice(["spin", "sleep"]),
@@ -70,9 +62,7 @@ __all__ = ["listen"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a page with charts of the last session, one HTML file.",
 )
-@BYPASS
-@BYPASS_LIBRARY
-@METRICS
+@stack_options
 def listen(
     addresses: tuple[str, ...],
     senders: tuple[str, ...],

@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.net.bypass import STACKS
 from udpfast.net.options import TIMESTAMPS
 
-__all__ = [
-    "BYPASS",
-    "BYPASS_LIBRARY",
-    "CORE",
-    "DEFAULT_PORT",
-    "METRICS",
-    "TIMESTAMPS_FROM",
-    "parse_address",
-]
+__all__ = ["loop_options", "parse_address", "stack_options"]
 
 DEFAULT_PORT = 7007
 
-TIMESTAMPS_FROM = click.option(
-    "--timestamps",
-    type=click.Choice(TIMESTAMPS),
-    default="auto",
-    show_default=True,
-    help="Who stamps datagrams: the NIC where it can, the kernel, or only this process.",
-)
-CORE = click.option("--core", type=click.IntRange(0), help="Core for the loop.")
-BYPASS = click.option(
-    "--bypass",
-    "stack",
-    type=click.Choice(["none", *STACKS]),
-    default="none",
-    show_default=True,
-    help="Start under this preloaded network stack.",
-)
-BYPASS_LIBRARY = click.option(
-    "--bypass-library",
-    "library",
-    metavar="PATH",
-    default="",
-    help="Path of the stack's library, if it is not found.",
-)
-METRICS = click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")
+
+def loop_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb --timestamps and --core."""
+    command = click.option("--core", type=click.IntRange(0), help="Core for the loop.")(command)
+    return click.option(
+        "--timestamps",
+        type=click.Choice(TIMESTAMPS),
+        default="auto",
+        show_default=True,
+        help="Who stamps datagrams: the NIC where it can, the kernel, or only this process.",
+    )(command)
+
+
+def stack_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb --bypass, --bypass-library and --metrics."""
+    command = click.option("--metrics", metavar="IP:PORT", help="Serve Prometheus while it runs.")(
+        command
+    )
+    command = click.option(
+        "--bypass-library",
+        "library",
+        metavar="PATH",
+        default="",
+        help="Path of the stack's library, if it is not found.",
+    )(command)
+    return click.option(
+        "--bypass",
+        "stack",
+        type=click.Choice(["none", *STACKS]),
+        default="none",
+        show_default=True,
+        help="Start under this preloaded network stack.",
+    )(command)
 
 
 def parse_address(text: str) -> str:

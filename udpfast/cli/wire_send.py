@@ -11,14 +11,7 @@ import click
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
-from udpfast.cli.wire_options import (
-    BYPASS,
-    BYPASS_LIBRARY,
-    CORE,
-    METRICS,
-    TIMESTAMPS_FROM,
-    parse_address,
-)
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
@@ -75,8 +68,7 @@ __all__ = ["parse_lines", "send"]
     show_default=True,
     help="How many seconds to wait for a listener that is not there yet.",
 )
-@TIMESTAMPS_FROM
-@CORE
+@loop_options
 @click.option(
     "--idle",
     type=click.Choice(["spin", "sleep"]),
@@ -95,9 +87,7 @@ __all__ = ["parse_lines", "send"]
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write an element per probe, as an .npz of numpy.",
 )
-@BYPASS
-@BYPASS_LIBRARY
-@METRICS
+@stack_options
 def send(
     listener: str,
     lines: str | None,
