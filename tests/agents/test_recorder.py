@@ -223,6 +223,25 @@ def test_recorder_goes_on_in_the_ring_that_takes_the_place_of_its_own(instance, 
     assert numbers_of(tmp_path / "journal") == [*range(1, 101), -200, 301]
 
 
+def test_recorder_takes_all_that_is_left_in_a_file_whose_begin_was_overwritten(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(100):
+        instance.append(Kind.MESSAGE, PIECE)
+    kill(instance)
+    other = Instance(instance.directory, 1 << 18)
+    other.number = instance.number
+    for _ in range(1000):
+        other.append(Kind.MESSAGE, PIECE)
+    other.ring.flush()
+    with Reader(other.address, start="oldest") as reader:
+        left = [next(reader).number for _ in range(reader.lag)]
+    assert 101 < left[0] < left[-1] == 1100
+    drive(recorder)
+    other.close()
+    recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == [*range(1, 101), 101 - left[0], *left]
+
+
 def test_recorder_says_what_a_log_lacks_before_it_goes_on_with_another(instance, tmp_path):
     recorder = recorder_of(instance, tmp_path)
     for capacity in (1 << 23, 1 << 21):

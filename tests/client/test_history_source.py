@@ -297,6 +297,34 @@ def test_feed_and_recorder_that_were_started_again_go_on_for_who_reads_history(i
     other.close()
 
 
+def test_journal_that_grew_while_a_log_before_was_read_is_counted_right(instance, tmp_path):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    other = instance
+    for _ in range(2):  # the journal has no record of the log between
+        other.ring.region.close()
+        other.names_region.close()
+        (other.directory / "ring").unlink()
+        other = Instance(other.directory, 1 << 17)
+        recorder_of(other, tmp_path).on_stop()
+    recorder = recorder_of(other, tmp_path)
+    publish(other, 10, 10)
+    drive(recorder)
+    with Reader(both(other, tmp_path), batch=5) as reader:
+        assert numbers(reader, 5) == list(range(5))
+        for first in range(20, 320, 50):  # the ring has not all of it any more
+            publish(other, first, 50)
+            drive(recorder)
+        found = []
+        while reader.wait(0):
+            each = next(reader)
+            if each.kind is Kind.MESSAGE:
+                found.append(int(bytes(each.payload)[:8]))
+        assert found == list(range(5, 320)) and reader.lapped == 1  # nobody knows of the first log
+    recorder.on_stop()
+    other.close()
+
+
 def test_position_behind_the_end_of_the_journal_is_refused(instance, tmp_path):
     publish(instance, 0, 10)
     recorder = record(instance, tmp_path)

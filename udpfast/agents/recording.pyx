@@ -269,12 +269,12 @@ cdef class Recording:
                     # What took the place of a killed writer's file may have been lost as well.
                     self.ended = self._at_end and self.cursor.closed_by_writer
                     return True
-                # What other files of the log had is known without a record of this one.
-                self.cursor.reader.index = self.cursor.reader.header.first_index
                 if not followed:
                     self._unknown = True
                     self._next_index = 0
                     self._renew_names()
+                # What this file has no more, or never had, is known without a record of it.
+                self.cursor.seek_index(self._next_index)
                 self._note_missing()
                 self._begin_log()
                 return self.failure is None

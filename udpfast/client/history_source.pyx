@@ -543,11 +543,13 @@ cdef class HistorySource(Source):
         return True
 
     cdef bint _is_whole(self):
-        # Whether nothing of this log is missing: its recorder said so.
+        # Whether nothing of this log is missing: its recorder said so. `self.state` stays: it says
+        # up to where the journal is being read.
+        state = self.state
         with contextlib.suppress(*_UNREADABLE):
-            self.state = journal_state(self.journal)
-        return (self.state.source == self.log and self.state.source_position == SOURCE_ENDED
-                and self.state.source_index == self.index)
+            state = journal_state(self.journal)
+        return (state.source == self.log and state.source_position == SOURCE_ENDED
+                and state.source_index == self.index)
 
     cdef _doubt(self):
         # Nobody knows how many records are missing between two logs: that is said once.
