@@ -214,6 +214,20 @@ def test_journal_that_is_empty_at_first_belongs_to_its_ring(instance, tmp_path):
     recorder.on_stop()
 
 
+def test_journal_that_is_empty_yet_says_where_it_begins(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = recorder_of(instance, tmp_path)  # will have these, and has none of them yet
+    instance.ring.region.close()
+    instance.names_region.close()
+    other = Instance(instance.directory, 1 << 21)
+    publish(other, 10, 5)
+    with Reader(both(other, tmp_path), start="begin") as reader:
+        batch = reader.poll(timeout=5)
+        assert (batch.lapped, int(bytes(batch.payload(0))[:8])) == (10, 10)
+    recorder.on_stop()
+    other.close()
+
+
 @pytest.mark.parametrize("start", [None, "oldest", "begin", START_NS, ("position", 0)])
 def test_feed_and_recorder_that_were_stopped_leave_each_record_once(instance, tmp_path, start):
     publish(instance, 0, 1500)

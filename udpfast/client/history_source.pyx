@@ -282,7 +282,8 @@ cdef class HistorySource(Source):
             runs.locate(cursor.index)
             log, from_index = runs.log, runs.index
         if runs.skipped or not self.log and (
-                not self.whole or before.position > before.oldest_position):
+                not self.whole or before.position > before.oldest_position
+                or before.source != _NO_LOG):
             if self.log and log != self.log:
                 self.passed.add(self.log)
             self.missed_between = 0
