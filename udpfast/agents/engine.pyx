@@ -56,6 +56,7 @@ from udpfast.core.layout cimport (
     Record,
 )
 from udpfast.core.oserr cimport check
+from udpfast.feed.lines cimport lines_spoke_ns
 from udpfast.feed.pipeline cimport (
     pipeline_accept,
     pipeline_expire,
@@ -69,7 +70,6 @@ from udpfast.feed.pipeline_state cimport (
     PipelineSettings,
     pipeline_begin_at,
     pipeline_init,
-    pipeline_line_spoke_ns,
     pipeline_memory_size,
     pipeline_settings_default,
 )
@@ -441,7 +441,7 @@ cdef class Engine:
         cdef int channel
         for channel in range(CHANNEL_COUNT):
             for i in range(pipeline.carrier[channel].lines):
-                heard_ns = pipeline_line_spoke_ns(pipeline, channel, i)
+                heard_ns = lines_spoke_ns(pipeline, channel, i)
                 if heard_ns != INT64_MIN:
                     slot = &self.counters.line[channel][i][LINE_HEARD_NS]
                     counter_add(slot, heard_ns + unix_ns - slot[0])

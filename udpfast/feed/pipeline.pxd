@@ -15,72 +15,68 @@
 # The common case (this session, next in order, whole) touches one 32-byte slot per message and
 # copies nothing: a message's payload is the datagram's own memory.
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add, prefetch_write
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_DISCONNECTED,
-    LINE_EMPTY_FINAL, LINE_READY, LINE_UNITS_MORE, LINE_UNUSED_BITS, LINE_WINS,
-    VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_FRAGMENT_BEYOND_MAX,
-    VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
+    CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL, LINE_UNITS_MORE, LINE_UNUSED_BITS,
+    LINE_WINS, VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE,
+    VERDICT_FRAGMENT_BEYOND_MAX, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
     VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
     VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN,
-    VERDICT_SESSION_PENDING,
-    VERDICT_SESSION_RETIRED, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL, VERDICT_STREAM_REFUSED,
-    VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY, VERDICT_UNSEQUENCED,
-    VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
+    VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL,
+    VERDICT_STREAM_REFUSED, VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY,
+    VERDICT_UNSEQUENCED, VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_SNAPSHOT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE,
-    CONNECTION_READY,
-    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE,
-    GAP_FINISH, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
-    RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap, Message,
+    CHANNEL_COUNT, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
+    DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE,
+    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap,
+    Message,
 )
-from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE,
-    EVIDENCE_FILLED, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
-    EVIDENCE_REPEATED,
-    EVIDENCE_SAME, Candidate, candidate_follows, candidate_note,
-    candidate_refute, candidate_set_aside, candidate_span, candidate_step,
-)
+from udpfast.feed.adoption cimport adoption_deliver_believed
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
-from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.feed.line cimport (
-    Line, line_advances, line_bring, line_reach, line_spoke_ns, line_steps_back, line_was_beyond,
+from udpfast.feed.lines cimport (
+    line_advances, line_bring, line_reach, line_spoke_ns, line_steps_back, line_was_beyond,
+    lines_hear, lines_judge_due, lines_judge_past, lines_judge_until, lines_note_lagging,
+    lines_note_silence, lines_watch,
 )
 from udpfast.feed.named cimport named_add
+from udpfast.feed.numbering cimport (
+    STRAGGLER_MAX_NS, numbering_follows_run, numbering_is_foreign, numbering_is_overtaken,
+    numbering_is_previous, numbering_is_straggler, numbering_jump, numbering_new_session,
+    numbering_numbered_anew, numbering_open, numbering_other_session, numbering_refute,
+)
+from udpfast.feed.pace cimport pace_count, pace_is_quiet, pace_pass_milestone, pace_takes_ns
 from udpfast.feed.pieces cimport (
     piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
 )
-from udpfast.feed.pipeline_session cimport (
-    STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_follows_run, pipeline_is_foreign,
-    pipeline_is_overtaken, pipeline_is_previous, pipeline_is_straggler, pipeline_jump,
-    pipeline_new_session, pipeline_numbered_anew, pipeline_open, pipeline_other_session,
-    pipeline_resumes,
-)
 from udpfast.feed.pipeline_state cimport (
-    UNIT_DATAGRAM_MAX, Carrier, Pipeline, pipeline_channel_heard_ns, pipeline_connect,
-    pipeline_hash, pipeline_hear, pipeline_line_spoke_ns, pipeline_look, pipeline_say_connection,
-    pipeline_stream, pipeline_watch,
+    UNIT_DATAGRAM_MAX, Pipeline, pipeline_hash, pipeline_look, pipeline_stream,
+)
+from udpfast.feed.run cimport (
+    CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_FILLED, EVIDENCE_NEUTRAL,
+    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_REPEATED, EVIDENCE_SAME, RUN_BACK_MAX,
+    RUN_STEP_MAX, Run, run_follows, run_note, run_refute, run_set_aside, run_span, run_step,
 )
 from udpfast.feed.slab cimport CELL_SCRATCH
+from udpfast.feed.waiting cimport (
+    WAITING_PARK, waiting_decide, waiting_deliver, waiting_force, waiting_gap, waiting_hold,
+    waiting_jump, waiting_note_sent, waiting_note_stored, window_is_doubtful,
+)
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot,
-    Window, window_accepted_ns, window_count_datagram, window_early, window_evidence_before,
-    window_furthest, window_is_before, window_is_copy, window_is_doubtful, window_is_filled_by,
-    window_is_quiet, window_is_whole, window_judge_due, window_judge_past, window_judge_until,
-    window_note_lagging, window_number, window_pass_milestone, window_past, window_refute,
-    window_slot, window_start, window_takes_ns, window_unwrap,
+    window_accepted_ns, window_evidence_before, window_is_before, window_is_copy,
+    window_is_filled_by, window_is_whole, window_past,
 )
-from udpfast.feed.window_order cimport (
-    WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
-    window_jump, window_note_sent, window_note_stored,
+from udpfast.feed.window_state cimport (
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, LineAccount,
+    Slot, Window, window_begin, window_early, window_furthest, window_number, window_slot,
+    window_unwrap,
 )
+from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.wire.framing cimport FRAMING_CME_MDP3, framing_units
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
@@ -92,20 +88,19 @@ from udpfast.wire.unit cimport (
     UNIT_RETRANSMISSION, UNIT_SNAPSHOT, UNIT_START_OF_SESSION, UNIT_UNSEQUENCED, Unit,
 )
 
-
 # --- accept: Roq, whose datagrams are one unit each ----------------------------------------------
 
 cdef inline int pipeline_accept(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
     # Returns the Verdict. The datagram's memory must stay until take() has returned 0.
     cdef Window* w = &p.window[d.channel]
-    cdef Line* line = &w.line[d.line]
+    cdef LineAccount* line = &w.line[d.line]
     cdef int verdict = pipeline_judge(p, w, line, d, now_ns)
     counter_add(&line.counters[verdict], 1)
     return verdict
 
 
 cdef inline int pipeline_judge(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, int64_t now_ns,
 ) noexcept nogil:
     # The common case needs five fields of the header, and no unit.
     cdef Frame frame
@@ -137,7 +132,8 @@ cdef inline int pipeline_judge(
 
 
 cdef inline bint pipeline_adds_fragment(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Frame* frame,
+    int64_t now_ns,
 ) noexcept nogil:
     # Another fragment of the message at `next`, behind which nothing waits: it goes to its place,
     # and take() has nothing to look at before the last of them. What is not that simple is judged
@@ -148,16 +144,16 @@ cdef inline bint pipeline_adds_fragment(
     cdef uint32_t size = d.size - FRAME_SIZE
     if not (
         frame.session_id == w.session_id and frame.seqno == <uint32_t>at and w.started
-        and not w.contested and w.connected and w.highest == at and w.pending
+        and not w.contested and w.connected and w.waiting.highest == at and w.pending
         and slot.key == at and slot.fragment_max == frame.fragment_max and size
-        and not w.fragments[slot.fragments + frame.fragment].present
+        and not w.waiting.fragments[slot.fragments + frame.fragment].present
         and not line_steps_back(line, at)
     ):
         return False
     early = window_early(w, at)
     memcpy(
-        w.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
-    window_note_stored(
+        w.waiting.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
+    waiting_note_stored(
         w, slot, early, d, frame.fragment, size, CELL_SCRATCH,
         fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size), now_ns)
     line.heard_ns = now_ns
@@ -168,7 +164,7 @@ cdef inline bint pipeline_adds_fragment(
 
 
 cdef inline int pipeline_judge_frame(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, int64_t now_ns,
 ) noexcept nogil:
     # A sound datagram of Roq that is not simply next.
     cdef Unit unit
@@ -176,15 +172,15 @@ cdef inline int pipeline_judge_frame(
     p.datagram += 1
     w.packing.datagram = p.datagram
     roq_units(d.data, d.size, &unit, p.legacy, p.reader.big_endian)
-    if unlikely(unit.session != w.session_id or not w.book.begun):
-        verdict = pipeline_other_session(p, w, line, d, &unit, now_ns)
+    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
+        verdict = numbering_other_session(p, w, line, d, &unit, now_ns)
         if verdict != VERDICT_DELIVERED:
             return verdict
     return pipeline_place(p, w, line, d, &unit, now_ns)
 
 
 cdef inline void pipeline_pass(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, uint32_t object, uint32_t hash,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash,
     int64_t now_ns,
 ) noexcept nogil:
     # Next in order and whole.
@@ -198,14 +194,14 @@ cdef inline void pipeline_pass(
 
 
 cdef inline void pipeline_pass_slot(
-    Window* w, Line* line, const Datagram* d, uint32_t object, uint32_t hash, int64_t now_ns,
+    Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
     # Only its slot is written, for copies that may follow.
     cdef int64_t at = w.next
     cdef Slot* slot = window_slot(w, at)
-    window_judge_past(w, at)
+    lines_judge_past(w, at)
     if unlikely(at >= w.milestone):
-        window_pass_milestone(w, at, hash, now_ns)
+        pace_pass_milestone(w, at, hash, now_ns)
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = hash
@@ -293,7 +289,7 @@ cdef inline int pipeline_order(
 
 
 cdef inline int pipeline_judge_unit(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     cdef int64_t behind = 0
     cdef int verdict, evidence
@@ -315,8 +311,8 @@ cdef inline int pipeline_judge_unit(
                 pipeline_past(p, w, line, d, unit, <uint32_t>behind, &evidence)
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
             return VERDICT_DELIVERED
-    if unlikely(unit.session != w.session_id or not w.book.begun):
-        verdict = pipeline_other_session(p, w, line, d, unit, now_ns)
+    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
+        verdict = numbering_other_session(p, w, line, d, unit, now_ns)
     else:
         verdict = pipeline_begun_anew(p, w, line, d, unit, now_ns)
     if verdict != VERDICT_DELIVERED:
@@ -327,7 +323,7 @@ cdef inline int pipeline_judge_unit(
 
 
 cdef inline int pipeline_sent_again(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # What its sender flags as a retransmission fills holes, or is a copy. It proves nothing: no
     # other numbering, not that the current one goes on, and not how far its line has come.
@@ -339,7 +335,7 @@ cdef inline int pipeline_sent_again(
         return VERDICT_HEARTBEAT
     pipeline_look(p, w)
     at = window_unwrap(w, unit.number)
-    if at > max(end, w.named) or at + unit.count > w.next + w.size:
+    if at > max(end, w.waiting.named) or at + unit.count > w.next + w.size:
         return VERDICT_REPLAY            # nothing is known to be missing there
     if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
         return VERDICT_DUPLICATE
@@ -371,10 +367,10 @@ cdef inline bint pipeline_is_packed_otherwise(
 
 
 cdef inline int pipeline_pass_unsequenced(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # It cannot be known whether it is a copy, or what came before.
-    pipeline_hear(p, w, line, now_ns)
+    lines_hear(p, w, line, now_ns)
     if unit.flags & UNIT_HEARTBEAT or unit.count == 0:
         return VERDICT_HEARTBEAT
     pipeline_make_ready(p, w, d, unit, 0)
@@ -397,7 +393,7 @@ cdef inline void pipeline_make_ready(
 
 
 cdef inline void pipeline_pass_unit(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, uint32_t behind,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t behind,
     int64_t now_ns,
 ) noexcept nogil:
     # Its first `behind` messages had come before and were compared (pipeline_past), the next one is
@@ -416,14 +412,14 @@ cdef inline void pipeline_pass_unit(
     # Where streams take turns, the next slot would come from far away.
     prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
-    window_note_sent(w, unit)
+    waiting_note_sent(w, unit)
     line.sent_ns = max(line.sent_ns, unit.sent_ns)
-    window_count_datagram(w, unit.count, now_ns)
+    pace_count(w, unit.count, now_ns)
     counter_add(&line.counters[LINE_WINS], unit.count - behind)
 
 
 cdef inline int pipeline_past(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, uint32_t count,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t count,
     int* evidence,
 ) noexcept nogil:
     # What is known of a unit's first `count` messages, which lie before `next`: the verdict of the
@@ -457,16 +453,17 @@ cdef inline int evidence_joined(int one, int other) noexcept nogil:
 
 
 cdef inline int pipeline_begun_anew(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # The session at hand, by its id. DELIVERED: so it is; else the verdict on what a sender sent
+    # The current session, by its id. DELIVERED: so it is; else the verdict on what a sender sent
     # that began anew, or before it did. One unit that says so proves nothing.
     cdef bint anew = False
     cdef int64_t at
     if not w.started:
         return VERDICT_DELIVERED
-    if p.announces_start and now_ns < w.previous_until_ns and unit.sent_ns < w.begun_sent_ns:
-        return VERDICT_SESSION_RETIRED
+    if p.announces_start and now_ns < w.numbering.previous_until_ns:
+        if unit.sent_ns < w.begun_sent_ns:
+            return VERDICT_SESSION_RETIRED
     if unit.flags & UNIT_RESET or (
         unit.flags & UNIT_START_OF_SESSION and unit.count and unit.sent_ns > w.sent_ns
     ):
@@ -476,25 +473,25 @@ cdef inline int pipeline_begun_anew(
     if likely(not anew) and not (w.contested and pipeline_goes_on_anew(w, line, unit)):
         return VERDICT_DELIVERED
     w.contested = True
-    pipeline_hear(p, w, line, now_ns)
-    return pipeline_new_session(p, w, &line.foreign, d, unit, SESSION_SAME_ID, now_ns)
+    lines_hear(p, w, line, now_ns)
+    return numbering_new_session(p, w, &line.foreign, d, unit, SESSION_SAME_ID, now_ns)
 
 
 cdef inline bint pipeline_goes_on_anew(
-    const Window* w, const Line* line, const Unit* unit,
+    const Window* w, const LineAccount* line, const Unit* unit,
 ) noexcept nogil:
     # Whether some line has said that this session began anew, and this unit goes on there. A line
     # may have lost that beginning; then the sender's clock tells.
-    cdef const Candidate* c
+    cdef const Run* c
     cdef int64_t step
     cdef uint32_t i
     for i in range(w.lines):
         c = &w.line[i].foreign
         if c.claim != CLAIM_NEW_ID or c.session_id != unit.session or c.count == 0:
             continue
-        step = candidate_step(c, unit.number, c.furthest)
-        if not -candidate_span(c, CANDIDATE_BACK_MAX) <= step <= candidate_span(
-            c, CANDIDATE_STEP_MAX,
+        step = run_step(c, unit.number, c.furthest)
+        if not -run_span(c, RUN_BACK_MAX) <= step <= run_span(
+            c, RUN_STEP_MAX,
         ):
             continue
         if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
@@ -505,7 +502,7 @@ cdef inline bint pipeline_goes_on_anew(
 cdef inline bint pipeline_is_known(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # Whether the numbering at hand had a message of this unit, with its very bytes: then it is a
+    # Whether the current numbering had a message of this unit, with its very bytes: then it is a
     # copy, which another line may have sent later and packed in its own way.
     cdef Unit piece
     cdef MessageWalk walk
@@ -522,14 +519,14 @@ cdef inline bint pipeline_is_known(
 
 
 cdef inline int pipeline_name_next(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # A heartbeat: what lies before the number that it names has been sent. What of it does not come
     # in time is lost, though nothing comes behind it.
     cdef int64_t at
     if not w.started:
-        window_start(w, unit.number, now_ns)
-    pipeline_hear(p, w, line, now_ns)
+        window_begin(w, unit.number, now_ns)
+    lines_hear(p, w, line, now_ns)
     at = window_unwrap(w, unit.number)
     if at > w.next + WINDOW_FOREIGN:
         return VERDICT_REPLAY
@@ -538,52 +535,52 @@ cdef inline int pipeline_name_next(
         return VERDICT_SESSION_PENDING
     if at == w.next:
         w.forward_ns = now_ns
-        window_count_datagram(w, 0, now_ns)
+        pace_count(w, 0, now_ns)
         if unlikely(w.contested):
-            window_refute(w, line)
+            numbering_refute(w, line)
     if at >= w.next and at - 1 > line.highest:
         line.highest = at - 1
-    if at > w.named and at > w.next:
-        w.named = at
-        named_add(&w.names, w.next, at, now_ns)
+    if at > w.waiting.named and at > w.next:
+        w.waiting.named = at
+        named_add(&w.waiting.names, w.next, at, now_ns)
     return VERDICT_HEARTBEAT
 
 
 # --- accept: what is not simply next -------------------------------------------------------------
 
 cdef inline int pipeline_place(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # Everything of the session at hand that is not simply next.
+    # Everything of the current session that is not simply next.
     cdef int64_t at
     cdef uint32_t hash
     pipeline_look(p, w)
     if unlikely(unit.fragments > 1 and unit.size == 0):
         counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
     if line.foreign.claim == CLAIM_NEW_ID:
-        candidate_refute(&line.foreign)      # the session at hand speaks on this line
+        run_refute(&line.foreign)      # the current session speaks on this line
     if unlikely(not w.started):
-        if pipeline_is_straggler(p, w, unit, now_ns):
+        if numbering_is_straggler(p, w, unit, now_ns):
             return VERDICT_SESSION_RETIRED
-        window_start(w, unit.number, now_ns)
+        window_begin(w, unit.number, now_ns)
     at = window_unwrap(w, unit.number)
     if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
-        pipeline_hear(p, w, line, now_ns)
+        lines_hear(p, w, line, now_ns)
         line_bring(line, unit, at + unit.count - 1)
         return VERDICT_DUPLICATE
     if at + unit.count <= w.next:
         return pipeline_behind(p, w, line, d, unit, at, now_ns)
     if at < w.next + w.size:
         return pipeline_ahead(p, w, line, d, unit, at, now_ns)
-    if pipeline_is_foreign(w, line, unit, at):
-        pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
+    if numbering_is_foreign(w, line, unit, at):
+        numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
         return VERDICT_REPLAY
-    if pipeline_is_previous(w, unit, now_ns):
+    if numbering_is_previous(w, unit, now_ns):
         hash = pipeline_first_hash(p, w, d, unit)
-        pipeline_numbered_anew(
+        numbering_numbered_anew(
             p, w, line, d, unit, window_evidence_before(w, unit, at, hash), False, now_ns)
         return VERDICT_SESSION_RETIRED
-    if not pipeline_jump(p, w, line, d, unit, at, now_ns):
+    if not numbering_jump(p, w, line, d, unit, at, now_ns):
         return VERDICT_SESSION_PENDING
     return pipeline_ahead(p, w, line, d, unit, at, now_ns)
 
@@ -602,10 +599,10 @@ cdef inline uint32_t pipeline_first_hash(
 
 
 cdef inline int pipeline_behind(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
 ) noexcept nogil:
-    # Before `next`: a copy, a late one, or not of the numbering at hand.
+    # Before `next`: a copy, a late one, or not of the current numbering.
     cdef int evidence
     cdef int verdict
     if p.each_message:
@@ -613,67 +610,67 @@ cdef inline int pipeline_behind(
     else:
         verdict = window_past(w, d, unit, at, pipeline_hash(p, w, d, unit), &evidence)
     if verdict == VERDICT_LATE and not window_is_doubtful(w):
-        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or not window_is_quiet(w, WINDOW_PACE, now_ns):
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or not pace_is_quiet(w, WINDOW_PACE, now_ns):
             evidence = EVIDENCE_NONE
     pipeline_weigh(p, w, line, d, unit, at + unit.count - 1, verdict, evidence, now_ns)
     return verdict
 
 
 cdef inline void pipeline_weigh(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     int verdict, int evidence, int64_t now_ns,
 ) noexcept nogil:
-    # What a datagram tells that the numbering at hand has no need of. It refutes nothing.
+    # What a datagram tells that the current numbering has no need of. It refutes nothing.
     cdef int64_t before
     if unlikely(unit.flags & UNIT_RETRANSMISSION):
         return
     if unit.sent_ns > line.sent_ns and at >= line.highest:
         line.sent_ns = unit.sent_ns
     if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
-              and line.candidate.claim == CLAIM_NONE and line_advances(line, unit, at)):
+              and line.run.claim == CLAIM_NONE and line_advances(line, unit, at)):
         line_reach(line, unit.fragment, at)      # the common copy
-        pipeline_hear(p, w, line, now_ns)
+        lines_hear(p, w, line, now_ns)
     elif pipeline_line_goes_on(w, line, unit, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
         before = line.highest
         line_reach(line, unit.fragment, at)
-        if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
-            candidate_set_aside(&line.candidate)
-        elif line.candidate.claim == CLAIM_AHEAD:
-            candidate_refute(&line.candidate)    # who has jumped does not come back
+        if line.run.claim == CLAIM_BEHIND and line.run.count == 0:
+            run_set_aside(&line.run)
+        elif line.run.claim == CLAIM_AHEAD:
+            run_refute(&line.run)    # who has jumped does not come back
         if verdict == VERDICT_REPLAY:
             line.lagged_ns = now_ns
-            window_note_lagging(w, line, d.line, before, at + 1 - unit.count, at)
+            lines_note_lagging(w, line, d.line, before, at + 1 - unit.count, at)
         else:
-            pipeline_hear(p, w, line, now_ns)
+            lines_hear(p, w, line, now_ns)
     elif at < line.highest or evidence != EVIDENCE_SAME:
         if at > line.highest and verdict == VERDICT_REPLAY:
             if pipeline_is_slower(w, line, at, now_ns):
-                window_note_lagging(w, line, d.line, line.highest, at + 1 - unit.count, at)
+                lines_note_lagging(w, line, d.line, line.highest, at + 1 - unit.count, at)
                 line.highest = at
                 line.lagged_ns = now_ns
-        pipeline_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
+        numbering_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
 
 
 cdef inline bint pipeline_is_slower(
-    const Window* w, const Line* line, int64_t at, int64_t now_ns,
+    const Window* w, const LineAccount* line, int64_t at, int64_t now_ns,
 ) noexcept nogil:
     # Whether a line that goes on further back than the window remembers may just be that far
     # behind: while the current numbering goes on, and not further than anything can be under way.
-    if now_ns - w.begun_ns >= STRAGGLER_MAX_NS and window_is_quiet(w, WINDOW_PACE, now_ns):
+    if now_ns - w.numbering.begun_ns >= STRAGGLER_MAX_NS and pace_is_quiet(w, WINDOW_PACE, now_ns):
         return False
-    return line.highest < w.base or window_takes_ns(w, w.next - at) < STRAGGLER_MAX_NS
+    return line.highest < w.numbering.base or pace_takes_ns(w, w.next - at) < STRAGGLER_MAX_NS
 
 
 cdef inline bint pipeline_line_goes_on(
-    const Window* w, Line* line, const Unit* unit, int64_t at, int verdict, int evidence,
+    const Window* w, LineAccount* line, const Unit* unit, int64_t at, int verdict, int evidence,
     int64_t now_ns,
 ) noexcept nogil:
-    # Whether a datagram from behind carries its own line further in the numbering at hand.
+    # Whether a datagram from behind carries its own line further in the current numbering.
     cdef bint follows
     cdef bint near = (
-        line.highest >= w.base
-        and at - line.highest <= candidate_span(&line.candidate, CANDIDATE_BACK_MAX)
+        line.highest >= w.numbering.base
+        and at - line.highest <= run_span(&line.run, RUN_BACK_MAX)
         and now_ns - line_spoke_ns(line) < STRAGGLER_MAX_NS
     )
     if verdict == VERDICT_LATE and near and at >= line.highest and not window_is_doubtful(w):
@@ -682,21 +679,21 @@ cdef inline bint pipeline_line_goes_on(
         return at > line.highest or unit.fragments > 1
     if not line_advances(line, unit, at):
         return False
-    follows = candidate_follows(&line.candidate, CLAIM_BEHIND, unit)
+    follows = run_follows(&line.run, CLAIM_BEHIND, unit)
     if evidence == EVIDENCE_SAME:
-        if follows and line.candidate.count:
-            candidate_note(&line.candidate, CLAIM_BEHIND, unit, evidence, now_ns)
+        if follows and line.run.count:
+            run_note(&line.run, CLAIM_BEHIND, unit, evidence, now_ns)
         return True
     if follows:
-        # Heartbeats tell nothing; as long as they may be under way they are of the numbering at
-        # hand.
+        # Heartbeats tell nothing; as long as they may be under way they are of the current
+        # numbering.
         return (
-            evidence == EVIDENCE_NEUTRAL and line.candidate.count == 0
+            evidence == EVIDENCE_NEUTRAL and line.run.count == 0
             and now_ns - window_accepted_ns(w, at) < STRAGGLER_MAX_NS
         )
     if verdict == VERDICT_LATE:
         return evidence == EVIDENCE_NONE
-    if evidence == EVIDENCE_OTHER and window_is_quiet(w, WINDOW_PACE, now_ns):
+    if evidence == EVIDENCE_OTHER and pace_is_quiet(w, WINDOW_PACE, now_ns):
         return False
     return near
 
@@ -719,40 +716,40 @@ cdef inline bint window_was_sent_since(const Window* w, const Unit* unit) noexce
 
 
 cdef inline bint pipeline_is_taken(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     bint forward, bint follows, int64_t now_ns,
 ) noexcept nogil:
     # What is accepted for its number may as well be of a run that a line holds. True: it is, and
     # the run is believed.
-    if follows and pipeline_is_overtaken(p, w, unit, at):
-        return pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, True, now_ns)
+    if follows and numbering_is_overtaken(p, w, unit, at):
+        return numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, True, now_ns)
     if forward:
-        window_refute(w, line)
+        numbering_refute(w, line)
     if at > window_furthest(w) or window_is_copy(w, unit, at):
         return False
     if follows or line_steps_back(line, at):
         # It fills a hole of whichever it is: held, it is lost to neither, and it proves nothing.
-        return pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_FILLED, False, now_ns)
+        return numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_FILLED, False, now_ns)
     return False
 
 
 cdef inline int pipeline_ahead(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
 ) noexcept nogil:
     # At `next` or behind it, at least in part. A whole one at `next` goes straight on, others wait.
     cdef int64_t last = at + unit.count - 1
-    cdef bint follows = w.contested and pipeline_follows_run(w, unit)
+    cdef bint follows = w.contested and numbering_follows_run(w, unit)
     cdef bint reaches = at <= w.next
     cdef int evidence
     cdef bint empty = window_slot(w, w.next if reaches else at).key != (w.next if reaches else at)
     cdef bint forward = last > window_furthest(w) or (reaches and empty and not follows)
-    if unlikely(now_ns < w.previous_until_ns) and not window_was_sent_since(w, unit):
+    if unlikely(now_ns < w.numbering.previous_until_ns) and not window_was_sent_since(w, unit):
         if window_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit)):
             return VERDICT_SESSION_RETIRED
     if unlikely(line_was_beyond(line, last, unit)):
         # Sent behind what its line brought from further on: of another numbering.
-        pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
+        numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
         return VERDICT_SESSION_PENDING
     if unlikely(w.contested or line_steps_back(line, last)):
         if pipeline_is_taken(p, w, line, d, unit, last, forward, follows, now_ns):
@@ -760,7 +757,7 @@ cdef inline int pipeline_ahead(
     if forward:
         w.forward_ns = now_ns
     if reaches and empty and unit.fragments == 1 and (w.pending == 0 or unit.count == 1):
-        pipeline_hear(p, w, line, now_ns)
+        lines_hear(p, w, line, now_ns)
         if p.roq:
             pipeline_pass(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
         else:
@@ -771,33 +768,33 @@ cdef inline int pipeline_ahead(
                 pipeline_look(p, w)
         return VERDICT_DELIVERED
     if forward and not p.roq:
-        window_count_datagram(w, unit.count, now_ns)
+        pace_count(w, unit.count, now_ns)
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 
 cdef inline int pipeline_hold_one(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
 ) noexcept nogil:
     # As below; to copy a unit right after it was written would cost as much as all of the rest.
-    cdef int verdict = WINDOW_PARK
+    cdef int verdict = WAITING_PARK
     cdef int evidence = EVIDENCE_NONE
     if at < w.next + w.size:
-        verdict = window_hold(w, d, unit, at, pipeline_hash(p, w, d, unit), now_ns, &evidence)
-    if unlikely(verdict != VERDICT_HELD and verdict != WINDOW_PARK
+        verdict = waiting_hold(w, d, unit, at, pipeline_hash(p, w, d, unit), now_ns, &evidence)
+    if unlikely(verdict != VERDICT_HELD and verdict != WAITING_PARK
                 and verdict != VERDICT_SLAB_FULL):
         pipeline_weigh(p, w, line, d, unit, at, verdict, evidence, now_ns)
         return verdict
-    pipeline_hear(p, w, line, now_ns)
+    lines_hear(p, w, line, now_ns)
     line_bring(line, unit, at)
-    if unlikely(verdict == WINDOW_PARK):
+    if unlikely(verdict == WAITING_PARK):
         pipeline_park(p, w, d, unit, 0, at, now_ns)
         return VERDICT_HELD
     return verdict
 
 
 cdef inline int pipeline_hold(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
 ) noexcept nogil:
     # Its messages wait, those that had come are compared. The verdict is that of what is new of
@@ -818,11 +815,11 @@ cdef inline int pipeline_hold(
         if at + n < w.next:
             one = window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &evidence)
         elif at + n >= w.next + w.size:
-            one = WINDOW_PARK
+            one = WAITING_PARK
         else:
-            one = window_hold(
+            one = waiting_hold(
                 w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), now_ns, &evidence)
-        if one == WINDOW_PARK:
+        if one == WAITING_PARK:
             fresh = True
             verdict = VERDICT_HELD
             parked = n
@@ -837,7 +834,7 @@ cdef inline int pipeline_hold(
     if not fresh:
         pipeline_weigh(p, w, line, d, unit, last, verdict, said, now_ns)
         return verdict
-    pipeline_hear(p, w, line, now_ns)
+    lines_hear(p, w, line, now_ns)
     line_bring(line, unit, last)
     if parked < unit.count:
         pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
@@ -851,10 +848,10 @@ cdef inline void pipeline_park(
     # From its n-th message on it waits outside: what is before it is given up, as far as needed.
     if at >= w.next + w.size:
         if n:
-            w.jump_from = at
-        window_jump(w, at, now_ns)
+            w.waiting.jump_from = at
+        waiting_jump(w, at, now_ns)
     else:
-        window_force(w, at)
+        waiting_force(w, at)
     p.parked = d
     p.parked_window = w
     p.parked_unit = unit[0]
@@ -958,10 +955,10 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
         if p.parked != NULL and p.parked_window == w:
             pipeline_unpark(p, w)
             continue
-        if w.finishing:
+        if w.waiting.finishing:
             if w.several and w.started:
-                window_judge_until(w, w.next, p.now_ns, True)
-            w.finishing = False
+                lines_judge_until(w, w.next, p.now_ns, True)
+            w.waiting.finishing = False
         p.busy = w.busy_next
         w.busy = False
     if p.controls.count:                 # unparking found two lines that disagree
@@ -971,16 +968,16 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
 
 
 cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexcept nogil:
-    cdef bint discard = w.latest_run and not w.finishing
-    while w.pending or w.next < w.decided or w.next < w.named:
-        if window_is_whole(w, w.next) and not (discard and w.next < w.decided):
-            window_deliver(w, m)
+    cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
+    while w.pending or w.next < w.waiting.decided or w.next < w.waiting.named:
+        if window_is_whole(w, w.next) and not (discard and w.next < w.waiting.decided):
+            waiting_deliver(w, m)
             return True
-        if w.next < w.decided:
-            window_gap(w, &p.gap, p.now_ns)
+        if w.next < w.waiting.decided:
+            waiting_gap(w, &p.gap, p.now_ns)
             pipeline_say_gap(p, w, m)
             return True
-        if not window_decide(w, p.now_ns):
+        if not waiting_decide(w, p.now_ns):
             return False
     return False
 
@@ -995,15 +992,15 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     cdef int64_t at = p.parked_at - p.parked_piece
     cdef uint32_t n
     p.parked = NULL
-    pipeline_deliver_believed(p, w, False, False, p.now_ns)
+    adoption_deliver_believed(p, w, False, False, p.now_ns)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
         piece_next(&walk, unit, n, p.each_message, &piece)
         if n < p.parked_piece or at + n < w.next:
             continue                     # on_gap = latest_run gave it up with the rest
-        if at + n >= w.next + w.size or window_hold(
+        if at + n >= w.next + w.size or waiting_hold(
             w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), p.now_ns, NULL,
-        ) == WINDOW_PARK:
+        ) == WAITING_PARK:
             pipeline_park(p, w, d, unit, n, at + n, p.now_ns)
             return
 
@@ -1045,73 +1042,18 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     cdef uint32_t i
     cdef int channel
     p.now_ns = now_ns
-    pipeline_watch(p, now_ns)
+    lines_watch(p, now_ns)
     for i in range(p.windows):
         w = &p.window[i]
-        window_judge_due(w, now_ns)
-        if unlikely(now_ns >= w.opening_ns):
-            pipeline_open(p, w, now_ns)
-        if w.pending or w.named > w.next:
+        lines_judge_due(w, now_ns)
+        if unlikely(now_ns >= w.numbering.opening_ns):
+            numbering_open(p, w, now_ns)
+        if w.pending or w.waiting.named > w.next:
             pipeline_look(p, w)
     if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
         p.silence_due_ns = INT64_MAX
         for channel in range(CHANNEL_COUNT):
-            pipeline_note_silence(p, <uint32_t>channel, now_ns)
-
-
-cdef inline void pipeline_note_silence(
-    Pipeline* p, uint32_t channel, int64_t now_ns,
-) noexcept nogil:
-    # Says what changed, each line's part before the channel's (of one line that one says it all).
-    # Who never spoke is silent too, once.
-    # When a line is heard it says no more than that (it is the hot path): it is looked at here.
-    cdef Carrier* carrier = &p.carrier[channel]
-    cdef int64_t heard_ns, due_ns
-    cdef uint32_t i
-    for i in range(carrier.lines):
-        due_ns = pipeline_note_line(p, channel, i, now_ns)
-        if due_ns < p.silence_due_ns:
-            p.silence_due_ns = due_ns
-    if carrier.silent or carrier.lines == 0:
-        return
-    heard_ns = pipeline_channel_heard_ns(p, channel)
-    if now_ns - heard_ns >= p.inactivity_ns:
-        carrier.silent = True
-        pipeline_connect(p, channel, False)
-        counter_add(&carrier.counters[CHANNEL_DISCONNECTED], 1)
-        pipeline_say_connection(
-            p, channel, CONNECTION_DISCONNECTED, CONNECTION_CHANNEL, 0, now_ns - heard_ns)
-    elif heard_ns + p.inactivity_ns < p.silence_due_ns:
-        p.silence_due_ns = heard_ns + p.inactivity_ns
-
-
-cdef inline int64_t pipeline_note_line(
-    Pipeline* p, uint32_t channel, uint32_t index, int64_t now_ns,
-) noexcept nogil:
-    # Returns when it may have something to say next.
-    cdef int64_t* counters = p.counters.line[channel][index]
-    cdef int64_t* silent_since_ns = &p.carrier[channel].silent_since_ns[index]
-    cdef bint several = p.carrier[channel].lines > 1
-    cdef int64_t spoke_ns = pipeline_line_spoke_ns(p, channel, index)
-    if spoke_ns < p.watch_ns:
-        spoke_ns = p.watch_ns
-    if silent_since_ns[0] != INT64_MIN:
-        if spoke_ns <= silent_since_ns[0]:
-            return now_ns
-        counter_add(&counters[LINE_READY], 1)
-        if several:
-            pipeline_say_connection(
-                p, channel, CONNECTION_READY, CONNECTION_LINE, index,
-                spoke_ns - silent_since_ns[0])
-        silent_since_ns[0] = INT64_MIN
-    if now_ns - spoke_ns >= p.inactivity_ns:
-        silent_since_ns[0] = spoke_ns
-        counter_add(&counters[LINE_DISCONNECTED], 1)
-        if several:
-            pipeline_say_connection(
-                p, channel, CONNECTION_DISCONNECTED, CONNECTION_LINE, index, now_ns - spoke_ns)
-        return now_ns
-    return spoke_ns + p.inactivity_ns
+            lines_note_silence(p, <uint32_t>channel, now_ns)
 
 
 cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
@@ -1121,13 +1063,13 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
     p.now_ns = now_ns
     for i in range(p.windows):
         w = &p.window[i]
-        if w.opening_ns != INT64_MAX:
-            pipeline_open(p, w, now_ns)
-        w.finishing = True
-        if w.pending and w.highest >= w.decided:
-            w.decided = w.highest + 1
-            w.decided_reason = GAP_FINISH
-        if w.named > w.next and w.named > w.decided:
-            w.decided = w.named
-            w.decided_reason = GAP_FINISH
+        if w.numbering.opening_ns != INT64_MAX:
+            numbering_open(p, w, now_ns)
+        w.waiting.finishing = True
+        if w.pending and w.waiting.highest >= w.waiting.decided:
+            w.waiting.decided = w.waiting.highest + 1
+            w.waiting.decided_reason = GAP_FINISH
+        if w.waiting.named > w.next and w.waiting.named > w.waiting.decided:
+            w.waiting.decided = w.waiting.named
+            w.waiting.decided_reason = GAP_FINISH
         pipeline_look(p, w)

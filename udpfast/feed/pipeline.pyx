@@ -15,7 +15,7 @@ from udpfast.core.counter cimport (
     CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT, Counters,
 )
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
-from udpfast.feed.line cimport Line
+from udpfast.feed.window_state cimport LineAccount
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
@@ -29,8 +29,8 @@ from udpfast.wire.framing import Framing
 
 __all__ = ["FeedMessage", "FeedPipeline"]
 
-if sizeof(Line) != 512:
-    raise ImportError(f"Line has {sizeof(Line)} bytes, not 512")
+if sizeof(LineAccount) != 512:
+    raise ImportError(f"LineAccount has {sizeof(LineAccount)} bytes, not 512")
 
 _CHANNELS = ("incremental", "snapshot")
 _REVISIONS = {"current": "roq", "legacy": "roq_legacy"}

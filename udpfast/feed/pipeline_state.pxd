@@ -2,27 +2,23 @@
 # stages share. What becomes of a unit is in `pipeline`.
 
 from libc.errno cimport EINVAL
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport unlikely
-from udpfast.core.counter cimport CHANNEL_READY, FEED_STREAMS, Counters
+from udpfast.core.counter cimport FEED_STREAMS, Counters
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, CONNECTION_CHANNEL, CONNECTION_READY,
-    DATAGRAM_SIZE_MAX, FRAGMENT_SIZE, KIND_CONNECTION, LINES_MAX, MESSAGE_SIZE_MAX, STREAM_FIRST,
-    Datagram, Gap,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, FRAGMENT_SIZE,
+    LINES_MAX, MESSAGE_SIZE_MAX, STREAM_FIRST, Datagram, Gap,
 )
-from udpfast.feed.candidate cimport CANDIDATE_HELD, NUMBERS_WITHOUT_ZERO, HeldUnit
-from udpfast.feed.control cimport Control, ControlQueue, control_push
+from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
-from udpfast.wire.frame cimport FrameReader, frame_reader_init
-from udpfast.feed.line cimport Line, line_init, line_spoke_ns
+from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab, carve, slab_reset
-from udpfast.feed.window cimport Early, Fragment, Slot, Window
+from udpfast.feed.window_state cimport Early, Fragment, LineAccount, Slot, Window, line_init
+from udpfast.wire.frame cimport FrameReader, frame_reader_init
 from udpfast.wire.framing cimport (
     FRAMING_ROQ, FRAMING_ROQ_BIG, FRAMING_ROQ_LEGACY, FRAMING_ROQ_LEGACY_BIG,
 )
@@ -165,14 +161,14 @@ cdef inline size_t pipeline_carve(
     cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
     cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
     cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
-    cdef uint32_t held = CANDIDATE_HELD
+    cdef uint32_t held = RUN_HELD
     cdef uint32_t i, n
     cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
     cdef uint8_t* scratch = NULL
     cdef uint8_t* place
     cdef Window unused
     cdef Window* w
-    cdef Line* line
+    cdef LineAccount* line
     while slots < 2 * windows:
         slots *= 2
     if 2 * s.restart_datagrams > held:
@@ -191,14 +187,14 @@ cdef inline size_t pipeline_carve(
         scratch = <uint8_t*>carve(memory, &used, UNIT_DATAGRAM_MAX)
     for i in range(windows):
         w = &p.window[i] if memory != NULL else &unused
-        w.book = <SessionBook*>carve(memory, &used, sizeof(SessionBook))
+        w.numbering.book = <SessionBook*>carve(memory, &used, sizeof(SessionBook))
         w.slots = <Slot*>carve(memory, &used, 2 * <size_t>s.window * sizeof(Slot))
-        w.early = <Early*>carve(memory, &used, s.window * sizeof(Early))
-        w.fragments = <Fragment*>carve(memory, &used, fragments * sizeof(Fragment))
-        w.fragments_capacity = fragments
-        w.scratch = <uint8_t*>carve(memory, &used, MESSAGE_SIZE_MAX) if roq else scratch
-        w.slab = &p.slab[i if roq else 0]
-        w.slab_shared = not roq
+        w.waiting.early = <Early*>carve(memory, &used, s.window * sizeof(Early))
+        w.waiting.fragments = <Fragment*>carve(memory, &used, fragments * sizeof(Fragment))
+        w.waiting.fragments_capacity = fragments
+        w.waiting.scratch = <uint8_t*>carve(memory, &used, MESSAGE_SIZE_MAX) if roq else scratch
+        w.waiting.slab = &p.slab[i if roq else 0]
+        w.waiting.slab_shared = not roq
         for n in range(2 * lines):
             line = &w.line[n >> 1]
             place = <uint8_t*>carve(memory, &used, <size_t>held * stride)
@@ -207,9 +203,9 @@ cdef inline size_t pipeline_carve(
                 line.foreign.held_capacity = held
                 line.foreign.held_stride = stride
             else:
-                line.candidate.held = place
-                line.candidate.held_capacity = held
-                line.candidate.held_stride = stride
+                line.run.held = place
+                line.run.held_capacity = held
+                line.run.held_stride = stride
     return used
 
 
@@ -258,15 +254,15 @@ cdef inline int pipeline_init(
     for i in range(<int>pipeline_windows(s)):
         w = &p.window[i]
         w.shift = NUMBERS_WITHOUT_ZERO if s.skips_zero else <uint8_t>(64 - s.number_bits)
-        w.book.shift = w.shift
-        w.book.grace_ns = s.stale_session_grace_ns
+        w.numbering.book.shift = w.shift
+        w.numbering.book.grace_ns = s.stale_session_grace_ns
         w.size = s.window
-        w.each_datagram = p.roq
+        w.numbering.each_datagram = p.roq
         w.mask = 2 * <int64_t>s.window - 1
         w.line_dead_ns = s.line_dead_ns
-        w.opening_ns = INT64_MAX
-        w.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
-        w.latest_run = s.on_gap == 1
+        w.numbering.opening_ns = INT64_MAX
+        w.waiting.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
+        w.waiting.latest_run = s.on_gap == 1
         w.controls = &p.controls
     # A stream takes what its channel has: the settings are kept where it finds them.
     for channel in range(CHANNEL_COUNT):
@@ -275,9 +271,9 @@ cdef inline int pipeline_init(
     if p.roq:
         for channel in range(CHANNEL_COUNT):
             window_open(p, channel, <uint16_t>channel, 0)
-        p.window[CHANNEL_SNAPSHOT].book = p.window[CHANNEL_INCREMENTAL].book
-        p.window[CHANNEL_SNAPSHOT].follows = True
-        p.window[CHANNEL_INCREMENTAL].follower = &p.window[CHANNEL_SNAPSHOT]
+        p.window[CHANNEL_SNAPSHOT].numbering.book = p.window[CHANNEL_INCREMENTAL].numbering.book
+        p.window[CHANNEL_SNAPSHOT].numbering.follows = True
+        p.window[CHANNEL_INCREMENTAL].numbering.follower = &p.window[CHANNEL_SNAPSHOT]
     return 0
 
 
@@ -303,8 +299,8 @@ cdef inline Window* window_open(
     w.session = p.session
     w.lines = p.carrier[channel].lines
     w.several = w.lines > 1
-    w.interval = p.interval[channel]
-    w.wait_ns = p.wait_ns[channel]
+    w.waiting.interval = p.interval[channel]
+    w.waiting.wait_ns = p.wait_ns[channel]
     w.connected = p.carrier[channel].connected
     w.packing.wide = 1
     w.counters = p.counters.channel[channel]
@@ -367,80 +363,3 @@ cdef inline void pipeline_look(Pipeline* p, Window* w) noexcept nogil:
     else:
         p.busy_last.busy_next = w
     p.busy_last = w
-
-
-cdef inline void pipeline_hear(Pipeline* p, Window* w, Line* line, int64_t now_ns) noexcept nogil:
-    # A sign of life of this line, hence of its channel.
-    if unlikely(not w.connected):
-        pipeline_connect(p, w.channel, True)
-        p.carrier[w.channel].silent = False
-        counter_add(&w.counters[CHANNEL_READY], 1)
-        pipeline_watch(p, now_ns)
-        pipeline_say_connection(
-            p, w.channel, CONNECTION_READY, CONNECTION_CHANNEL, 0,
-            now_ns - pipeline_channel_heard_ns(p, w.channel))
-    line.heard_ns = now_ns
-
-
-cdef inline void pipeline_connect(Pipeline* p, uint32_t channel, bint connected) noexcept nogil:
-    cdef uint32_t i
-    p.carrier[channel].connected = connected
-    for i in range(p.windows):
-        if p.window[i].channel == channel:
-            p.window[i].connected = connected
-
-
-cdef inline void pipeline_watch(Pipeline* p, int64_t now_ns) noexcept nogil:
-    if not p.watching:
-        p.watching = True
-        p.watch_ns = now_ns
-
-
-cdef inline int64_t pipeline_line_spoke_ns(
-    const Pipeline* p, uint32_t channel, uint32_t line,
-) noexcept nogil:
-    # When a line brought anything of the numberings at hand; INT64_MIN: never.
-    cdef int64_t spoke_ns = INT64_MIN
-    cdef int64_t one_ns
-    cdef uint32_t i
-    for i in range(p.windows):
-        if p.window[i].channel == channel:
-            one_ns = line_spoke_ns(&p.window[i].line[line])
-            if one_ns > spoke_ns:
-                spoke_ns = one_ns
-    return spoke_ns
-
-
-cdef inline int64_t pipeline_channel_heard_ns(
-    const Pipeline* p, uint32_t channel,
-) noexcept nogil:
-    # When anything of this channel was heard last, or the watch began.
-    cdef int64_t heard_ns = p.watch_ns
-    cdef uint32_t i, n
-    for n in range(p.windows):
-        if p.window[n].channel == channel:
-            for i in range(p.window[n].lines):
-                if p.window[n].line[i].heard_ns > heard_ns:
-                    heard_ns = p.window[n].line[i].heard_ns
-    return heard_ns
-
-
-cdef inline void pipeline_say_connection(
-    Pipeline* p, uint32_t channel, uint32_t status, uint32_t scope, uint32_t line,
-    int64_t silent_ns,
-) noexcept nogil:
-    cdef Control* control = control_push(&p.controls)
-    if control == NULL:
-        return
-    control.kind = KIND_CONNECTION
-    control.channel = <uint8_t>channel
-    control.stream = <uint16_t>channel
-    control.line = <uint8_t>line
-    control.received_ns = p.received_ns
-    control.session = p.session
-    if p.roq:
-        control.session_id = p.window[0].book.session_id
-    control.size = sizeof(control.payload.connection)
-    control.payload.connection.status = status
-    control.payload.connection.scope = scope
-    control.payload.connection.silent_ns = silent_ns

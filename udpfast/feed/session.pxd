@@ -5,7 +5,7 @@
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from udpfast.feed.candidate cimport number_step
+from udpfast.feed.run cimport number_step
 
 cdef enum:
     SESSIONS_RETIRED_MAX = 64
@@ -19,7 +19,7 @@ cdef struct RetiredSession:
 cdef struct SessionBook:
     bint begun
     bint resumed                 # it is older than what was seen of it
-    uint8_t shift                # as a Candidate's
+    uint8_t shift                # as a Run's
     uint32_t retired_next
     uint64_t session_id          # the one that is believed, if begun
     int64_t grace_ns

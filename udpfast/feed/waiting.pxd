@@ -14,8 +14,9 @@
 # A jump that the window cannot span, or a slab without a free cell, forces the oldest hole
 # (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
 
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
@@ -30,62 +31,65 @@ from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL, KIND_MESSAGE,
     RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Gap, Message,
 )
-from udpfast.feed.candidate cimport EVIDENCE_NONE, EVIDENCE_OTHER
-from udpfast.feed.line cimport line_reset
+from udpfast.feed.lines cimport lines_judge_end, lines_judge_past, lines_judge_until, lines_passed
 from udpfast.feed.named cimport named_before, named_since
+from udpfast.feed.pace cimport pace_pass_milestone
+from udpfast.feed.run cimport EVIDENCE_NONE, EVIDENCE_OTHER
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
+    window_copy, window_disagree, window_is_copy, window_is_whole, window_say_both,
+)
+from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
-    WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
-    window_early, window_furthest, window_is_copy, window_is_whole, window_judge_end,
-    window_judge_past, window_judge_until, window_number, window_pass_milestone, window_passed,
-    window_say_both, window_slot, window_span,
+    WINDOW_START, Early, Fragment, FragmentRun, Numbering, Slot, Waiting, Window, line_reset,
+    window_early, window_number, window_slot, window_span,
 )
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
 cdef enum:
-    WINDOW_PARK = -1             # window_hold: no cell; take first, then try again
+    WAITING_PARK = -1             # waiting_hold: no cell; take first, then try again
 
 
 # --- what waits ---------------------------------------------------------------------------------
 
-cdef inline uint32_t window_run_take(Window* w, uint32_t count, int64_t key) noexcept nogil:
+cdef inline uint32_t waiting_run_take(Window* w, uint32_t count, int64_t key) noexcept nogil:
     # Room for the fragments of one message, in order of arrival in a ring. What is overwritten
     # belongs to messages that were delivered (their copies are then no longer compared) or lost;
     # a message that still waits is never overwritten: FRAGMENTS_NONE.
+    cdef Waiting* waits = &w.waiting
     cdef uint32_t need = count + 1
-    cdef uint32_t start = <uint32_t>(w.fragments_head % w.fragments_capacity)
-    cdef uint32_t rest = w.fragments_capacity - start
+    cdef uint32_t start = <uint32_t>(waits.fragments_head % waits.fragments_capacity)
+    cdef uint32_t rest = waits.fragments_capacity - start
     cdef uint32_t padding = rest if rest < need else 0
     cdef FragmentRun* run
     cdef Slot* slot
-    while w.fragments_head + padding + need - w.fragments_tail > w.fragments_capacity:
-        run = <FragmentRun*>&w.fragments[w.fragments_tail % w.fragments_capacity]
+    while waits.fragments_head + padding + need - waits.fragments_tail > waits.fragments_capacity:
+        run = <FragmentRun*>&waits.fragments[waits.fragments_tail % waits.fragments_capacity]
         if run.key != 0:
             slot = window_slot(w, run.key)
             if slot.key == run.key:
                 if slot.state == SLOT_PARTIAL or slot.state == SLOT_WHOLE:
                     return FRAGMENTS_NONE
                 slot.fragments = FRAGMENTS_NONE
-        w.fragments_tail += run.count + 1
+        waits.fragments_tail += run.count + 1
     if padding:
-        run = <FragmentRun*>&w.fragments[start]
+        run = <FragmentRun*>&waits.fragments[start]
         run.key = 0
         run.count = padding - 1
-        w.fragments_head += padding
+        waits.fragments_head += padding
         start = 0
-    run = <FragmentRun*>&w.fragments[start]
+    run = <FragmentRun*>&waits.fragments[start]
     run.key = key
     run.count = count
     run.head = 0
     run.end = 0
     run.passed_ns = INT64_MAX
-    memset(&w.fragments[start + 1], 0, count * sizeof(Fragment))
-    w.fragments_head += need
+    memset(&waits.fragments[start + 1], 0, count * sizeof(Fragment))
+    waits.fragments_head += need
     return start + 1
 
 
-cdef inline bint window_claim(
+cdef inline bint waiting_claim(
     Window* w, const Datagram* d, const Unit* unit, int64_t at, int64_t now_ns,
 ) noexcept nogil:
     # A slot for the first datagram of a message that must wait; False without room.
@@ -93,10 +97,10 @@ cdef inline bint window_claim(
     cdef Early* early = window_early(w, at)
     cdef uint32_t run = FRAGMENTS_NONE
     if unit.fragments > 1:
-        run = window_run_take(w, unit.fragments, at)
+        run = waiting_run_take(w, unit.fragments, at)
         if run == FRAGMENTS_NONE:
             return False
-    window_judge_past(w, at)
+    lines_judge_past(w, at)
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = 0
@@ -114,16 +118,16 @@ cdef inline bint window_claim(
     early.final_size = 0
     early.arrived = 0
     early.other_line = 0
-    early.frontier = w.pending == 0 or at > w.highest
+    early.frontier = w.pending == 0 or at > w.waiting.highest
     early.frontier_ns = now_ns
     early.seen_ns = now_ns               # without a cell it has to wait for: not long ago
     if early.frontier:
-        w.highest = at
+        w.waiting.highest = at
     w.pending += 1
     return True
 
 
-cdef inline int window_store(
+cdef inline int waiting_store(
     Window* w, Slot* slot, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash,
     int64_t now_ns,
 ) noexcept nogil:
@@ -135,20 +139,20 @@ cdef inline int window_store(
     cdef uint32_t cell = CELL_NONE
     if at == w.next:
         cell = CELL_SCRATCH
-        memcpy(w.scratch + <size_t>unit.fragment * FRAGMENT_SIZE, data, size)
+        memcpy(w.waiting.scratch + <size_t>unit.fragment * FRAGMENT_SIZE, data, size)
     elif size:
-        cell = slab_take(w.slab)
+        cell = slab_take(w.waiting.slab)
         if cell == CELL_NONE:
-            return WINDOW_PARK
-        memcpy(slab_cell(w.slab, cell), data, size)
-    window_note_sent(w, unit)
-    if unit.fragment == 0 and (at >= w.milestone or at < w.start_end):
-        window_pass_milestone(w, at, hash, now_ns)
-    window_note_stored(w, slot, early, d, unit.fragment, size, cell, hash, now_ns)
+            return WAITING_PARK
+        memcpy(slab_cell(w.waiting.slab, cell), data, size)
+    waiting_note_sent(w, unit)
+    if unit.fragment == 0 and (at >= w.milestone or at < w.known.start_end):
+        pace_pass_milestone(w, at, hash, now_ns)
+    waiting_note_stored(w, slot, early, d, unit.fragment, size, cell, hash, now_ns)
     return VERDICT_HELD
 
 
-cdef inline void window_note_stored(
+cdef inline void waiting_note_stored(
     Window* w, Slot* slot, Early* early, const Datagram* d, uint32_t index, uint32_t size,
     uint32_t cell, uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
@@ -164,26 +168,27 @@ cdef inline void window_note_stored(
         slot.hash = hash
         slot.cell = cell
     else:
-        fragment = &w.fragments[slot.fragments + index]
+        fragment = &w.waiting.fragments[slot.fragments + index]
         fragment.present = 1
         fragment.hash = hash
         fragment.cell = cell
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
-        fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
-        window_note_passed(w, slot.fragments, index, now_ns)
+        fragment.delay_ns = waiting_delay(d.received_ns - slot.received_ns)
+        waiting_note_passed(w, slot.fragments, index, now_ns)
     if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
 
 
-cdef inline void window_note_passed(
+cdef inline void waiting_note_passed(
     Window* w, uint32_t fragments, uint32_t index, int64_t now_ns,
 ) noexcept nogil:
     # What the fragment of this index shows to be missing: all of its message before it that did not
     # come.
-    cdef FragmentRun* run = <FragmentRun*>&w.fragments[fragments - 1]
-    cdef Fragment* fragment = &w.fragments[fragments + index]
+    cdef Fragment* first = &w.waiting.fragments[fragments]
+    cdef FragmentRun* run = <FragmentRun*>(first - 1)
+    cdef Fragment* fragment = first + index
     cdef uint32_t i = index + 1
     fragment.came_ns = now_ns
     if likely(index == run.head and index == run.end):   # in order: nothing is missing
@@ -197,25 +202,25 @@ cdef inline void window_note_passed(
         if run.passed_ns == INT64_MAX:
             run.passed_ns = now_ns
         return
-    while i < run.end and w.fragments[fragments + i].present:
+    while i < run.end and first[i].present:
         i += 1
     run.head = <uint16_t>i
     if i == run.end:
         run.passed_ns = INT64_MAX
         return
-    while not (w.fragments[fragments + i].present and w.fragments[fragments + i].frontier):
+    while not (first[i].present and first[i].frontier):
         i += 1
-    run.passed_ns = w.fragments[fragments + i].came_ns
+    run.passed_ns = first[i].came_ns
 
 
-cdef inline void window_note_sent(Window* w, const Unit* unit) noexcept nogil:
+cdef inline void waiting_note_sent(Window* w, const Unit* unit) noexcept nogil:
     if unit.sent_ns > w.sent_ns:
         w.sent_ns = unit.sent_ns
     if w.begun_sent_ns == 0:
         w.begun_sent_ns = unit.sent_ns
 
 
-cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
+cdef inline int32_t waiting_delay(int64_t delay_ns) noexcept nogil:
     if delay_ns > INT32_MAX:
         return INT32_MAX
     if delay_ns < -INT32_MAX:
@@ -223,20 +228,20 @@ cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
     return <int32_t>delay_ns
 
 
-cdef inline int window_hold(
+cdef inline int waiting_hold(
     Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, int64_t now_ns,
     int* evidence,
 ) noexcept nogil:
-    # One of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells, unless nobody
+    # One of [next, next + size): the verdict, or WAITING_PARK; and what a copy tells, unless nobody
     # asks (NULL).
     cdef Slot* slot = window_slot(w, at)
     cdef int verdict = VERDICT_DUPLICATE
     cdef int known = EVIDENCE_OTHER
     if slot.key != at:
-        if unlikely(not window_claim(w, d, unit, at, now_ns)):
-            window_force(w, at if at > w.next else w.next + 1)
+        if unlikely(not waiting_claim(w, d, unit, at, now_ns)):
+            waiting_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
-        return window_store(w, slot, d, unit, at, hash, now_ns)
+        return waiting_store(w, slot, d, unit, at, hash, now_ns)
     if unlikely(slot.fragment_max != unit.fragments - 1):
         window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
         verdict = VERDICT_FRAGMENT_MAX_CHANGED
@@ -244,37 +249,37 @@ cdef inline int window_hold(
     elif window_is_copy(w, unit, at):
         known = window_copy(w, slot, d, unit, hash)
     else:
-        return window_store(w, slot, d, unit, at, hash, now_ns)
+        return waiting_store(w, slot, d, unit, at, hash, now_ns)
     if evidence != NULL:
         evidence[0] = known
     return verdict
 
 
-cdef inline void window_drop(Window* w, Slot* slot) noexcept nogil:
+cdef inline void waiting_drop(Window* w, Slot* slot) noexcept nogil:
     # A message that waited is lost; its cells are free again.
     cdef uint32_t i
     cdef Fragment* fragment
     if slot.fragment_max == 0:
-        slab_give(w.slab, slot.cell)
+        slab_give(w.waiting.slab, slot.cell)
     else:
         for i in range(<uint32_t>slot.fragment_max + 1):
-            fragment = &w.fragments[slot.fragments + i]
+            fragment = &w.waiting.fragments[slot.fragments + i]
             if fragment.present:
-                slab_give(w.slab, fragment.cell)
+                slab_give(w.waiting.slab, fragment.cell)
     slot.state = SLOT_LOST
     w.pending -= 1
 
 
-cdef inline void window_reset(Window* w) noexcept nogil:
+cdef inline void waiting_reset(Window* w) noexcept nogil:
     # Another numbering begins: forget what waits and how far the lines came. Slots need no
     # clearing, since keys of the next numbering differ from all of this one.
     cdef uint32_t i
-    window_judge_end(w)
-    if w.slab_shared:
-        window_drop_all(w)
+    lines_judge_end(w)
+    if w.waiting.slab_shared:
+        waiting_drop_all(w)
     else:
-        slab_reset(w.slab)
-    w.fragments_tail = w.fragments_head
+        slab_reset(w.waiting.slab)
+    w.waiting.fragments_tail = w.waiting.fragments_head
     w.pending = 0
     w.contested = False
     w.started = False
@@ -282,30 +287,30 @@ cdef inline void window_reset(Window* w) noexcept nogil:
         line_reset(&w.line[i])
 
 
-cdef inline void window_drop_all(Window* w) noexcept nogil:
+cdef inline void waiting_drop_all(Window* w) noexcept nogil:
     # Cells of what waits, when others have cells of the same slab.
     cdef int64_t at = w.next
     cdef Slot* slot
-    while w.pending and at <= w.highest:
+    while w.pending and at <= w.waiting.highest:
         slot = window_slot(w, at)
         if slot.key == at and (slot.state == SLOT_WHOLE or slot.state == SLOT_PARTIAL):
-            window_drop(w, slot)
+            waiting_drop(w, slot)
         at += 1
 
 
 # --- decisions ----------------------------------------------------------------------------------
 
-cdef inline int64_t window_passed_since(
+cdef inline int64_t waiting_passed_since(
     Window* w, int64_t at, int64_t* frontier,
 ) noexcept nogil:
     # When a seqno behind `at` came first, which is the next one that was the furthest when it came;
     # INT64_MAX: none did. Keys of one numbering only grow, and so do those that each caller asks
     # for: with a cache of its own, its search goes over each seqno once.
-    if w.pending == 0 or at >= w.highest:
+    if w.pending == 0 or at >= w.waiting.highest:
         return INT64_MAX
     if frontier[0] <= at:
         frontier[0] = at + 1
-        while frontier[0] < w.highest:
+        while frontier[0] < w.waiting.highest:
             if window_slot(w, frontier[0]).key == frontier[0]:
                 if window_early(w, frontier[0]).frontier:
                     break
@@ -313,115 +318,116 @@ cdef inline int64_t window_passed_since(
     return window_early(w, frontier[0]).frontier_ns
 
 
-cdef inline int64_t window_hole_seen(
+cdef inline int64_t waiting_hole_seen(
     Window* w, int64_t at, int64_t* frontier,
 ) noexcept nogil:
     # When the seqno `at`, which is not whole, was first known to be missing, or a part of it;
     # INT64_MAX: it is not, its line may still be sending it.
     cdef const Slot* slot = window_slot(w, at)
-    cdef int64_t seen_ns = window_passed_since(w, at, frontier)
-    seen_ns = min(seen_ns, named_since(&w.names, at))
+    cdef int64_t seen_ns = waiting_passed_since(w, at, frontier)
+    seen_ns = min(seen_ns, named_since(&w.waiting.names, at))
     if slot.key == at and slot.fragment_max:
-        seen_ns = min(seen_ns, (<FragmentRun*>&w.fragments[slot.fragments - 1]).passed_ns)
+        seen_ns = min(seen_ns, (<FragmentRun*>&w.waiting.fragments[slot.fragments - 1]).passed_ns)
     return seen_ns
 
 
-cdef inline bint window_is_given_up(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+cdef inline bint waiting_is_given_up(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
     # Whether the time has come for the seqno `at`, which is not whole, and not beyond the highest.
-    cdef int64_t seen_ns = window_hole_seen(w, at, &w.decide_frontier)
+    cdef int64_t seen_ns = waiting_hole_seen(w, at, &w.waiting.decide_frontier)
     if seen_ns != INT64_MAX:
-        return now_ns - seen_ns >= w.wait_ns
-    return now_ns - window_early(w, at).seen_ns >= w.silence_ns
+        return now_ns - seen_ns >= w.waiting.wait_ns
+    return now_ns - window_early(w, at).seen_ns >= w.waiting.silence_ns
 
 
-cdef inline int64_t window_waited(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+cdef inline int64_t waiting_waited(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
     # How long a seqno that is given up was known to be missing; of the rest of a message, which
     # nothing has shown to be missing, since its latest fragment.
-    cdef int64_t seen_ns = window_hole_seen(w, at, &w.gap_frontier)
+    cdef int64_t seen_ns = waiting_hole_seen(w, at, &w.waiting.gap_frontier)
     if seen_ns != INT64_MAX:
         return now_ns - seen_ns
-    return now_ns - window_early(w, at).seen_ns if w.pending and at <= w.highest else 0
+    return now_ns - window_early(w, at).seen_ns if w.pending and at <= w.waiting.highest else 0
 
 
-cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
+cdef inline void waiting_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
     # Holes before `until` are lost. With on_gap = latest_run, so is all but the most recent run of
     # whole messages: the gap then reaches up to where that begins. What is incomplete behind that
     # run is walked over for every hole, at most a window of it. (Remembering the furthest whole
     # one instead made the compiler lay out the common path 1.5 ns slower: 17.2 to 18.7 ns.)
-    cdef int64_t run = w.highest
-    if w.latest_run and not w.finishing and w.pending:
+    cdef int64_t run = w.waiting.highest
+    if w.waiting.latest_run and not w.waiting.finishing and w.pending:
         while run > w.next and not window_is_whole(w, run):
             run -= 1
         if run > w.next:
             while window_is_whole(w, run - 1) and run - 1 > w.next:
                 run -= 1
             until = run
-    if until > w.decided:
-        w.decided = until
-        w.decided_reason = reason
+    if until > w.waiting.decided:
+        w.waiting.decided = until
+        w.waiting.decided_reason = reason
 
 
-cdef inline void window_force(Window* w, int64_t limit) noexcept nogil:
+cdef inline void waiting_force(Window* w, int64_t limit) noexcept nogil:
     # No room: give up the oldest hole, or what of it lies before `limit`. A sender can make every
     # datagram come here, so the search ends where the hole does that is given up: each seqno is
     # looked at once. Only pipeline_replay comes again before anything is taken, as often as
     # datagrams were held.
     cdef int64_t end = w.next
-    while end < limit and end <= w.highest and not window_is_whole(w, end):
+    while end < limit and end <= w.waiting.highest and not window_is_whole(w, end):
         end += 1
-    window_decide_until(w, end, GAP_WINDOW_FULL)
+    waiting_decide_until(w, end, GAP_WINDOW_FULL)
 
 
-cdef inline bint window_decide(Window* w, int64_t now_ns) noexcept nogil:
+cdef inline bint waiting_decide(Window* w, int64_t now_ns) noexcept nogil:
     # What is due is not there: is it lost?
     cdef int64_t until = w.next
     cdef int64_t passed
-    if w.pending and w.highest - w.next >= w.interval:
-        passed = window_passed(w, now_ns)
-        if passed - w.next >= w.interval:    # passed > last accepted + interval
-            window_decide_until(w, passed, GAP_COUNT)
+    if w.pending and w.waiting.highest - w.next >= w.waiting.interval:
+        passed = lines_passed(w, now_ns)
+        if passed - w.next >= w.waiting.interval:    # passed > last accepted + interval
+            waiting_decide_until(w, passed, GAP_COUNT)
             return True
     if w.pending:
-        while until <= w.highest and not window_is_whole(w, until):
-            if not window_is_given_up(w, until, now_ns):
+        while until <= w.waiting.highest and not window_is_whole(w, until):
+            if not waiting_is_given_up(w, until, now_ns):
                 break
             until += 1
-    if w.pending == 0 or until > w.highest:
-        until = named_before(&w.names, until, now_ns - w.wait_ns)
+    if w.pending == 0 or until > w.waiting.highest:
+        until = named_before(&w.waiting.names, until, now_ns - w.waiting.wait_ns)
     if until == w.next:
         return False
-    window_decide_until(w, until, GAP_TIME)
+    waiting_decide_until(w, until, GAP_TIME)
     return True
 
 
-cdef inline void window_jump(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+cdef inline void waiting_jump(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
     # A datagram beyond the window: make room for it. What still fits with it is kept open, for
     # the lines that have not come so far.
-    cdef int64_t passed = window_passed(w, now_ns)
+    cdef int64_t passed = lines_passed(w, now_ns)
     cdef int64_t until = at - w.size + 1
     cdef uint32_t reason = GAP_WINDOW_FULL
-    if passed - w.next >= w.interval and passed >= until:
+    if passed - w.next >= w.waiting.interval and passed >= until:
         until = passed
         reason = GAP_COUNT
-    if until > w.jump_from:              # it may have come behind others of its run
-        until = w.jump_from
+    if until > w.waiting.jump_from:              # it may have come behind others of its run
+        until = w.waiting.jump_from
     if until <= at - w.size:
         until = at - w.size + 1
-    if until > w.decided:
-        w.decided = until
-        w.decided_reason = reason
+    if until > w.waiting.decided:
+        w.waiting.decided = until
+        w.waiting.decided_reason = reason
 
 
 # --- taking -------------------------------------------------------------------------------------
 
-cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
+cdef inline void waiting_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     # Give up [next, the first that is delivered or still open).
     cdef int64_t first = w.next
     cdef int64_t end = first
-    cdef bint discard = w.latest_run and not w.finishing
+    cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
+    cdef Numbering* n = &w.numbering
     cdef Slot* slot
-    gap.waited_ns = window_waited(w, first, now_ns)
-    while end < w.decided and w.pending:
+    gap.waited_ns = waiting_waited(w, first, now_ns)
+    while end < w.waiting.decided and w.pending:
         slot = window_slot(w, end)
         if slot.key == end:
             if slot.state == SLOT_WHOLE:
@@ -430,24 +436,24 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
                 counter_add(&w.counters[CHANNEL_DISREGARDED], 1)
             else:
                 counter_add(&w.counters[CHANNEL_INCOMPLETE], 1)
-            window_drop(w, slot)
+            waiting_drop(w, slot)
         end += 1
     if w.pending == 0:
-        end = w.decided
+        end = w.waiting.decided
     gap.first = window_number(w, first)
     gap.last = window_number(w, end - 1)
     gap.count = <uint64_t>(end - first)
-    gap.reason = w.decided_reason
+    gap.reason = w.waiting.decided_reason
     gap.reserved = 0
     w.next = end
-    w.fork_came += first - w.resumed_at
-    if (w.resumed_at == w.base or first - w.resumed_at >= window_span(w, WINDOW_START)
-            or w.fork_came >= window_span(w, WINDOW_FORK_MAX)):
-        w.fork_from = first
-        w.fork_came = 0
-    w.resumed_at = end
+    w.numbering.fork_came += first - w.numbering.resumed_at
+    if (n.resumed_at == n.base or first - n.resumed_at >= window_span(w, WINDOW_START)
+            or n.fork_came >= window_span(w, WINDOW_FORK_MAX)):
+        n.fork_from = first
+        n.fork_came = 0
+    n.resumed_at = end
     if w.several and end - w.judged > w.mask:
-        window_judge_until(w, first, w.forward_ns, True)
+        lines_judge_until(w, first, w.forward_ns, True)
         w.judged = end
     counter_add(&w.counters[CHANNEL_GAPS], 1)
     counter_add(&w.counters[CHANNEL_LOST], end - first)
@@ -459,31 +465,33 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
         counter_add(&w.counters[CHANNEL_GAPS_WINDOW_FULL], 1)
 
 
-cdef inline void window_gather(Window* w, Slot* slot, uint32_t final_size) noexcept nogil:
+cdef inline void waiting_gather(Window* w, Slot* slot, uint32_t final_size) noexcept nogil:
     # The fragments that waited in cells, to their place in the scratch.
     cdef uint32_t i, size
     cdef Fragment* fragment
     for i in range(<uint32_t>slot.fragment_max + 1):
-        fragment = &w.fragments[slot.fragments + i]
-        if fragment.cell < w.slab.capacity:
+        fragment = &w.waiting.fragments[slot.fragments + i]
+        if fragment.cell < w.waiting.slab.capacity:
             size = final_size if i == slot.fragment_max else FRAGMENT_SIZE
-            memcpy(w.scratch + <size_t>i * FRAGMENT_SIZE, slab_cell(w.slab, fragment.cell), size)
-            slab_give(w.slab, fragment.cell)
+            memcpy(
+                w.waiting.scratch + <size_t>i * FRAGMENT_SIZE,
+                slab_cell(w.waiting.slab, fragment.cell), size)
+            slab_give(w.waiting.slab, fragment.cell)
 
 
-cdef inline void window_deliver(Window* w, Message* m) noexcept nogil:
+cdef inline void waiting_deliver(Window* w, Message* m) noexcept nogil:
     # The whole message at `next`. Its cell is free at once: cells are only given out again by the
     # next accept, and until then the payload stays valid.
     cdef Slot* slot = window_slot(w, w.next)
     cdef Early* early = window_early(w, w.next)
-    m.payload = w.scratch
+    m.payload = w.waiting.scratch
     m.size = <uint32_t>slot.fragment_max * FRAGMENT_SIZE + early.final_size
     if slot.fragment_max:
-        window_gather(w, slot, early.final_size)
+        waiting_gather(w, slot, early.final_size)
         counter_add(&w.counters[CHANNEL_FRAGMENTED], 1)
-    elif slot.cell < w.slab.capacity:
-        m.payload = slab_cell(w.slab, slot.cell)
-        slab_give(w.slab, slot.cell)
+    elif slot.cell < w.waiting.slab.capacity:
+        m.payload = slab_cell(w.waiting.slab, slot.cell)
+        slab_give(w.waiting.slab, slot.cell)
     m.kind = KIND_MESSAGE
     m.flags = early.flags
     if early.unit_flags & UNIT_SNAPSHOT:
@@ -513,3 +521,19 @@ cdef inline void window_deliver(Window* w, Message* m) noexcept nogil:
     w.pending -= 1
     w.next += 1
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)
+
+
+cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
+    # Behind gaps so recent that the little which followed them may not be of the feed. What counts
+    # is what came, not how far ahead of the next hole it lies. Small ones are common loss; if they
+    # were forged, the feed passes them before that could be noticed.
+    cdef const Numbering* n = &w.numbering
+    return (
+        w.next - n.resumed_at + w.pending < window_span(w, WINDOW_START)
+        and n.resumed_at - n.fork_from - n.fork_came >= window_span(w, WINDOW_START)
+    )
+
+
+cdef inline int64_t window_left_at(const Window* w) noexcept nogil:
+    # Where the current numbering goes on, if it does.
+    return w.numbering.fork_from if window_is_doubtful(w) else w.next

@@ -1,20 +1,20 @@
-# What a line brings that does not continue the numbering at hand, and may be another one: a run of
-# datagrams, held beside until it has proven itself or the numbering at hand goes on. Two per line:
+# What a line brings that does not continue the current numbering, and may be another one: a run of
+# datagrams, held beside until it has proven itself or the current numbering goes on. Two per line:
 # one of this session, one of others, so that neither makes the other's forgotten.
 #
 #   claim    what it says                            believed when
 #   NEW_ID   a session never heard of                it comes a few times in a row on its line
 #   AHEAD    this session, beyond the window         a second datagram of its line continues it
 #   OLD_ID   a session that is over                  it goes on where it was left, or is alone
-#   BEHIND   this session, but numbered anew         a dense run, new to us, while the numbering at
-#                                                    hand is quiet for longer than it used to be,
-#                                                    or 64 that contradict what it brought
+#   BEHIND   this session, but numbered anew         a dense run, new to us, while the current
+#                                                    numbering is quiet for longer than it used to
+#                                                    be, or 64 that contradict what it brought
 #
 # A datagram is one piece of evidence, however many units and messages it has. A run is DENSE: each
-# datagram lies at most CANDIDATE_STEP_MAX datagrams behind the furthest one, since a publisher
+# datagram lies at most RUN_STEP_MAX datagrams behind the furthest one, since a publisher
 # counts by one; reordered and doubled ones a little before it belong to it, and prove nothing. How
 # many numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the
-# numbering at hand does next voids what a run has proven (candidate_refute) but not what it holds:
+# current numbering does next voids what a run has proven (run_refute) but not what it holds:
 # a run that is believed in the end loses nothing.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -30,7 +30,7 @@ cdef enum:  # Claim
     CLAIM_AHEAD = 2
     CLAIM_OLD_ID = 3
     CLAIM_BEHIND = 4
-    CLAIM_BELIEVED = 5           # the numbering at hand now: what is held is about to be delivered
+    CLAIM_BELIEVED = 5           # the current numbering now: what is held is about to be delivered
 
 cdef enum:  # Evidence: what a datagram of a run tells about the run
     EVIDENCE_NEW = 0             # nothing is remembered of its seqno
@@ -39,31 +39,31 @@ cdef enum:  # Evidence: what a datagram of a run tells about the run
     EVIDENCE_NEUTRAL = 3         # a heartbeat looks the same in every numbering: its place counts
     EVIDENCE_REPEATED = 4        # the same, but its line had brought it: it is not just slower
     EVIDENCE_NONE = 5            # a straggler would look the same: not even its place counts
-    EVIDENCE_FILLED = 6          # nor here: the numbering at hand had a hole there, and accepted it
+    EVIDENCE_FILLED = 6          # nor here: the current numbering had a hole there, and accepted it
 
 cdef enum:
     # Distances in datagrams: to the next one of a dense run (loss, reordering); between two lines'
     # parts of one beginning; from the furthest one back to reordered ones and copies.
-    CANDIDATE_STEP_MAX = 16
-    CANDIDATE_APART_MAX = 1024
-    CANDIDATE_BACK_MAX = 64
+    RUN_STEP_MAX = 16
+    RUN_APART_MAX = 1024
+    RUN_BACK_MAX = 64
     # Held of one run: four times what proves one, for loss, copies and a numbering that takes
     # long to be quiet.
-    CANDIDATE_HELD = 128
+    RUN_HELD = 128
     # Of runs that break each other off: of each numbering that speaks by turns, one.
     BROKEN_MAX = 2
     # A run that has come so far is not given up for a few datagrams from elsewhere.
-    CANDIDATE_ESTABLISHED = 4
-    CANDIDATE_STRAYS_MAX = 3
+    RUN_ESTABLISHED = 4
+    RUN_STRAYS_MAX = 3
     # A replay repeats what is remembered; a publisher that began anew repeats by chance.
-    CANDIDATE_SAME_PER_OTHER = 16
+    RUN_SAME_PER_OTHER = 16
 
 cdef enum:
     NUMBERS_WITHOUT_ZERO = 255   # in place of a shift: 32 bits, the highest of which 1 follows
 
 cdef struct Packing:             # how a stream's numbers lie in its datagrams
     uint64_t datagram            # which one is judged now
-    uint64_t counted             # which one carried the numbering at hand further last
+    uint64_t counted             # which one carried the current numbering further last
     uint32_t numbers             # that this one took
     uint32_t widest              # numbers that a datagram took at most, since a pace was timed
     uint32_t wide                # ... of late: what a lost one may have taken
@@ -74,10 +74,10 @@ cdef struct HeldUnit:            # and behind it its whole datagram
     uint32_t size
     uint32_t units               # that are held of it: `unit` and those right behind it
     uint16_t flags
-    uint16_t known_in            # the numbering at hand had these bytes: `proof` as of then, or 0
+    uint16_t known_in            # the current numbering had these bytes: `proof` as of then, or 0
     Unit unit
 
-cdef struct Candidate:
+cdef struct Run:
     uint8_t claim
     uint8_t shift                # 64 less the bits of a number, or NUMBERS_WITHOUT_ZERO
     uint16_t fragment            # of the furthest datagram
@@ -95,7 +95,7 @@ cdef struct Candidate:
     uint32_t other               # EVIDENCE_OTHER
     uint32_t filled              # EVIDENCE_FILLED
     uint32_t total               # datagrams that carried it further
-    # since the numbering at hand last went on
+    # since the current numbering last went on
     uint32_t count               # datagrams that carried the run further
     uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
     uint32_t repeated            # of these: EVIDENCE_REPEATED
@@ -128,18 +128,18 @@ cdef inline int64_t number_step_without_zero(uint64_t number, uint64_t before) n
     return step + circle if step < -(circle >> 1) else step
 
 
-cdef inline int64_t candidate_step(
-    const Candidate* c, uint64_t number, uint64_t before,
+cdef inline int64_t run_step(
+    const Run* c, uint64_t number, uint64_t before,
 ) noexcept nogil:
     return number_step(number, before, c.shift)
 
 
-cdef inline int64_t candidate_span(const Candidate* c, int64_t datagrams) noexcept nogil:
+cdef inline int64_t run_span(const Run* c, int64_t datagrams) noexcept nogil:
     # How many numbers so many datagrams may take.
     return datagrams * max(c.wide, c.packing.wide)
 
 
-cdef inline void candidate_forget(Candidate* c) noexcept nogil:
+cdef inline void run_forget(Run* c) noexcept nogil:
     c.claim = CLAIM_NONE
     c.wide = 1
     c.count = 0
@@ -148,74 +148,74 @@ cdef inline void candidate_forget(Candidate* c) noexcept nogil:
     c.held_total = 0
 
 
-cdef inline void candidate_refute(Candidate* c) noexcept nogil:
-    # The numbering at hand is alive: this one has to prove itself from here on.
+cdef inline void run_refute(Run* c) noexcept nogil:
+    # The current numbering is alive: this one has to prove itself from here on.
     c.count = 0
     c.fresh = 0
     c.repeated = 0
     c.broken = 0
 
 
-cdef inline bint candidate_is_replay(const Candidate* c) noexcept nogil:
-    return c.same > CANDIDATE_SAME_PER_OTHER * c.other
+cdef inline bint run_is_replay(const Run* c) noexcept nogil:
+    return c.same > RUN_SAME_PER_OTHER * c.other
 
 
-cdef inline bint candidate_follows(
-    const Candidate* c, uint8_t claim, const Unit* unit,
+cdef inline bint run_follows(
+    const Run* c, uint8_t claim, const Unit* unit,
 ) noexcept nogil:
     # Whether a datagram belongs to the run.
-    cdef int64_t step = candidate_step(c, unit.number, c.furthest)
+    cdef int64_t step = run_step(c, unit.number, c.furthest)
     # A refuted one goes on, or is over.
-    cdef int64_t back = -candidate_span(c, CANDIDATE_BACK_MAX) if c.count else 1
+    cdef int64_t back = -run_span(c, RUN_BACK_MAX) if c.count else 1
     if c.claim != claim or c.session_id != unit.session:
         return False
-    return claim == CLAIM_NEW_ID or back <= step <= candidate_span(c, CANDIDATE_STEP_MAX)
+    return claim == CLAIM_NEW_ID or back <= step <= run_span(c, RUN_STEP_MAX)
 
 
-cdef inline bint candidate_is_same(
-    const Candidate* c, const Candidate* other,
+cdef inline bint run_is_same(
+    const Run* c, const Run* other,
 ) noexcept nogil:
-    # Whether two lines' runs are one: what they brought since the numbering at hand last went on
+    # Whether two lines' runs are one: what they brought since the current numbering last went on
     # overlaps. Of a session never heard of, one line may have lost more at its beginning.
-    cdef int64_t apart = candidate_span(
-        c, CANDIDATE_APART_MAX if c.claim == CLAIM_NEW_ID else CANDIDATE_STEP_MAX)
+    cdef int64_t apart = run_span(
+        c, RUN_APART_MAX if c.claim == CLAIM_NEW_ID else RUN_STEP_MAX)
     return (
         other.claim == c.claim and other.session_id == c.session_id and other.count
-        and candidate_step(c, other.since_first, c.furthest) <= apart
-        and candidate_step(c, c.since_first, other.furthest) <= apart
+        and run_step(c, other.since_first, c.furthest) <= apart
+        and run_step(c, c.since_first, other.furthest) <= apart
     )
 
 
-cdef inline bint candidate_leads_to(
-    const Candidate* c, const Candidate* other, uint64_t first,
+cdef inline bint run_leads_to(
+    const Run* c, const Run* other, uint64_t first,
 ) noexcept nogil:
     # Whether a refuted run may have been the beginning of another line's, which came from this
     # number on. That cannot be known, so it is not delivered, but reported.
     return (
         c.claim == other.claim and c.session_id == other.session_id and c.count == 0 and c.total
-        and not candidate_is_replay(c) and candidate_step(c, c.first, first) < 0
-        and -candidate_span(c, CANDIDATE_BACK_MAX) <= candidate_step(c, first, c.furthest)
-        and candidate_step(c, first, c.furthest) <= candidate_span(c, CANDIDATE_STEP_MAX)
+        and not run_is_replay(c) and run_step(c, c.first, first) < 0
+        and -run_span(c, RUN_BACK_MAX) <= run_step(c, first, c.furthest)
+        and run_step(c, first, c.furthest) <= run_span(c, RUN_STEP_MAX)
     )
 
 
-cdef inline uint64_t candidate_first(const Candidate* c) noexcept nogil:
+cdef inline uint64_t run_first(const Run* c) noexcept nogil:
     # The earliest seqno that came: of a run that was broken off by another one, too.
     cdef uint64_t first = c.first
     cdef int64_t back
     cdef uint32_t i
     for i in range(c.broken):
-        back = candidate_step(c, c.first, c.broken_first[i])
-        if 0 < back <= candidate_span(c, CANDIDATE_BACK_MAX):
-            if candidate_step(c, c.broken_first[i], first) < 0:
+        back = run_step(c, c.first, c.broken_first[i])
+        if 0 < back <= run_span(c, RUN_BACK_MAX):
+            if run_step(c, c.broken_first[i], first) < 0:
                 first = c.broken_first[i]
     return first
 
 
-cdef inline void candidate_break(Candidate* c) noexcept nogil:
+cdef inline void run_break(Run* c) noexcept nogil:
     # Remember where the run began that another one breaks off: it may go on later. So may the one
     # that it had broken off itself: two numberings, one of them late, come by turns.
-    cdef uint64_t begun = candidate_first(c)
+    cdef uint64_t begun = run_first(c)
     cdef uint64_t before = begun
     cdef uint32_t i
     for i in range(c.broken):
@@ -226,52 +226,52 @@ cdef inline void candidate_break(Candidate* c) noexcept nogil:
     c.broken = 1 + (before != begun)
 
 
-cdef inline bint candidate_was_run(const Candidate* c) noexcept nogil:
+cdef inline bint run_was_run(const Run* c) noexcept nogil:
     # Refuted or not, a run that may have been the beginning of one that goes on later.
-    return c.count != 0 or (c.total != 0 and not candidate_is_replay(c))
+    return c.count != 0 or (c.total != 0 and not run_is_replay(c))
 
 
-cdef inline void candidate_set_aside(Candidate* c) noexcept nogil:
-    # Refuted, and its line went on in the numbering at hand: of what may have been the beginning of
+cdef inline void run_set_aside(Run* c) noexcept nogil:
+    # Refuted, and its line went on in the current numbering: of what may have been the beginning of
     # another one all is forgotten but where that was.
     cdef uint32_t broken
-    if candidate_was_run(c):
-        candidate_break(c)
+    if run_was_run(c):
+        run_break(c)
     broken = c.broken
-    candidate_forget(c)
+    run_forget(c)
     c.broken = broken
 
 
-cdef inline bint candidate_is_stray(
-    Candidate* c, uint8_t claim, const Unit* unit, int evidence,
+cdef inline bint run_is_stray(
+    Run* c, uint8_t claim, const Unit* unit, int evidence,
 ) noexcept nogil:
     # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
     # another one.
-    if c.claim != CLAIM_BEHIND or c.count == 0 or candidate_is_replay(c):
+    if c.claim != CLAIM_BEHIND or c.count == 0 or run_is_replay(c):
         return False
     if evidence == EVIDENCE_SAME:
         return True                      # of the current numbering, for all we know
     if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
         return True
-    if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
+    if c.count >= RUN_ESTABLISHED and c.strays < RUN_STRAYS_MAX:
         c.strays += 1
         return True
     return False
 
 
-cdef inline void candidate_begin(Candidate* c, uint8_t claim, const Unit* unit) noexcept nogil:
+cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nogil:
     # Another run begins with this unit. Where the one before began is remembered, if this one may
     # be its continuation.
     cdef uint32_t broken = 0
     if c.returned:
         c.broken_first[0] = c.returned_first
         broken = 1
-    elif candidate_was_run(c) and c.claim == claim and c.session_id == unit.session:
-        candidate_break(c)
+    elif run_was_run(c) and c.claim == claim and c.session_id == unit.session:
+        run_break(c)
         broken = c.broken
     elif c.claim == CLAIM_NONE:
         broken = c.broken
-    candidate_forget(c)
+    run_forget(c)
     c.broken = broken
     c.claim = claim
     c.session_id = unit.session
@@ -286,8 +286,8 @@ cdef inline void candidate_begin(Candidate* c, uint8_t claim, const Unit* unit) 
     c.repeated = 0
 
 
-cdef inline bint candidate_has_counted(
-    Candidate* c, const Unit* unit, uint64_t last,
+cdef inline bint run_has_counted(
+    Run* c, const Unit* unit, uint64_t last,
 ) noexcept nogil:
     # Whether another unit of the same datagram was counted in; then this one only carries the run
     # further.
@@ -296,40 +296,40 @@ cdef inline bint candidate_has_counted(
         c.datagram = c.packing.datagram
         c.datagram_first = unit.number
     if unit.count:
-        c.wide = max(c.wide, <uint32_t>candidate_step(c, last, c.datagram_first) + 1)
-    if counted and candidate_step(c, last, c.furthest) > 0:
+        c.wide = max(c.wide, <uint32_t>run_step(c, last, c.datagram_first) + 1)
+    if counted and run_step(c, last, c.furthest) > 0:
         c.furthest = last
         c.fragment = unit.fragment
     return counted
 
 
-cdef inline bint candidate_note(
-    Candidate* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
+cdef inline bint run_note(
+    Run* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
 ) noexcept nogil:
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
     cdef int64_t step
     cdef uint64_t last = unit.number + unit.count - 1
-    if not candidate_follows(c, claim, unit):
-        if candidate_is_stray(c, claim, unit, evidence):
+    if not run_follows(c, claim, unit):
+        if run_is_stray(c, claim, unit, evidence):
             return False
-        candidate_begin(c, claim, unit)
-    elif candidate_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
+        run_begin(c, claim, unit)
+    elif run_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
         if unit.count or claim != CLAIM_NEW_ID:
             return True                  # a copy, or other bytes; heartbeats come again and again
     c.strays = 0
-    if candidate_has_counted(c, unit, last):
+    if run_has_counted(c, unit, last):
         return True
-    if c.count == 0 or (c.same >= c.total and candidate_first(c) == c.first):
+    if c.count == 0 or (c.same >= c.total and run_first(c) == c.first):
         c.first_fresh = unit.number
     c.same += evidence == EVIDENCE_SAME
     c.other += evidence == EVIDENCE_OTHER
     c.filled += evidence == EVIDENCE_FILLED
-    step = candidate_step(c, last, c.furthest)
+    step = run_step(c, last, c.furthest)
     if step < 0:
-        if candidate_step(c, unit.number, c.first) < 0:
+        if run_step(c, unit.number, c.first) < 0:
             c.first = unit.number
-        if candidate_step(c, unit.number, c.since_first) < 0:
+        if run_step(c, unit.number, c.since_first) < 0:
             c.since_first = unit.number
     if step < 0 or (step == 0 and unit.fragment < c.fragment):
         if claim != CLAIM_NEW_ID:
@@ -350,19 +350,19 @@ cdef inline bint candidate_note(
     return True
 
 
-cdef inline void candidate_hold(
-    Candidate* c, const Datagram* d, const Unit* unit,
+cdef inline void run_hold(
+    Run* c, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
     # Of copies that follow each other the first is enough.
     cdef HeldUnit* held
     if c.held_total:
-        held = candidate_place(c, c.held_total - 1)
+        held = run_place(c, c.held_total - 1)
         if held.datagram == c.packing.datagram:
             held.units += 1
             return
-        if held.size == d.size and memcmp(held_data(held), d.data, d.size) == 0:
+        if held.size == d.size and memcmp(run_held_data(held), d.data, d.size) == 0:
             return
-    held = candidate_place(c, c.held_total)
+    held = run_place(c, c.held_total)
     held.received_ns = d.received_ns
     held.datagram = c.packing.datagram
     held.units = 1
@@ -370,17 +370,17 @@ cdef inline void candidate_hold(
     held.flags = <uint16_t>d.flags
     held.known_in = 0
     held.unit = unit[0]
-    memcpy(held_data(held), d.data, d.size)
+    memcpy(run_held_data(held), d.data, d.size)
     c.held_total += 1
 
 
-cdef inline void candidate_hold_known(
-    Candidate* c, const Datagram* d, const Unit* unit, int evidence,
+cdef inline void run_hold_known(
+    Run* c, const Datagram* d, const Unit* unit, int evidence,
 ) noexcept nogil:
-    # The numbering at hand may have had the same bytes.
+    # The current numbering may have had the same bytes.
     cdef HeldUnit* held
-    candidate_hold(c, d, unit)
-    held = candidate_place(c, c.held_total - 1)
+    run_hold(c, d, unit)
+    held = run_place(c, c.held_total - 1)
     if evidence == EVIDENCE_SAME or evidence == EVIDENCE_REPEATED:
         if held.units == 1:
             held.known_in = c.proof
@@ -388,73 +388,73 @@ cdef inline void candidate_hold_known(
         held.known_in = 0
 
 
-cdef inline bint candidate_is_copy(const Candidate* c, const HeldUnit* held) noexcept nogil:
-    # What the numbering at hand had, and went on: it was a copy of that.
+cdef inline bint run_is_copy(const Run* c, const HeldUnit* held) noexcept nogil:
+    # What the current numbering had, and went on: it was a copy of that.
     return held.known_in != 0 and held.known_in != c.proof
 
 
-cdef inline uint8_t* held_data(HeldUnit* held) noexcept nogil:
+cdef inline uint8_t* run_held_data(HeldUnit* held) noexcept nogil:
     return <uint8_t*>held + sizeof(HeldUnit)
 
 
-cdef inline HeldUnit* candidate_place(Candidate* c, uint32_t n) noexcept nogil:
+cdef inline HeldUnit* run_place(Run* c, uint32_t n) noexcept nogil:
     return <HeldUnit*>(c.held + <size_t>(n % c.held_capacity) * c.held_stride)
 
 
-cdef inline uint32_t candidate_held_count(const Candidate* c) noexcept nogil:
+cdef inline uint32_t run_held_count(const Run* c) noexcept nogil:
     return c.held_total if c.held_total < c.held_capacity else c.held_capacity
 
 
-cdef inline bint candidate_is_full(const Candidate* c) noexcept nogil:
+cdef inline bint run_is_full(const Run* c) noexcept nogil:
     # Whether the next datagram that is held takes an older one's place.
     return c.held_total >= c.held_capacity
 
 
-cdef inline HeldUnit* candidate_held(Candidate* c, uint32_t i) noexcept nogil:
+cdef inline HeldUnit* run_held(Run* c, uint32_t i) noexcept nogil:
     # The i-th of those held, oldest first.
-    return candidate_place(c, c.held_total - candidate_held_count(c) + i)
+    return run_place(c, c.held_total - run_held_count(c) + i)
 
 
-cdef inline void candidate_begin_at(
-    Candidate* c, uint64_t session_id, uint64_t number,
+cdef inline void run_begin_at(
+    Run* c, uint64_t session_id, uint64_t number,
 ) noexcept nogil:
     # What a run of this session holds from before this number was delivered then.
     cdef HeldUnit* held
     cdef uint32_t i
     if c.claim == CLAIM_NONE or c.session_id != session_id:
         return
-    for i in range(candidate_held_count(c)):
-        held = candidate_held(c, i)
-        if candidate_step(c, held.unit.number, number) < 0:
+    for i in range(run_held_count(c)):
+        held = run_held(c, i)
+        if run_step(c, held.unit.number, number) < 0:
             held.known_in = c.proof % 0xFFFF + 1
-    if candidate_step(c, candidate_first(c), number) < 0:
+    if run_step(c, run_first(c), number) < 0:
         c.first = number
         c.broken = 0
 
 
-cdef inline bint candidate_returns(
-    Candidate* c, const Datagram* d, const Unit* unit,
+cdef inline bint run_returns(
+    Run* c, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
     # A copy of a unit of a refuted run, or one that lies between them, does not break it off: it is
     # held with them. Other bytes than are held begin another run.
     cdef HeldUnit* held
-    cdef uint32_t count = candidate_held_count(c)
+    cdef uint32_t count = run_held_count(c)
     cdef uint32_t i
     if c.count or c.session_id != unit.session:
         return False
-    if not 0 <= candidate_step(c, c.furthest, unit.number) <= candidate_span(
-        c, CANDIDATE_BACK_MAX,
+    if not 0 <= run_step(c, c.furthest, unit.number) <= run_span(
+        c, RUN_BACK_MAX,
     ):
         return False
-    if candidate_step(c, unit.number, c.first) < 0:
+    if run_step(c, unit.number, c.first) < 0:
         return False
-    for i in range(count - CANDIDATE_HELD if count > CANDIDATE_HELD else 0, count):
-        held = candidate_held(c, i)
+    for i in range(count - RUN_HELD if count > RUN_HELD else 0, count):
+        held = run_held(c, i)
         if held.unit.fragment == unit.fragment and held.unit.number == unit.number:
-            if held.size != d.size or memcmp(held_data(held), d.data, d.size):
+            if held.size != d.size or memcmp(run_held_data(held), d.data, d.size):
                 return False
-    if not c.returned or candidate_step(c, unit.number, c.returned_first) < 0:
+    if not c.returned or run_step(c, unit.number, c.returned_first) < 0:
         c.returned_first = unit.number
     c.returned = True
-    candidate_hold(c, d, unit)
+    run_hold(c, d, unit)
     return True

@@ -1,0 +1,346 @@
+# The lines of a stream: how far each has come, what it lost, whether it is alive, and what the feed
+# says when one falls silent or speaks again.
+
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport (
+    CHANNEL_DISCONNECTED, CHANNEL_READY, LINE_DISCONNECTED, LINE_LOSSES, LINE_READY,
+)
+from udpfast.core.layout cimport (
+    CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY, KIND_CONNECTION,
+)
+from udpfast.feed.control cimport Control, control_push
+from udpfast.feed.pipeline_state cimport Carrier, Pipeline
+from udpfast.feed.run cimport CLAIM_NEW_ID, CLAIM_OLD_ID, RUN_BACK_MAX, Run, run_span
+from udpfast.feed.window_state cimport (
+    SLOT_DELIVERED, WINDOW_JUDGE_MAX, LineAccount, Slot, Window, window_slot,
+)
+from udpfast.wire.unit cimport UNIT_RETRANSMISSION, Unit
+
+
+cdef inline int64_t line_spoke_ns(const LineAccount* line) noexcept nogil:
+    # When it brought anything of the current numbering, or of a new session.
+    return line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+
+
+cdef inline bint line_advances(
+    const LineAccount* line, const Unit* unit, int64_t at,
+) noexcept nogil:
+    # Whether a unit that ends with this seqno carries the line further: a later number, or a later
+    # fragment of the same message.
+    return at > line.highest or (
+        at == line.highest and unit.fragments > 1
+        and (line.part_of != at or unit.fragment > line.part)
+    )
+
+
+cdef inline void line_reach(LineAccount* line, uint32_t fragment, int64_t at) noexcept nogil:
+    # Where it is now, if that is further.
+    if at > line.highest:
+        line.highest = at
+    elif at < line.highest or (line.part_of == at and fragment <= line.part):
+        return
+    line.part_of = at
+    line.part = fragment
+
+
+cdef inline void line_bring(LineAccount* line, const Unit* unit, int64_t at) noexcept nogil:
+    # A unit that is accepted and ends with this seqno; one that is sent again tells nothing.
+    if unit.flags & UNIT_RETRANSMISSION:
+        return
+    line_reach(line, unit.fragment, at)
+    if unit.sent_ns > line.sent_ns:
+        line.sent_ns = unit.sent_ns
+
+
+cdef inline bint line_was_beyond(
+    const LineAccount* line, int64_t at, const Unit* unit,
+) noexcept nogil:
+    # Whether the line brought what lies further on, and its sender's clock says that this one was
+    # sent behind that: a line falls behind itself only where its numbers began anew.
+    return line.highest > at and 0 < line.sent_ns < unit.sent_ns
+
+
+cdef inline bint line_steps_back(const LineAccount* line, int64_t at) noexcept nogil:
+    # Further than its datagrams overtake each other: it had come to beyond this one.
+    return at + run_span(&line.run, RUN_BACK_MAX) < line.highest
+
+
+cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:
+    # The candidate that makes this claim, if any does.
+    if claim == CLAIM_NEW_ID or claim == CLAIM_OLD_ID:
+        return &line.foreign
+    return &line.run
+
+
+# --- losses -------------------------------------------------------------------------------------
+
+cdef inline bint line_is_alive(
+    const Window* w, const LineAccount* line, int64_t now_ns,
+) noexcept nogil:
+    return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
+
+
+cdef inline uint32_t lines_awaited(const Window* w, int64_t now_ns) noexcept nogil:
+    # From which lines what they have not come to yet may still come: those that are alive, or were
+    # not heard since the numbering began a moment ago.
+    cdef const LineAccount* line
+    cdef int64_t since_ns
+    cdef uint32_t awaited = 0
+    cdef uint32_t i
+    for i in range(w.lines):
+        line = &w.line[i]
+        since_ns = w.numbering.begun_ns if line.highest == INT64_MIN else line_spoke_ns(line)
+        if now_ns - since_ns <= w.line_dead_ns:
+            awaited |= <uint32_t>1 << i
+    return awaited
+
+
+cdef inline uint32_t lines_may_bring(
+    const Window* w, uint32_t lines, int64_t at,
+) noexcept nogil:
+    # Those of these lines that have not come as far as this seqno yet.
+    cdef uint32_t i = 0
+    cdef uint32_t found = 0
+    while lines >> i:
+        if (lines >> i) & 1 and w.line[i].highest <= at:
+            found |= <uint32_t>1 << i
+        i += 1
+    return found
+
+
+cdef inline void lines_blame(Window* w, uint32_t lines) noexcept nogil:
+    # These lines never brought a single datagram of a message that another one did.
+    cdef uint32_t i = 0
+    while lines:
+        if lines & 1:
+            counter_add(&w.line[i].counters[LINE_LOSSES], 1)
+        lines >>= 1
+        i += 1
+
+
+cdef inline void lines_judge_until(
+    Window* w, int64_t until, int64_t now_ns, bint last,
+) noexcept nogil:
+    # Count the losses of what lies before `until`: each message once, and none that may still come.
+    # For that it waits, unless this is its `last` time: then nobody is blamed.
+    cdef uint32_t all_lines = (<uint32_t>1 << w.lines) - 1
+    cdef uint32_t missing, coming
+    cdef uint32_t awaited = 0
+    cdef bint asked = False
+    cdef int64_t at = w.judged
+    cdef Slot* slot
+    while at < until:
+        slot = window_slot(w, at)
+        missing = all_lines & ~<uint32_t>slot.lines
+        if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
+            if not asked:
+                awaited = lines_awaited(w, now_ns)
+                asked = True
+            coming = lines_may_bring(w, missing & awaited, at)
+            if coming and not last:
+                break
+            lines_blame(w, missing & ~coming)
+        at += 1
+    w.judged = at
+
+
+cdef inline void lines_judge_past(Window* w, int64_t at) noexcept nogil:
+    # The slot of `at` is needed: what it remembers is judged, and, since a call costs more than
+    # the few behind it, those too. They are older than any copy that would count.
+    if w.several and unlikely(at - w.judged > w.mask):
+        lines_judge_until(w, at - w.mask + (w.size >> 7), w.forward_ns, True)
+
+
+cdef inline void lines_judge_due(Window* w, int64_t now_ns) noexcept nogil:
+    # Once per turn: losses of what was delivered a wait ago, so that all lines had their time.
+    cdef int64_t until = w.judge_until
+    if not w.several or not w.started:
+        return
+    if w.judged < until:
+        if now_ns - w.judge_ns >= w.waiting.wait_ns:
+            if until - w.judged > WINDOW_JUDGE_MAX:
+                until = w.judged + WINDOW_JUDGE_MAX
+            lines_judge_until(w, until, now_ns, False)
+    elif w.judge_until < w.next:
+        w.judge_until = w.next
+        w.judge_ns = now_ns
+
+
+cdef inline void lines_note_lagging(
+    Window* w, LineAccount* line, uint8_t index, int64_t before, int64_t first, int64_t last,
+) noexcept nogil:
+    # A line further behind than copies are told goes on with these seqnos. It brought them, as far
+    # as slots are left to say so; of what was judged before, its own numbers tell what it lost.
+    cdef int64_t judged = min(first, w.judged)
+    cdef Slot* slot
+    if w.several and w.numbering.base <= before < judged - 1:
+        counter_add(&line.counters[LINE_LOSSES], judged - 1 - before)
+    while first <= last:
+        slot = window_slot(w, first)
+        if slot.key == first:
+            slot.lines |= <uint8_t>(1 << index)
+        first += 1
+
+
+cdef inline void lines_judge_end(Window* w) noexcept nogil:
+    # The numbering ends: a line is blamed for what it has passed, not for what was still to come.
+    cdef Slot* slot
+    cdef uint32_t i
+    if not w.several or not w.started:
+        return
+    while w.judged < w.next:
+        slot = window_slot(w, w.judged)
+        if slot.key == w.judged and slot.state == SLOT_DELIVERED:
+            for i in range(w.lines):
+                if not (slot.lines >> i) & 1 and w.line[i].highest > slot.key:
+                    counter_add(&w.line[i].counters[LINE_LOSSES], 1)
+        w.judged += 1
+
+
+cdef inline int64_t lines_passed(const Window* w, int64_t now_ns) noexcept nogil:
+    # How far all live lines have come.
+    cdef int64_t passed = INT64_MAX
+    cdef uint32_t i
+    for i in range(w.lines):
+        if line_is_alive(w, &w.line[i], now_ns) and w.line[i].highest < passed:
+            passed = w.line[i].highest
+    return passed if passed != INT64_MAX else w.next
+
+
+# --- silence ------------------------------------------------------------------------------------
+
+cdef inline void lines_hear(
+    Pipeline* p, Window* w, LineAccount* line, int64_t now_ns,
+) noexcept nogil:
+    # A sign of life of this line, hence of its channel.
+    if unlikely(not w.connected):
+        lines_connect(p, w.channel, True)
+        p.carrier[w.channel].silent = False
+        counter_add(&w.counters[CHANNEL_READY], 1)
+        lines_watch(p, now_ns)
+        lines_say_connection(
+            p, w.channel, CONNECTION_READY, CONNECTION_CHANNEL, 0,
+            now_ns - lines_channel_heard_ns(p, w.channel))
+    line.heard_ns = now_ns
+
+
+cdef inline void lines_connect(Pipeline* p, uint32_t channel, bint connected) noexcept nogil:
+    cdef uint32_t i
+    p.carrier[channel].connected = connected
+    for i in range(p.windows):
+        if p.window[i].channel == channel:
+            p.window[i].connected = connected
+
+
+cdef inline void lines_watch(Pipeline* p, int64_t now_ns) noexcept nogil:
+    if not p.watching:
+        p.watching = True
+        p.watch_ns = now_ns
+
+
+cdef inline int64_t lines_spoke_ns(
+    const Pipeline* p, uint32_t channel, uint32_t line,
+) noexcept nogil:
+    # When a line brought anything of the current numberings; INT64_MIN: never.
+    cdef int64_t spoke_ns = INT64_MIN
+    cdef int64_t one_ns
+    cdef uint32_t i
+    for i in range(p.windows):
+        if p.window[i].channel == channel:
+            one_ns = line_spoke_ns(&p.window[i].line[line])
+            if one_ns > spoke_ns:
+                spoke_ns = one_ns
+    return spoke_ns
+
+
+cdef inline int64_t lines_channel_heard_ns(
+    const Pipeline* p, uint32_t channel,
+) noexcept nogil:
+    # When anything of this channel was heard last, or the watch began.
+    cdef int64_t heard_ns = p.watch_ns
+    cdef uint32_t i, n
+    for n in range(p.windows):
+        if p.window[n].channel == channel:
+            for i in range(p.window[n].lines):
+                if p.window[n].line[i].heard_ns > heard_ns:
+                    heard_ns = p.window[n].line[i].heard_ns
+    return heard_ns
+
+
+cdef inline void lines_say_connection(
+    Pipeline* p, uint32_t channel, uint32_t status, uint32_t scope, uint32_t line,
+    int64_t silent_ns,
+) noexcept nogil:
+    cdef Control* control = control_push(&p.controls)
+    if control == NULL:
+        return
+    control.kind = KIND_CONNECTION
+    control.channel = <uint8_t>channel
+    control.stream = <uint16_t>channel
+    control.line = <uint8_t>line
+    control.received_ns = p.received_ns
+    control.session = p.session
+    if p.roq:
+        control.session_id = p.window[0].numbering.book.session_id
+    control.size = sizeof(control.payload.connection)
+    control.payload.connection.status = status
+    control.payload.connection.scope = scope
+    control.payload.connection.silent_ns = silent_ns
+
+
+cdef inline void lines_note_silence(
+    Pipeline* p, uint32_t channel, int64_t now_ns,
+) noexcept nogil:
+    # Says what changed, each line's part before the channel's (of one line that one says it all).
+    # Who never spoke is silent too, once.
+    # When a line is heard it says no more than that (it is the hot path): it is looked at here.
+    cdef Carrier* carrier = &p.carrier[channel]
+    cdef int64_t heard_ns, due_ns
+    cdef uint32_t i
+    for i in range(carrier.lines):
+        due_ns = lines_note_line(p, channel, i, now_ns)
+        if due_ns < p.silence_due_ns:
+            p.silence_due_ns = due_ns
+    if carrier.silent or carrier.lines == 0:
+        return
+    heard_ns = lines_channel_heard_ns(p, channel)
+    if now_ns - heard_ns >= p.inactivity_ns:
+        carrier.silent = True
+        lines_connect(p, channel, False)
+        counter_add(&carrier.counters[CHANNEL_DISCONNECTED], 1)
+        lines_say_connection(
+            p, channel, CONNECTION_DISCONNECTED, CONNECTION_CHANNEL, 0, now_ns - heard_ns)
+    elif heard_ns + p.inactivity_ns < p.silence_due_ns:
+        p.silence_due_ns = heard_ns + p.inactivity_ns
+
+
+cdef inline int64_t lines_note_line(
+    Pipeline* p, uint32_t channel, uint32_t index, int64_t now_ns,
+) noexcept nogil:
+    # Returns when it may have something to say next.
+    cdef int64_t* counters = p.counters.line[channel][index]
+    cdef int64_t* silent_since_ns = &p.carrier[channel].silent_since_ns[index]
+    cdef bint several = p.carrier[channel].lines > 1
+    cdef int64_t spoke_ns = lines_spoke_ns(p, channel, index)
+    if spoke_ns < p.watch_ns:
+        spoke_ns = p.watch_ns
+    if silent_since_ns[0] != INT64_MIN:
+        if spoke_ns <= silent_since_ns[0]:
+            return now_ns
+        counter_add(&counters[LINE_READY], 1)
+        if several:
+            lines_say_connection(
+                p, channel, CONNECTION_READY, CONNECTION_LINE, index,
+                spoke_ns - silent_since_ns[0])
+        silent_since_ns[0] = INT64_MIN
+    if now_ns - spoke_ns >= p.inactivity_ns:
+        silent_since_ns[0] = spoke_ns
+        counter_add(&counters[LINE_DISCONNECTED], 1)
+        if several:
+            lines_say_connection(
+                p, channel, CONNECTION_DISCONNECTED, CONNECTION_LINE, index, now_ns - spoke_ns)
+        return now_ns
+    return spoke_ns + p.inactivity_ns
