@@ -88,6 +88,7 @@ CAMPAIGNS = (
     Campaign("lives", "seeds", 300),
     Campaign("latejoin", "attaches", 1000, ("--simulate",)),
     Campaign("hostile", "kills", 1000),
+    Campaign("group", "seconds", 60, ("--kills", "5")),
     Campaign("zmq-stall", "seconds", 60),
 )
 

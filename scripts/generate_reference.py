@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from udpfast.config import FeedConfig, PublishConfig, Setting, describe, parse_feed, parse_publish
+from udpfast.config.host import HostConfig
 from udpfast.core.counter import (
     CHANNEL_COUNTERS,
     FEED_COUNTERS,
@@ -88,6 +89,7 @@ def pages() -> dict[str, dict[str, str]]:
             "feed counters": counter_table(FEED_COUNTERS),
             "feed keys": key_table(describe(example_feed())),
             "publish keys": key_table(describe(example_publish())),
+            "host keys": key_table(describe(HostConfig())),
         },
         "tables.md": {"columns": column_tables(), "options": option_table()},
     }

@@ -57,7 +57,7 @@ ONLY = {
     "page": set(),
     "host": set(),
     "probe": {"core", "errors", "shm", "net", "host", "page"},
-    "config": {"core", "errors", "wire"},
+    "config": {"core", "errors", "host", "wire"},
     "export": {
         *("core", "errors", "shm", "log", "wire", "market", "config", "archive", "payload"),
     },

@@ -51,12 +51,16 @@ def test_unit_leaves_time_to_drain(service):
     assert service["KillMode"] == "mixed"  # the feed ends first
 
 
-def test_unit_of_a_bus_is_right_by_systemd_itself(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "instance"),
+    [("udpfast-bus@", "udpfast-bus@one"), ("udpfast-group@", "udpfast-group@us")],
+)
+def test_other_units_are_right_by_systemd_itself(tmp_path, name, instance):
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd-analyze here")
-    unit = ROOT / "packaging" / "udpfast-bus@.service"
-    copy = tmp_path / "udpfast-bus@one.service"
+    unit = ROOT / "packaging" / f"{name}.service"
+    copy = tmp_path / f"{instance}.service"
     copy.write_text(unit.read_text().replace("/usr/local/bin/udpfast", sys.executable))
     checked = subprocess.run(
         [analyze, "verify", str(copy)], capture_output=True, text=True, check=False

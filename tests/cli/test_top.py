@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from tests.cli.test_stat import feed, killed_feed
 from udpfast import Reader
 from udpfast.agents.subscriber import Subscriber
+from udpfast.archive.groups import Group, GroupFeed
 from udpfast.cli.main import cli
 from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
 from udpfast.cli.top_words import plain, short, size, soon, tail
 from udpfast.monitor.change import changes, look_at_host
-from udpfast.monitor.host import HostFacts, HostFinding
+from udpfast.monitor.host import Groups, HostFacts, HostFinding
 from udpfast.monitor.journals import DiskStatus, Journals, JournalStatus
 from udpfast.monitor.losses import HostLosses
 from udpfast.monitor.objects import ObjectStates
@@ -116,12 +117,14 @@ def host_of_large_numbers() -> HostFacts:
         ],
     )  # fmt: skip
     journal = largest(JournalStatus, directory=f"/{name}" * 3, state="writing", bytes_per_s=1e18)
+    feed = GroupFeed(name, f"ring:{name}", "running", restarts=2**32)
     disk = DiskStatus(f"/{name}" * 3, 1, 2**60, 2**61, 1e12)
     return HostFacts(
         (HostFinding("net.core.rmem_max", "at least 67108864", "212992", "", fault=False),),
         HostLosses(*[2**60] * 6, None),
         Stores({store.directory: store}, {}),
         Journals({journal.directory: journal}, {}, (disk,)),
+        Groups({name: Group(name, 2**31, 0, 0, False, (feed,) * 8192, True)}, {}),
     )
 
 

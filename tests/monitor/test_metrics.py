@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.shared import ROOT
 from tests.waiting import wait_until
 from udpfast import Reader
 from udpfast.agents.subscriber import Subscriber
+from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.client.latency import Hop
@@ -63,6 +64,8 @@ def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     config = bus_settings(tmp_path, free_port())
     with ExitStack() as stack:
         stack.enter_context(Subscriber({**settings, "image": {"enabled": True}}))
+        group = stack.enter_context(closing(GroupFile("us")))
+        group.write([GroupFeed("deribit", "ring:deribit", "running")])
         stack.enter_context(running(config, "S", tmp_path))
         stack.enter_context(running(config, "one", tmp_path))
         # An app waits until there is a store.

@@ -46,6 +46,9 @@ def grows(per_s: float) -> Callable[[float], float]:
 
 
 WELL: dict[Key, Value] = {
+    ("udpfast_group_up", ""): 1,
+    ("udpfast_group_ended", ""): 0,
+    ("udpfast_group_feed_down", ""): 0,
     ("udpfast_line_silent", ""): 0,
     ("udpfast_agent_up", ""): 1,
     ("udpfast_objects_in_doubt", ""): 0,
@@ -65,6 +68,8 @@ WELL: dict[Key, Value] = {
 STOPPED: dict[Key, Value] = {
     ("udpfast_feed_up", ""): 0,
     ("udpfast_feed_ended", ""): 1,
+    ("udpfast_group_up", ""): 0,
+    ("udpfast_group_ended", ""): 1,
     ("udpfast_line_silent", ""): 1,
     ("udpfast_agent_up", ""): 0,
     ("udpfast_objects_in_doubt", ""): 2,
@@ -79,6 +84,8 @@ DROPS = ("udpfast_line_kernel_drops_total", 'line="B"')
 STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastNotScraped": ({}, set()),
     "UdpfastFeedDown": ({("udpfast_feed_up", ""): 0}, set()),
+    "UdpfastGroupDown": ({("udpfast_group_up", ""): 0}, set()),
+    "UdpfastGroupFeedDown": ({("udpfast_group_feed_down", ""): 1}, set()),
     "UdpfastFeedUnreadable": ({("udpfast_feed_readable", ""): 0}, set()),
     "UdpfastLosing": ({LOST: grows(1000)}, {"UdpfastMessagesLost"}),
     "UdpfastMessagesLost": ({LOST: grows(8.5)}, set()),

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
-from udpfast.config import RunConfig
+from typing import Protocol
 
-__all__ = ["Backoff"]
+__all__ = ["Backoff", "RestartSettings"]
+
+
+class RestartSettings(Protocol):
+    """What a `RunConfig` and a `HostConfig` both have."""
+
+    @property
+    def restart_first_ms(self) -> int:
+        """Wait before the first restart."""
+
+    @property
+    def restart_longest_ms(self) -> int:
+        """Longest wait."""
+
+    @property
+    def restart_steady_ms(self) -> int:
+        """Time of running after which the first wait holds again."""
 
 
 class Backoff:
@@ -12,8 +28,7 @@ class Backoff:
 
     Parameters
     ----------
-    settings : RunConfig
-        `restart_first_ms`, `restart_longest_ms`, `restart_steady_ms`.
+    settings : RestartSettings
 
     Attributes
     ----------
@@ -21,7 +36,7 @@ class Backoff:
         Ends since it last ran for `restart_steady_ms`.
     """
 
-    def __init__(self, settings: RunConfig) -> None:
+    def __init__(self, settings: RestartSettings) -> None:
         self._settings = settings
         self.in_a_row = 0
 

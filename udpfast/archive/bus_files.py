@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from udpfast.errors import RegionError
 from udpfast.shm.instance import (
+    SHARED,
     instance_directory,
     instance_root,
     journal_directory,
@@ -22,7 +23,6 @@ from udpfast.shm.instance import (
 from udpfast.shm.lock import mode_below
 
 __all__ = [
-    "SHARED",
     "Live",
     "LiveState",
     "copy_directory",
@@ -55,8 +55,6 @@ _FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
 _RUNS = (1 << 64) - 1
 #: An operator's wish that this host write the store. Who removes it decides what becomes of it.
 _WISH = "bus.promote"
-#: The folder in all instances' root that is no instance, but holds stores.
-SHARED = ".bus"
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size
 

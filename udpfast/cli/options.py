@@ -9,7 +9,6 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from udpfast.archive.bus_files import SHARED
 from udpfast.core.log import Level, set_level
 from udpfast.shm.instance import list_instances
 
@@ -69,7 +68,7 @@ class InstanceName(click.types.StringParamType):
     ) -> list[CompletionItem]:
         """Return the instances whose names begin so, live and dead."""
         try:
-            names = [path.name for path in list_instances() if path.name != SHARED]
+            names = [path.name for path in list_instances()]
         except OSError:  # of a directory that this user may not list
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -1,9 +1,10 @@
-"""`udpfast run`: receive a feed until SIGINT or SIGTERM, and keep it going."""
+"""`udpfast run`: receive a feed, or several, until SIGINT or SIGTERM, and keep them going."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import click
 from msgspec.structs import replace
@@ -14,10 +15,11 @@ from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.options import log_level
 from udpfast.cli.service import Service
 from udpfast.config import FeedConfig, load_feed
+from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import WriterExistsError
+from udpfast.errors import WriterExistsError, sentence
 from udpfast.host import shared_memory_removal
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
@@ -35,8 +37,17 @@ STATUS_NS = 1_000_000_000
 
 
 @click.command(epilog="Example: udpfast run feed.toml")
-@click.argument("path", metavar="FEED.TOML")
+@click.argument("paths", metavar="FEED.TOML|DIRECTORY...", nargs=-1, required=True)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
+@click.option(
+    "--core", type=click.IntRange(0, CORE_MAX), help="Pin the loop here, overriding agent.core."
+)
+@click.option(
+    "--host",
+    "host_file",
+    metavar="HOST.TOML",
+    help="Settings that several feeds share; by default host.toml in DIRECTORY.",
+)
 @click.option(
     "--bypass",
     "stack",
@@ -56,20 +67,42 @@ STATUS_NS = 1_000_000_000
     help="Refuse to start unless the stack accelerates the feed's sockets.",
 )
 @log_level
-def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: bool) -> None:
+def run(
+    paths: tuple[str, ...],
+    quiet: bool,
+    core: int | None,
+    host_file: str | None,
+    stack: str | None,
+    library: str | None,
+    strict: bool,
+) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
     Starts every agent that the file asks for. On SIGINT or SIGTERM the agents finish their work
     before the command ends; a signal that comes a second later has them end with what they have.
     Strategies attach with udpfast.Reader("ring:NAME").
 
+    With several files, or a DIRECTORY of them, each feed is a process of its own: one that ends
+    with an error is started again, and one signal stops them all. host.toml in DIRECTORY gives
+    them cores. Strategies attach to all with udpfast.Reader("group:DIRECTORY'S NAME").
+
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
     settings; 3 another process runs this instance.
     """
-    config = _with_options(load_feed(path), stack, library, strict)
+    if len(paths) > 1 or host_file is not None or Path(paths[0]).is_dir():
+        if core is not None or stack or library or strict:
+            raise click.UsageError("--core and --bypass are for one FEED.TOML, not for several")
+        from udpfast.cli.group import run_group
+
+        sys.exit(run_group(paths, host_file, quiet))
+    config = _with_options(load_feed(paths[0]), core, stack, library, strict)
     enter_bypass(
         config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict, quiet=quiet
     )
+    _run_feed(config, quiet)
+
+
+def _run_feed(config: FeedConfig, quiet: bool) -> None:
     stopping = Stop()
     stopping.listen()
     service = Service(os.environ)
@@ -77,8 +110,12 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
         subscriber = Subscriber(config)
         subscriber.start()
     except WriterExistsError as error:
+        service.failed(str(error))
         click.echo(f"udpfast: {error}", err=True)
         sys.exit(EXIT_TAKEN)
+    except Exception as error:
+        service.failed(sentence(error))
+        raise
     failure: BaseException | None = None
     try:
         _announce(subscriber, quiet)
@@ -92,6 +129,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
             failure = failure or error
     undone = _say_undone(subscriber)
     if failure is not None:
+        service.failed(sentence(failure) if isinstance(failure, Exception) else repr(failure))
         raise failure
     if undone:
         sys.exit(1)
@@ -163,10 +201,10 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
 
 def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
     # Once, when it begins: `stat` has the count as it grows.
-    for limit, sentence in reached_limits(feed).items():
+    for limit, reached in reached_limits(feed).items():
         if limit not in said:
-            said[limit] = sentence
-            say_warning(f"udpfast: {name}: FULL: {sentence}")
+            said[limit] = reached
+            say_warning(f"udpfast: {name}: FULL: {reached}")
 
 
 def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
@@ -200,8 +238,10 @@ def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:
 
 
 def _with_options(
-    config: FeedConfig, stack: str | None, library: str | None, strict: bool
+    config: FeedConfig, core: int | None, stack: str | None, library: str | None, strict: bool
 ) -> FeedConfig:
+    if core is not None:
+        config = replace(config, agent=replace(config.agent, core=core))
     bypass = config.bypass
     chosen = replace(
         bypass,

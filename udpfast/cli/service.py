@@ -11,7 +11,10 @@ import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["Service"]
+__all__ = ["FAILED", "Service"]
+
+#: What a status begins with that says why the feed is not there.
+FAILED = "failed: "
 
 
 class Service:
@@ -46,6 +49,10 @@ class Service:
         if text != self._status:
             self._status = text
             self._say(f"STATUS={text}")
+
+    def failed(self, reason: str) -> None:
+        """Say why it ends."""
+        self.status(f"{FAILED}{reason}")
 
     def alive(self) -> None:
         """Give a sign of life."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import asdict
 
+from udpfast.archive.groups import Group
 from udpfast.cli.top_words import section, short, size, soon, tail
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import Journals, JournalStatus
@@ -27,6 +28,10 @@ _COUNTS = (
 def host_lines(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> Iterator[str]:
     """Yield the lines about a host and its feeds: what needs attention first."""
     yield from section("what needs attention", describe_troubles(host, feeds))
+    yield from section(
+        f"{'group':<16}{'state':<9}{'pid':>9}{'feeds':>7}{'running':>9}{'restarts':>10}",
+        [_group_row(group) for group in host.groups.found.values()],
+    )
     yield from section(
         f"{'store':<16}{'host':<10}{'epoch':<9}{'end':>8}{'unsynced':>9}{'behind':>9}  state",
         [row for store in host.stores.found.values() for row in _store_rows(store)],
@@ -92,6 +97,15 @@ def journal_lines(journals: Journals) -> Iterator[str]:
                 for disk in journals.disks
             ],
         )
+
+
+def _group_row(group: Group) -> str:
+    running = sum(feed.state == "running" for feed in group.feeds) if group.alive else 0
+    restarts = sum(feed.restarts for feed in group.feeds)
+    return (
+        f"{group.name[:15]:<16}{group.life:<9}{group.pid:>9}{len(group.feeds):>7}{running:>9}"
+        f"{short(restarts):>10}"
+    )
 
 
 def _store_rows(store: StoreStatus) -> Iterator[str]:

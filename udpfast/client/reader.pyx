@@ -45,7 +45,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     address : str, or list or tuple of str
         "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
         "journal:NAME" or "journal:/path/to/it" for a recording; "zmq:..." (docs/zmq.md);
-        "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md).
+        "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md);
+        "group:NAME" for all feeds that one `udpfast run DIRECTORY` supervises.
         Several addresses are read as one stream in the order of `published_ns` (equal times in the
         order of the list); records of one address keep their own order. A live address with
         nothing new does not delay the others. All records of a batch are of one address: `origin`.

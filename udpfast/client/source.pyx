@@ -21,6 +21,7 @@ _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
     "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/it'"),
     "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/it'"),
+    "group": ("udpfast.client.group_source", "'group:NAME'"),
     "composite": (
         "udpfast.client.order_source", "'composite:NAME' or 'composite:/path/to/it'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),

@@ -8,10 +8,11 @@ from msgspec import Meta
 
 from udpfast.config.checks import HOST_ADDRESS, HOST_NAME, NAME, PATH
 
-__all__ = ["Core", "FilePath", "HostAddress", "HostName", "Idle", "Name"]
+__all__ = ["CORE_MAX", "Core", "FilePath", "HostAddress", "HostName", "Idle", "Name"]
 
 #: Linux has 8192 processors at most.
-Core = Annotated[int, Meta(ge=0, le=8191)]
+CORE_MAX = 8191
+Core = Annotated[int, Meta(ge=0, le=CORE_MAX)]
 FilePath = Annotated[str, Meta(extra=PATH.extra)]
 HostAddress = Annotated[str, Meta(extra=HOST_ADDRESS.extra)]
 HostName = Annotated[str, Meta(extra=HOST_NAME.extra)]

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from udpfast.core.clock import realtime_ns
 
-__all__ = ["Level", "log_line", "say_error", "say_info", "say_warning", "set_level"]
+__all__ = ["Level", "is_shown", "log_line", "say_error", "say_info", "say_warning", "set_level"]
 
 
 class Level(IntEnum):
@@ -30,6 +30,11 @@ def set_level(level: Level) -> None:
     """Say nothing that is less bad than this."""
     _shown.clear()
     _shown.update(each for each in Level if each <= level)
+
+
+def is_shown(level: Level) -> bool:
+    """Return whether lines of this level are written."""
+    return level in _shown
 
 
 def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from udpfast.archive.bus_files import list_stores
 from udpfast.archive.feed_settings import read_feed
+from udpfast.archive.groups import Group, list_groups
 from udpfast.config import FeedConfig
 from udpfast.errors import UdpfastError
 from udpfast.host import HostUse, inspect_host
@@ -18,7 +19,7 @@ from udpfast.monitor.losses import HostLosses, read_host_losses
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.stores import Stores, read_stores
 
-__all__ = ["HostFacts", "HostFinding", "read_host_facts"]
+__all__ = ["Groups", "HostFacts", "HostFinding", "read_host_facts"]
 
 #: Findings are read so often: of a hundred small files, of which hardly any ever changes.
 FINDINGS_S = 60.0
@@ -39,6 +40,20 @@ class HostFinding(Struct, frozen=True):
     fault: bool
 
 
+class Groups(Struct, frozen=True):
+    """Groups of feeds (`udpfast run DIRECTORY`), by name.
+
+    Attributes
+    ----------
+    found : dict of Group
+    unreadable : dict of str
+        Why others cannot be read.
+    """
+
+    found: dict[str, Group]
+    unreadable: dict[str, str]
+
+
 class HostFacts(Struct, frozen=True):
     """A host at one moment, without its feeds.
 
@@ -53,12 +68,15 @@ class HostFacts(Struct, frozen=True):
         Of this user, of a bus or of a feed alone.
     journals : Journals
         Of this user; the records of stores, too.
+    groups : Groups
+        Of this user.
     """
 
     findings: tuple[HostFinding, ...]
     losses: HostLosses
     stores: Stores
     journals: Journals
+    groups: Groups
 
 
 def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) -> HostFacts:
@@ -78,6 +96,7 @@ def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) 
         losses=paced.get("losses", lambda _: read_host_losses(), LOSSES_S),
         stores=paced.get("stores", lambda _: read_stores(list_stores())),
         journals=paced.get("journals", lambda before: read_journals(_all_journals(feeds), before)),
+        groups=Groups(*list_groups()),
     )
 
 

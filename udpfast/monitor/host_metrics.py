@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from udpfast.archive.groups import Group
 from udpfast.monitor.families import Families, distinct_names
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, JournalStatus
@@ -38,6 +39,8 @@ def add_host(families: Families, host: HostFacts) -> None:
         families.gauge("journal_readable", readable, 0, directory=path)
     for disk in host.journals.disks:
         _add_disk(families, disk)
+    for group in host.groups.found.values():
+        _add_group(families, group)
     wrong = (
         "what of the host is not as its feeds want it; fault 1: a feed cannot run as it is asked "
         "to, 0: it costs time, or datagrams under load"
@@ -47,6 +50,20 @@ def add_host(families: Families, host: HostFacts) -> None:
         families.gauge("host_finding", wrong, 1, **labels)
     faults = sum(finding.fault for finding in host.findings)
     families.gauge("host_faults", "findings of the host that are faults", faults)
+
+
+def _add_group(families: Families, group: Group) -> None:
+    up = "whether the process that supervises the group lives"
+    families.gauge("group_up", up, group.alive, group=group.name)
+    ended = "whether it ended in good order"
+    families.gauge("group_ended", ended, group.ended, group=group.name)
+    down = "1: a feed of the group does not run yet, or ended with an error and is started again"
+    restarts = "times that a feed of the group was started again"
+    for feed in group.feeds:
+        labels = {"group": group.name, "feed": feed.name}
+        is_down = group.alive and feed.state in ("starting", "waiting")
+        families.gauge("group_feed_down", down, is_down, **labels)
+        families.counter("group_feed_restarts", restarts, feed.restarts, **labels)
 
 
 def _add_journal(families: Families, journal: JournalStatus) -> None:

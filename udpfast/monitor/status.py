@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from udpfast.archive.bus_files import SHARED
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
@@ -251,8 +250,6 @@ def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostS
     """
     instances, unreadable = {}, {}
     for directory in list_instances():
-        if directory.name == SHARED:
-            continue
         try:
             instances[directory.name] = read_status(
                 directory, with_latency=with_latency, paced=paced

@@ -11,6 +11,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from udpfast.archive.groups import Group
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, Journals
@@ -61,6 +62,8 @@ def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[
     """Return what needs attention on a host and at its feeds, the worst first."""
     found = [each for name, status in feeds.items() for each in _of_feed(name, status)]
     found += _of_host(host)
+    for group in host.groups.found.values():
+        found += _of_group(group, feeds)
     return sorted(found, key=lambda each: each.kind)
 
 
@@ -142,9 +145,31 @@ def _of_host(host: HostFacts) -> Iterator[Trouble]:
             yield Trouble(kind, f"store {store.store} on {store.host}: {text}")
     for path, why in host.stores.unreadable.items():
         yield Trouble(TroubleKind.UNREADABLE, f"{path}: {why}")
+    for name, why in host.groups.unreadable.items():
+        yield Trouble(TroubleKind.UNREADABLE, f"group {name}: {why}")
     for trouble in _of_journals(host.journals):
         if not any(trouble.text.startswith(f"{path}: ") for path in host.stores.unreadable):
             yield trouble
+
+
+def _of_group(group: Group, feeds: Mapping[str, InstanceStatus]) -> Iterator[Trouble]:
+    if group.life == "dead":
+        yield Trouble(
+            TroubleKind.AGENT_DOWN,
+            f"group {group.name}: its supervisor {group.pid} is gone and did not end in good "
+            "order: nothing starts its feeds again",
+        )
+    if not group.alive:
+        return
+    for feed in group.feeds:
+        # What is known of the instance itself says more.
+        known = feed.name in feeds and feeds[feed.name].life in ("dead", "failed")
+        if feed.state == "waiting" and not known:
+            yield Trouble(
+                TroubleKind.FEED_DEAD,
+                f"feed {feed.name} of group {group.name} does not run, after {feed.restarts} "
+                f"restarts: {feed.failure}",
+            )
 
 
 def _of_journals(journals: Journals) -> Iterator[Trouble]:

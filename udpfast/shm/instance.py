@@ -24,6 +24,8 @@ from udpfast.errors import ConfigError, RegionError, did_you_mean
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
 __all__ = [
+    "GROUPS",
+    "SHARED",
     "admit_group",
     "admit_group_to_journal",
     "instance_directory",
@@ -32,6 +34,10 @@ __all__ = [
     "journal_root",
     "list_instances",
 ]
+
+#: Folders in the root that are no instances: what buses share with their apps; groups of feeds.
+SHARED = ".bus"
+GROUPS = ".groups"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 #: What to ask about one that is not there, and the key that says where it is.
@@ -54,7 +60,8 @@ def list_instances() -> list[Path]:
     Without those in which there is no file: a start that was refused leaves its readers' directory.
     """
     root = instance_root()
-    return [each for each in sorted(root.iterdir()) if _has_files(each)] if root.is_dir() else []
+    found = sorted(root.iterdir()) if root.is_dir() else []
+    return [each for each in found if each.name not in (SHARED, GROUPS) and _has_files(each)]
 
 
 def _has_files(directory: Path) -> bool:

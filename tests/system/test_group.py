@@ -1,0 +1,196 @@
+"""Feeds of one directory as real processes: one fails, the others go on; one signal ends them."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.ports import free_port
+from tests.system.test_subscriber import send
+from tests.system.test_supervision import Ear
+from tests.waiting import PATIENCE_S, wait_until
+from udpfast.archive.groups import GroupFeed, read_group
+from udpfast.cli.feed_process import FeedProcess
+from udpfast.cli.main import cli
+from udpfast.client.reader import Reader
+from udpfast.config.host import HostConfig
+from udpfast.core.layout import Kind
+
+pytestmark = pytest.mark.system
+
+NAMES = ("one", "two", "three")
+
+
+@pytest.fixture
+def ports(tmp_path, monkeypatch):
+    """Write the files of three feeds into a directory; return their ports."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    folder = tmp_path / "us"
+    folder.mkdir()
+    made = {name: free_port() for name in NAMES}
+    for name, port in made.items():
+        (folder / f"{name}.toml").write_text(
+            f'name = "{name}"\nring.capacity_bytes = {1 << 22}\nwindow.slab_cells = 256\n'
+            f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
+        )
+    (folder / "host.toml").write_text(
+        'cores = "0"\nfeeds_per_core = 3\nrestart_first_ms = 1\nrestart_longest_ms = 20\n'
+        "watchdog_s = 2\n"
+    )
+    return made
+
+
+@contextlib.contextmanager
+def running(folder: Path, **environment: str):
+    """Run `udpfast run FOLDER`; yield the process, which is killed at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "udpfast", "run", "--quiet", str(folder)],
+        stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def feeds():
+    """Return what the supervisor says of its feeds, by name."""
+    return {feed.name: feed for feed in read_group("us").feeds}
+
+
+def test_a_feed_that_is_killed_is_started_again_and_the_others_go_on(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        before = feeds()
+        assert {feed.state for feed in before.values()} == {"running"}
+        assert {feed.core for feed in before.values()} == {0}
+        with Reader("group:us") as reader:
+            os.kill(before["two"].pid, signal.SIGKILL)
+            wait_until(lambda: feeds()["two"].restarts, "a restart")
+            wait_until(lambda: feeds()["two"].state == "running", "the feed")
+            after = feeds()
+            assert after["two"].failure == "SIGKILL ended it"
+            assert [after[name] for name in ("one", "three")] == [
+                before[name] for name in ("one", "three")
+            ]
+            for port in ports.values():
+                send(port, range(1, 4))
+            found = set()
+            wait_until(lambda: found.update(messages(reader)) or found == set(NAMES), "messages")
+        shown = CliRunner().invoke(cli, ["stat"]).output
+        assert "us              running" in shown
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
+    assert {feed.state for feed in feeds().values()} == {"ended"}
+    assert read_group("us").life == "stopped"
+
+
+def messages(reader):
+    """Yield the feeds whose messages are there."""
+    while len(batch := reader.poll(timeout=0)):
+        if (batch.headers["kind"] == Kind.MESSAGE).any():
+            yield reader.origin.removeprefix("ring:")
+
+
+def test_a_feed_whose_loop_makes_no_turn_is_killed_and_started_again(tmp_path, ports):
+    said = []
+    feed = FeedProcess(
+        GroupFeed("one", "ring:one"), ["run", "--quiet", str(tmp_path / "us" / "one.toml")],
+        HostConfig(watchdog_s=10), tmp_path, said.append,
+    )  # fmt: skip
+    try:
+        feed.start(0)
+        wait_until(lambda: feed.look(0) and feed.entry.state == "running", "the feed")
+        feed.signal(signal.SIGSTOP)
+        feed.look(10_000_000_000)  # not yet
+        feed.look(10_000_000_001)
+        wait_until(lambda: feed.look(10_000_000_002), "its end")
+        assert (feed.entry.state, feed.entry.failure) == (
+            "waiting", "its loop made no turn for 10 s"
+        )  # fmt: skip
+        assert said == ["feed one: its loop made no turn for 10 s; starting it again in 0.2 s"]
+        feed.look(10_300_000_000)
+        wait_until(lambda: feed.look(10_300_000_000) and feed.entry.state == "running", "it again")
+        assert feed.entry.restarts == 1
+    finally:
+        feed.signal(signal.SIGKILL)
+        wait_until(lambda: feed.look_for_end() or not feed.runs, "its end")
+        feed.close()
+
+
+def test_feeds_end_with_a_supervisor_that_is_killed(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        pids = [feed.pid for feed in feeds().values()]
+    assert read_group("us").life == "dead"
+    assert process.returncode == -signal.SIGKILL
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "their end")
+    output = CliRunner().invoke(cli, ["stat"]).output
+    assert "group us: its supervisor" in " ".join(output.split())
+
+
+def test_a_port_that_is_taken_holds_up_that_feed_alone_until_it_is_free(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    holder = subprocess.Popen(
+        [sys.executable, "-c",
+         "import socket, sys\n"
+         "sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+         f"sock.bind(('127.0.0.1', {ports['two']}))\n"
+         "print('bound', flush=True)\nsys.stdin.read()"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout.readline()
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")):
+        ear.hear("READY=1")  # one that fails does not make the service manager wait
+        states = {name: feed.state for name, feed in feeds().items()}
+        assert states["one"] == states["three"] == "running"
+        wait_until(lambda: "Address already in use" in feeds()["two"].failure, "the reason")
+        output = " ".join(CliRunner().invoke(cli, ["stat"]).output.split())
+        assert "feed two of group us does not run" in output
+        holder.kill()
+        holder.communicate()
+        wait_until(lambda: feeds()["two"].state == "running", "the feed")
+
+
+def test_all_wrong_files_are_named_and_no_feed_is_started(tmp_path, ports):
+    (tmp_path / "us" / "one.toml").write_text("name = 3")
+    (tmp_path / "us" / "two.toml").write_text("= 3")
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "us")])
+    assert result.exit_code == 1 and not (tmp_path / "shm").exists()
+    text = str(result.exception)
+    assert "one.toml: name: expected" in text and "two.toml: expected TOML" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"four.toml": 'name = "one"'}, "expected each feed's own, found 'one' again"),
+        ({"host.toml": 'group = "one"'}, "expected a name that no feed of the group has"),
+        ({"host.toml": 'group = "a b"'}, "group: expected"),
+        ({"host.toml": 'cores = "0"'}, "expected room for 3 feeds, found room for 1"),
+        ({"host.toml": "corse = 1"}, "corse"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(tmp_path, ports, change, expected):
+    lines = '\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:1"\n'
+    for name, text in change.items():
+        path = tmp_path / "us" / name
+        path.write_text(text + (lines if name == "four.toml" else ""))
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "us")])
+    assert expected in str(result.exception)
+
+
+def test_options_of_one_feed_and_an_empty_directory_are_refused(tmp_path, ports):
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "us"), "--core", "1"])
+    assert result.exit_code == 2 and "for one FEED.TOML" in result.output
+    (tmp_path / "empty").mkdir()
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "empty")])
+    assert "expected files of feeds (*.toml), found none" in str(result.exception)

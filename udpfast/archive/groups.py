@@ -1,0 +1,208 @@
+"""Groups of feeds that one `udpfast run` supervises: which they are, and how each of them is.
+
+A file of JSON per group below the root of all instances, `.groups/NAME.json`, replaced as a whole
+at each change. Its one writer is the supervisor; readers find the feeds' rings by it, and tools
+what is restarted.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from udpfast.archive.bus_files import replace_file
+from udpfast.errors import RegionError, WriterExistsError, did_you_mean, sentence
+from udpfast.shm.instance import GROUPS, instance_directory, instance_root
+from udpfast.shm.lock import (
+    check_file,
+    hold_proof,
+    open_existing,
+    process_alive,
+    process_namespace,
+    process_start,
+)
+
+__all__ = ["FeedState", "Group", "GroupFeed", "GroupFile", "list_groups", "read_group"]
+
+#: Bytes of a file: more than a thousand feeds with a reason each.
+_BYTES_MAX = 1 << 20
+
+FeedState = Literal["starting", "running", "waiting", "ended", "failed"]
+
+
+class GroupFeed(msgspec.Struct, frozen=True):
+    """One feed of a group.
+
+    Attributes
+    ----------
+    name : str
+    address : str
+        What a reader opens.
+    state : str
+        starting; running (readers can attach); waiting (it ended with an error, and is started
+        again); ended (it was stopped in good order, and stays so); failed (the group was stopped,
+        and this feed ended with an error or did not run).
+    core : int or None
+        Where its loop runs; None: anywhere.
+    pid : int
+        0: none.
+    restarts : int
+        How often it was started again.
+    changed_ns : int
+        Since when the state is what it is, UNIX ns.
+    failure : str
+        What ended it last; empty: nothing did.
+    """
+
+    name: str
+    address: str
+    state: FeedState = "starting"
+    core: int | None = None
+    pid: int = 0
+    restarts: int = 0
+    changed_ns: int = 0
+    failure: str = ""
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A group as its supervisor described it last.
+
+    Attributes
+    ----------
+    name : str
+    pid, start, namespace : int
+        The supervisor's process.
+    ended : bool
+        It ended in good order.
+    feeds : tuple of GroupFeed
+    alive : bool
+        The supervisor runs; of a group that was read.
+    """
+
+    name: str
+    pid: int
+    start: int
+    namespace: int
+    ended: bool
+    feeds: tuple[GroupFeed, ...]
+    alive: bool = False
+
+    @property
+    def life(self) -> str:
+        """In a word: running, stopped (in good order), or dead."""
+        return "running" if self.alive else "stopped" if self.ended else "dead"
+
+
+class GroupFile:
+    """The writing end: held by the one supervisor of a group.
+
+    Raises
+    ------
+    WriterExistsError
+        Another process supervises a group of this name.
+    """
+
+    def __init__(self, name: str) -> None:
+        root = instance_root()
+        root.mkdir(mode=0o700, exist_ok=True)
+        folder = root / GROUPS
+        folder.mkdir(mode=0o755, exist_ok=True)
+        folder.chmod(0o755)  # whoever may pass the root may know which feeds there are
+        self._name = name
+        self._path = instance_directory(GROUPS) / f"{name}.json"
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._lock = os.open(_lock_path(name), flags, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise WriterExistsError(
+                f"group {name}: another `udpfast run` supervises it already; {self._path} says "
+                "which process"
+            ) from None
+        hold_proof(self._lock)
+
+    def write(self, feeds: Iterable[GroupFeed], *, ended: bool = False) -> None:
+        """Replace what is known of the group."""
+        pid = os.getpid()
+        group = Group(self._name, pid, process_start(pid), process_namespace(), ended, tuple(feeds))
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(group), indent=1) + b"\n")
+        self._path.chmod(0o644)
+
+    def close(self) -> None:
+        """Let another supervisor take over; the file stays for tools."""
+        os.close(self._lock)
+
+
+def read_group(name: str) -> Group:
+    """Return what the supervisor of a group said last.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such group.
+    RegionError
+        Others can write the file, or it has something else in it.
+    """
+    path = instance_root() / GROUPS / f"{name}.json"
+    try:
+        instance_directory(GROUPS)
+        fd = open_existing(path, os.O_RDONLY)
+    except FileNotFoundError:
+        near = did_you_mean(name, _names())
+        raise FileNotFoundError(
+            errno.ENOENT, f"no group {name!r}: does it run (udpfast run DIRECTORY)?{near}",
+            str(path),
+        ) from None  # fmt: skip
+    with os.fdopen(fd, "rb") as file:
+        check_file(fd, path)
+        text = file.read(_BYTES_MAX)
+    try:
+        group = msgspec.json.decode(text, type=Group)
+    except msgspec.MsgspecError as error:
+        raise RegionError(f"{path}: expected a group of feeds, found: {error}") from None
+    return msgspec.structs.replace(group, alive=not group.ended and _supervisor_alive(group))
+
+
+def _supervisor_alive(group: Group) -> bool:
+    # From another pid namespace by the lock, which only its owner can look at.
+    fd = -1
+    with suppress(OSError, RegionError):
+        fd = open_existing(_lock_path(group.name), os.O_RDONLY)
+    try:
+        return process_alive(group.pid, group.start, group.namespace, fd)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+
+
+def _lock_path(name: str) -> Path:
+    return instance_root() / GROUPS / f".{name}.lock"
+
+
+def list_groups() -> tuple[dict[str, Group], dict[str, str]]:
+    """Return all groups of this user on this host by name, and why others cannot be read."""
+    found, unreadable = {}, {}
+    for name in _names():
+        try:
+            found[name] = read_group(name)
+        except FileNotFoundError:  # removed just now
+            continue
+        except (OSError, RegionError) as error:
+            unreadable[name] = sentence(error)
+    return found, unreadable
+
+
+def _names() -> list[str]:
+    try:
+        paths = sorted((instance_root() / GROUPS).iterdir())
+    except OSError:
+        return []
+    return [path.stem for path in paths if path.suffix == ".json"]

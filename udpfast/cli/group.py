@@ -1,0 +1,225 @@
+"""Several feeds of one host: a process each, one plan of cores, one signal to stop them all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from udpfast.archive.groups import GroupFeed, GroupFile
+from udpfast.cli.feed_process import FeedProcess
+from udpfast.cli.service import Service
+from udpfast.config import FeedConfig, load_feed
+from udpfast.config.checks import NAME
+from udpfast.config.host import HostConfig, load_host, plan_cores
+from udpfast.core.clock import monotonic_ns
+from udpfast.core.log import Level, is_shown, say_error, say_warning
+from udpfast.core.stop import Stop
+from udpfast.errors import ConfigError, shown
+
+__all__ = ["feed_files", "run_group"]
+
+HOST_FILE = "host.toml"
+LOOK_S = 0.1
+STOP_LOOK_S = 0.01
+STATUS_NS = 1_000_000_000
+#: What a feed may take to end beyond what its agents may take to drain.
+STOP_MARGIN_NS = 10_000_000_000
+
+
+def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
+    """Run feeds until SIGINT or SIGTERM, or until each of them was stopped; return the exit code.
+
+    Parameters
+    ----------
+    paths : sequence of str
+        Their files, and directories of such.
+    host_file : str or None
+        None: host.toml in the first directory, if there is one.
+    quiet : bool
+
+    Raises
+    ------
+    ConfigError
+        A file is wrong: then no feed is started. All wrong files are named.
+    """
+    files = feed_files(paths)
+    configs = _load_all(files)
+    host, where = _load_host(paths, host_file)
+    group = _group_name(host, where, files, configs)
+    cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
+    stopping = Stop()
+    stopping.listen()
+    file = GroupFile(group)
+    with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
+        feeds = []
+        for path, (name, config) in zip(files, configs.items(), strict=True):
+            core = cores.get(name)
+            feeds.append(
+                FeedProcess(
+                    GroupFeed(name, _address(config), core=core),
+                    _arguments(path, core, quiet),
+                    host,
+                    Path(folder),
+                    lambda sentence: say_warning(f"udpfast: group {group}: {sentence}"),
+                )
+            )
+        if not quiet:
+            placed = ", ".join(f"{name} on core {core}" for name, core in cores.items())
+            click.echo(f"udpfast: group {group}: {len(feeds)} feeds; {placed or 'none is pinned'}")
+            sys.stdout.flush()
+        drain_ms = max(config.run.drain_ms for config in configs.values())
+        try:
+            return _supervise(feeds, file, stopping, 2 * drain_ms * 1_000_000 + STOP_MARGIN_NS)
+        finally:
+            for feed in feeds:
+                feed.close()
+            file.close()
+
+
+def feed_files(paths: Sequence[str]) -> list[Path]:
+    """Return the files of feeds that paths name: of a directory its *.toml, sorted by name.
+
+    Raises
+    ------
+    ConfigError
+        A directory has none.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            files.append(path)
+            continue
+        found = sorted(each for each in path.glob("*.toml") if each.name != HOST_FILE)
+        if not found:
+            raise ConfigError(f"{path}: expected files of feeds (*.toml), found none")
+        files += found
+    return files
+
+
+def _load_all(files: Sequence[Path]) -> dict[str, FeedConfig]:
+    configs: dict[str, FeedConfig] = {}
+    wrong: list[str] = []
+    for path in files:
+        try:
+            config = load_feed(path)
+        except ConfigError as error:
+            wrong.append(str(error))
+            continue
+        if config.name in configs:
+            wrong.append(f"{path}: name: expected each feed's own, found {config.name!r} again")
+        configs[config.name] = config
+    if wrong:
+        raise ConfigError("\n".join(wrong))
+    return configs
+
+
+def _load_host(paths: Sequence[str], host_file: str | None) -> tuple[HostConfig, str]:
+    for path in map(Path, paths):
+        if host_file is None and path.is_dir() and (path / HOST_FILE).exists():
+            host_file = str(path / HOST_FILE)
+    if host_file is None:
+        return HostConfig(), HOST_FILE
+    return load_host(host_file), host_file
+
+
+def _group_name(
+    host: HostConfig, where: str, files: Sequence[Path], configs: dict[str, FeedConfig]
+) -> str:
+    name = host.group or files[0].resolve().parent.name
+    if not NAME.holds(name):
+        raise ConfigError(
+            f"{where}: group: expected {NAME.expected}, found {shown(name)}, the directory's name: "
+            "give the group another one"
+        )
+    if name in configs:
+        raise ConfigError(
+            f"{where}: group: expected a name that no feed of the group has, found {name!r}"
+        )
+    return name
+
+
+def _address(config: FeedConfig) -> str:
+    if config.output == "ring":
+        return f"ring:{config.name}"
+    return f"store:{config.store.directory or config.name}"
+
+
+def _arguments(path: Path, core: int | None, quiet: bool) -> list[str]:
+    level = max(each for each in Level if is_shown(each))
+    pinned = [] if core is None else ["--core", str(core)]
+    silent = ["--quiet"] if quiet else []
+    return ["run", str(path), *pinned, *silent, "--log-level", level.name.lower()]
+
+
+def _supervise(
+    feeds: Sequence[FeedProcess], file: GroupFile, stopping: Stop, patience_ns: int
+) -> int:
+    service = Service(os.environ)
+    now_ns = status_ns = alive_ns = monotonic_ns()
+    for feed in feeds:
+        feed.start(now_ns)
+    file.write(feed.entry for feed in feeds)
+    ready = False
+    try:
+        while not stopping.wait(LOOK_S) and any(feed.entry.state != "ended" for feed in feeds):
+            now_ns = monotonic_ns()
+            changed = [feed for feed in feeds if feed.look(now_ns)]
+            if changed:
+                file.write(feed.entry for feed in feeds)
+            if not ready and all(feed.entry.state != "starting" for feed in feeds):
+                ready = True
+                service.ready()
+            if now_ns - status_ns >= STATUS_NS:
+                status_ns = now_ns
+                service.status(_status(feeds))
+            if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
+                alive_ns = now_ns
+                service.alive()
+    finally:
+        service.stopping()
+        fine = _stop(feeds, stopping, patience_ns)
+        file.write((feed.entry for feed in feeds), ended=True)
+    return 0 if fine else 1
+
+
+def _stop(feeds: Sequence[FeedProcess], stopping: Stop, patience_ns: int) -> bool:
+    # Whether each ended in good order.
+    began_ns = monotonic_ns()
+    hurried = killed = False
+    for feed in feeds:
+        feed.forget()
+        feed.signal(signal.SIGTERM)
+    while any(feed.runs for feed in feeds):
+        if stopping.is_hurried() and not hurried:
+            hurried = True
+            for feed in feeds:
+                feed.signal(signal.SIGTERM)
+        if not killed and monotonic_ns() - began_ns > patience_ns:
+            killed = True
+            for feed in feeds:
+                if feed.runs:
+                    say_error(f"udpfast: feed {feed.entry.name} did not end: it is killed")
+                feed.signal(signal.SIGKILL)
+        time.sleep(STOP_LOOK_S)
+        for feed in feeds:
+            feed.look_for_end()
+    return all(feed.entry.state == "ended" for feed in feeds)
+
+
+def _status(feeds: Sequence[FeedProcess]) -> str:
+    counts = Counter(feed.entry.state for feed in feeds)
+    parts = [f"{len(feeds)} feeds: " + ", ".join(f"{n} {state}" for state, n in counts.items())]
+    parts += [
+        f"{feed.entry.name}: {feed.entry.failure}"
+        for feed in feeds
+        if feed.entry.state == "waiting"
+    ]
+    return "; ".join(parts)
