@@ -43,7 +43,7 @@ from .program import program
 
 __all__ = ["Outcome", "main", "run"]
 
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 LINES = ("A", "B")
 LOSS = 0.04
 #: Bytes of a message, about those of a short quote, and how many a block has at most.
