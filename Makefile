@@ -9,6 +9,8 @@ INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) 
 	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd') \
 	udpfast/payload/roq/roq.fbs scripts/generate_header.py $(wildcard udpfast/include/parts/*.h)
+# Tests start Python some thousand times: with this set, each compiles all its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Whatever is started by its name is that of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The benchmarks and the lab: a user's `pip install .` does without them.
