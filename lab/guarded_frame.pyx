@@ -188,7 +188,7 @@ cdef class GuardedPayload:
 
     cdef uint8_t* pages
     cdef int payload
-    cdef Change[CHANGES_MAX] changes
+    cdef Change[CHANGES_MAX] said
 
     def __cinit__(self, int number):
         self.payload = number
@@ -199,6 +199,11 @@ cdef class GuardedPayload:
     def __dealloc__(self):
         if self.pages != NULL:
             munmap(self.pages, ROOM_DATAGRAM + ROOM)
+
+    def changes(self, bytes data):
+        """Return the changes that a message says, a dictionary each; none where it says none."""
+        cdef int i, count = self.decode(data)
+        return [self.said[i] for i in range(count)]
 
     def decode(self, bytes data):
         """Return how many changes a message says; below 0: why it says none."""
@@ -211,7 +216,7 @@ cdef class GuardedPayload:
         message.payload = self.pages + ROOM_DATAGRAM - size
         message.size = size
         memcpy(self.pages + ROOM_DATAGRAM - size, source, size)
-        return venue_decode(self.payload, &message, self.changes)
+        return venue_decode(self.payload, &message, self.said)
 
 
 cdef int walk_messages(

@@ -37,6 +37,7 @@ FORMATS = {
     "venue-expected": "venues",
     "book-truth": "books",
     "venue-books": "venue_books",
+    "venue-singles": "singles",
 }
 
 

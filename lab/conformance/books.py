@@ -51,7 +51,16 @@ Name = tuple[str, str]
 
 
 def venue_config(
-    framing: str, payload: str, lines: int, loops: int = 0, wait_us: int = 20_000, **books: Any
+    framing: str,
+    payload: str,
+    lines: int,
+    loops: int = 0,
+    wait_us: int = 20_000,
+    *,
+    ring_bytes: int = 1 << 26,
+    names: int = 1 << 15,
+    window: int = 1 << 16,
+    **books: Any,
 ) -> FeedConfig:
     """Return the settings of a feed that has so many lines of streams, and of snapshots."""
     tables: dict[str, Any] = {
@@ -60,8 +69,8 @@ def venue_config(
         "streams": {
             "lines": [{"name": f"L{i}", "address": f"127.0.0.1:{9001 + i}"} for i in range(lines)]
         },
-        "window": {"size": 1 << 16, "lost_packet_wait_us": wait_us},
-        "ring": {"carry": "both", "capacity_bytes": 1 << 26},
+        "window": {"size": window, "lost_packet_wait_us": wait_us},
+        "ring": {"carry": "both", "capacity_bytes": ring_bytes, "names": names},
         "books": {"orders": True, "orders_max": 50_000} | books,
     }
     if loops:

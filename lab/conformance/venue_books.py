@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lab.conformance import Report
+from lab.conformance import Report, nyse
 from lab.conformance.books import Followed, Line, Name, follow, text, text_of, venue_config
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 
@@ -31,6 +31,7 @@ def check_case(path: Path, case: dict[str, Any], report: Report) -> bool:
         "cme_mdp3": _cme,
         "deribit_sbe": _deribit,
         "ice_impact": _ice,
+        "nyse_xdp": nyse.cases,
     }.get(case["framing"])
     if run is None:
         return False

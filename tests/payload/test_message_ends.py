@@ -11,11 +11,24 @@ from udpfast.config.lines import PAYLOADS
 
 CHANGES_MAX = 4160
 #: Where a message has the byte that tells its type.
-TYPES_AT = {"itch": 0, "pitch": 1, "csm": 2, "ice": 0, "miax": 0, "iex_deep_plus": 0}
+TYPES_AT = {
+    "itch": 0,
+    "pitch": 1,
+    "csm": 2,
+    "ice": 0,
+    "miax": 0,
+    "iex_deep_plus": 0,
+    "memx": 2,
+    "nyse_integrated": 2,
+    "nyse_imbalances": 2,
+}
+#: Their types have two bytes.
+WIDE = ("nyse_integrated", "nyse_imbalances")
 #: Templates of those whose messages are SBE: known ones, and some that are not.
 TEMPLATES = {
     "cme": (4, 12, 27, 30, 32, 33, 34, 35, 37, 38, 42, 44, *range(45, 65), 999),
     "deribit": (*range(999, 1012),),
+    "coinbase": (*range(20, 35), *range(110, 125)),
 }
 
 
@@ -30,6 +43,8 @@ def test_message_of_any_type_and_size_is_read_within_its_end(payload: str) -> No
         data = bytearray(chance.randbytes(size))
         if size > TYPES_AT[payload]:
             data[TYPES_AT[payload]] = kind
+        if payload in WIDE and size > TYPES_AT[payload] + 1:
+            data[TYPES_AT[payload] + 1] = 0
         assert decoder.decode(bytes(data)) <= CHANGES_MAX
 
 
@@ -41,16 +56,21 @@ def deribit(template: int, block: int, rest: bytes) -> bytes:
     return struct.pack("<HHHHHH", block, template, 1, 1, 1, 1) + rest
 
 
+def coinbase(template: int, block: int, rest: bytes) -> bytes:
+    return struct.pack("<HHHHH", 10 + len(rest), block, template, 1201, 2) + rest
+
+
 @pytest.mark.parametrize("payload", TEMPLATES)
 def test_message_of_any_template_and_block_is_read_within_its_end(payload: str) -> None:
     decoder, chance = GuardedPayload(PAYLOADS.index(payload)), random.Random(payload)
-    make, header = (cme, "<HB") if payload == "cme" else (deribit, "<HHHH")
+    make = {"cme": cme, "deribit": deribit, "coinbase": coinbase}[payload]
+    header = "<HHHH" if payload == "deribit" else "<HB"
     some = 0
     for template, block in product(TEMPLATES[payload], range(90)):
         root = chance.randbytes(block)
         for _ in range(4):
             entry, count = chance.randrange(64), chance.randrange(4)
-            fields = (entry, count) if payload == "cme" else (entry, count, 0, 0)
+            fields = (entry, count, 0, 0) if payload == "deribit" else (entry, count)
             whole = root + struct.pack(header, *fields) + chance.randbytes(entry * count) + b"\0"
             for rest in (whole, whole[:-1], whole[: chance.randrange(len(whole))], root):
                 changes = decoder.decode(make(template, block, rest))

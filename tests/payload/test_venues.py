@@ -15,6 +15,8 @@ from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram
 
 AT_NS = 1_700_000_000_000_000_000
+#: Enough for these few messages.
+SMALL = {"ring_bytes": 1 << 22, "names": 256, "window": 256, "orders_max": 1_000}
 SETS = ("itch_small", "pitch_2", "cme_1", "cme_2_reset")
 
 
@@ -26,18 +28,20 @@ def followed(
         ((0, 0), CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), build(framing, one)))
         for i, one in enumerate(messages)
     ]
-    told = list(follow(venue_config(framing, payload, 1, **books), datagrams))
+    told = list(follow(venue_config(framing, payload, 1, **(SMALL | books)), datagrams))
     kinds = [record.kind for _, record in told if record is not None]
     return told[-1][0], kinds
 
 
-def followed_raw(payloads: Iterable[bytes], **books: Any) -> Followed:
-    """Return what a reader knows after some datagrams of CME."""
+def followed_raw(
+    payloads: Iterable[bytes], framing: str = "cme_mdp3", payload: str = "cme", **books: Any
+) -> Followed:
+    """Return what a reader knows after some datagrams, of CME by default."""
     datagrams = [
-        ((0, 0), CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), payload))
-        for i, payload in enumerate(payloads)
+        ((0, 0), CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), datagram))
+        for i, datagram in enumerate(payloads)
     ]
-    *_, (known, _) = follow(venue_config("cme_mdp3", "cme", 1, **books), datagrams)
+    *_, (known, _) = follow(venue_config(framing, payload, 1, **(SMALL | books)), datagrams)
     return known
 
 
@@ -214,3 +218,122 @@ def test_deep_plus_keeps_orders_and_clears_a_book() -> None:
     known, _ = followed("iex_tp", "iex_deep_plus", [Sent(1, (*messages, plus("C", 0)), **head_of)])
     assert not known.books[name].stale
     assert known.levels[name] == ({}, {})
+
+
+def nyse(kind: int, layout: str, *fields: int | bytes) -> bytes:
+    body = struct.pack("<" + layout, *fields)
+    return struct.pack("<HH", 4 + len(body), kind) + body
+
+
+def nyse_followed(*datagrams: tuple[int, tuple[bytes, ...]]) -> Followed:
+    """Return what a reader knows after datagrams: the first number, and messages."""
+    return followed_raw(
+        (
+            struct.pack("<HBBIII", 16 + sum(map(len, sent)), 11, len(sent), number, 1, 0)
+            + b"".join(sent)
+            for number, sent in datagrams
+        ),
+        "nyse_xdp",
+        "nyse_integrated",
+    )
+
+
+def nyse_add(seq: int, order: int, side: bytes, price: int) -> bytes:
+    return nyse(100, "IIIQIIc5sB", 0, 7, seq, order, price, 100, side, b"", 0)
+
+
+NYSE_MAPPING = nyse(3, "I11sxHBcBcHII", 7, b"BRK A", 1, 1, b"N", 2, b"A", 100, 0, 0)
+NYSE_NAME = ("NYSE", "BRK A")
+
+
+def test_nyse_prices_have_the_decimals_of_their_symbol() -> None:
+    before = nyse_add(1, 11, b"B", 52_012)
+    assert nyse_followed((1, (before,))).levels == {}
+    known = nyse_followed((1, (before, NYSE_MAPPING, nyse_add(2, 12, b"S", 52_013))))
+    bids, asks = known.levels[NYSE_NAME]
+    assert ([*bids], [*asks]) == ([520.12], [520.13])
+    assert not known.books[NYSE_NAME].stale
+
+
+def test_nyse_trade_has_a_price_once_its_decimals_are_known() -> None:
+    fill = nyse(103, "IIIQIIIBBcccc", 0, 7, 2, 11, 5, 52_012, 40, 1, 0, *[b" "] * 4)
+    messages = (nyse_add(1, 11, b"B", 52_012), fill)
+    assert nyse_followed((1, messages)).trades == {}
+    known = nyse_followed((1, (NYSE_MAPPING, *messages)))
+    assert known.trades == {NYSE_NAME: [(520.12, 40.0)]}
+    assert known.levels[NYSE_NAME][0] == {520.12: (60.0, 1, 0)}
+
+
+def test_nyse_modification_keeps_its_place_at_its_price_and_a_replacement_does_not() -> None:
+    messages = (
+        *(NYSE_MAPPING, nyse_add(1, 11, b"B", 500), nyse_add(2, 12, b"B", 500)),
+        nyse(101, "IIIQIIBBB", 0, 7, 3, 11, 500, 30, 0, 0, 0),
+        nyse(104, "IIIQQIIBB", 0, 7, 4, 12, 13, 500, 20, 0, 0),
+        nyse_add(5, 14, b"B", 500),
+        nyse(102, "IIIQB", 0, 7, 6, 14, 0),
+    )
+    rows = nyse_followed((1, messages)).orders[NYSE_NAME]
+    queue = sorted((row[3], order, row[2]) for order, row in rows.items())
+    assert [row[1:] for row in queue] == [("11", 30.0), ("13", 20.0)]
+
+
+def test_gap_that_a_symbol_of_nyse_does_not_number_did_not_hit_it() -> None:
+    begin = (1, (NYSE_MAPPING, nyse_add(1, 11, b"B", 500)))
+    known = nyse_followed(begin, (4, (nyse_add(2, 1, b"S", 600),)))
+    assert not known.books[NYSE_NAME].stale
+    assert len(known.orders[NYSE_NAME]) == 2
+    hit = (4, (nyse_add(3, 1, b"S", 600),))
+    assert nyse_followed(begin, hit).books[NYSE_NAME].stale
+    clear = (5, (nyse(32, "IIII", 0, 0, 7, 4), nyse_add(4, 2, b"B", 500)))
+    known = nyse_followed(begin, hit, clear)
+    assert not known.books[NYSE_NAME].stale
+    assert list(known.orders[NYSE_NAME]) == ["2"]
+
+
+def memx(template: int, layout: str, *fields: int | bytes) -> bytes:
+    body = struct.pack(">QH" + layout, AT_NS, 9, *fields)
+    return struct.pack(">HHBBH", 6 + len(body), len(body), template, 2, 0x103) + body
+
+
+def memx_followed(*messages: bytes) -> Followed:
+    head = struct.pack(">BBQQH", 2, 18, 1, 1, len(messages))
+    return followed_raw([head + b"".join(messages)], "memx_memoir", "memx")
+
+
+def test_memx_orders_are_reduced_in_their_place() -> None:
+    name = ("MEMX", "AAPL")
+    messages = (
+        memx(1, "6s6sIBBq", b"AAPL", b"", 100, 0, 0, 10_000),
+        memx(10, "QcIq", 11, b"B", 100, 20_000_000),
+        memx(10, "QcIq", 12, b"B", 50, 20_000_000),
+        memx(10, "QcIq", 13, b"S", 70, 20_010_000),
+        memx(12, "QI", 11, 40),
+        memx(13, "QQIq", 13, 5, 20, 20_010_000),
+        memx(11, "Q", 12),
+    )
+    known = memx_followed(*messages)
+    assert known.levels[name] == ({20.0: (60.0, 1, 0)}, {20.01: (50.0, 1, 0)})
+    assert known.trades[name] == [(20.01, 20.0)]
+    known = memx_followed(*messages, memx(18, ""))
+    assert (known.levels[name], known.books[name].stale) == (({}, {}), False)
+
+
+def put(seq: int, order: int, side: int, price: int, size: int, flags: int = 3) -> bytes:
+    body = struct.pack("<BbiIhhqqqii", flags, side, 44, seq, 0, 0, AT_NS, order, price, size, 0)
+    return struct.pack("<HHHHH", 10 + len(body), len(body), 20, 1201, 2) + body
+
+
+def coinbase_followed(*messages: bytes) -> Followed:
+    head = struct.pack("<qqHBBi", AT_NS, 1, 1, 1, len(messages), 0)
+    return followed_raw([head + b"".join(messages)], "coinbase_derivatives", "coinbase")
+
+
+def test_coinbase_is_known_from_the_first_number_of_its_chain() -> None:
+    name = ("COINBASE", "44")
+    rows = [put(1, 5, 1, 32_000_000_000, 3), put(2, 6, -1, 33_000_000_000, 4)]
+    again = put(3, 5, 1, 32_000_000_000, 9)
+    known = coinbase_followed(*rows, again)
+    assert known.levels[name] == ({32.0: (9.0, 1, 0)}, {33.0: (4.0, 1, 0)})
+    assert name not in coinbase_followed(again).levels
+    known = coinbase_followed(put(3, 5, 1, 32_000_000_000, 9, flags=7))  # it clears before
+    assert [[*side] for side in known.levels[name]] == [[32.0], []]

@@ -45,6 +45,10 @@ Payload = Literal[
     "ice",
     "miax",
     "iex_deep_plus",
+    "nyse_integrated",
+    "nyse_imbalances",
+    "memx",
+    "coinbase",
 ]
 EncodingName = Literal["native", "flatbuffers"]
 
@@ -63,6 +67,10 @@ PAYLOADS = (
     "ice",
     "miax",
     "iex_deep_plus",
+    "nyse_integrated",
+    "nyse_imbalances",
+    "memx",
+    "coinbase",
 )
 
 #: Those that a framing can carry; others than these framings carry only "none".
@@ -76,6 +84,9 @@ PAYLOADS_OF = {
     "cboe_csm": ("none", "csm"),
     "ice_impact": ("none", "ice"),
     "miax_mach": ("none", "miax"),
+    "nyse_xdp": ("none", "nyse_integrated", "nyse_imbalances"),
+    "memx_memoir": ("none", "memx"),
+    "coinbase_derivatives": ("none", "coinbase"),
 }
 
 

@@ -11,7 +11,7 @@ cdef struct Change:  # 64 bytes: a cache line
     # REPLACE: the old id; EXECUTE: the trade's id; PREVIOUS chains: the number before; with
     # CHANGE_PRIORITY: the place in the queue.
     uint64_t order_before
-    int64_t price                # mantissa, by the venue's decimals; PRICE_NONE
+    int64_t price                # mantissa; PRICE_NONE. Of DEFINE: its decimals, or PRICE_NONE
     int64_t quantity             # of DEFINE: bytes of the name
     int64_t time_ns              # UNIX; 0: not known
     uint32_t chain               # the instrument's own number; 0: none
@@ -24,7 +24,7 @@ cdef struct Change:  # 64 bytes: a cache line
 
 cdef enum:  # Verb
     VERB_DEFINE = 1              # name, and depth (orders: implied depth)
-    VERB_CLEAR                   # nothing is left of the instrument, or of all of its stream
+    VERB_CLEAR                   # nothing is left of the instrument, or of its stream; `chain`
     VERB_SET                     # price -> quantity; 0 removes the level
     VERB_PLACE_NEW               # at a place: those behind move away from the best
     VERB_PLACE_SET
@@ -68,6 +68,7 @@ cdef enum:  # ChangeFlag
 cdef enum:
     # One message says no more: the smallest entries have 16 bytes, a datagram 65,527.
     CHANGES_MAX = 4160
+    DECIMALS_MAX = 18            # more than any price has
 
 cdef enum:  # Levels: what the levels of a venue are made of
     LEVELS_NONE = 0
@@ -97,10 +98,10 @@ cdef struct Traits:
     uint8_t names                # NamesFrom
     bint orders_by_instrument    # an order's id is its instrument's
     bint doubles                 # prices and quantities are doubles (change_double)
-    uint8_t decimals             # of prices
+    uint8_t decimals             # of prices, until they are defined
     uint8_t depth                # places of a side, until it is defined
     uint8_t depth_implied
-    bint depth_defined           # those are a guess
+    bint defined_first           # depth or decimals are a guess until a definition comes
     uint16_t snapshots_from      # the stream of snapshots is that of changes + this; 0: the same
 
 

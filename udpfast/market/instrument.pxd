@@ -55,7 +55,8 @@ cdef struct Instrument:
     uint8_t passing              # the last number that it was given continued its chain
     uint8_t depth[2]             # of its own levels, of implied ones
     uint8_t deepest[2]           # that its levels were, since all of them were known
-    uint8_t depth_told           # else depth is a guess
+    uint8_t decimals             # of its prices
+    uint8_t measured             # else its depth or decimals are a guess
     uint8_t dirty
     uint8_t pending              # its top changed while its event went on
     uint8_t top_said

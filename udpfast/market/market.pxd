@@ -21,7 +21,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Message
-from udpfast.market.change cimport CHANGES_MAX, Change, Traits
+from udpfast.market.change cimport CHANGES_MAX, DECIMALS_MAX, Change, Traits
 from udpfast.market.instrument cimport Instrument, Instruments
 from udpfast.market.names cimport Names
 from udpfast.market.orders cimport RestingOrders
@@ -95,7 +95,7 @@ cdef struct Emission:            # where publish_next is
 
 cdef struct Market:
     const Traits* traits
-    double price_unit            # ten to the power of the venue's decimals
+    double price_units[DECIMALS_MAX + 1]  # powers of ten, by decimals
     MarketSettings settings
     int64_t* feed                # the feed's counters
     Instruments instruments
@@ -123,6 +123,7 @@ cdef struct Market:
     Names* names
     uint16_t stream              # whose instruments its changes are of
     bint refused                 # it says what cannot be, and nobody knows of which instrument
+    bint untold                  # it says what no update tells
     bint flush                   # enough was gathered: publish
     Instrument* taking           # of the snapshot at hand; NULL: it is passed by
     uint64_t taking_number

@@ -72,12 +72,12 @@ cdef void market_init(
         int64_t* feed) noexcept nogil:
     cdef uint64_t instruments = settings.instruments_max
     cdef uint64_t orders = orders_max_of(traits, settings)
-    cdef int _
+    cdef int decimals
     memset(market, 0, sizeof(Market))
     market.traits = traits
-    market.price_unit = 1
-    for _ in range(traits.decimals):
-        market.price_unit *= 10
+    market.price_units[0] = 1
+    for decimals in range(DECIMALS_MAX):
+        market.price_units[decimals + 1] = 10 * market.price_units[decimals]
     market.settings = settings[0]
     market.settings.awaits_definitions = traits.snapshots_from or (
         traits.loops and settings.awaits_definitions)
@@ -814,11 +814,13 @@ cdef Instrument* instrument_of(
             i.implied_id = names_intern(market.names, text, size + 8)
         i.depth[0] = market.traits.depth
         i.depth[1] = market.traits.depth_implied
-        i.depth_told = not market.traits.depth_defined
-        if market.settings.places[0] and market.traits.depth_defined:
+        i.decimals = market.traits.decimals
+        i.measured = not market.traits.defined_first
+        if market.settings.places[0] and not i.measured and (
+                market.traits.levels == LEVELS_BY_PLACE):
             i.depth = market.settings.places
-            i.depth_told = True
-        if not i.depth_told and c.verb != VERB_DEFINE:
+            i.measured = True
+        if not i.measured and c.verb != VERB_DEFINE:
             counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
         i.sides[1].ask = i.sides[3].ask = i.shown[1].ask = i.shown[3].ask = 1
         if market.traits.names == NAMES_IN_ID:
@@ -838,6 +840,15 @@ cdef Instrument* instrument_of(
     return i
 
 
+cdef void replace_all(Market* market, Instrument* i) noexcept nogil:
+    # Readers need all of it anew.
+    cdef int which
+    for which in range(FACES):
+        i.face[which].replaced = True
+    i.top_said = False
+    mark(market, i)
+
+
 cdef void define_depth(Market* market, Instrument* i, uint8_t own, uint8_t implied) noexcept nogil:
     # Levels are right as they are where no side was ever deeper than the smaller of two depths:
     # nothing fell out of it. Else nobody knows what did.
@@ -846,19 +857,24 @@ cdef void define_depth(Market* market, Instrument* i, uint8_t own, uint8_t impli
         outgrown = True
     i.depth[0] = own
     i.depth[1] = implied
-    if not i.depth_told:
-        i.depth_told = True
-        mark(market, i)
     if outgrown and not i.homeless:
         stale_levels(market, i)
 
 
 cdef void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    cdef bint by_place = market.traits.levels == LEVELS_BY_PLACE
+    cdef bint measures = c.place != 0 if by_place else 0 <= c.price <= DECIMALS_MAX
     if c.name:
         name_instrument(
             market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
-    if c.place and market.traits.levels == LEVELS_BY_PLACE:
+    if measures and by_place:
         define_depth(market, i, c.place, <uint8_t>c.orders)
+    elif measures and c.price != i.decimals:
+        i.decimals = <uint8_t>c.price
+        replace_all(market, i)
+    if measures and not i.measured:
+        i.measured = True
+        mark(market, i)
     i.named = True
     if not i.defined:
         i.defined = True
@@ -919,6 +935,9 @@ cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept n
     # The trade of an order, before the order is less by it.
     cdef RestingOrder* order
     if c.flags & CHANGE_SILENT:
+        return
+    if not i.measured:
+        market.untold = True
         return
     order = order_find(&market.orders, c.order, scope_of(market, i))
     if order != NULL:            # the taker was on the other side
@@ -998,7 +1017,15 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     if unlikely(i.stream != market.stream):
         stale_levels(market, i)  # two streams have it: no book of it is the one
         return
-    if c.verb == VERB_TRADE or c.verb == VERB_STATUS:
+    if c.verb == VERB_CLEAR:
+        begin_empty(market, i)
+        if c.chain:
+            i.linked = i.passing = True
+            i.chain = c.chain
+        return
+    if c.verb == VERB_TRADE and not i.measured and market.traits.levels != LEVELS_BY_PLACE:
+        market.untold = True     # at which price, nobody knows yet
+    elif c.verb == VERB_TRADE or c.verb == VERB_STATUS:
         add_row(market, i, c, c.price, c.order, c.side, c.verb)
     if market.traits.chain != CHAIN_NONE:
         if c.chain or (c.verb == VERB_CHAIN and c.order):
@@ -1009,8 +1036,6 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
             hold(market, i, &i.face[FACE_LEVELS], c)
     if c.verb == VERB_QUOTE:
         quote(market, i, c)
-    elif c.verb == VERB_CLEAR:
-        begin_empty(market, i)
     elif VERB_SET <= c.verb <= VERB_DELETE:
         if c.verb == VERB_EXECUTE:
             execute_row(market, i, c)
@@ -1074,7 +1099,7 @@ cdef void market_begin(Market* market, const Message* message, Names* names) noe
     cdef MarketStream* s
     market.message = message
     market.names = names
-    market.refused = market.flush = False
+    market.refused = market.untold = market.flush = False
     market.taking = NULL
     memset(&market.emission, 0, sizeof(Emission))
     if message.number and message.stream < MARKET_STREAMS:

@@ -53,13 +53,14 @@ cdef enum:  # values of the schema
     UPDATE_INCREMENTAL = 2
     ACTION_NEW = 1
 
-cdef inline double price_of(const Market* market, int64_t price) noexcept nogil:
+cdef inline double price_of(
+        const Market* market, const Instrument* i, int64_t price) noexcept nogil:
     # The double that is nearest to the decimal price.
     if market.traits.doubles:
         return change_undouble(price)
     if -(<int64_t>1 << 53) <= price <= <int64_t>1 << 53:
-        return <double>price / market.price_unit
-    return <double>(<long double>price / market.price_unit)
+        return <double>price / market.price_units[i.decimals]
+    return <double>(<long double>price / market.price_units[i.decimals])
 
 
 cdef inline double quantity_of(const Market* market, int64_t quantity) noexcept nogil:
@@ -90,7 +91,7 @@ cdef inline UpdateHeader* header_begin(
     header.exchange_sequence = market.message.number
     header.sending_time_utc = market.message.sent_ns
     if not market.traits.doubles:
-        header.price_precision = <uint8_t>(market.traits.decimals + 1)
+        header.price_precision = <uint8_t>(i.decimals + 1)
         header.quantity_precision = 1
     tell_whose(market, i, face, told)
     header.exchange_id = told.exchange_id
@@ -151,7 +152,7 @@ cdef inline int32_t row_write(
     header.present = PRESENT_ROWS
     header.row_count = 1
     header.exchange_time_utc = row.time_ns
-    trade.price = price_of(market, row.price)
+    trade.price = price_of(market, i, row.price)
     trade.quantity = quantity_of(market, row.quantity)
     if row.side != SIDE_NONE:
         trade.side = <uint8_t>(row.side + 1)
@@ -168,8 +169,8 @@ cdef inline bint face_sure(const Market* market, const Instrument* i, int which)
     cdef const Face* face = &i.face[which]
     if market.traits.levels == LEVELS_OF_ORDERS:
         face = &i.face[FACE_LEVELS]
-    if which != FACE_ORDERS and not i.depth_told:
-        return False             # what falls out of a side is not told
+    if not i.measured and (which != FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE):
+        return False             # what falls out of a side is not told, or what prices mean
     return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
 
 
@@ -232,7 +233,7 @@ cdef inline const SideLevel* level_at(
 cdef inline void level_write(
         Market* market, const Instrument* i, const SideLevel* level, uint32_t place,
         Level* row) noexcept nogil:
-    row.price = price_of(market, level.price)
+    row.price = price_of(market, i, level.price)
     row.quantity = quantity_of(market, level.quantity)
     row.number_of_orders = <uint16_t>min(level.orders, <uint32_t>65535)
     row.price_level = place
@@ -267,7 +268,7 @@ cdef inline Level* compare_side(
                 break
         else:
             memset(row, 0, sizeof(Level))
-            row.price = price_of(market, old[a].price)
+            row.price = price_of(market, i, old[a].price)
             row += 1
     for b in range(count):
         level = level_at(market, side, b)
@@ -313,7 +314,7 @@ cdef inline Level* touched_side(
                 break
         else:
             memset(row, 0, sizeof(Level))
-            row.price = price_of(market, touched.price)
+            row.price = price_of(market, i, touched.price)
             level = side_find(&market.slab, &i.sides[at], touched.price)
             if level != NULL:
                 level_write(market, i, level, 0, row)
@@ -382,7 +383,7 @@ cdef inline void order_write(
         Market* market, const Instrument* i, uint64_t id, uint64_t priority, int64_t price,
         int64_t quantity, uint8_t side, uint8_t action, Order* row) noexcept nogil:
     memset(row, 0, sizeof(Order))
-    row.price = price_of(market, price)
+    row.price = price_of(market, i, price)
     row.quantity = quantity_of(market, quantity)
     row.priority = priority
     number_text(row.order_id, id)
@@ -441,7 +442,7 @@ cdef inline int32_t orders_write(
 
 cdef inline double best_price(
         Market* market, const Instrument* i, int64_t price, int64_t quantity) noexcept nogil:
-    return NAN if quantity == 0 else price_of(market, price)
+    return NAN if quantity == 0 else price_of(market, i, price)
 
 
 cdef inline int32_t top_write(

@@ -15,5 +15,9 @@ cdef enum:  # Payload, in the order of config.lines.PAYLOADS
     PAYLOAD_ICE = 9
     PAYLOAD_MIAX = 10
     PAYLOAD_IEX_DEEP_PLUS = 11
+    PAYLOAD_NYSE_INTEGRATED = 12
+    PAYLOAD_NYSE_IMBALANCES = 13
+    PAYLOAD_MEMX = 14
+    PAYLOAD_COINBASE = 15
 
 cdef const Traits* venue_traits(int payload) noexcept nogil

@@ -5,24 +5,28 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely
 from udpfast.core.layout cimport Gap, KIND_GAP, KIND_SESSION, Message, Session
-from udpfast.market.change cimport CHANGES_MAX, Change
-from udpfast.market.found cimport OUTCOME_REFUSED, Found
+from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change
+from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
     Market, MarketSettings, market_apply, market_begin, market_full, market_gap, market_init,
     market_memory_size, market_session)
 from udpfast.market.names cimport Names
 from udpfast.market.publish cimport publish_next
 from udpfast.payload.cme.decode cimport cme_decode
+from udpfast.payload.coinbase.decode cimport coinbase_decode
 from udpfast.payload.csm.decode cimport csm_decode
 from udpfast.payload.deep_plus.decode cimport deep_plus_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.itch.decode cimport itch_decode
+from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
+from udpfast.payload.nyse.decode cimport nyse_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
 from udpfast.payload.traits cimport (
-    PAYLOAD_CME, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_ITCH,
-    PAYLOAD_PITCH, venue_traits)
+    PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE,
+    PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_ITCH, PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES,
+    PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
 
 __all__ = []
 
@@ -75,6 +79,13 @@ cdef int32_t venue_decode(
         return deep_plus_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_ICE:
         return ice_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_NYSE_INTEGRATED or payload == PAYLOAD_NYSE_IMBALANCES:
+        return nyse_decode(
+            message.payload, message.size, payload == PAYLOAD_NYSE_INTEGRATED, changes)
+    if payload == PAYLOAD_MEMX:
+        return memx_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_COINBASE:
+        return coinbase_decode(message.payload, message.size, changes, CHANGES_MAX)
     return miax_decode(message.payload, message.size, changes)
 
 
@@ -92,6 +103,8 @@ cdef int32_t venue_next(
         if kind < 0:
             return kind
         venue.changes_count = <uint32_t>kind
+        # What counts in a chain and touches no book is told by the message itself.
+        market.untold = kind == 1 and venue.changes.verb == VERB_CHAIN
     while True:
         if venue.telling:
             kind = publish_next(market, into, room, found)
@@ -99,7 +112,9 @@ cdef int32_t venue_next(
                 return kind
             venue.telling = False
             if venue.applied == venue.changes_count:
-                return OUTCOME_REFUSED if market.refused else 0
+                if market.refused:
+                    return OUTCOME_REFUSED
+                return OUTCOME_OPAQUE if market.untold else 0
         while venue.applied < venue.changes_count and likely(not market_full(market)):
             market_apply(market, venue.changes + venue.applied)
             venue.applied += 1

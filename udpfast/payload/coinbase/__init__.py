@@ -1,0 +1,3 @@
+"""Coinbase Derivatives: single orders."""
+
+__all__ = []

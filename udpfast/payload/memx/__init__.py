@@ -1,0 +1,3 @@
+"""MEMX MEMOIR depth: single orders."""
+
+__all__ = []
