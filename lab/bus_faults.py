@@ -14,7 +14,6 @@ import functools
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,8 @@ from udpfast.net.ports import service_port
 
 from .bus_behind import leave_behind
 from .bus_damage import damage_files
+from .bus_disk import SmallDisk, UnavailableError, command
+from .bus_feed import fill_feed_disk, fill_recorder_disk, trouble_feed, trouble_recorders
 from .bus_link import BadLink, LyingLink
 from .bus_trial import HOSTS, SETTINGS, BusTrial, expect
 from .children import in_child
@@ -47,10 +48,6 @@ STAND_IN = "127.0.0.9"
 #: Pause of apps that shall fill segments and disks.
 FAST_S = 0.02
 THREE = {**HOSTS, "two": "127.0.0.3"}
-
-
-class UnavailableError(Exception):
-    """This host does not allow what a row needs; says what."""
 
 
 def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
@@ -183,32 +180,24 @@ def kill_in_chain(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 def fill_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Fill the disk of a copy; when there is room again it goes on as it is (B7)."""
-    disk = folder / "one"
-    disk.mkdir(mode=0o700)
-    _command("mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "none", str(disk))
-    megabytes = 2
-    try:
-        with BusTrial(folder, seed) as trial:
-            trial.begin("S", pause_s=FAST_S)
-            before = trial.daemons["one"].pid
-            for _ in range(times):
-                trial.until(lambda: trial.state("one")["problem"], "a full disk", trial.look)
-                expect("No space left" in trial.state("one")["problem"], "the disk to be said full")
-                _fill_segment(trial)
-                trial.go_on("S")  # the source is not held up
-                expect(trial.state("S")["problem"] == "", "no problem of the source's disk")
-                trial.compare("one")
-                megabytes += 2
-                _command("mount", "-o", f"remount,size={megabytes}m", str(disk))
-                trial.until(lambda: not trial.state("one")["problem"], "room on the disk")
-                trial.go_on()
-            _command("mount", "-o", "remount,size=512m", str(disk))
-            found = trial.finish()
-            expect(trial.daemons["one"].poll() is None and trial.state("one")["pid"] == before,
-                   "the copy's daemon to be the one that it was")  # fmt: skip
-            return {"full": times, **found}
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+    with SmallDisk(folder / "one") as disk, BusTrial(folder, seed) as trial:
+        trial.begin("S", pause_s=FAST_S)
+        before = trial.daemons["one"].pid
+        for _ in range(times):
+            trial.until(lambda: trial.state("one")["problem"], "a full disk", trial.look)
+            expect("No space left" in trial.state("one")["problem"], "the disk to be said full")
+            _fill_segment(trial)
+            trial.go_on("S")  # the source is not held up
+            expect(trial.state("S")["problem"] == "", "no problem of the source's disk")
+            trial.compare("one")
+            disk.grow(2)
+            trial.until(lambda: not trial.state("one")["problem"], "room on the disk")
+            trial.go_on()
+        disk.grow(512)
+        found = trial.finish()
+        expect(trial.daemons["one"].poll() is None and trial.state("one")["pid"] == before,
+               "the copy's daemon to be the one that it was")  # fmt: skip
+        return {"full": times, **found}
 
 
 def _fill_segment(trial: BusTrial) -> None:
@@ -445,13 +434,13 @@ def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
             trial.kill("one")
             path = trial.path("one")
             path.rename(folder / f"before-{number}")
-            _command("cp", "-a", str(folder / f"before-{number}"), str(path))
+            command("cp", "-a", str(folder / f"before-{number}"), str(path))
             trial.start("one")
             expect(trial.daemons["one"].wait() == 1, "a copied directory to be refused")
             said = (folder / "one.log").read_text().splitlines()[-1]
             expect("found a copy of it" in said and "udpfast bus adopt" in said,
                    f"the command that adopts it, found {said}")  # fmt: skip
-            _command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
+            command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
             trial.start("one")
             trial.wait_for_stream("one")
             trial.go_on()
@@ -479,16 +468,16 @@ def _restore_backups(folder: Path, host: str, times: int, seed: int) -> int:
             trial.go_on()
             trial.daemons[host].send_signal(signal.SIGTERM)
             expect(trial.daemons[host].wait() == 0, f"{host} to end in good order")
-            _command("cp", "-a", str(path), str(backup))
+            command("cp", "-a", str(path), str(backup))
             trial.start(host)
             trial.wait_for_stream(host)
             trial.go_on(records=trial.rng.randint(1, 400))
             trial.kill(host)
             shutil.rmtree(path)
-            _command("cp", "-a", str(backup), str(path))
+            command("cp", "-a", str(backup), str(path))
             trial.start(host)
             expect(trial.daemons[host].wait() == 1, "a backup to be refused")
-            _command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
+            command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
             trial.start(host)
             if host == "S":
                 trial.until(lambda: trial.state("S")["waits"], "a writer that waits", trial.look)
@@ -510,7 +499,7 @@ def mix_up_hosts(folder: Path, times: int, seed: int) -> dict[str, Any]:
             trial.kill("one")
             path, before = trial.path("one"), folder / f"before-{number}"
             path.rename(before)
-            _command("cp", "-a", str(trial.path("S")), str(path))
+            command("cp", "-a", str(trial.path("S")), str(path))
             trial.start("one")
             expect(trial.daemons["one"].wait() == 2, "another host's directory to be refused")
             said = (folder / "one.log").read_text().splitlines()[-1]
@@ -534,12 +523,6 @@ def _aside(store: Path, position: int) -> int:
     return sum(1 for _ in view.records(max(position, view.first()[0]), 1 << 62))
 
 
-def _command(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UnavailableError(f"{words[0]}: {done.stderr.strip()}")
-
-
 #: What each row does, and how often by itself.
 ROWS: dict[str, tuple[Row, int]] = {
     "B1": (cut_links, 1000),
@@ -558,6 +541,10 @@ ROWS: dict[str, tuple[Row, int]] = {
     "backup": (restore_backups, 10),
     "mixed": (mix_up_hosts, 10),
     "damage": (damage_files, 200),
+    "feed": (trouble_feed, 20),
+    "recorder": (trouble_recorders, 40),
+    "feed-disk": (fill_feed_disk, 5),
+    "recorder-disk": (fill_recorder_disk, 5),
 }
 
 
@@ -593,7 +580,7 @@ def main(rows: tuple[str, ...], times: int | None, seed: int, loss: float, liste
             words = ", ".join(f"{count:,} {what}" for what, count in found.items())
             click.echo(f"{row}: {words}: ok, {time.monotonic() - began:.0f} s")
     for row, (run, usual) in ROWS.items() if listed else ():
-        click.echo(f"{row:6} {usual:5} {(run.__doc__ or '').splitlines()[0]}")
+        click.echo(f"{row:13} {usual:5} {(run.__doc__ or '').splitlines()[0]}")
     return failed
 
 
@@ -604,7 +591,7 @@ def _lose(loss: float) -> None:
     setup = f"ip link set lo up && tc qdisc add dev lo root netem loss {loss:g}%"
     own = ("unshare", "-n", "sh", "-c")
     try:
-        _command(*own, setup)
+        command(*own, setup)
     except (OSError, UnavailableError) as reason:
         raise click.ClickException(f"--loss: {reason}") from None
     words = [*own, f'{setup} && exec "$@"', "sh", sys.executable, "-m", "udpfast", "lab",

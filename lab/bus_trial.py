@@ -105,7 +105,7 @@ class BusTrial(BusHosts):
     ----------
     folder : pathlib.Path
     seed : int
-    settings, hosts, sees, options
+    settings, hosts, sees, options, tables
         As `BusHosts` has them. With `keep_segments`, an app that is slower than the store is may
         find that what it has not read was removed (LAPPED, READER), and nothing else.
     port : int, optional
@@ -122,10 +122,12 @@ class BusTrial(BusHosts):
         sees: Mapping[str, Mapping[str, str]] | None = None,
         port: int = 0,
         options: Sequence[str] = (),
+        tables: str = "",
     ) -> None:
         super().__init__(
-            folder, hosts, settings, port or service_port(), options=options, sees=sees
-        )
+            folder, hosts, settings, port or service_port(), options=options, sees=sees,
+            tables=tables,
+        )  # fmt: skip
         self.rng = random.Random(seed)
         self._removes = "keep_segments" in settings
         self.talkers: dict[str, _Talker] = {}

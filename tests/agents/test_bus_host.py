@@ -1,5 +1,6 @@
 """Daemons of a bus on loopback: real sockets and files, each in a thread of this process."""
 
+import itertools
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
+from udpfast.agents import bus_host
 from udpfast.agents.bus_host import BusHost
 from udpfast.agents.bus_sockets import BadPath
 from udpfast.archive.bus_files import shared_directory
@@ -195,6 +197,29 @@ def test_app_begins_anew_where_its_outbox_is_over(tmp_path: Path, state: OutboxS
         with App(address, "app", anew=True) as app:
             assert app.send(b"2") == 2  # it is in order, and goes on
         assert len(list(path.parent.glob("app.outbox.aside-*"))) == 1
+
+
+def test_store_whose_description_cannot_be_written_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(tmp_path, free_port())
+    began_ns = time.monotonic_ns()
+    times = (began_ns + turn * bus_host.REST_NS for turn in itertools.count())
+    monkeypatch.setattr(bus_host, "monotonic_ns", lambda: next(times))
+    (part,) = BusHost(config, "S", tmp_path / "S", begin=["orders"]).parts
+    store = tmp_path / "S" / "orders"
+    while part.node.sequencer is None or not (store / "bus.json").exists():
+        part.turn()
+    with App(f"store:{store}", "app") as app:
+        (store / "bus.json.next").unlink()
+        (store / "bus.json.next").mkdir()
+        app.send(b"a message")
+        for _ in range(10):
+            part.turn()
+        assert app.counts()["seen"] == 1
+    assert "bus.json.next" in part.disk.failing
+    (store / "bus.json.next").rmdir()
+    part.end()
 
 
 def test_port_in_use_is_said(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.system
 TIMES = {
     "B1": 12, "B2": 1, "B3": 2, "B7": 1, "B8": 1, "B9": 3, "B11": 4, "B12": 4, "B20": 16,
     "chain": 3, "aside": 1, "moved": 1, "backup": 2, "mixed": 1, "order": 2, "damage": 6,
+    "feed": 2, "recorder": 2, "feed-disk": 1, "recorder-disk": 1,
 }  # fmt: skip
 
 

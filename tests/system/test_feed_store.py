@@ -23,6 +23,7 @@ from udpfast.client.counters import counters
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError, ImageError, RingClosedError
+from udpfast.log.journal_state import journal_state
 from udpfast.log.verify import verify_segments
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import read_host, read_status
@@ -255,7 +256,8 @@ def test_feed_whose_host_lost_its_disk_goes_on_in_what_a_copy_has(
     wait_until(lambda: "copies the store from one" in described(own)["waits"], "the word")
     assert described(own)["feed"]["state"] == "starting"
     assert described(own)["end"] == 0
-    done = start("bus", "promote", file, "iex", "--host", "S", "--directory", tmp_path / "S")
+    done = start("bus", "promote", file, "iex", "--host", "S", "--directory", tmp_path / "S",
+                 "--wait", PATIENCE_S)  # fmt: skip
     assert done.wait(PATIENCE_S) == 0, done.communicate()
     wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
     market.send(300)
@@ -541,6 +543,9 @@ def _fill_and_free(start: Start, tmp_path: Path, disk: Path) -> None:
     market.send(5000)
     wait_until(lambda: taken() == market.number, "messages")
     assert "No space left" in read_description(journal)["problem"]
+    # While it is full, everybody sees how much is missing already.
+    wait_until(lambda: read_description(journal)["dropped"] >= 1000, "drops that are counted")
+    assert journal_state(journal).dropped >= 1000
     ballast.unlink()
     wait_until(lambda: not read_description(journal)["problem"], "room")
     market.send(10)

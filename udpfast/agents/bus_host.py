@@ -91,6 +91,7 @@ class _Part:
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._intact: bool | None = None  # as the file `bus.boot` says
         self._failed_ns = -OVER_NS
+        self._rest_ns = 0
         if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
         self._begin(insist)
@@ -126,30 +127,34 @@ class _Part:
     # --- the loop's turn ------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do what is due. What fails, is said, and tried again; other stores go on."""
+        """Do what is due. What fails, is said, and tried again; all else goes on."""
         now_ns = monotonic_ns()
-        if now_ns < self._failed_ns + REST_NS:
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + int(LOOK_S * 1e9)
+            self._try(self._look, now_ns)
+        if now_ns < self._rest_ns:
             time.sleep(WAIT_S)  # what waits at its sockets would have the loop spin
-            return
+        elif not self._try(self._carry, now_ns):
+            self._rest_ns = now_ns + REST_NS
+
+    def _try(self, what: Callable[[int], None], now_ns: int) -> bool:
         try:
-            self._turn()
+            what(now_ns)
         except (OSError, UdpfastError) as problem:
             self._failed_ns = now_ns
             said = sentence(problem)
             if said != self.disk.failing:
                 self.disk.failing = said
                 self.store.said.append(f"{said}; tries on")
-        else:
-            if self.disk.failing and now_ns >= self._failed_ns + OVER_NS:
-                self.disk.failing = ""
+            return False
+        if self.disk.failing and now_ns >= self._failed_ns + OVER_NS:
+            self.disk.failing = ""
+        return True
 
-    def _turn(self) -> None:
+    def _carry(self, _: int) -> None:
         # Read what arrived, and let the node work.
         self.sockets.read()
         now_ns, unix_ns = monotonic_ns(), realtime_ns()
-        if now_ns >= self._look_ns:
-            self._look_ns = now_ns + int(LOOK_S * 1e9)
-            self._look(now_ns)
         self.node.work(now_ns, unix_ns)
         self._note_boot()
         if self.merger is not None:

@@ -22,6 +22,7 @@ cdef class Output:
     cdef uint64_t _dirty             # position below which claims were written to
     cdef bint _spared                # the claim at hand is at `_spare`
     cdef readonly uint64_t missed    # records since the last that the store has: one will say it
+    cdef uint64_t _dropped_told      # what tools were told of all that were ever missed
     cdef Record* _find_room(self, uint64_t size) noexcept nogil
     cdef bint _roll(self) noexcept nogil
     cdef void _say_missed(self, int64_t unix_ns) noexcept nogil
@@ -55,6 +56,7 @@ cdef inline void output_commit(
         ring_commit(o.ring, payload_size)
     elif unlikely(o._spared):
         o.missed += 1
+        o.log.journal.written.dropped += 1
     else:
         # Times only grow with positions: a host's clock may be set back.
         record.published_ns = max(record.published_ns, o.log.last_ns + 1)

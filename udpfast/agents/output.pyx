@@ -61,6 +61,7 @@ cdef class Output:
         self._record_max = min(
             self.log.capacity - SEGMENT_END_SIZE, <uint64_t>STORE_RECORD_MAX)
         self._dirty = self.log.writer.position
+        self._dropped_told = self.log.journal.written.dropped
 
     @property
     def session(self) -> int:
@@ -111,8 +112,7 @@ cdef class Output:
             self.ring_face.close(failed)
         elif self.log.journal is not None:
             if self.missed and self._find_room(RECORD_SIZE) == <Record*>self._spare:
-                self.log.journal.written.dropped += self.missed  # no record could say it
-                self.missed = 0
+                self.missed = 0  # no record could say it
             self._flush_store(clock_realtime_ns())
             self.disk.live.end_feed(self.log.writer.position, failed)
 
@@ -158,11 +158,13 @@ cdef class Output:
         # A claim that was given up may have left something where the next record's word is read.
         store_relaxed(<uint64_t*>(segment_place(&self.log.writer) + record_size(record.length)), 0)
         if log_append(self.log, &record, <const uint8_t*>&lapped):
-            self.log.journal.written.dropped += self.missed
             self.missed = 0
 
     cdef void _flush_store(self, int64_t unix_ns) noexcept nogil:
-        if self.log.journal.written.position == self.log.writer.position:
+        cdef uint64_t dropped = self.log.journal.written.dropped
+        if (self.log.journal.written.position == self.log.writer.position
+                and self._dropped_told == dropped):
             return
+        self._dropped_told = dropped
         self.log.journal.writer = self.log.writer
         journal_flush(self.log.journal, unix_ns)

@@ -55,6 +55,8 @@ _FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
 _RUNS = (1 << 64) - 1
 #: An operator's wish that this host write the store. Who removes it decides what becomes of it.
 _WISH = "bus.promote"
+#: What is shown of a store is written in files of so many bytes, or a multiple.
+_BLOCK = 4096
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size
 
@@ -247,8 +249,24 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def describe_store(directory: Path, description: dict[str, Any]) -> None:
-    """Write `bus.json` into a store's directory: what its daemon is, and says."""
-    replace_file(directory / "bus.json", (json.dumps(description, indent=1) + "\n").encode())
+    """Write `bus.json` into a store's directory: what its daemon is, and says; on a full disk, too.
+
+    Two files take turns, and keep their space: the one that is not shown is written in place.
+    """
+    path = directory / "bus.json"
+    spare, shown = path.with_name("bus.json.next"), path.with_name("bus.json.last")
+    content = (json.dumps(description, indent=1) + "\n").encode()
+    fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, mode_below(directory))
+        blocks = -(-len(content) // _BLOCK) * _BLOCK
+        file.write(content.ljust(max(blocks, os.fstat(fd).st_size)))
+    shown.unlink(missing_ok=True)  # left by one that was killed
+    with contextlib.suppress(OSError):  # the first time; a file system without links
+        shown.hardlink_to(path)
+    spare.replace(path)
+    with contextlib.suppress(FileNotFoundError):
+        shown.replace(spare)
 
 
 def read_description(directory: Path) -> dict[str, Any]:
