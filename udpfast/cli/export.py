@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from udpfast.cli.export_file import FORMATS, export_file
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.core.optional import load_optional
@@ -23,7 +24,24 @@ __all__ = ["export"]
 
 @click.command(epilog="Example: udpfast export deribit /data/deribit --follow")
 @click.argument("journal")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["parquet", *FORMATS]),
+    default="parquet",
+    show_default=True,
+    help="parquet: tables in DIRECTORY; another one: a file of that name, which this writes.",
+)
+@click.option("--symbol", "symbols", multiple=True, help="With --format: rows of it alone.")
+@click.option("--exchange", "exchanges", multiple=True, help="With --format: rows of it alone.")
+@click.option(
+    "--size-unit",
+    type=FiniteRange(min=0.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="With --format dbn: what a size of 1 is, because DBN's sizes are whole numbers.",
+)
 @click.option(
     "--table",
     "tables",
@@ -81,6 +99,10 @@ def export(
     follow: bool,
     look_s: float,
     as_json: bool,
+    form: str,
+    symbols: tuple[str, ...],
+    exchanges: tuple[str, ...],
+    size_unit: float,
     **options: Any,
 ) -> None:
     """Turn the finished segments of JOURNAL (a name, or a directory) into tables in DIRECTORY.
@@ -89,8 +111,18 @@ def export(
     channel and session. Existing files are not touched, and a file appears only when it is
     complete. A segment is finished when it is full or old enough (record.segment_s), or when the
     recorder has ended.
+
+    With --format dbn or hftbacktest, DIRECTORY is the file to write: of one table (dbn), or of one
+    instrument's levels and trades (hftbacktest).
     """
     load_optional("pyarrow", "export")
+    if form != "parquet":
+        if follow or schema is not None or options["replace"] or options["payloads"]:
+            raise click.UsageError(f"--format {form} is for a finished journal, with --table alone")
+        export_file(form, find_journal(journal), directory, tables, symbols, exchanges, size_unit)
+        return
+    if symbols or exchanges:
+        raise click.UsageError("--symbol and --exchange are for --format")
     sbe = None
     if framing and schema is None:
         raise ConfigError(

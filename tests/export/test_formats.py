@@ -1,0 +1,241 @@
+"""Files of the field's formats: written here, read back by the libraries that users have."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.export.market import BEGIN_NS, STEP_NS, Market, record
+from tests.shared import ROOT
+from udpfast.cli.main import cli
+from udpfast.core.layout import Kind, RecordFlag
+
+SNAPSHOT = {"flags": int(RecordFlag.SNAPSHOT)}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the journal of a small market: two instruments, an empty snapshot, a loss."""
+    folder = tmp_path_factory.mktemp("formats")
+    market = Market(folder / "feed", 1 << 22)
+    fill(market)
+    record(market, folder / "journal")
+    market.close()
+    return folder / "journal"
+
+
+def fill(market: Market) -> None:
+    def book(rows: list[tuple[float, float]], asks: int, header: Any = None) -> None:
+        levels = [{"price": price, "quantity": quantity} for price, quantity in rows]
+        market.tell(
+            Kind.BOOK, levels, "A", header, bid_count=len(rows) - asks, ask_count=asks,
+            exchange_time_utc=market.number * STEP_NS + BEGIN_NS,
+        )  # fmt: skip
+
+    def orders(*rows: tuple[str, float, float, int, int], header: Any = None) -> None:
+        market.tell(
+            Kind.ORDERS,
+            [
+                {"order_id": name.encode(), "price": price, "quantity": quantity, "side": side,
+                 "action": action, "present": 1}
+                for name, price, quantity, side, action in rows
+            ],
+            "A", header,
+        )  # fmt: skip
+
+    market.tell(
+        Kind.REFERENCE_DATA, [], "A", tick_size=0.01, strike_price=float("nan"), multiplier=10.0,
+        security_type=2, quote_currency=b"USD", base_currency=b"OIL", expiry_datetime_utc=2_000_000,
+    )  # fmt: skip
+    book([(99.5, 3), (99.4, 4), (100.5, 2)], 1, SNAPSHOT)
+    orders(("17", 99.5, 3, 1, 1), ("18", 100.5, 2, 2, 1), header=SNAPSHOT)
+    market.tell(Kind.TOP_OF_BOOK, [], "A", bid_price=99.5, bid_quantity=3.0,
+                ask_price=float("nan"), ask_quantity=float("nan"))  # fmt: skip
+    book([(99.4, 0), (99.6, 1)], 0)
+    orders(("19", 99.6, 1, 1, 1), ("17", 99.5, 2, 1, 2))
+    market.tell(
+        Kind.TRADES,
+        [
+            {"price": 99.6, "quantity": 1.0, "side": 2},
+            {"price": 0.1 + 0.2, "quantity": 5, "side": 1},
+        ],
+        "A",
+        exchange_time_utc=BEGIN_NS,
+    )
+    orders(("17", 99.5, 0, 1, 3))
+    market.say(Kind.GAP, first=1, last=3, count=3)
+    book([], 0, SNAPSHOT)
+    orders(header=SNAPSHOT)
+    market.tell(Kind.TRADES, [{"price": 7.0, "quantity": 0.5, "side": 1}], "B")
+
+
+def exported(journal: Path, path: Path, *words: str) -> Result:
+    return CliRunner().invoke(cli, ["export", str(journal), str(path), *words])
+
+
+@pytest.fixture
+def dbn(recorded: Path, tmp_path: Path) -> Iterator[Any]:
+    """Return a function that exports a table and returns what Databento's library reads."""
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+
+    def read(table: str, name: str = "x.dbn") -> Any:
+        words = ("--format", "dbn", "--table", table, "--symbol", "A")
+        result = exported(recorded, tmp_path / name, *words)
+        assert result.exit_code == 0, result.output + repr(result.exception)
+        return databento.DBNStore.from_file(tmp_path / name)
+
+    yield read
+
+
+def test_orders_are_mbo_with_clears_and_what_goes_of_an_order(dbn: Any) -> None:
+    store = dbn("orders")
+    assert store.schema == "mbo"
+    rows = store.to_ndarray()
+    assert [
+        (row["action"], row["side"], int(row["order_id"]), int(row["size"])) for row in rows
+    ] == [
+        (b"R", b"N", 0, 0),
+        (b"A", b"B", 17, 3),
+        (b"A", b"A", 18, 2),
+        (b"A", b"B", 19, 1),
+        (b"M", b"B", 17, 2),
+        (b"C", b"B", 17, 2),
+        (b"R", b"N", 0, 0),
+    ]
+    assert rows["price"][1] == 99_500_000_000
+    last, snapshot = 128, 32
+    assert rows["flags"].tolist() == [
+        snapshot, snapshot, snapshot | last, 0, last, last, snapshot | last
+    ]  # fmt: skip
+    frame = store.to_df()
+    assert set(frame["symbol"]) == {"A"}
+
+
+def test_tops_are_mbp_1_and_a_side_that_is_missing_is_undefined(dbn: Any) -> None:
+    row = dbn("tops").to_ndarray()[0]
+    assert (row["bid_px_00"], row["bid_sz_00"]) == (99_500_000_000, 3)
+    assert (row["ask_px_00"], row["ask_sz_00"]) == (2**63 - 1, 0)
+
+
+def test_a_file_is_compressed_if_its_name_says_so(dbn: Any, tmp_path: Path) -> None:
+    plain, compressed = dbn("orders"), dbn("orders", "y.dbn.zst")
+    assert compressed.to_ndarray().tolist() == plain.to_ndarray().tolist()
+    assert (tmp_path / "y.dbn.zst").read_bytes()[:4] == bytes.fromhex("28b52ffd")
+
+
+def test_trades_have_the_side_of_the_taker_and_the_times_of_both(dbn: Any) -> None:
+    rows = dbn("trades").to_ndarray()
+    assert rows["side"].tolist() == [b"A", b"B"]
+    assert rows["price"].tolist() == [99_600_000_000, 300_000_000]
+    assert rows["size"].tolist() == [1, 5]
+    assert set(rows["ts_event"].tolist()) == {BEGIN_NS}
+    assert (rows["ts_recv"] > BEGIN_NS).all()
+
+
+def test_reference_data_are_definitions(dbn: Any) -> None:
+    (row,) = dbn("reference").to_df().to_dict("records")
+    assert (row["raw_symbol"], row["instrument_class"], row["currency"]) == ("A", "F", "USD")
+    assert row["min_price_increment"] == 0.01
+    assert row["expiration"].timestamp() == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--table", "trades"], "found quantity .*0.5.* in units of 1; choose a size unit"),
+        (["--table", "levels"], "DBN has no schema for the table 'levels': expected orders"),
+        ([], "expected one --table"),
+        (["--table", "trades", "--table", "tops"], "expected one --table .* found trades, tops"),
+    ],
+)
+def test_what_dbn_cannot_carry_is_refused_and_leaves_no_file(
+    recorded: Path, tmp_path: Path, words: list[str], expected: str
+) -> None:
+    pytest.importorskip("databento_dbn", reason="not installed: the extra [dbn]")
+    result = exported(recorded, tmp_path / "x.dbn", "--format", "dbn", *words)
+    assert result.exception is not None
+    with pytest.raises(type(result.exception), match=expected):
+        raise result.exception
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_are_counted_in_the_unit_that_was_chosen_and_losses_are_said(
+    recorded: Path, tmp_path: Path
+) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    words = ["--format", "dbn", "--table", "trades", "--size-unit", "0.5"]
+    result = exported(recorded, tmp_path / "x.dbn", *words)
+    assert "1 records of losses (GAP, LAPPED) have no place in dbn" in result.output
+    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    assert rows["size"].tolist() == [2, 10, 1]
+    assert rows["instrument_id"].tolist() == [1, 1, 2]
+
+
+@pytest.mark.nightly  # its functions compile for seconds
+def test_hftbacktest_replays_the_book_that_the_journal_has(recorded: Path, tmp_path: Path) -> None:
+    backtest = pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    path = tmp_path / "a.npz"
+    result = exported(recorded, path, "--format", "hftbacktest", "--symbol", "A")
+    assert result.exit_code == 0, result.output + repr(result.exception)
+    data = np.load(path)["data"]
+    assert data.dtype == backtest.event_dtype
+    local = data[data["ev"] & backtest.LOCAL_EVENT != 0]
+    kinds = {
+        backtest.DEPTH_CLEAR_EVENT: "clear",
+        backtest.DEPTH_SNAPSHOT_EVENT: "snapshot",
+        backtest.DEPTH_EVENT: "depth",
+        backtest.TRADE_EVENT: "trade",
+    }
+    found = [
+        (kinds[int(row["ev"]) & 0xFF], "B" if row["ev"] & backtest.BUY_EVENT else
+         "S" if row["ev"] & backtest.SELL_EVENT else "", float(row["px"]), float(row["qty"]))
+        for row in local
+    ]  # fmt: skip
+    assert found == [
+        ("clear", "", 0, 0),
+        ("snapshot", "B", 99.5, 3),
+        ("snapshot", "B", 99.4, 4),
+        ("snapshot", "S", 100.5, 2),
+        ("depth", "B", 99.4, 0),
+        ("depth", "B", 99.6, 1),
+        ("trade", "S", 99.6, 1),
+        ("trade", "B", 0.1 + 0.2, 5),
+        ("clear", "", 0, 0),
+    ]
+
+
+def test_hftbacktest_has_one_instrument_in_a_file(recorded: Path, tmp_path: Path) -> None:
+    pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    result = exported(recorded, tmp_path / "a.npz", "--format", "hftbacktest")
+    assert "found A of binance-usdm and B of binance-usdm; choose a symbol" in str(result.exception)
+    assert not (tmp_path / "a.npz").exists()
+
+
+@pytest.mark.parametrize("library", ["duckdb", "polars"])
+def test_recipes_of_the_page_run_over_an_export(
+    root: Path, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(library, reason="not installed: see [dev]")
+    page = (ROOT / "docs/formats.md").read_text()
+    blocks = [
+        block
+        for block in re.findall(r"```python\n(.*?)```", page, re.S)
+        if f"import {library}" in block
+    ]
+    rows = []
+    for block in blocks:
+        *statements, last = ast.parse(block.replace("DIR", str(root))).body
+        names: dict[str, Any] = {}
+        exec(compile(ast.Module(statements, []), "formats.md", "exec"), names)
+        if isinstance(last, ast.Assign):
+            exec(compile(ast.Module([last], []), "formats.md", "exec"), names)
+            found = names[last.targets[0].id]
+        else:
+            found = eval(compile(ast.Expression(last.value), "formats.md", "eval"), names)
+        rows.append(len(found))
+    assert len(rows) == 2 and max(rows) > 0

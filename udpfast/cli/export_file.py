@@ -1,0 +1,65 @@
+"""`udpfast export --format`: a journal as one file of a format of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from udpfast.errors import ConfigError
+from udpfast.export.rows import JournalRows
+
+__all__ = ["FORMATS", "export_file"]
+
+#: What `--format` knows besides Parquet.
+FORMATS = ("dbn", "hftbacktest")
+
+
+def export_file(
+    form: str,
+    journal: Path,
+    path: Path,
+    tables: tuple[str, ...],
+    symbols: tuple[str, ...],
+    exchanges: tuple[str, ...],
+    size_unit: float,
+) -> None:
+    """Write a journal as one file, and say what the format cannot carry.
+
+    Raises
+    ------
+    ConfigError
+        Not exactly one table for DBN, or tables for hftbacktest.
+    FormatError
+        The format has no place for the table, or for one of its values.
+    """
+    if form == "dbn":
+        from udpfast.export.dbn import SCHEMAS, DbnWriter, tables_of
+
+        if len(tables) != 1:
+            raise ConfigError(
+                f"--format dbn: expected one --table ({', '.join(SCHEMAS)}), found "
+                f"{', '.join(tables) or 'none'}"
+            )
+        rows = JournalRows(journal, tables_of(tables[0]), symbols, exchanges)
+        with DbnWriter(path, tables[0], journal.name, size_unit) as writer:
+            for block in rows:
+                writer.write(block)
+        count = writer.rows
+    else:
+        from udpfast.export.hftbacktest import TABLES, write_npz
+
+        if tables:
+            raise ConfigError(
+                "--format hftbacktest: expected no --table (it takes levels and trades), found "
+                f"{', '.join(tables)}"
+            )
+        rows = JournalRows(journal, TABLES, symbols, exchanges)
+        count = write_npz(path, rows)
+    click.echo(f"{path}: {count:,} rows, {path.stat().st_size:,} bytes")
+    if rows.doubts:
+        click.echo(
+            f"udpfast: {rows.doubts:,} records of losses (GAP, LAPPED) have no place in {form}: "
+            "the tables gaps and events have them",
+            err=True,
+        )

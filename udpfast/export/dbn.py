@@ -1,0 +1,394 @@
+"""A journal's table as a file of Databento's DBN, which `databento` and what reads it understand.
+
+One file has one schema: `mbo` from `orders`, `mbp-1` from `tops`, `trades` and `definition` from
+`reference`. The layouts of its records, and its metadata, come from the package databento-dbn.
+
+DBN's prices are integers of 1e-9 and its sizes and order ids whole numbers: what does not fit is
+refused with the value, and never rounded. Sizes may be counted in a unit of their own. It has no
+records for losses.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import Kind
+from udpfast.core.optional import load_optional
+from udpfast.errors import FormatError
+from udpfast.export.rows import snapshots
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SCHEMAS", "DbnWriter", "tables_of"]
+
+#: Tables, and the schema that each becomes.
+SCHEMAS = {"orders": "mbo", "tops": "mbp-1", "trades": "trades", "reference": "definition"}
+
+_CLASSES = {
+    "mbo": "MBOMsg",
+    "mbp-1": "MBP1Msg",
+    "trades": "TradeMsg",
+    "definition": "InstrumentDefMsg",
+}
+_PRICE_SCALE = 1e9
+_DATASET_MAX = 16  # characters that the metadata has room for
+_SIDES = {"Buy": b"B", "Sell": b"A"}
+#: Of Databento's instrument classes; a perpetual swap is a future that does not expire.
+_INSTRUMENT_CLASSES = {"Spot": b"X", "Futures": b"F", "Swap": b"F"}
+_OPTION_CLASSES = {"Call": b"C", "Put": b"P"}
+
+Rows = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class _Interval:
+    start_date: datetime.date
+    end_date: datetime.date
+    symbol: str
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    raw_symbol: str
+    intervals: list[_Interval]
+
+
+def tables_of(table: str) -> tuple[str, ...]:
+    """Return the tables of a journal that `DbnWriter.write` wants for one: snapshots clear books.
+
+    Raises
+    ------
+    FormatError
+        DBN has no schema for it.
+    """
+    if table not in SCHEMAS:
+        raise FormatError(
+            f"DBN has no schema for the table {table!r}: expected {', '.join(SCHEMAS)}"
+        )
+    return ("messages", "orders") if table == "orders" else (table,)
+
+
+class DbnWriter:
+    """One DBN file. It appears under its name when `close` has completed it.
+
+    Parameters
+    ----------
+    path : Path
+        Compressed (zstd) if it ends in .zst.
+    table : str
+        A key of `SCHEMAS`.
+    dataset : str
+        What the metadata calls it: 16 characters at most.
+    size_unit : float
+        Sizes are counted in this: 0.001 makes 1,500 of a quantity of 1.5.
+
+    Raises
+    ------
+    FormatError
+        The table has no schema there.
+    ExtraError
+        databento-dbn is not installed.
+    """
+
+    def __init__(self, path: Path, table: str, dataset: str, size_unit: float = 1.0) -> None:
+        tables_of(table)
+        self._table = table
+        self._dbn = load_optional("databento_dbn", "dbn")
+        self._schema = SCHEMAS[table]
+        message = getattr(self._dbn, _CLASSES[self._schema])
+        self._dtype = np.dtype(message._dtypes)
+        if self._dtype.itemsize != message.size_hint:
+            raise FormatError(
+                f"databento-dbn: expected records of {message.size_hint} bytes, found columns of "
+                f"{self._dtype.itemsize}"
+            )
+        self.rows = 0
+        self._path = path
+        self._dataset = dataset[:_DATASET_MAX]
+        self._unit = size_unit
+        self._ids: dict[tuple[str, str], int] = {}
+        self._exchanges: dict[str, str] = {}
+        self._sizes: dict[tuple[int, int], int] = {}
+        self._first_ns, self._last_ns = 2**63 - 1, 0
+        self._body = path.with_name(f"{path.name}.rows")
+        self._file = self._body.open("wb")
+
+    def write(self, tables: dict[str, pa.RecordBatch]) -> None:
+        """Append the rows of a block of the journal.
+
+        Parameters
+        ----------
+        tables : dict
+            Those of `tables_of`, as `JournalRows` yields them.
+
+        Raises
+        ------
+        FormatError
+            A value does not fit; says which.
+        """
+        fill: Callable[[pa.RecordBatch, Rows], None] = {
+            "mbo": self._orders,
+            "mbp-1": self._tops,
+            "trades": self._trades,
+            "definition": self._definitions,
+        }[self._schema]
+        batch = tables[self._table]
+        rows = self._begin(batch)
+        fill(batch, rows)
+        if self._schema == "mbo":
+            cleared = snapshots(tables["messages"], Kind.ORDERS)
+            rows = self._with_clears(rows, _integers(batch, "index"), cleared)
+        self._file.write(rows.tobytes())
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        """Write the metadata before the rows, and show the file."""
+        self._file.close()
+        partial = self._path.with_name(f"{self._path.name}.partial")
+        with _opened(partial, self._path.suffix == ".zst") as file, self._body.open("rb") as body:
+            file.write(bytes(self._metadata()))
+            shutil.copyfileobj(body, file)
+        partial.replace(self._path)
+        self._body.unlink()
+
+    def __enter__(self) -> Self:
+        """Return the writer itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it; after an error leave nothing."""
+        if kind is None:
+            self.close()
+        else:
+            self._file.close()
+            self._body.unlink(missing_ok=True)
+
+    def _metadata(self) -> Any:
+        dbn = self._dbn
+        symbols = [symbol for _, symbol in self._ids]
+        first_ns = min(self._first_ns, self._last_ns)  # without rows: 0
+        begin, end = _day(first_ns), _day(self._last_ns) + datetime.timedelta(days=1)
+        return dbn.Metadata(
+            dataset=self._dataset,
+            start=first_ns,
+            end=self._last_ns + 1,
+            stype_in=dbn.SType.RAW_SYMBOL,
+            stype_out=dbn.SType.INSTRUMENT_ID,
+            schema=dbn.Schema.from_str(self._schema),
+            symbols=symbols,
+            mappings=[
+                _Mapping(symbol, [_Interval(begin, end, str(number))])
+                for (_, symbol), number in self._ids.items()
+            ],
+        )
+
+    def _begin(self, batch: pa.RecordBatch) -> Rows:
+        # What all records begin with.
+        rows = np.zeros(batch.num_rows, self._dtype)
+        rows["length"] = self._dtype.itemsize // 4
+        rows["rtype"] = int(self._dbn.RType.from_schema(self._schema))
+        received = _integers(batch, "received_ns")
+        stated = _integers(batch, "exchange_time_ns")
+        rows["ts_recv"] = received
+        rows["ts_event"] = np.where(stated > 0, stated, received)
+        rows["instrument_id"] = self._instruments(batch)
+        if "sequence" in (self._dtype.names or ()):
+            rows["sequence"] = _integers(batch, "number") & 0xFFFFFFFF
+        if "flags" in (self._dtype.names or ()):
+            index = _integers(batch, "index")
+            last = np.append(index[1:] != index[:-1], True)[: len(index)]
+            rows["flags"] = np.where(last, self._dbn.F_LAST, 0)
+        if len(rows):
+            self._first_ns = min(self._first_ns, int(received.min()))
+            self._last_ns = max(self._last_ns, int(received.max()))
+        return rows
+
+    def _instruments(self, batch: pa.RecordBatch) -> NDArray[np.uint32]:
+        names = list(zip(_texts(batch, "exchange"), _texts(batch, "symbol"), strict=True))
+        for exchange, symbol in dict.fromkeys(names):
+            if not symbol:
+                raise FormatError("a row has no symbol: its names are missing or damaged")
+            other = self._exchanges.setdefault(symbol, exchange)
+            if other != exchange:
+                raise FormatError(
+                    f"a DBN file has each symbol once: {symbol} is of {other} and of {exchange}; "
+                    "choose one exchange"
+                )
+            self._ids.setdefault((exchange, symbol), len(self._ids) + 1)
+        return np.array([self._ids[name] for name in names], np.uint32)
+
+    def _orders(self, batch: pa.RecordBatch, rows: Rows) -> None:
+        rows["order_id"] = _order_ids(batch)
+        rows["price"] = self._prices(batch, "price")
+        rows["size"] = self._quantities(batch, "quantity")
+        rows["side"] = _sides(batch)
+        rows["action"] = [
+            {"New": b"A", "Change": b"M", "Delete": b"C", "Trade": b"F"}.get(word or "", b"N")
+            for word in batch["action"].to_pylist()
+        ]
+        snapshot = np.array(batch["snapshot"].to_pylist(), bool)
+        rows["flags"] |= np.where(snapshot, self._dbn.F_SNAPSHOT, 0).astype("u1")
+        rows["action"][snapshot] = b"A"
+        self._track(rows)
+
+    def _track(self, rows: Rows) -> None:
+        # A cancel says how much of the order goes; the journal, how much stays: nothing.
+        sizes = self._sizes
+        for row in rows:
+            key = int(row["instrument_id"]), int(row["order_id"])
+            if row["action"] == b"C":
+                row["size"] = sizes.pop(key, int(row["size"]))
+            elif row["action"] in (b"A", b"M"):
+                sizes[key] = int(row["size"])
+
+    def _with_clears(self, rows: Rows, index: Rows, cleared: pa.RecordBatch) -> Rows:
+        # Before the orders of a snapshot its book is cleared.
+        clears = self._begin(cleared)
+        clears["price"] = self._dbn.UNDEF_PRICE
+        clears["action"], clears["side"] = b"R", b"N"
+        places = np.searchsorted(index, _integers(cleared, "index"))
+        followed = np.isin(_integers(cleared, "index"), index)
+        clears["flags"] = self._dbn.F_SNAPSHOT | np.where(followed, 0, self._dbn.F_LAST)
+        return np.insert(rows, places, clears)
+
+    def _tops(self, batch: pa.RecordBatch, rows: Rows) -> None:
+        rows["price"] = self._dbn.UNDEF_PRICE
+        rows["action"], rows["side"] = b"M", b"N"
+        for side in ("bid", "ask"):
+            rows[f"{side}_px_00"] = self._prices(batch, f"{side}_price")
+            rows[f"{side}_sz_00"] = self._quantities(batch, f"{side}_quantity", absent=0)
+
+    def _trades(self, batch: pa.RecordBatch, rows: Rows) -> None:
+        rows["price"] = self._prices(batch, "price")
+        rows["size"] = self._quantities(batch, "quantity")
+        rows["action"] = b"T"
+        rows["side"] = _sides(batch)
+
+    def _definitions(self, batch: pa.RecordBatch, rows: Rows) -> None:
+        # Whatever is not said is as the library has it undefined.
+        dbn = self._dbn
+        template = np.frombuffer(
+            bytes(
+                dbn.InstrumentDefMsg(
+                    publisher_id=0, instrument_id=0, ts_event=0, ts_recv=0,
+                    min_price_increment=dbn.UNDEF_PRICE, display_factor=dbn.UNDEF_PRICE,
+                    raw_symbol="", asset="", security_type="",
+                    instrument_class=dbn.InstrumentClass.FUTURE,
+                    security_update_action=dbn.SecurityUpdateAction.ADD,
+                )
+            ),
+            self._dtype,
+        )  # fmt: skip
+        for name in self._dtype.names or ():
+            if name not in ("instrument_id", "ts_event", "ts_recv"):
+                rows[name] = template[name]
+        rows["min_price_increment"] = self._prices(batch, "tick_size")
+        rows["strike_price"] = self._prices(batch, "strike_price")
+        rows["unit_of_measure_qty"] = self._prices(batch, "multiplier")
+        rows["raw_symbol"] = _bytes(batch, "symbol", rows["raw_symbol"].dtype.itemsize)
+        rows["asset"] = _bytes(batch, "base_currency", rows["asset"].dtype.itemsize)
+        rows["cfi"] = _bytes(batch, "cfi_code", rows["cfi"].dtype.itemsize)
+        rows["underlying"] = _bytes(batch, "underlying", rows["underlying"].dtype.itemsize)
+        rows["currency"] = _bytes(batch, "quote_currency", rows["currency"].dtype.itemsize)
+        expiry = _integers(batch, "expiry_datetime_utc_s")
+        rows["expiration"] = np.where(
+            expiry > 0, expiry.astype("u8") * 1_000_000_000, dbn.UNDEF_TIMESTAMP
+        )
+        for i, (kind, option) in enumerate(
+            zip(_texts(batch, "security_type"), _texts(batch, "option_type"), strict=True)
+        ):
+            known = _OPTION_CLASSES.get(option) or _INSTRUMENT_CLASSES.get(kind)
+            if known is None:
+                raise FormatError(
+                    "DBN's definitions need an instrument class: expected Spot, Futures, Swap, or "
+                    f"Option with Call or Put, found {kind or 'nothing'} {option}".rstrip()
+                )
+            rows["instrument_class"][i] = known
+
+    def _prices(self, batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
+        values = _doubles(batch, column)
+        scaled = np.rint(np.where(np.isnan(values), 0.0, values) * _PRICE_SCALE)
+        # A double of a decimal with nine digits is the nearest one, and so is this one.
+        wrong = np.abs(scaled / _PRICE_SCALE - values) > 2 * np.spacing(np.abs(values))
+        wrong |= np.abs(scaled) >= 2.0**63
+        if wrong.any():
+            raise FormatError(
+                f"DBN's prices are multiples of 1e-9 below 9.2e9: found {column} "
+                f"{values[wrong][0]!r}"
+            )
+        return np.where(np.isnan(values), self._dbn.UNDEF_PRICE, scaled.astype("i8"))
+
+    def _quantities(
+        self, batch: pa.RecordBatch, column: str, absent: int | None = None
+    ) -> NDArray[np.int64]:
+        absent = self._dbn.UNDEF_ORDER_SIZE if absent is None else absent
+        values = _doubles(batch, column)
+        counted = np.where(np.isnan(values), 0.0, values) / self._unit
+        whole = np.rint(counted)
+        wrong = np.abs(counted - whole) > 1e-9 * np.maximum(np.abs(counted), 1.0)
+        wrong |= (whole < 0) | (whole >= self._dbn.UNDEF_ORDER_SIZE)
+        if wrong.any():
+            raise FormatError(
+                f"DBN's sizes are whole numbers below 2^32: found {column} {values[wrong][0]!r} in "
+                f"units of {self._unit:g}; choose a size unit that fits"
+            )
+        return np.where(np.isnan(values), absent, whole).astype("i8")
+
+
+def _opened(path: Path, compressed: bool) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(str(path), "zstd") if compressed else path.open("wb")
+
+
+def _doubles(batch: pa.RecordBatch, column: str) -> NDArray[np.float64]:
+    return np.asarray(batch[column].to_numpy(zero_copy_only=False), np.float64)
+
+
+def _integers(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
+    return np.asarray(batch[column].fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
+    return [text or "" for text in batch[column].to_pylist()]
+
+
+def _bytes(batch: pa.RecordBatch, column: str, size: int) -> list[bytes]:
+    found = [text.encode() for text in _texts(batch, column)]
+    for text in found:
+        if len(text) >= size:  # it ends with a zero
+            raise FormatError(
+                f"DBN has room for {size - 1} bytes of {column}: found {text.decode()!r}"
+            )
+    return found
+
+
+def _sides(batch: pa.RecordBatch) -> list[bytes]:
+    return [_SIDES.get(word, b"N") for word in _texts(batch, "side")]
+
+
+def _order_ids(batch: pa.RecordBatch) -> NDArray[np.uint64]:
+    texts = _texts(batch, "order_id")
+    for text in texts:
+        if not (text.isascii() and text.isdecimal()) or int(text) >= 1 << 64:
+            raise FormatError(f"DBN's order ids are numbers of 64 bits: found {text!r}")
+    return np.array([int(text) for text in texts], np.uint64)
+
+
+def _day(unix_ns: int) -> datetime.date:
+    return datetime.datetime.fromtimestamp(unix_ns // 1_000_000_000, datetime.UTC).date()

@@ -1,0 +1,133 @@
+"""A journal's levels and trades of one instrument as hftbacktest reads them: an array in an npz.
+
+The array's type, its flags and the order of its events come from the package hftbacktest.
+`exch_ts` is when the exchange did it (if it says so, else when it was received), `local_ts` when
+the feed published it, which is when a strategy could see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import Kind
+from udpfast.core.optional import load_optional
+from udpfast.errors import FormatError
+from udpfast.export.rows import snapshots
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["TABLES", "write_npz"]
+
+#: What it is made of.
+TABLES = ("messages", "levels", "trades")
+
+Events = NDArray[Any]
+
+
+def write_npz(path: Path, rows: Iterable[dict[str, pa.RecordBatch]], latency_ns: int = 0) -> int:
+    """Write the events of one instrument; return how many.
+
+    Parameters
+    ----------
+    path : Path
+        `numpy.load(path)["data"]` is the array.
+    rows : iterable
+        Those of `TABLES`, as `JournalRows` yields them.
+    latency_ns : int
+        The least latency that is believed: where clocks say less, all local times move.
+
+    Raises
+    ------
+    FormatError
+        There are several instruments, or none.
+    ExtraError
+        hftbacktest is not installed.
+    """
+    backtest = load_optional("hftbacktest", "hftbacktest")
+    validation = load_optional("hftbacktest.data.validation", "hftbacktest")
+    found: list[Events] = []
+    names: set[tuple[str, str]] = set()
+    for tables in rows:
+        events = np.concatenate(
+            [
+                _clears(backtest, snapshots(tables["messages"], Kind.BOOK)),
+                _levels(backtest, tables["levels"]),
+                _trades(backtest, tables["trades"]),
+            ]
+        )
+        for batch in (tables["levels"], tables["trades"]):
+            names.update(
+                zip(batch["exchange"].to_pylist(), batch["symbol"].to_pylist(), strict=True)
+            )
+        if len(names) > 1:
+            some = " and ".join(f"{symbol} of {exchange}" for exchange, symbol in sorted(names)[:2])
+            raise FormatError(
+                f"hftbacktest has a file per instrument: found {some}; choose a symbol"
+            )
+        # `ival` carried the place of a record until here: a clear comes before its levels.
+        events = events[np.argsort(events["ival"], kind="stable")]
+        events["ival"] = 0
+        found.append(events)
+    if not names:
+        raise FormatError("hftbacktest needs levels or trades of an instrument: found none")
+    data = np.concatenate(found)
+    data = validation.correct_local_timestamp(data, latency_ns)
+    data = validation.correct_event_order(
+        data,
+        np.argsort(data["exch_ts"], kind="stable"),
+        np.argsort(data["local_ts"], kind="stable"),
+    )
+    validation.validate_event_order(data)
+    with path.with_name(f"{path.name}.partial").open("wb") as file:
+        np.savez_compressed(file, data=data)
+    path.with_name(f"{path.name}.partial").replace(path)
+    return len(data)
+
+
+def _events(backtest: Any, batch: pa.RecordBatch) -> Events:
+    events = np.zeros(batch.num_rows, backtest.event_dtype)
+    stated = _integers(batch, "exchange_time_ns")
+    events["exch_ts"] = np.where(stated > 0, stated, _integers(batch, "received_ns"))
+    events["local_ts"] = _integers(batch, "published_ns")
+    events["ival"] = _integers(batch, "index")
+    return events
+
+
+def _priced(backtest: Any, batch: pa.RecordBatch, buy: str) -> Events:
+    events = _events(backtest, batch)
+    events["px"] = batch["price"].to_numpy(zero_copy_only=False)
+    events["qty"] = batch["quantity"].to_numpy(zero_copy_only=False)
+    buys = np.array(batch["side"].to_pylist(), object) == buy
+    events["ev"] |= np.where(buys, backtest.BUY_EVENT, backtest.SELL_EVENT).astype("u8")
+    return events
+
+
+def _clears(backtest: Any, batch: pa.RecordBatch) -> Events:
+    # Without a side it clears both.
+    events = _events(backtest, batch)
+    events["ev"] |= np.uint64(backtest.DEPTH_CLEAR_EVENT)
+    return events
+
+
+def _levels(backtest: Any, batch: pa.RecordBatch) -> Events:
+    events = _priced(backtest, batch, "Bid")
+    snapshot = np.array(batch["snapshot"].to_pylist(), bool)
+    kind = np.where(snapshot, backtest.DEPTH_SNAPSHOT_EVENT, backtest.DEPTH_EVENT)
+    events["ev"] |= kind.astype("u8")
+    return events
+
+
+def _trades(backtest: Any, batch: pa.RecordBatch) -> Events:
+    events = _priced(backtest, batch, "Buy")
+    events["ev"] |= np.uint64(backtest.TRADE_EVENT)
+    return events
+
+
+def _integers(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
+    return np.asarray(batch[column].fill_null(0).to_numpy(zero_copy_only=False), np.int64)

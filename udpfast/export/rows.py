@@ -1,0 +1,80 @@
+"""The rows of a journal's tables in the order of its records: for formats of one file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from udpfast.core.layout import Kind
+from udpfast.export.columns import Selection, record_batch
+from udpfast.export.schema import TABLES
+from udpfast.export.segments import Blocks, journal_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JournalRows", "snapshots"]
+
+
+class JournalRows:
+    """Some tables of a journal, block by block.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the journal. What is still being written is left out.
+    tables : collection of str
+    symbols, exchanges : collection of str
+        Rows of these alone; empty: all.
+
+    Attributes
+    ----------
+    doubts : int
+        Records that say that something is missing (GAP, LAPPED), among those read so far.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        tables: Collection[str],
+        symbols: Collection[str] = (),
+        exchanges: Collection[str] = (),
+    ) -> None:
+        self.doubts = 0
+        self._directory = directory
+        self._selections = {
+            name: Selection(TABLES[name], "", dictionaries=False) for name in tables
+        }
+        self._wanted = {"symbol": list(symbols), "exchange": list(exchanges)}
+
+    def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
+        """Yield the rows of each block by table, in the order of its records."""
+        for part in journal_parts(self._directory, dead=True):
+            if not part.finished:
+                continue
+            blocks = Blocks(self._directory, part.journal, part.position, part.end_position)
+            for block, names in blocks:
+                self.doubts += int(np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED]).sum())
+                yield {
+                    name: self._filtered(record_batch(block, names, selection))
+                    for name, selection in self._selections.items()
+                }
+
+    def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for column, words in self._wanted.items():
+            if words:
+                batch = batch.filter(pc.is_in(batch[column], value_set=pa.array(words)))
+        return batch
+
+
+def snapshots(messages: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
+    """Return the rows of `messages` that are complete states: those of an empty book, too."""
+    import pyarrow.compute as pc
+
+    return messages.filter(pc.and_(pc.equal(messages["kind"], kind.name), messages["snapshot"]))
