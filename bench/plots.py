@@ -1,8 +1,8 @@
 """The figures of a result: percentile curves, values over a parameter, hops, variants.
 
 Drawn by matplotlib, once for the report (SVG in the page's own colours, light or dark) and once
-for the README (PNG). A figure says what its axes are, labels its lines where they end, and shows
-one class of placement, that of which there are more trials.
+for docs/benchmarks.md and the README (PNG). A figure says what its axes are, labels its lines where
+they end, and shows one class of placement, that of which there are more trials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["find_plots"]
 
 NINES = ["0", "90", "99", "99.9", "99.99", "99.999"]
 
-#: What the captions say, here and in README.
+#: What the captions say, here and in docs/benchmarks.md.
 BARS = (
     "The bar is the median of the trials, each of which is a dot. Blue: udpfast; grey: another "
     "program that ratios divide by; orange: other programs."

@@ -185,11 +185,11 @@ def test_curves_have_the_colours_of_their_names() -> None:
     assert plots.CURVES in plot.caption
 
 
-def test_readme_captions_are_those_of_the_figures_and_its_pictures_fit_a_page() -> None:
-    text = " ".join((ROOT / "README.md").read_text().split())
+def test_captions_of_the_page_are_those_of_the_figures_and_pictures_fit_it() -> None:
+    text = " ".join((ROOT / "docs/benchmarks.md").read_text().split())
     for sentence in (plots.BARS, plots.RATIOS.partition(", not")[0], plots.CURVES):
         assert sentence in text, sentence
-    shown = set(re.findall(r"docs/images/(\S+?\.png)", text))
+    shown = set(re.findall(r"\(images/(\S+?\.png)", text))
     named = set(re.findall(r"--figure (\S+?)(?=`| )", text))
     assert {f"{name}.png" for name in named} <= shown
     for path in (ROOT / "docs/images").glob("*.png"):
