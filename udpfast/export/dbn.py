@@ -43,7 +43,7 @@ _CLASSES = {
 _PRICE_SCALE = 1e9
 _DATASET_MAX = 16  # characters that the metadata has room for
 _SIDES = {"Buy": b"B", "Sell": b"A"}
-#: Of Databento's instrument classes; a perpetual swap is a future that does not expire.
+#: Databento's instrument classes; a perpetual swap is a future that does not expire.
 _INSTRUMENT_CLASSES = {"Spot": b"X", "Futures": b"F", "Swap": b"F"}
 _OPTION_CLASSES = {"Call": b"C", "Put": b"P"}
 
