@@ -56,7 +56,7 @@ def leave_behind(folder: Path, times: int, seed: int) -> dict[str, Any]:
             for _ in range(HISTORY * times):
                 app.send(bytes(HISTORY_SIZE), KEPT, timeout=60.0)
             trial.until(functools.partial(_settled, trial, app), "equal copies")
-            # Of each part, of each round: p99 to the place, p99 from there to the reader.
+            # Each part of each round has two p99: to the place, and from there to the reader.
             number = itertools.count(KEPT + 1)
             found = [[part(trial, app, next(number)) for part in (_alone, _stopped, _behind)]
                      for _ in range(times)]  # fmt: skip

@@ -85,14 +85,22 @@ class _Market:
         self._rng = random.Random(seed)
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._address = ("127.0.0.1", port)
+        self._quiet = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._ended.wait(self._rng.random() * PAUSE_S):
+            if self._quiet.is_set():
+                self._publish(0)
+                continue
             for _ in range(self._rng.randint(1, BURST)):
                 self._publish(self._rng.randint(1, MESSAGES))
+
+    def be_quiet(self) -> None:
+        """Publish heartbeats alone from now on, so that the feed does not report a silent line."""
+        self._quiet.set()
 
     def _publish(self, count: int) -> None:
         now_ns = time.time_ns()
@@ -260,10 +268,13 @@ class FeedTrial(BusTrial):
         """Have everything come to an end, and check it; return what there was."""
         assert self.market is not None
         self.more()
-        self.market.close()
+        self.market.be_quiet()
         # What the last datagrams brought is in the store as soon as the feed is idle.
         self.until(self._is_all_there, "the last quote in both copies", self.look)
         found = self.finish()
+        for store in (FEED, COMPOSITE):
+            digests = {host: self.copy(host, store=store).sha256 for host in HOSTS}
+            expect(len(set(digests.values())) == 1, f"the same {store} on all hosts: {digests}")
         self.until(self._is_composed, "the whole composite on both hosts", self.look)
         for host in HOSTS:
             self.stop_recorder(host)

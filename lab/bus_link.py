@@ -11,9 +11,9 @@ import time
 
 __all__ = ["BadLink", "LyingLink"]
 
-#: Of the links that are cut, those of which nobody is told: bytes just come no more.
+#: Share of the cut links whose ends are not told: bytes just stop coming.
 SILENT = 0.02
-#: Of the links, those whose bytes are read and sent one at a time.
+#: Share of the links whose bytes are read and sent one at a time.
 SLOW = 0.2
 #: Seconds that nobody can connect after a cut: mostly none, seldom up to this.
 OUTAGE_S = 5.0

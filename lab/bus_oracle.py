@@ -199,7 +199,7 @@ class Oracle:
             if self.owners.setdefault(epoch, host) != host:
                 raise Wrong(f"I2 {host}: a record at {position} of epoch {epoch:x} that its writer "
                             "did not write")  # fmt: skip
-            # Of long ones now and then: this is slow on purpose.
+            # `checksum` is slow on purpose: long records are checked now and then.
             looked = len(record) < 400 or position % 64 == 0
             if looked and record[60:64] != checksum(record).to_bytes(4, "little"):
                 raise Wrong(f"I3 {host}: the record at {position} has a wrong checksum")
@@ -443,7 +443,7 @@ class Oracle:
 
 
 def _sizes(body: bytes) -> list[int] | None:
-    # Of the messages that fill a datagram exactly.
+    # Sizes of the messages that fill a datagram exactly; None: they do not.
     sizes = []
     while body:
         size = int.from_bytes(body[:2], "little")

@@ -22,7 +22,7 @@ __all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 #: Small segments: whatever is cut or killed, is so in the middle of a roll now and then.
 SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes = 262144\n'
-#: Of an app: what it sends while a copy is away waits there for that.
+#: Room of an app's outbox: what it sends while a copy is away waits there.
 OUTBOX: dict[str, Any] = {"slots": 1 << 14, "capacity_bytes": 1 << 24}
 #: Messages that an app sends at once, and the pause behind them: a few hundred in a second.
 BURST, PAUSE_S = 40, 0.1
@@ -74,7 +74,7 @@ class _Talker:
         for record in self.app.poll():
             if record.kind is Kind.BUS:
                 expected = self.read.get(record.sender, 0) + 1
-                # Of the messages that were removed, some were this sender's.
+                # Some of the messages that were removed may have been this sender's.
                 skipped = bool(self.lapped) and record.sender not in self._known
                 self._known.add(record.sender)
                 known = record.number >= expected if skipped else record.number == expected
@@ -216,7 +216,7 @@ class BusTrial(BusHosts):
         first, copies = self._read()
         expect(len({copy.sha256 for copy in copies.values()}) == 1, "the same SHA-256 on all hosts")
         one = next(iter(copies.values()))
-        # Of a store whose beginning was removed, what apps have read says so.
+        # A store whose beginning was removed lacks messages; what apps have read is compared above.
         expect(first or (one.in_order and one.messages == sum(accepted.values())),
                f"{sum(accepted.values())} messages, each once, in order; found {one.messages}, "
                f"{one.twice} twice")  # fmt: skip

@@ -16,7 +16,7 @@ __all__ = ["LinkSeal"]
 cdef enum:
     TAG_SIZE = 16
     LENGTH_SIZE = 4
-    # Of what comes from the socket: a whole piece, wherever it begins.
+    # The buffer of received bytes holds a whole piece, wherever it begins.
     RECEIVED_MAX = 2 * (SEAL_SIZE + PIECE_MAX)
 
 

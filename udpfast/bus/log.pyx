@@ -340,8 +340,8 @@ cdef class Store:
 
     def kept_below(self) -> int:
         """Return the position before which this copy and all that follow it have everything."""
-        # Of those that follow this one by the file, one may be the writer now, which has all. One
-        # that was it in an epoch that is over may have lost some since.
+        # A host that follows this one by the file may be the writer now, which has everything. A
+        # host that wrote in an epoch that is over may have lost records since.
         writer = self.writer_host if self.writer_epoch >= self.promised else ""
         return min([self.log.writer.position]
                    + [self.acks.get(host, (0, 0))[1] for host in self.followers if host != writer])

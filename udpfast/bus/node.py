@@ -306,7 +306,7 @@ class Node:
                 self._say(waits)
 
     def _ask_again(self, hosts: Iterable[str]) -> None:
-        # Of each host one question at a time: one that was not answered is over.
+        # A host has one question at a time: one that was not answered is over.
         for host in hosts:
             for link in [link for link, (asked, _) in self._asked.items() if asked == host]:
                 self._close(link)
@@ -601,17 +601,36 @@ class Node:
 
     def work(self, now_ns: int, unix_ns: int) -> None:
         """Let time pass: send what there is to send."""
-        if self.sequencer is not None and not self.store.writer:
-            if self.promotion is None or not self.promotion.epoch:
-                self._say("another host writes the store, so this host follows it")
-            self.sequencer = None
-        goes_on = {
-            Role.PROMOTING: self._go_on_promoting,
-            Role.BEGINNING: self._go_on_beginning,
-            Role.RETURNING: self._go_on_returning,
-        }.get(self.role)
-        if goes_on is not None:
-            goes_on(now_ns, unix_ns)
+        self._note_other_writer()
+        self._decide(now_ns, unix_ns)
+        self._copy(now_ns, unix_ns)
+        if self.sequencer is not None:
+            self._lead_on(self.sequencer, now_ns, unix_ns)
+        self.store.look_at_standbys(now_ns)
+        for link, source in list(self._sources.items()):
+            self._serve(link, source, now_ns, unix_ns)
+        self._send_messages(now_ns, unix_ns)
+
+    def _note_other_writer(self) -> None:
+        # A store that was fenced is written no more by this host's sequencer.
+        if self.sequencer is None or self.store.writer:
+            return
+        if self.promotion is None or not self.promotion.epoch:
+            self._say("another host writes the store, so this host follows it")
+        self.sequencer = None
+
+    def _decide(self, now_ns: int, unix_ns: int) -> None:
+        # Go on with what decides whether this host becomes, or stays, the writer.
+        role = self.role
+        if role is Role.PROMOTING:
+            self._go_on_promoting(now_ns, unix_ns)
+        elif role is Role.BEGINNING:
+            self._go_on_beginning(now_ns, unix_ns)
+        elif role is Role.RETURNING:
+            self._go_on_returning(now_ns, unix_ns)
+
+    def _copy(self, now_ns: int, unix_ns: int) -> None:
+        # Copy from another host, in the roles that do; a promotion works its own consumer.
         role = self.role
         if role in (Role.FOLLOWING, Role.BEGINNING):
             self._follow(now_ns)
@@ -620,12 +639,6 @@ class Node:
                 self.consumer.work(now_ns, unix_ns)
             self._carry(self._link, self.consumer)
             self._look_at_consumer(now_ns)
-        if self.sequencer is not None:
-            self._lead_on(self.sequencer, now_ns, unix_ns)
-        self.store.look_at_standbys(now_ns)
-        for link, source in list(self._sources.items()):
-            self._serve(link, source, now_ns, unix_ns)
-        self._send_messages(now_ns, unix_ns)
 
     def _lead_on(self, sequencer: Sequencer, now_ns: int, unix_ns: int) -> None:
         if sequencer.full:

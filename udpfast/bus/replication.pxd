@@ -12,8 +12,8 @@ cdef enum:
     BUSY_ACK_NS = 1_000_000      # a consumer that got something says so after this time ...
     ACK_BYTES = 1 << 18          # ... or so many bytes
     PROGRESS_NS = 1_000_000      # a source tells at most so often that more is released
-    # Of records that are sent at once, unless one is larger: the copy's end checks and places them
-    # while they are in its processor's cache.
+    # Bytes of records that are sent at once, unless one record is larger: the copy's end checks
+    # and places them while they are in its processor's cache.
     RUN_BYTES = 1 << 16
     RUN_NONE = 0                 # there are no more records now
     RUN_ATTEND = -1              # `attend` first

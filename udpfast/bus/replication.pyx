@@ -26,7 +26,7 @@ from udpfast.errors import FormatError
 
 __all__ = ["Consumer", "Source"]
 
-# Of the newest epoch: it has no end yet.
+# The newest epoch ends there: it has no end yet.
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
 
 cdef enum:

@@ -59,6 +59,8 @@ cdef class Sequencer:
     cdef readonly bint full      # the log takes no more; roll makes room
     cdef int accept(self, const uint8_t* data, uint64_t size, int64_t now_ns, int64_t unix_ns,
                     int* told) noexcept nogil
+    cdef void _take_messages(
+        self, const SendHeader* header, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil
     cdef int _message(self, Sender* sender, uint64_t number, const uint8_t* message, int64_t unix_ns
                       ) noexcept nogil

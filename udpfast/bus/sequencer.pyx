@@ -246,13 +246,9 @@ cdef class Sequencer:
                     int* told) noexcept nogil:
         # Take one datagram. 1: it registers somebody (`register`); told: a Refusal for its sender.
         cdef const SendHeader* header = <const SendHeader*>data
-        cdef const uint8_t* message = data + SEND_HEADER_SIZE
         cdef bint whole = send_whole(data, size)
-        # One without a message counts as one: it says that its sender lives.
+        # A datagram without a message counts as one: it says that its sender lives.
         cdef uint64_t units = max(header.count, 1) if whole else 1
-        cdef uint64_t i
-        cdef uint16_t length
-        cdef Sender* sender
         cdef int verdict = self._refusal(header, told) if whole else SEQUENCER_MALFORMED
         self.received += units
         if verdict >= 0:
@@ -260,7 +256,17 @@ cdef class Sequencer:
             return 0
         if header.flags == SEND_REGISTER:
             return 1
-        sender = self.senders + header.sender
+        self._take_messages(header, now_ns, unix_ns)
+        return 0
+
+    cdef void _take_messages(
+            self, const SendHeader* header, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # Take the messages of a whole datagram of this epoch and its sender's incarnation.
+        cdef const uint8_t* message = <const uint8_t*>header + SEND_HEADER_SIZE
+        cdef Sender* sender = self.senders + header.sender
+        cdef uint64_t i
+        cdef uint16_t length
+        cdef int verdict
         sender.heard_ns = now_ns
         self._verdicts[SEQUENCER_ACCEPTED] += header.count == 0
         for i in range(header.count):
@@ -269,7 +275,6 @@ cdef class Sequencer:
             if verdict >= 0:
                 self._verdicts[verdict] += 1
             message += MESSAGE_HEADER_SIZE + length
-        return 0
 
     cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil:
         # The verdict on a whole datagram that is not for this store, epoch or incarnation; -1: it
@@ -380,7 +385,7 @@ cdef class Sequencer:
             self._verdicts[SEQUENCER_ACCEPTED] += 1
 
     cdef void _drop_held(self, Sender* sender) noexcept nogil:
-        # Of an incarnation that is over.
+        # Give up what is held for an incarnation that has ended.
         cdef int at
         cdef uint32_t cell
         if sender.held == 0:

@@ -113,7 +113,7 @@ cdef packed struct EpochBegin:   # payload of RESTART in a bus's store; begins a
 
 cdef inline uint64_t progress_let_go(
         const LinkHeader* header, const Progress* progress) noexcept nogil:
-    # Of versions that do not say it, the outboxes waited for all standbys.
+    # A version that does not send it lets outboxes wait for all standbys.
     return progress.let_go if header.length >= sizeof(Progress) else progress.kept
 
 
@@ -149,7 +149,7 @@ cdef inline int64_t link_look(const uint8_t* at, uint64_t size) noexcept nogil:
     if (header.magic != LINK_MAGIC or header.version != BUS_VERSION
             or header.length > LINK_BODY_MAX or header.length % 8):
         return -1
-    # Of DATA the header alone is checked, before its length is believed.
+    # The checksum of DATA covers the header alone; it is checked before the length is believed.
     if header.type == LINK_DATA and header.checksum != link_checksum(header, NULL):
         return -1
     if size < LINK_HEADER_SIZE + header.length:

@@ -22,7 +22,7 @@ for _what, _size, _expected in (
     if _size != _expected:
         raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
-#: Of a message that `send` takes: it must fit one datagram.
+#: Bytes of the largest message that `send` takes: it must fit one datagram.
 SENT_SIZE_LIMIT = SENT_SIZE_MAX
 
 #: Payload of RESTART in a bus's store.
