@@ -3,11 +3,12 @@
     udpfast lab seamcheck --seeds 2000
 
 A feed publishes, is stopped in good order, killed, started again with another size of ring, or its
-ring is lost; its recorder works, is away, comes back, its journal is lost or damaged. Readers are
-opened at any moment, from a beginning, a time, a position or the tail, with filters and batches of
-any size. The model is a list of all records ever published, what the journal was told, and what
-the ring still has: each record comes once, in order; what is missing is said to the record, and is
-nowhere to be had.
+ring is lost; its recorder works, is away, is killed, comes back; its journal is lost, or damaged: a
+record within it, the tail of its last segment, a whole segment. Readers are opened at any moment,
+also before there is a ring or a journal, from a beginning, a time, a position or the tail, with
+filters and batches of any size. The model is a list of all records ever published, what the journal
+can be read of, and what the ring still has: each record comes once, in order; what is missing is
+said to the record, and is nowhere to be had.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from udpfast.log.cursor import RingCursor
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import journal_state
 from udpfast.log.ring import Ring
+from udpfast.log.segment import Segment, segment_file_bytes
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table
@@ -69,6 +71,7 @@ class World:
         self.begins: dict[bytes, int] = {}  # where each log begins, by its identity
         self.ends: set[int] = set()  # where a recorder said that it has all
         self.journals = 1  # one more for each that was lost
+        self.damages = 0
         self.restarts: set[int] = set()
         self.files: list[range] = []  # what each file of the ring had in the end
         self.lives: list[int] = []  # where each run of the feed begins ...
@@ -177,6 +180,47 @@ class World:
         self.recorder = None
         self.trace.append("recorder stops")
 
+    def kill_recorder(self) -> None:
+        """Leave what a killed process leaves: what it does at its end is undone."""
+        before = {path: path.read_bytes() for path in self.journal.iterdir() if path.is_file()}
+        recorder, self.recorder = self.recorder, None
+        assert recorder is not None
+        with contextlib.suppress(TimeoutError):
+            recorder.on_stop()
+        for path in self.journal.iterdir():
+            if path not in before and path.is_file():
+                path.unlink()
+        for path, content in before.items():
+            if path.name != "next.segment":
+                _overwrite(path, 0, content)
+        self.trace.append("recorder killed")
+
+    def damage(self) -> None:
+        """Damage its journal: bytes amid it, the tail of its last segment, or a whole one."""
+        segments = [path for path in sorted(self.journal.glob("*.segment")) if path.stem.isdigit()]
+        how = self.rng.choice(("bytes", "tail", "segment"))
+        if not segments or (how != "bytes" and self.recorder is not None):
+            return
+        path = segments[-1] if how == "tail" else self.rng.choice(segments)
+        self.damages += 1
+        if how == "segment":
+            path.unlink()
+            self.trace.append(f"lost {path.name}")
+            return
+        info = Segment.open(path).info()
+        end = info.end_position  # None: it is not sealed
+        used = (journal_state(self.journal).position if end is None else end) - info.position
+        if used <= 0:
+            return
+        first = segment_file_bytes(info.capacity_bytes) - info.capacity_bytes
+        at = self.rng.randrange(used)
+        size = min(self.rng.choice((1, 8, 100, 3000)), used - at)
+        if how == "tail":
+            size = info.capacity_bytes - at
+        bad = bytes(size) if how == "tail" else self.rng.randbytes(size)
+        _overwrite(path, first + at, bad)
+        self.trace.append(f"{size} bytes {how} of {path.name} damaged from {at} of {used} on")
+
     def oldest(self) -> int:
         """Return the number of the oldest record that the ring has, or of the next one."""
         with RingCursor.attach(self.instance, "oldest", 4096, payload_hash=PAYLOAD_HASH) as cursor:
@@ -261,6 +305,7 @@ class Check:
         self.world, self.reader, self.kinds, self.next = world, reader, kinds, since
         self.file = len(world.files) - 1
         self.journals = world.journals  # the names of a lost one are lost, too
+        self.damages = world.damages
         kept = [each for each in world.there(self.file, since) if self._passes(each)]
         self.first_at_most = min(kept, default=None)  # begins there, or before
         self.exact = exact  # what is missing before the first record is known
@@ -320,7 +365,7 @@ class Check:
         first, missed = self.next, self.missed
         assert number >= first, f"record {number} again, or before {first}"
         wanted = {each for each in range(first, number) if self._passes(each)}
-        lost = self.journals != self.world.journals
+        lost = (self.journals, self.damages) != (self.world.journals, self.world.damages)
         if self.got == 0 and self.first_at_most is not None and not missed and not lost:
             assert number <= self.first_at_most, f"begins at {number}, not at {self.first_at_most}"
         if self.got or self.exact:
@@ -358,6 +403,13 @@ class Check:
         return self.kinds is None or kind is not Kind.MESSAGE or kind in self.kinds
 
 
+def _overwrite(path: Path, at: int, content: bytes) -> None:
+    # In place: who has it mapped sees it.
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
 def check(seed: int) -> dict[str, int]:
     """Run one seed; AssertionError says what is wrong, and what happened before it."""
     rng = random.Random(seed)
@@ -390,7 +442,9 @@ def _step(world: World, checks: list[Check]) -> None:
             world.start_feed()
     elif what < 0.65:
         _step_recorder(world)
-    elif what < 0.8:
+    elif what < 0.7:
+        world.damage()
+    elif what < 0.83:
         checks += _open(world)
     else:
         for each in checks:
@@ -405,7 +459,10 @@ def _step_recorder(world: World) -> None:
     if world.rng.random() < 0.7:
         world.record()
         return
-    world.stop_recorder()
+    if world.rng.random() < 0.3:
+        world.kill_recorder()
+    else:
+        world.stop_recorder()
     if world.rng.random() < 0.2:
         shutil.rmtree(world.journal)
         world.journals += 1

@@ -16,12 +16,11 @@ from udpfast.log.ring cimport ring_failed, ring_poll
 from udpfast.log.segment cimport segment_append
 
 from udpfast.agents.name_copy import NameCopy
-from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
 from udpfast.log.cursor import RingCursor as RingCursorFace
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.journal_cursor import JournalCursor
-from udpfast.log.journal_place import records_told
+from udpfast.log.recorded_runs import RecordedRuns
 from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["Recording"]
@@ -95,7 +94,7 @@ cdef class Recording:
         if resume is not None:
             # What was read from the log before is passed over by its index, and what is there no
             # more is missing: both whichever file of the log had it.
-            self._next_index = resume.source_index + self._recorded_since(resume.position)
+            self._next_index = self._recorded_end(resume)
             if (resume.source_position is not None
                     and self.cursor.reader.header.first <= resume.source_position
                     and resume.source_position != SOURCE_ENDED):
@@ -128,19 +127,16 @@ cdef class Recording:
             self._lapped += self.cursor.reader.index - self._next_index
             self._next_index = self.cursor.reader.index
 
-    def _recorded_since(self, position):
-        # How many of the ring's records the journal has, or says are missing, from there on.
-        count = 0
+    def _recorded_end(self, resume):
+        # The ring's first record that the journal neither has nor says to be missing.
         with JournalCursor.attach(
-                self.journal.directory, ("position", position), follow=False,
+                self.journal.directory, ("position", resume.position), follow=False,
                 layouts=self.journal.layouts) as cursor:
-            while not cursor.ended:
-                polled = cursor.poll()
-                count += cursor.missed
-                for i in range(polled):
-                    lapped = cursor.headers[i]["kind"] == Kind.LAPPED
-                    count += records_told(cursor, i) if lapped else 1
-        return count
+            runs = RecordedRuns(cursor)
+            for _ in runs:
+                pass
+            end = runs.index if runs.log == self.cursor.log else 0
+        return max(end, resume.source_index)
 
     @property
     def position(self) -> int:

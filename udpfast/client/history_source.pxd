@@ -3,12 +3,14 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from udpfast.client.recorded_runs cimport RecordedRuns
+from udpfast.client.journal_source cimport JournalSource
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
+from udpfast.log.recorded_runs cimport RecordedRuns
 
 cdef class HistorySource(Source):
     cdef RecordedRuns runs           # of the journal, that it reads; None: the ring has its turn
+    cdef JournalSource recorded      # the records that `runs` counts
     cdef RingSource live
     cdef object journal              # its directory
     cdef str history_address
@@ -55,6 +57,7 @@ cdef class HistorySource(Source):
     cdef _leave_journal(self)
     cdef _open(self, start)
     cdef bint _is_whole(self)
+    cdef uint32_t _reason(self)
     cdef _doubt(self)
     cdef _miss(self, uint64_t missed, uint32_t reason)
     cdef _use(self, Source source)

@@ -18,7 +18,7 @@ from libc.errno cimport EBADMSG, EPIPE
 from libc.stdint cimport INT64_MIN, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove
 
-from udpfast.client.recorded_runs cimport RecordedRuns
+from udpfast.client.journal_source cimport JournalSource
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
 from udpfast.core.check cimport unlikely
@@ -30,17 +30,18 @@ from udpfast.core.layout cimport (
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.recorded_runs cimport RecordedRuns
 from udpfast.log.ring cimport ring_ready
 from udpfast.log.segment cimport IDENTITY_SIZE
 
 from udpfast.archive.names import known_names
 from udpfast.client.journal_source import JournalSource
-from udpfast.client.recorded_runs import RecordedRuns
 from udpfast.client.seam import Piece, Where, log_behind, next_piece
 from udpfast.errors import ConfigError, FormatError, RegionError, shown
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.journal_place import find_later, find_recorded, logs_of, recorded_end
 from udpfast.log.journal_state import journal_state
+from udpfast.log.recorded_runs import RecordedRuns
 from udpfast.market.updates import LAYOUTS
 
 __all__ = ["HistorySource"]
@@ -103,19 +104,19 @@ cdef class HistorySource(Source):
                 f"{directory} ends, was {shown(at)}")
         self.whole = at <= self.state.oldest_position
         self.start_from = live.cursor.extent()[0]
-        self.runs = RecordedRuns(self._open(start))
-        self.names = self.runs.source.names
+        self._open(start)
+        self.runs = RecordedRuns(self.recorded.cursor)
+        self.names = self.recorded.names
 
     cdef _open(self, start):
-        # Read the journal from there to where it is now.
+        # Read the journal from there to where it is known to be.
         batch, buffer_bytes = self.options
         cursor = JournalCursorFace.attach(
             self.journal, start, follow=False, limit=batch, room_bytes=buffer_bytes,
             layouts=LAYOUTS)
         cursor.extend(("position", self.state.resume_position))
-        source = JournalSource(cursor)
-        self._use(source)
-        return source
+        self.recorded = JournalSource(cursor)
+        self._use(self.recorded)
 
     @property
     def origin(self) -> str:
@@ -202,9 +203,9 @@ cdef class HistorySource(Source):
                 raise
             return 0
         if self.payloads != runs.cursor._payloads:
-            runs.source.use_arrays(
+            self.recorded.use_arrays(
                 runs.cursor.headers, runs.cursor.offsets, runs.cursor.payloads)
-            self._use(runs.source)
+            self._use(self.recorded)
         if count == 0:
             self._journal_ended()
             return 0
@@ -246,16 +247,14 @@ cdef class HistorySource(Source):
             return
         runs.skipped = False
         self.missed_between = 0
-        order = logs_of(self.journal)
-        at = order.index(runs.log) if runs.log in order else 0
-        self.passed.update(order[:at])
-        if not runs.begins or self.start_ns == INT64_MIN:
-            self._place(runs.log, runs.from_index)
+        if runs.from_log == runs.log or self.start_ns != INT64_MIN:
+            self._place(runs.from_log, runs.from_index)
+            self.exact = runs.from_exact
+        else:
+            self._place(runs.log, runs.index)
             self.exact = runs.exact
-        elif at > 0:
-            before = order[at - 1]
-            self._place(before, recorded_end(self.journal, before, LAYOUTS))
-            self.passed.discard(before)
+        order = logs_of(self.journal)
+        self.passed.update(order[:order.index(self.log)] if self.log in order else ())
 
     cdef _place(self, log, uint64_t index):
         # Know what comes next.
@@ -267,20 +266,18 @@ cdef class HistorySource(Source):
         cdef RecordedRuns runs = self.runs
         cdef JournalCursor cursor = runs.cursor
         cdef uint64_t position = SOURCE_ENDED
-        cdef uint64_t from_index = runs.from_index
         if self.whole and not self.log and not runs.skipped and runs.reason == LAPPED_DAMAGE:
             # None of it can be read, and so nobody knows where it began: the ring may have it.
             return self._read_elsewhere()
         before = self.state
-        log = runs.log
         if cursor.position <= before.resume_position and before.source != _NO_LOG:
-            if not runs.exact:
-                log, from_index = before.source, before.source_index
             runs.log, runs.index, runs.exact = before.source, before.source_index, True
             position = before.source_position
         elif not runs.known and not runs.skipped:
-            runs.locate(cursor.index)
-            log, from_index = runs.log, runs.index
+            runs.locate(cursor.index, True)
+        log, from_index = runs.log, runs.index
+        if runs.skipped and runs.from_exact:
+            log, from_index = runs.from_log, runs.from_index
         if runs.skipped or not self.log and (
                 not self.whole or before.position > before.oldest_position
                 or before.source != _NO_LOG):
@@ -312,7 +309,7 @@ cdef class HistorySource(Source):
         cdef RecordedRuns runs = self.runs
         cdef bint lost = runs.cursor.segment is None
         if not self.log:
-            if runs.locate(runs.cursor.index):
+            if runs.locate(runs.cursor.index, True):
                 self._place(runs.log, runs.index)
             elif not lost:
                 return False
@@ -327,7 +324,7 @@ cdef class HistorySource(Source):
         return True
 
     cdef _leave_journal(self):
-        self.runs.source.detach()
+        self.recorded.detach()
         self.runs = None
 
     # --- the ring -------------------------------------------------------------------------------
@@ -426,7 +423,7 @@ cdef class HistorySource(Source):
         first = self.index if chosen.first == chosen.end else max(chosen.first, self.index)
         moved = first != self.index
         if moved and not chosen.first_ns < self.start_ns:
-            self._miss(first - self.index, LAPPED_READER if runs is None else runs.reason)
+            self._miss(first - self.index, self._reason())
         self.index = first
         return self._stand(chosen, other if chosen.where is Where.PRESENT else at) or moved
 
@@ -493,10 +490,19 @@ cdef class HistorySource(Source):
     cdef _pass_log(self, told):
         # This log is over. Nobody else knows how far it went, unless the journal tells that with
         # the next one, or its recorder said that it has all.
-        if self.log:
-            self.passed.add(self.log)
-            if not told and not self._is_whole():
+        if not self.log:
+            return
+        self.passed.add(self.log)
+        if not told and not self._is_whole():
+            self._doubt()
+        with contextlib.suppress(*_UNREADABLE):
+            end, exact = recorded_end(self.journal, self.log, LAYOUTS)
+            self._miss(max(self.index, end) - self.index, self._reason())
+            if not exact:
                 self._doubt()
+
+    cdef uint32_t _reason(self):
+        return LAPPED_READER if self.runs is None else self.runs.reason
 
     cdef bint _wait_in(self, piece) except -1:
         # Nothing is there yet of the log behind this one: until then, the journal may get more of
@@ -525,8 +531,8 @@ cdef class HistorySource(Source):
             with contextlib.suppress(*_UNREADABLE):
                 self.state = journal_state(self.journal)
             position, index, journal_index = at
-            self.runs = RecordedRuns(
-                self._open(("position", position)), self.log, index, journal_index)
+            self._open(("position", position))
+            self.runs = RecordedRuns(self.recorded.cursor, self.log, index, journal_index)
             self.runs.cursor._start_ns = self.start_ns
             self.runs.cursor.extend(
                 ("position", max(self.state.resume_position, position + 1)))
@@ -583,12 +589,12 @@ cdef class HistorySource(Source):
         self.live.fail(code)
 
     cdef renew_names(self):
-        cdef Source source = self.live if self.runs is None else self.runs.source
+        cdef Source source = self.live if self.runs is None else self.recorded
         source.renew_names()
         self.names = source.names
 
     cdef bint names_missing(self):
-        cdef Source source = self.live if self.runs is None else self.runs.source
+        cdef Source source = self.live if self.runs is None else self.recorded
         return source.names_missing() or self.names is not source.names
 
     cdef names_published(self):
@@ -638,7 +644,7 @@ cdef class HistorySource(Source):
     cdef detach(self):
         self.entry = NULL
         if self.runs is not None:
-            self.runs.source.detach()
+            self.recorded.detach()
         self.live.detach()
 
 

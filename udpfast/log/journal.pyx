@@ -141,7 +141,7 @@ cdef class Journal:
 
     def _recover(self):
         found = []
-        self._number = max(list_segments(self.directory), default=0)
+        self._number = max(self.written.number, max(list_segments(self.directory), default=0))
         (self.directory / "next.segment").unlink(missing_ok=True)
         self._active = recover(
             self.directory, self.identity, self.layouts.hash, &self.written, &self.kept,
@@ -216,6 +216,7 @@ cdef class Journal:
             # From now on readers find it: its header is complete.
             segment.path.rename(path)
             segment.path = path
+            self.written.number = <uint32_t>self._number
             self._active = segment
             self._renamed = True
             self._opened_ns = now_ns

@@ -38,6 +38,7 @@ cdef class JournalCursor:
     cdef int64_t _limit
     cdef int64_t _start_ns           # records published before are left out
     cdef uint64_t _start_position
+    cdef uint64_t left_out           # index behind the last record that was, or where it began
     cdef int64_t _end_ns
     cdef uint64_t _end_position
     cdef bint _past                  # there was a record published at _end_ns or later

@@ -16,7 +16,8 @@ from udpfast.log.marks cimport (
     JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
     marks_kept, marks_written)
 from udpfast.log.segment cimport (
-    IDENTITY_SIZE, LOOK_END, LOOK_INVALID, SEAL_LAST, Segment, record_look, record_size)
+    IDENTITY_SIZE, LOOK_END, LOOK_INVALID, SEAL_DAMAGED, SEAL_LAST, Segment, record_look,
+    record_size)
 from udpfast.shm.region cimport Region
 
 from udpfast.core.layout import RECORD
@@ -263,6 +264,7 @@ cdef class JournalCursor:
         cdef Segment segment
         cdef uint64_t position = 0, index = 0
         self.position, self.index = self._oldest(numbers)
+        self.left_out = self.index
         what = _what(start)
         if what == "begin":
             return
@@ -280,6 +282,7 @@ cdef class JournalCursor:
             else:
                 segment.find_start(self._start_position, INT64_MIN, &position, &index)
                 self._stand(position, index)
+            self.left_out = self.index
             return
 
     def _tail(self):
@@ -403,6 +406,8 @@ cdef class JournalCursor:
                 count[0] += 1
             elif count[0] > 0:
                 return 1  # those of one poll follow each other
+            else:
+                self.left_out = self.index + 1
             self.place += size
             self.room -= size
             self.position += size
@@ -528,10 +533,12 @@ cdef class JournalCursor:
                     reason = LAPPED_DAMAGE
                 self._miss_until(segment.header.position, segment.header.index, reason)
             self._enter(segment)
-            if segment.sealed() and segment.seal.first_ns <= segment.seal.last_ns and (
+            if segment.sealed() and not segment.seal.flags & SEAL_DAMAGED and (
+                    segment.seal.first_ns <= segment.seal.last_ns) and (
                     segment.seal.last_ns < self._start_ns
                     or segment.seal.first_ns >= self._end_ns):
                 self._stand(segment.seal.position, segment.seal.index)  # none of it is wanted
+                self.left_out = self.index
             else:
                 self._stand(segment.header.position, segment.header.index)
             return True

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from udpfast.core.layout import LAPPED, Kind, LappedReason
 from udpfast.core.layouts import Layouts
 from udpfast.errors import RegionError
 from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.recorded_runs import RecordedRuns
 from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
 
 __all__ = [
@@ -21,7 +19,6 @@ __all__ = [
     "find_recorded",
     "logs_of",
     "recorded_end",
-    "records_told",
     "segments_of",
 ]
 
@@ -117,36 +114,28 @@ def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) 
         key=lambda each: (each.source_index, -each.number),
         default=segments[0],
     )
-    numbers = {each.number for each in segments}
-    at = first.source_index
     with JournalCursor.attach(
         directory, ("position", first.position), follow=False, layouts=layouts
     ) as cursor:
-        while count := cursor.poll():
-            if cursor.number not in numbers:
+        runs = RecordedRuns(cursor, source, first.source_index, first.index)
+        for headers in runs:
+            if runs.log != source:
                 return None
-            told = np.array([records_told(cursor, i) for i in _lapped(cursor, count)], np.uint64)
-            steps = np.ones(count, np.uint64)
-            steps[_lapped(cursor, count)] = told
-            places = at + cursor.missed + np.cumsum(steps) - steps
-            wanted = np.flatnonzero(
-                (places >= index) & (cursor.headers["kind"][:count] != Kind.LAPPED)
-            )
-            if len(wanted):
-                found = cursor.headers[wanted[0]]
+            if runs.index + len(headers) > index:
+                at = max(0, index - runs.index)
+                found = headers[at]
                 return Recorded(
                     first,
                     int(found["position"]),
                     int(found["index"]),
-                    int(places[wanted[0]]),
+                    runs.index + at,
                     int(found["published_ns"]),
                 )
-            at = int(places[-1] + steps[-1])
     return None
 
 
-def recorded_end(directory: Path, source: bytes, layouts: Layouts) -> int:
-    """Return the index behind the last record of a ring's log that a journal has.
+def recorded_end(directory: Path, source: bytes, layouts: Layouts) -> tuple[int, bool]:
+    """Return the index behind the last record of a ring's log that a journal knows of.
 
     Parameters
     ----------
@@ -155,27 +144,26 @@ def recorded_end(directory: Path, source: bytes, layouts: Layouts) -> int:
         Identity of the log.
     layouts : Layouts
         Of the records.
+
+    Returns
+    -------
+    tuple of int and bool
+        And whether that is known: damage may hide that it is a later one. Of a log that the journal
+        does not have, 0.
     """
-    last = segments_of(directory, source)[-1]
-    end = last.source_index
+    segments = _segments(directory)
+    last = next((each for each in reversed(segments) if each.source == source), None)
+    if last is None:
+        return 0, True
+    end = next((each.position for each in segments if each.number > last.number), None)
     with JournalCursor.attach(
-        directory, ("position", last.position), follow=False, layouts=layouts
+        directory,
+        ("position", last.position),
+        None if end is None else ("position", end),
+        follow=False,
+        layouts=layouts,
     ) as cursor:
-        while (count := cursor.poll()) and cursor.number == last.number:
-            told = [records_told(cursor, i) for i in _lapped(cursor, count)]
-            end += cursor.missed + count - len(told) + sum(told)
-    return end
-
-
-def records_told(cursor: JournalCursor, i: int) -> int:
-    """Return how many of its ring's records a LAPPED of the last poll stands for.
-
-    Behind another log it says one more, for those of that one that nobody can count.
-    """
-    lapped = np.frombuffer(cursor.payload(i), LAPPED, count=1)[0]
-    return int(lapped["missed"]) - int(lapped["reason"] == LappedReason.UNKNOWN)
-
-
-def _lapped(cursor: JournalCursor, count: int) -> list[int]:
-    lapped: list[int] = np.flatnonzero(cursor.headers["kind"][:count] == Kind.LAPPED).tolist()
-    return lapped
+        runs = RecordedRuns(cursor, source, last.source_index, last.index)
+        for _ in runs:
+            pass
+        return runs.index, runs.exact

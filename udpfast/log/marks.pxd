@@ -38,7 +38,7 @@ cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
     uint64_t source_position     # ... was to be this one of the source
     uint64_t source_index
     uint8_t source[16]           # identity of the source; zeros: nothing was noted
-    uint32_t reserved
+    uint32_t number              # of the last segment: none gets it again, also if that one is lost
     uint32_t checksum            # CRC32C of all before it
 
 cdef struct KeptMark:            # 104 bytes: the keeper's thread

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from libc.stdint cimport uint64_t
 
 from udpfast.log.segment cimport (
-    IDENTITY_SIZE, SEAL_DURABLE, SEAL_LAST, Segment, SegmentWriter, Survey)
+    IDENTITY_SIZE, SEAL_DAMAGED, SEAL_DURABLE, SEAL_LAST, Segment, SegmentWriter, Survey)
 
 from udpfast.core.oserr cimport check
 from udpfast.errors import RegionError
@@ -94,7 +94,8 @@ cdef Segment recover(
         w.position, w.index = survey.writer.position, survey.writer.index
         check(segment.sync(), "sync", str(segment.path))
         segment.write_seal(
-            &survey.writer, unix_ns, SEAL_DURABLE, kept.oldest_position, kept.oldest_index)
+            &survey.writer, unix_ns, SEAL_DURABLE | (SEAL_DAMAGED if survey.missing else 0),
+            kept.oldest_position, kept.oldest_index)
         check(segment.sync(), "sync", str(segment.path))
         if survey.missing:
             missing += survey.missing

@@ -28,9 +28,11 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.check cimport unlikely
 from udpfast.core.crc32c cimport (
     CRC32C_BEGIN, crc32c_copied, crc32c_fast, crc32c_word, crc32c_words, load_word)
-from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
+from udpfast.core.layout cimport (
+    KIND_LAPPED, KIND_PAD, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
 from udpfast.shm.mapping cimport Mapping
 
 cdef enum:
@@ -47,6 +49,7 @@ cdef enum:
 cdef enum:  # SealFlag
     SEAL_DURABLE = 1             # the disk had all of it before the seal was written
     SEAL_LAST = 2                # the writer closed the journal behind it; none took it up since
+    SEAL_DAMAGED = 4             # its times are those of the records that can be read
 
 cdef packed struct SegmentHeader:  # 192 bytes
     char magic[8]                # "UDPFSEG\0"
@@ -85,7 +88,8 @@ cdef packed struct SegmentEntry:  # 32 bytes
     uint64_t position            # of a record
     uint64_t index               # of that record
     int64_t before_ns            # the latest published_ns in this segment before it
-    uint32_t reserved
+    uint32_t counted             # records of its source before it in this segment, those that
+    # LAPPEDs tell of among them, modulo 2^32; 0: there are none, or nobody said
     uint32_t checksum            # CRC32C of all before it
 
 cdef enum:  # what record_look finds, where there is no record
@@ -170,6 +174,7 @@ cdef struct SegmentWriter:
     uint64_t limit               # position at which the room for records ends; 0: no segment
     uint64_t position            # of the next record
     uint64_t index
+    uint64_t beyond              # index + this: what `counted` says of the next record
     uint64_t entry_due           # position from which on the next index entry is due
     SegmentEntry* entry          # the next index entry
     SegmentEntry* entries_end
@@ -190,11 +195,21 @@ cdef inline void segment_enter(SegmentWriter* w) noexcept nogil:
     entry.position = w.position
     entry.index = w.index
     entry.before_ns = w.last_ns
-    entry.reserved = 0
+    entry.counted = <uint32_t>(w.index + w.beyond)
     entry.checksum = checksum_of(&entry, sizeof(entry))
     memcpy(w.entry, &entry, sizeof(entry))
     w.entry += 1
     w.entry_due += SEGMENT_STRIDE
+
+
+cdef inline uint64_t stands_for(const uint8_t* at) noexcept nogil:
+    # How many records of its source a record stands for: one, unless it is a LAPPED. Behind another
+    # log that says one more, for those of that one that nobody can count.
+    cdef const Lapped* lapped = <const Lapped*>(at + RECORD_SIZE)
+    cdef uint64_t word = (<const uint64_t*>at)[0]
+    if <uint8_t>(word >> 32) != KIND_LAPPED or <uint32_t>word < RECORD_SIZE + sizeof(Lapped):
+        return 1
+    return lapped.missed - (lapped.reason == LAPPED_UNKNOWN)
 
 
 cdef inline bint segment_append(
@@ -232,6 +247,8 @@ cdef inline bint segment_append(
         w.first_ns = <int64_t>word_4
     if <int64_t>word_4 > w.last_ns:
         w.last_ns = <int64_t>word_4
+    if unlikely(<uint8_t>(commit >> 32) == KIND_LAPPED):
+        w.beyond += stands_for(<uint8_t*>place) - 1
     w.position += size
     w.index += 1
     return True
@@ -269,6 +286,8 @@ cdef inline void segment_commit(
     store_release(place, commit)
     w.first_ns = min(w.first_ns, <int64_t>place[4])
     w.last_ns = max(w.last_ns, <int64_t>place[4])
+    if unlikely(kind == KIND_LAPPED):
+        w.beyond += stands_for(<uint8_t*>place) - 1
     w.position += size
     w.index += 1
 
@@ -324,4 +343,5 @@ cdef class Segment:
     cdef void find_start(
         self, uint64_t position, int64_t published_ns, uint64_t* found,
         uint64_t* index) noexcept nogil
+    cdef bint count_to(self, uint64_t index, uint64_t* source_index) noexcept nogil
     cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil

@@ -41,7 +41,7 @@ SEGMENT_FORMAT = SEGMENT_VERSION
 
 #: One entry of a segment's index by time.
 SEGMENT_ENTRY = np.dtype([
-    ("position", "<u8"), ("index", "<u8"), ("before_ns", "<i8"), ("reserved", "<u4"),
+    ("position", "<u8"), ("index", "<u8"), ("before_ns", "<i8"), ("counted", "<u4"),
     ("checksum", "<u4"),
 ])
 
@@ -380,6 +380,7 @@ cdef class Segment:
         w.base = <uint64_t><size_t>self.records - w.position
         w.limit = self.room_end()
         w.index = self.header.index
+        w.beyond = 0 - w.index
         w.entry_due = w.position
         w.entry = self.entries if enter else NULL
         w.entries_end = self.entries + self.entry_count if enter else NULL
@@ -402,6 +403,7 @@ cdef class Segment:
                 segment_enter(w)
             w.first_ns = min(w.first_ns, record.published_ns)
             w.last_ns = max(w.last_ns, record.published_ns)
+            w.beyond += stands_for(self.records + offset) - 1
             w.position += size
             w.index += 1
 
@@ -570,6 +572,42 @@ cdef class Segment:
                     and self._holds(&entry)):
                 found[0] = entry.position
                 index[0] = entry.index
+
+    cdef bint count_to(self, uint64_t index, uint64_t* source_index) noexcept nogil:
+        # Which record of its source a record of the segment is, or the one behind its last: counted
+        # from the nearest one that the index tells of. False: not all between can be read, and it
+        # is that one or a later one. What lies behind the segment's end may be of another source.
+        cdef uint64_t i, position = self.header.position, at = self.header.index, until = index
+        cdef uint64_t source = self.header.source_index
+        cdef int64_t size
+        cdef const uint8_t* record
+        cdef SegmentEntry entry
+        if self.sealed():
+            until = min(index, self.seal.index)
+        for i in range(self.entry_count):
+            memcpy(&entry, self.entries + i, sizeof(entry))
+            if entry.checksum == 0 and entry.before_ns == 0:
+                break
+            if _valid(&entry) and entry.counted != 0 and at < entry.index <= index:
+                # The entry says the low bits of that index, which is behind the one known before.
+                source += <uint32_t>(self.header.source_index + entry.counted - source)
+                position, at = entry.position, entry.index
+        while at < until:
+            i = position - self.header.position
+            if i >= self.limit:
+                break
+            record = self.records + i
+            size = record_look(record, self.limit - i, position, at)
+            if size == LOOK_END:
+                until = at
+            if size <= 0:
+                break
+            source += stands_for(record)
+            position += size
+            at += 1
+        # One each at least; but the first may be a LAPPED that only speaks of the log before.
+        source_index[0] = source + (until - at) - (at < until and at == self.header.index)
+        return at == index
 
     cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil:
         cdef uint64_t offset = entry.position - self.header.position

@@ -1,0 +1,163 @@
+"""A journal's records as their source counted them."""
+
+import numpy as np
+import pytest
+
+from udpfast.core.layout import LAPPED, Kind, LappedReason
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_place import find_recorded, recorded_end
+from udpfast.log.recorded_runs import RecordedRuns
+from udpfast.log.segment import Segment, segment_file_bytes, segment_path
+from udpfast.market.updates import LAYOUTS
+
+SEGMENT = 1 << 18
+BEFORE, LATER = b"A" * 16, b"B" * 16
+PIECE = bytes(1000)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Return an open journal."""
+    with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=SEGMENT) as journal:
+        yield journal
+
+
+def roll(journal, source=BEFORE, source_index=0):
+    """Begin a segment with a record of a log."""
+    journal.note_source(source)
+    journal.prepare()
+    assert journal.roll(0, source_index=source_index)
+
+
+def records(journal, numbers):
+    """Append records that tell their index in their source."""
+    for number in numbers:
+        journal.append(Kind.MESSAGE, PIECE, number=number)
+    journal.flush(0)
+
+
+def lapped(journal, missed, reason=LappedReason.READER):
+    """Append what a recorder says that it missed."""
+    told = np.zeros(1, LAPPED)
+    told["missed"], told["reason"] = missed, reason
+    journal.append(Kind.LAPPED, told.tobytes())
+
+
+def damage(journal, segment, index):
+    """Overwrite some bytes of a segment's record, by its index there."""
+    path = segment_path(journal.directory, segment)
+    info = Segment.open(path).info()
+    with path.open("r+b") as file:
+        # All records are equally long, a LAPPED apart.
+        file.seek(segment_file_bytes(info.capacity_bytes) - info.capacity_bytes + index)
+        file.write(b"damage")
+
+
+def runs_of(journal, limit=1024, **options):
+    """Return log, indices and exactness of each run; what comes next."""
+    with JournalCursor.attach(
+        journal.directory, follow=False, limit=limit, layouts=LAYOUTS, **options
+    ) as cursor:
+        runs = RecordedRuns(cursor)
+        found = []
+        for headers in runs:
+            first = runs.index
+            assert not runs.exact or headers["number"].tolist() == list(
+                range(first, first + len(headers))
+            )
+            found.append((runs.log, first, first + len(headers), runs.exact))
+        return found, (runs.log, runs.index, runs.exact)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1024])
+def test_runs_count_on_from_their_segment_and_over_what_was_missed(journal, limit):
+    roll(journal)
+    records(journal, range(10))
+    lapped(journal, 90)
+    records(journal, range(100, 110))
+    roll(journal, source_index=110)
+    records(journal, range(110, 120))
+    found, end = runs_of(journal, limit)
+    assert [index for _, first, end, _ in found for index in range(first, end)] == [
+        *range(10),
+        *range(100, 120),
+    ]
+    assert end == (BEFORE, 120, True)
+
+
+def test_runs_are_of_one_log_each(journal):
+    roll(journal)
+    records(journal, range(5))
+    roll(journal, LATER)
+    lapped(journal, 1, LappedReason.UNKNOWN)
+    lapped(journal, 3)
+    records(journal, range(3, 5))
+    found, end = runs_of(journal)
+    assert found == [(BEFORE, 0, 5, True), (LATER, 3, 5, True)] and end == (LATER, 5, True)
+
+
+def test_runs_behind_damage_are_counted_though_it_hides_a_lapped(journal):
+    roll(journal)
+    records(journal, range(10))
+    lapped(journal, (1 << 31) + 990)
+    records(journal, range((1 << 31) + 1000, (1 << 31) + 1200))
+    damage(journal, 1, 9 * 1064 + 500)
+    found, end = runs_of(journal)
+    (log, first, behind, exact), last = found[0], found[-1]
+    assert (log, first, behind, exact) == (BEFORE, 0, 9, True)
+    assert last[1] > (1 << 31) + 1000 and last[3] and end == (BEFORE, (1 << 31) + 1200, True)
+    found = find_recorded(journal.directory, BEFORE, (1 << 31) + 1150, LAYOUTS)
+    assert found.index == (1 << 31) + 1150
+    assert recorded_end(journal.directory, BEFORE, LAYOUTS) == ((1 << 31) + 1200, True)
+
+
+def test_runs_behind_a_lost_segment_are_counted_by_the_next(journal):
+    roll(journal)
+    records(journal, range(5))
+    roll(journal, source_index=5)
+    lapped(journal, 95)
+    records(journal, range(100, 105))
+    roll(journal, source_index=105)
+    records(journal, range(105, 110))
+    segment_path(journal.directory, 2).unlink()
+    found, _ = runs_of(journal)
+    assert found == [(BEFORE, 0, 5, True), (BEFORE, 105, 110, True)]
+    assert find_recorded(journal.directory, BEFORE, 5, LAYOUTS).index == 105
+    assert find_recorded(journal.directory, BEFORE, 107, LAYOUTS).index == 107
+
+
+def test_end_of_a_log_whose_last_segment_is_lost_is_not_known(journal):
+    roll(journal)
+    records(journal, range(5))
+    roll(journal, source_index=5)
+    lapped(journal, 95)
+    roll(journal, LATER)
+    records(journal, range(1))
+    segment_path(journal.directory, 2).unlink()
+    end, exact = recorded_end(journal.directory, BEFORE, LAYOUTS)
+    assert (end, exact) == (5, False)
+    assert recorded_end(journal.directory, LATER, LAYOUTS) == (1, True)
+    assert recorded_end(journal.directory, b"C" * 16, LAYOUTS) == (0, True)
+
+
+def test_runs_from_a_position_amid_a_segment_are_counted(journal):
+    roll(journal, source_index=1000)
+    lapped(journal, 500)
+    records(journal, range(1500, 1700))
+    with JournalCursor.attach(journal.directory, follow=False) as cursor:
+        cursor.poll()
+        position = int(cursor.headers[150]["position"])
+    found, _ = runs_of(journal, start=("position", position))
+    assert found == [(BEFORE, 1649, 1700, True)]
+
+
+def test_number_of_a_lost_segment_is_not_given_again(tmp_path):
+    for _ in range(2):
+        with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=SEGMENT) as journal:
+            roll(journal)
+            records(journal, range(3))
+    segment_path(tmp_path / "journal", 2).unlink()
+    with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=SEGMENT) as journal:
+        roll(journal)
+        assert segment_path(journal.directory, 3).exists()

@@ -1,0 +1,178 @@
+"""A journal's records as their source counted them: in runs of one log, without a hole.
+
+A segment's header says which log its first record is of, and that record's index there; from then
+on they are counted, and a LAPPED in the journal stands for as many as it says. Behind damage the
+segment's index says it again. Where nothing does, the index is the least that it can be, up to the
+next segment.
+"""
+
+import contextlib
+
+cimport cython
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, memmove
+
+from udpfast.core.layout cimport (
+    KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Lapped, Record)
+from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.segment cimport IDENTITY_SIZE, Segment
+
+from udpfast.errors import RegionError
+from udpfast.log.segment import Segment as SegmentFace
+from udpfast.log.segment import list_segments, segment_path
+
+__all__ = ["RecordedRuns"]
+
+
+@cython.final
+cdef class RecordedRuns:
+    """Records of a journal by their place in their source's log.
+
+    Parameters
+    ----------
+    cursor : JournalCursor
+        In whose arrays the records are.
+    log : bytes, optional
+        Of the record that the cursor stands at; b"": it is not known before it is read.
+    index, journal_index : int
+        Of that record, in its log and in the journal.
+
+    Attributes
+    ----------
+    log : bytes
+        Of the record that comes next, or would behind the journal's end.
+    index : int
+        Of that record in its log.
+    exact : bool
+        That is its index; else it is that one or a later one, because of damage.
+    unknown : bool
+        Nobody knows how many records of the log before are missing.
+    """
+
+    def __init__(self, JournalCursor cursor not None, log=b"", index=0, journal_index=0):
+        self.cursor = cursor
+        self.log, self.index, self.journal_index = log, index, journal_index
+        self.known = self.exact = self.from_exact = bool(log)
+        self.from_log, self.from_index = log, index
+
+    def __iter__(self):
+        """Yield the headers of run after run, valid until the next: `log` and `index` tell which
+        they are of. Behind the last, they tell which record would come next.
+        """
+        cdef int64_t count
+        while (count := self.look(self.cursor._limit)):
+            yield self.cursor.headers[self.begin:self.begin + count]
+            self.begin += count
+            self.index += count
+
+    cdef int64_t look(self, int64_t limit) except -1:
+        # How many records of one run stand in memory; 0: the journal ends here.
+        cdef const Record* headers
+        cdef int64_t count = 0
+        while count == 0:
+            if self.begin == self.end and not self._poll(limit):
+                return 0
+            headers = self.cursor._headers + self.begin
+            while self.begin + count < self.end and headers[count].kind != KIND_LAPPED:
+                count += 1
+            if count == 0:
+                self._step_over()
+        return count
+
+    cdef int64_t take(self, int64_t count) noexcept:
+        # Move so many of the run to the front of the arrays, to be handed out.
+        cdef JournalCursor cursor = self.cursor
+        if self.begin:
+            memmove(cursor._headers, cursor._headers + self.begin, count * RECORD_SIZE)
+            memmove(
+                cursor._offsets, cursor._offsets + self.begin, count * sizeof(uint64_t))
+        self.begin += count
+        self.index += count
+        return count
+
+    cdef forget_missing(self):
+        # What was missing before the next record was said.
+        self.unknown = self.skipped = False
+        self.reason = LAPPED_READER
+
+    cdef bint _poll(self, int64_t limit) except -1:
+        # Have the next records of a segment in memory. False: there are none.
+        cdef JournalCursor cursor = self.cursor
+        cdef uint64_t at = cursor.index, missed, first
+        cdef int64_t count = cursor.poll_all(limit)
+        missed, cursor.missed = cursor.missed, 0
+        if missed and cursor.missed_reason == LAPPED_DAMAGE:
+            self.reason = LAPPED_DAMAGE
+        self.begin, self.end = 0, count
+        first = cursor._headers[0].index if count else cursor.index
+        skipped = first > at + missed
+        self.skipped = self.skipped or skipped
+        if count and first == cursor.segment.header.index:
+            self.log = cursor.segment.header.source[:IDENTITY_SIZE]
+            self.index, self.exact = cursor.segment.header.source_index, True
+        elif missed or skipped or count and not (self.known and first == self.journal_index):
+            self.index += missed
+            if not self.locate(first, count == 0):
+                self.exact = False
+        if skipped or not self.known:
+            self._note_begin(first)
+        self.known = self.known or count > 0
+        self.journal_index = first + count
+        return count > 0
+
+    cdef _note_begin(self, uint64_t first):
+        # What is damaged between the last record left out and the first may be of either.
+        cdef JournalCursor cursor = self.cursor
+        cdef Segment segment = cursor.segment
+        cdef uint64_t left = cursor.left_out
+        self.from_log, self.from_index, self.from_exact = self.log, self.index, self.exact
+        if left >= first:
+            return
+        if segment is None or segment.header.index >= left:
+            segment = self._segment_before(left) or segment
+        if segment is not None and segment.header.index <= left:
+            self.from_exact = segment.count_to(left, &self.from_index)
+            self.from_log = segment.header.source[:IDENTITY_SIZE]
+
+    def _segment_before(self, index):
+        # The last one that begins before a record; None: it is lost.
+        cdef Segment segment
+        numbers = []
+        with contextlib.suppress(FileNotFoundError):
+            numbers = list_segments(self.cursor.directory)
+        for number in reversed(numbers):
+            with contextlib.suppress(FileNotFoundError, RegionError):
+                segment = SegmentFace.open(segment_path(self.cursor.directory, number))
+                if segment.header.index < index:
+                    return segment
+        return None
+
+    cdef bint locate(self, uint64_t journal_index, bint behind):
+        # Ask the segment that has a record, or (behind) the one before it; it is in memory also
+        # where its file was removed. False: nobody knows, because of damage before, or the segment
+        # is of other layouts.
+        cdef JournalCursor cursor = self.cursor
+        cdef Segment segment = cursor.segment
+        cdef uint64_t index = 0
+        if behind and segment is not None and segment.header.index >= journal_index:
+            segment = self._segment_before(journal_index) or segment
+        if segment is None or cursor._translation is not None or (
+                segment.header.index > journal_index):
+            return False
+        self.exact = segment.count_to(journal_index, &index)
+        self.log, self.index = segment.header.source[:IDENTITY_SIZE], index
+        self.journal_index = journal_index
+        return self.exact
+
+    cdef void _step_over(self) noexcept:
+        # A LAPPED: the recorder itself missed some.
+        cdef JournalCursor cursor = self.cursor
+        cdef Lapped lapped
+        memcpy(&lapped, cursor._payloads + cursor._offsets[self.begin], sizeof(lapped))
+        if lapped.reason == LAPPED_UNKNOWN:
+            self.unknown = True
+            lapped.missed -= 1
+        elif self.reason != LAPPED_DAMAGE:
+            self.reason = lapped.reason
+        self.index += lapped.missed
+        self.begin += 1
