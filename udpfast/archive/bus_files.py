@@ -31,6 +31,7 @@ __all__ = [
     "list_stores",
     "make_shared",
     "make_wish",
+    "named_store",
     "note_store",
     "noted_store",
     "read_composite",
@@ -341,6 +342,28 @@ def copy_directory(order_log: Path) -> Path:
     return order_log / "composite"
 
 
+def named_store(name: str) -> Path:
+    """Return the directory of a store, by its name or its path.
+
+    Of a feed whose file puts its store elsewhere, the instance of that name knows where.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such store.
+    """
+    try:
+        return journal_directory(name, what="store")
+    except FileNotFoundError:
+        elsewhere = None
+        if "/" not in name:
+            with contextlib.suppress(FileNotFoundError, RegionError):
+                elsewhere = noted_store(instance_directory(name))
+        if elsewhere is None:
+            raise
+        return journal_directory(elsewhere, what="store")
+
+
 def stored_journal(address: str) -> Path:
     """Return the directory of the journal that an address names.
 
@@ -358,9 +381,9 @@ def stored_journal(address: str) -> Path:
     prefix, colon, name = address.partition(":")
     if not colon or prefix not in ("store", "composite"):
         return journal_directory(address)
-    directory = journal_directory(name)
     if prefix == "store":
-        return directory
+        return named_store(name)
+    directory = journal_directory(name)
     copy = copy_directory(directory)
     if not copy.is_dir():
         raise FileNotFoundError(

@@ -27,16 +27,16 @@ from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry
 
 import contextlib
-import math
 import sys
-import time
 from pathlib import Path
 
-from udpfast.archive.bus_files import Live, noted_store, read_description, shared_directory
+from udpfast.archive.bus_files import (
+    Live, named_store, noted_store, read_description, shared_directory)
 from udpfast.archive.feed_cursor import StoreFeedCursor as StoreFeedCursorFace
 from udpfast.archive.names import known_names
 from udpfast.archive.store import StoreView, store_lineage
 from udpfast.bus.lineage import divergence
+from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.client.journal_source import segment_names, unix_ns
 from udpfast.errors import (
@@ -44,7 +44,7 @@ from udpfast.errors import (
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.instance import instance_directory, journal_directory
+from udpfast.shm.instance import instance_directory
 from udpfast.shm.wake import Sleeper
 
 __all__ = ["StoreSource", "open_source"]
@@ -376,23 +376,20 @@ def open_source(
         start = "begin"
     elif start != "tail" and not (isinstance(start, tuple) and start[:1] == ("position",)):
         start = "time", unix_ns(start, "start")
-    deadline = time.monotonic() + (math.inf if timeout is None else timeout)
-    while True:
-        try:
-            directory, join = journal_directory(target, what="store"), None
-            if image:
-                start, join = _join(directory, batch, max(_PATIENCE_S, deadline - time.monotonic()))
-                buffer_bytes = max(
-                    256 * batch if buffer_bytes is None else buffer_bytes, join.payload_max)
-            source = StoreSource(
-                directory, start=start, end=None if end is None else end[1],
-                batch=batch, buffer_bytes=buffer_bytes,
-                name=name or Path(sys.argv[0]).name or "python", join=join)
-            break
-        except (FileNotFoundError, NotReadyError):
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(0.005)
+    deadline_s = deadline_of(timeout)
+
+    def attach():
+        at, join, room_bytes = start, None, buffer_bytes
+        directory = named_store(target)
+        if image:
+            at, join = _join(directory, batch, max(_PATIENCE_S, time_left(deadline_s)))
+            room_bytes = max(
+                256 * batch if room_bytes is None else room_bytes, join.payload_max)
+        return at, StoreSource(
+            directory, start=at, end=None if end is None else end[1], batch=batch,
+            buffer_bytes=room_bytes, name=name or Path(sys.argv[0]).name or "python", join=join)
+
+    start, source = when_there(attach, deadline_s)
     if start[0] == "position" and source.at_position != start[1]:
         source.detach()
         raise ConfigError(_why_not_there(source, target, start[1]))
