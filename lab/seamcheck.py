@@ -18,12 +18,14 @@ import contextlib
 import random
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from udpfast.agents.recorder import Recorder
+from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.layout import OBJECT_STATE, Kind, LappedReason
@@ -469,6 +471,36 @@ def _step_recorder(world: World) -> None:
         world.trace.append("journal lost")
 
 
+class _Meanwhile:
+    """In place of `time`: while a reader waits for what is not there yet, the world goes on."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.looks = world, 0
+
+    def monotonic(self) -> float:
+        return float(self.looks)
+
+    def sleep(self, _seconds: float) -> None:
+        self.looks += 1
+        world, what = self.world, self.world.rng.random()
+        if what < 0.3 and world.down:
+            world.start_feed()
+        elif what < 0.6 and world.recorder is None:
+            world.start_recorder()
+        elif what < 0.8 and not world.down:
+            world.publish(world.rng.choice((1, 30, 300)))
+
+
+@contextlib.contextmanager
+def _waiting(world: World) -> Iterator[None]:
+    real = appearing.time
+    appearing.time = _Meanwhile(world)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        appearing.time = real
+
+
 def _open(world: World) -> list[Check]:
     rng = world.rng
     options: dict[str, Any] = {"batch": rng.choice((1, 5, 4096))}
@@ -483,8 +515,11 @@ def _open(world: World) -> list[Check]:
         address = address[1]
     elif rng.random() < 0.5:
         address.reverse()
+    # So many looks. What comes meanwhile is in a tail or not: its ring is there first.
+    options["timeout"] = 0.0 if tail else rng.choice((0.0, 8.0))
     try:
-        reader = Reader(address, start=start, **options)
+        with _waiting(world):
+            reader = Reader(address, start=start, **options)
     except (ConfigError, FileNotFoundError, FormatError) as refused:
         world.trace.append(f"open {start}: {refused}")
         return []

@@ -7,11 +7,14 @@ import pytest
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
 from udpfast.agents.recorder import Recorder
+from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, Stream
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, NotReadyError
+from udpfast.log.journal import Journal
 from udpfast.log.segment import list_segments, segment_path
+from udpfast.market.updates import LAYOUTS
 
 START_NS = 1_800_000_000_000_000_000
 
@@ -337,6 +340,79 @@ def test_journal_that_grew_while_a_log_before_was_read_is_counted_right(instance
         assert found == list(range(5, 320)) and reader.lapped == 1  # nobody knows of the first log
     recorder.on_stop()
     other.close()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Return a list of what happens while a reader waits: one call at each of its looks."""
+    steps = []
+    real = appearing.time
+
+    class Clock:
+        monotonic = real.monotonic
+
+        @staticmethod
+        def sleep(seconds):
+            steps.pop(0)()
+
+    monkeypatch.setattr(appearing, "time", Clock)
+    return steps
+
+
+def test_journal_that_is_not_there_yet_is_waited_for(instance, tmp_path, meanwhile):
+    publish(instance, 0, 10)
+    recorders = []
+    meanwhile += [
+        lambda: None,
+        (tmp_path / "journal").mkdir,
+        lambda: recorders.append(record(instance, tmp_path)),
+    ]
+    with Reader(f"journal:{tmp_path / 'journal'}", timeout=60) as reader:
+        assert numbers(reader, 10) == list(range(10)) and not meanwhile
+    recorders[0].on_stop()
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_journal_of_a_ring_that_is_not_there_yet_is_waited_for(
+    instance, tmp_path, meanwhile, timed
+):
+    publish(instance, 0, 10)
+    recorders = []
+    meanwhile += [
+        lambda: publish(instance, 10, 2000),  # the ring has not the first any more
+        lambda: recorders.append(recorder_of(instance, tmp_path)),
+    ]
+    address = instance.address if timed else both(instance, tmp_path)
+    with Reader(address, start=START_NS if timed else None, timeout=60) as reader:
+        assert not meanwhile
+        publish(instance, 2010, 10)
+        drive(recorders[0])
+        found = []
+        while reader.wait(0):
+            each = next(reader)
+            found += [int(bytes(each.payload)[:8])] if each.kind is Kind.MESSAGE else []
+        assert found == list(range(found[0], 2020)) and reader.lapped in (0, found[0])
+    recorders[0].on_stop()
+
+
+def test_what_is_waited_for_in_vain_is_named(instance, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such journal"):
+        Reader(f"journal:{tmp_path / 'journal'}", timeout=0.02)
+    with pytest.raises(FileNotFoundError, match="no such journal"):
+        Reader(both(instance, tmp_path), timeout=0.02)
+    with pytest.raises(FileNotFoundError, match="no ring"):
+        Reader([f"ring:{tmp_path / 'none'}", instance.address], timeout=0.02)
+    (tmp_path / "journal").mkdir(mode=0o700)
+    with pytest.raises(FileNotFoundError, match="it has no segments"):
+        Reader(f"journal:{tmp_path / 'journal'}")
+
+
+def test_journal_that_was_just_begun_is_nobody_s_yet(instance, tmp_path):
+    with (
+        Journal.open(tmp_path / "journal", LAYOUTS),
+        pytest.raises(NotReadyError, match="just begun"),
+    ):
+        Reader(both(instance, tmp_path))
 
 
 def test_position_behind_the_end_of_the_journal_is_refused(instance, tmp_path):

@@ -23,4 +23,5 @@ def open_sources(
     start: _Start | None,
     batch: int,
     buffer_bytes: int | None,
+    deadline_s: float,
 ) -> CompositeSource: ...

@@ -15,14 +15,16 @@ from udpfast.client.source cimport PolledSource, Source
 from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
+from functools import partial
+
 import numpy as np
 
+from udpfast.client.appearing import when_there
 from udpfast.client.history_source import HistorySource
-from udpfast.client.journal_source import journal_start
+from udpfast.client.journal_source import journal_start, journal_there
 from udpfast.client.ring_history import is_history_of
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, RingClosedError
-from udpfast.shm.instance import journal_directory
 
 __all__ = ["CompositeSource", "Member", "open_sources"]
 
@@ -244,7 +246,8 @@ class _MemberFailed(Exception):
     """One of the sources failed: it says why itself."""
 
 
-def open_sources(addresses, open_one, *, start, batch, buffer_bytes) -> CompositeSource:
+def open_sources(
+        addresses, open_one, *, start, batch, buffer_bytes, deadline_s) -> CompositeSource:
     """Open several addresses as one source.
 
     Parameters
@@ -254,6 +257,8 @@ def open_sources(addresses, open_one, *, start, batch, buffer_bytes) -> Composit
         Opens one of them, at a place.
     start, batch, buffer_bytes
         As `Reader` has them.
+    deadline_s : float
+        Until when what is not there yet is waited for, by `time.monotonic`.
 
     Raises
     ------
@@ -270,7 +275,7 @@ def open_sources(addresses, open_one, *, start, batch, buffer_bytes) -> Composit
             journals = [each for each in left if each.startswith("journal:")]
             if journals and ring.startswith("ring:"):
                 opened[ring] = _open_joined(journals, ring, left, open_one, start, (
-                    batch, buffer_bytes))
+                    batch, buffer_bytes, deadline_s))
         for address in left:
             if opened.get(address) is None:
                 opened[address] = open_one(address, start)
@@ -287,15 +292,13 @@ def _open_joined(journals, ring, left, open_one, start, options):
     # A journal and the ring whose records it has are one source: history, then live. None: none of
     # the journals has them.
     cdef RingSource live = open_one(ring, "tail")
+    batch, buffer_bytes, deadline_s = options
     try:
         for address in journals:
-            try:
-                directory = journal_directory(address.partition(":")[2])
-            except FileNotFoundError:  # who opens it says so
-                continue
-            if is_history_of(directory, live):
+            target = address.partition(":")[2]
+            directory = when_there(partial(journal_there, target), deadline_s)
+            if when_there(partial(is_history_of, directory, live), deadline_s):
                 left.remove(address)
-                batch, buffer_bytes = options
                 return HistorySource(
                     directory, journal_start(start), live, (address, ring), batch=batch,
                     buffer_bytes=buffer_bytes)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from udpfast.archive.groups import Group, read_group
+from udpfast.archive.groups import read_group
+from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.composite_source import CompositeSource, open_sources
 from udpfast.client.source import open_source as open_one
 from udpfast.errors import ConfigError, shown
 
 __all__ = ["open_source"]
-
-_PAUSE_S = 0.01
 
 
 def open_source(
@@ -43,11 +41,11 @@ def open_source(
     """
     if image:
         raise ConfigError(f"image must be False for a group, was {shown(image)}")
-    deadline_s = float("inf") if timeout is None else time.monotonic() + timeout
-    group = _wait_for(target, deadline_s)
+    deadline_s = deadline_of(timeout)
+    group = when_there(lambda: read_group(target), deadline_s, (FileNotFoundError,))
 
     def open_feed(address: str, start: Any) -> Any:
-        left = None if timeout is None else max(0.0, deadline_s - time.monotonic())
+        left = None if timeout is None else time_left(deadline_s)
         return open_one(address, start=start, batch=batch, timeout=left, **options)
 
     return open_sources(
@@ -56,14 +54,5 @@ def open_source(
         start=start,
         batch=batch,
         buffer_bytes=options["buffer_bytes"],
+        deadline_s=deadline_s,
     )
-
-
-def _wait_for(name: str, deadline_s: float) -> Group:
-    while True:
-        try:
-            return read_group(name)
-        except FileNotFoundError:
-            if time.monotonic() >= deadline_s:
-                raise
-        time.sleep(_PAUSE_S)

@@ -11,6 +11,7 @@ from udpfast.client.source cimport PolledSource
 from udpfast.core.layout cimport RECORD_SIZE, Lapped, Record
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.shm.region cimport Region
 
 import contextlib
 import datetime
@@ -22,14 +23,18 @@ from udpfast.archive.bus_files import read_composite
 from udpfast.archive.names import journal_names, known_names
 from udpfast.core.layout import RECORD
 from udpfast.core.layouts import CONTROL_LAYOUTS
-from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
+from udpfast.client.appearing import deadline_of, when_there
+from udpfast.errors import (
+    ConfigError, FormatError, NotReadyError, RegionError, RingClosedError, shown)
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.journal_span import check_part
-from udpfast.log.journal_state import is_raw, journal_state
+from udpfast.log.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT, is_raw, journal_state
+from udpfast.log.segment import list_segments
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["JournalSource", "journal_start", "open_source", "segment_names", "unix_ns"]
+__all__ = [
+    "JournalSource", "journal_start", "journal_there", "open_source", "segment_names", "unix_ns"]
 
 
 @cython.final
@@ -226,19 +231,49 @@ def open_source(
         Of the same kinds: the first that is not read.
     batch, buffer_bytes, timeout, name
         As `Reader` has them; `name` is ignored: readers of a journal are not listed.
+
+    Raises
+    ------
+    FileNotFoundError
+        No such journal appeared within `timeout` seconds.
     """
     if image:
         raise ConfigError(
             f"image must be False for journal:{target}: reading starts without an earlier state")
     first = journal_start(start)
     last = None if end is None else _place(end, "end")
-    directory = journal_directory(target)
+    directory = when_there(lambda: journal_there(target), deadline_of(timeout))
     cursor = JournalCursorFace.attach(
         directory, first, last, limit=batch, room_bytes=buffer_bytes,
         layouts=CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS)
     check_part(directory, first if isinstance(first, tuple) else None, last,
                grows=_is_written(directory))
     return JournalSource(cursor)
+
+
+def journal_there(target):
+    """Return the directory of a journal whose records can be read, or will be.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not there.
+    NotReadyError
+        It is being made.
+    """
+    directory = journal_directory(target)
+    try:
+        Region.attach(directory / "journal", JOURNAL_KIND, JOURNAL_LAYOUT).close()
+    except FileNotFoundError:
+        if not list_segments(directory):
+            raise FileNotFoundError(
+                2, "no journal there: it has no segments", str(directory)) from None
+    except NotReadyError:
+        if not list_segments(directory):
+            raise
+    except RegionError:  # who reads it says so
+        pass
+    return directory
 
 
 def journal_start(start):

@@ -70,7 +70,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Payload bytes that one poll returns, at most; by default 256 for each record. Never less
         than the ring's largest payload.
     timeout : float or None
-        Seconds to wait until the ring exists; None: forever.
+        Seconds to wait until what the address names exists: a ring, a journal, all of a list.
+        None: forever.
     name : str
         Name of this reader in `udpfast stat`; by default the program's name.
     kinds : Kind or its name, or iterable of these, optional
@@ -90,7 +91,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     ConfigError
         The address or an option is wrong.
     FileNotFoundError
-        No such ring appeared within `timeout` seconds.
+        No such ring or journal appeared within `timeout` seconds.
     RegionError
         The ring is not safe to read, or of another version.
     FormatError

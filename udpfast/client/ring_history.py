@@ -6,8 +6,9 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from udpfast.client.appearing import when_there
 from udpfast.client.history_source import HistorySource
-from udpfast.errors import ConfigError, FormatError, RegionError, UdpfastError
+from udpfast.errors import ConfigError, FormatError, NotReadyError, RegionError, UdpfastError
 from udpfast.log.journal_place import segments_of
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import Segment, list_segments, segment_path
@@ -24,6 +25,11 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
 
     It has records of the ring's log, and no others since; or it is where the ring's recorder
     records to, but the ring began anew, and the recorder has not found that out yet.
+
+    Raises
+    ------
+    NotReadyError
+        It was just begun, and its writer has not said yet whose records it gets.
     """
     try:
         state = journal_state(directory)
@@ -33,9 +39,16 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
         return True
     instance = live.directory
     assert instance is not None  # a ring is of this host
-    if Path(directory) not in _journals_of(instance) or segments_of(directory, live.log):
-        return False
     numbers = list_segments(directory)
+    if Path(directory) not in _journals_of(instance):
+        if state.alive and not any(state.source) and not numbers:
+            raise NotReadyError(
+                f"{directory}: expected a journal whose writer says which records it gets, found "
+                "one that was just begun: try again in a moment"
+            )
+        return False
+    if segments_of(directory, live.log):
+        return False
     if not numbers:
         return True
     with contextlib.suppress(FileNotFoundError, RegionError):
@@ -45,7 +58,12 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
 
 
 def open_own_history(
-    live: RingSource, start_ns: int, batch: int, buffer_bytes: int | None, address: str
+    live: RingSource,
+    start_ns: int,
+    batch: int,
+    buffer_bytes: int | None,
+    address: str,
+    deadline_s: float,
 ) -> HistorySource:
     """Return the source that begins with the journal of a ring's records.
 
@@ -58,24 +76,31 @@ def open_own_history(
         As `Reader` has them.
     address : str
         Of the ring.
+    deadline_s : float
+        Until when the journal is waited for, by `time.monotonic`.
 
     Raises
     ------
     ConfigError
         No journal has its records.
     """
+    directory = when_there(lambda: _own_journal(live, address), deadline_s, (ConfigError,))
+    return HistorySource(
+        directory,
+        ("time", start_ns),
+        live,
+        (f"journal:{directory}", address),
+        batch=batch,
+        buffer_bytes=buffer_bytes,
+    )
+
+
+def _own_journal(live: RingSource, address: str) -> Path:
     assert live.directory is not None  # a ring is of this host
     looked = _journals_of(live.directory)
     for directory in looked:
         if is_history_of(directory, live):
-            return HistorySource(
-                directory,
-                ("time", start_ns),
-                live,
-                (f"journal:{directory}", address),
-                batch=batch,
-                buffer_bytes=buffer_bytes,
-            )
+            return directory
     raise ConfigError(
         f"start must be 'tail', 'begin' or 'oldest' for {address}, because no journal has "
         f"its records (looked at {', '.join(map(str, looked)) or 'none'})"

@@ -23,12 +23,12 @@ from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 import contextlib
 import errno
 import sys
-import time
 import warnings
 from importlib import import_module
 from pathlib import Path
 
 from udpfast.archive.feed_cursor import RingFeedCursor
+from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import (
     NotReadyError, RegionError, RingClosedError, UdpfastError, did_you_mean)
@@ -46,8 +46,6 @@ cdef enum:
     LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
     NAMES_PAUSE_NS = 20_000_000  # between two looks for names in vain
     WRITER_LOOK_NS = 200_000_000  # whether the writer lives is looked at so often, in 20 us
-
-_ATTACH_PAUSE_S = 0.01
 
 # A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
 _PATIENCE_S = 1.0
@@ -309,23 +307,16 @@ def open_source(
         journal_source = import_module("udpfast.client.journal_source")  # which not all need
         start_ns, start = journal_source.unix_ns(
             start, "start", "'tail', 'begin', 'oldest' or a time"), "tail"
-    deadline_s = float("inf") if timeout is None else time.monotonic() + timeout
-    while True:
-        try:
-            directory = instance_directory(target)
-            cursor = RingCursor.attach(
-                directory, start, batch, buffer_bytes, PAYLOAD_HASH, populate)
-            break
-        except FileNotFoundError as error:
-            if time.monotonic() >= deadline_s:
-                near = did_you_mean(target, [each.name for each in list_instances()])
-                raise FileNotFoundError(
-                    errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?{near}",
-                    error.filename) from None
-        except NotReadyError:  # a large ring takes its writer seconds
-            if time.monotonic() >= deadline_s:
-                raise
-        time.sleep(_ATTACH_PAUSE_S)
+    deadline_s = deadline_of(timeout)
+    try:
+        directory, cursor = when_there(
+            lambda: _attach(target, (start, batch, buffer_bytes, PAYLOAD_HASH, populate)),
+            deadline_s)
+    except FileNotFoundError as error:
+        near = did_you_mean(target, [each.name for each in list_instances()])
+        raise FileNotFoundError(
+            errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?{near}",
+            error.filename) from None
     if (life := cursor.life) in ("failed", "gone"):
         how = "is dead" if life == "gone" else "has failed"
         warnings.warn(
@@ -335,7 +326,7 @@ def open_source(
     join = None
     if image:
         join = ImageJoin(directory, RingFeedCursor(cursor),
-                         max(_PATIENCE_S, deadline_s - time.monotonic()))
+                         max(_PATIENCE_S, time_left(deadline_s)))
         if join.payload_max > cursor._room:
             cursor._allocate(batch, join.payload_max)
     source = RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)
@@ -343,7 +334,12 @@ def open_source(
         return source
     try:
         return import_module("udpfast.client.ring_history").open_own_history(
-            source, start_ns, batch, buffer_bytes, f"ring:{target}")
+            source, start_ns, batch, buffer_bytes, f"ring:{target}", deadline_s)
     except BaseException:
         source.detach()
         raise
+
+
+def _attach(target, options):
+    directory = instance_directory(target)
+    return directory, RingCursor.attach(directory, *options)

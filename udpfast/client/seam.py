@@ -1,14 +1,28 @@
 """Which piece of a ring's records comes next: the rule alone, of facts that others looked up.
 
 A record is known for good by the identity of its log and its index there. Pieces of logs lie in
-the journal, in the ring's file at hand, which may be replaced or removed by now, and in the file
-that is in its place. A reader stands at one index of one log, and what comes next is:
+the journal, in the ring's file at hand, which may be replaced or removed by now (HELD), and in the
+file that is in its place (PRESENT). A reader stands at index I of log L. The first row that holds
+says what comes next:
 
-1. Of this log, the piece with the least index from there on. What lies between is nowhere.
-2. Nothing of this log is left, but the file that is in place is of it: what is written there.
-3. Else the log behind it. The journal knows the order of the logs that it has; a file comes before
-   the one that took its place; a file of a log that the journal does not have comes before a log
-   of the journal if its first record was published earlier.
+| of L there is | next comes | between is |
+|---|---|---|
+| a piece with a record at I or behind | the one whose first such record is the least | missing |
+| only the file that is in place | what it gets next, or the journal gets before | not known |
+
+Else L is over, and the log behind it comes, from its index 0 on:
+
+| the journal has a log behind L | a file has a log that was not read | next comes |
+|---|---|---|
+| no | no | nothing |
+| no | yes | the older file's |
+| yes | no | the journal's |
+| yes | yes, the same | the piece with the lower index; of equal ones the journal's |
+| yes | yes, another, that the journal has, too | which is first in the journal |
+| yes | yes, another, that the journal does not have | which was published first |
+
+A journal that does not have L may have logs of before L that were never read: what it has counts
+as behind L if it was published later than what was read last.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from libc.errno cimport EBADMSG, EPIPE
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport Idle, idle_step
 
+from udpfast.client.appearing import deadline_of, time_left
 from udpfast.errors import ConfigError, RingClosedError, shown
 
 __all__ = ["PolledSource", "Source", "open_source"]
@@ -193,12 +194,13 @@ def open_source(
         if image:
             raise ConfigError(f"image must be False for several addresses, was {shown(image)}")
         composite = import_module("udpfast.client.composite_source")
+        deadline_s = deadline_of(timeout)
         return composite.open_sources(
             address,
             lambda one, start: open_source(
-                one, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
-                name=name, end=end),
-            start=start, batch=batch, buffer_bytes=buffer_bytes)
+                one, start=start, batch=batch, buffer_bytes=buffer_bytes,
+                timeout=None if timeout is None else time_left(deadline_s), name=name, end=end),
+            start=start, batch=batch, buffer_bytes=buffer_bytes, deadline_s=deadline_s)
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())

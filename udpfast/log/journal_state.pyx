@@ -12,7 +12,7 @@ from udpfast.shm.region cimport Region
 
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import RegionError
-from udpfast.log.journal_layouts import journal_layouts
+from udpfast.log.journal_layouts import journal_layouts, layouts_path
 from udpfast.log.segment import Segment as SegmentFace
 from udpfast.log.segment import list_segments, segment_path, segments_identities, segments_identity
 
@@ -159,7 +159,8 @@ def journal_identity(directory) -> bytes:
 def is_raw(directory) -> bool:
     """Return whether a journal is a raw capture: no payload of its records is an update.
 
-    Its first segment that can be read says so; False if there is none, or nobody knows.
+    Its first segment that can be read says so. If there is none yet, what its writer laid beside
+    them says so; False if nobody knows.
     """
     for number in list_segments(directory):
         try:
@@ -171,7 +172,7 @@ def is_raw(directory) -> bool:
         with contextlib.suppress(RegionError):  # who reads the records says so
             return journal_layouts(directory, segment.layout_hash).raw
         return False
-    return False
+    return layouts_path(directory, CONTROL_LAYOUTS.hash).exists()
 
 
 cdef bytes header_identity(const JournalHeader* header, path):
