@@ -39,7 +39,6 @@ VENUES = {
 _SNAPSHOT, _UNGATED = 1, 32
 _OBJECT_ORDERS = 0x20000000
 _DELETE = 3
-_BEHIND_ALL = 1 << 64
 _CME_LEVELS, _CME_ORDERS = 52, 53
 #: Longer than any set: what is asked for again comes late.
 _PATIENCE_US = 60_000_000
@@ -325,6 +324,8 @@ class _Run:
         self.clean: dict[Name, list[tuple[int, Any]]] | None = None
         self.lossy = False
         self.joined: set[int] = set()  # units whose first number was not seen first
+        self.delivered: dict[int, list[tuple[int, int]]] = {}  # unit -> (time, number)
+        self.gap_ns = 0  # when the last one was told
         self.reached: set[str] = set()
         self.live = self.compared = self.wanted = 0
 
@@ -369,8 +370,11 @@ class _Run:
                 self._begin(units, record)
             elif record.kind == Kind.GAP:
                 self.lossy = True
+                self.gap_ns = record.received_ns
             elif record.kind == Kind.MESSAGE and record.number:
-                problem = self._settle(followed, units[record.stream], checks, record.number)
+                unit = units[record.stream]
+                self.delivered.setdefault(unit, []).append((record.received_ns, record.number))
+                problem = self._settle(followed, unit, checks, record.number)
                 if problem:
                     return problem
         return "no end"
@@ -506,14 +510,19 @@ class _Run:
                 sound = name in followed.levels and not followed.books[name].stale
             if not sound:
                 return f"{name}: {'orders' if orders else 'levels'} in doubt at the end"
-        last = {one.get("unit", 0): one for one in self.truth["checkpoints"]}
-        for unit, checkpoint in last.items():
-            problem = self._sound(followed, unit, _BEHIND_ALL) if self.clean is not None else None
-            healed = any(self._unit_of(symbol) == unit for symbol, _ in wanted)
-            problem = problem or self._compare(followed, checkpoint, healed)
+        for unit, checks in self._checkpoints().items():
+            number = self._last(unit)
+            problem = self._sound(followed, unit, number) if self.clean is not None else None
+            if not problem and number >= max(checks):
+                healed = any(self._unit_of(symbol) == unit for symbol, _ in wanted)
+                problem = self._compare(followed, checks[max(checks)], healed)
             if problem:
                 return f"at the end: {problem}"
         return None
+
+    def _last(self, unit: int) -> int:
+        # What was lost behind it, nobody can know of.
+        return self.delivered[unit][-1][1] if unit in self.delivered else 0
 
     def _wanted(self, capture: str) -> set[tuple[str, bool]]:
         # (symbol, whether of its orders): of which nothing is missing at the end.
@@ -528,15 +537,18 @@ class _Run:
         }
 
     def _healed(self) -> set[tuple[str, bool]]:
-        # All of whose snapshot came, as of the last datagram that no line brought, or a later one.
+        # All of whose snapshot came behind the last loss that was told, as of the last datagram that
+        # no line brought, or of a later one that was delivered by then.
         lost = self.truth["network"]["never_received"][-1][-1]
         names = {one["security_id"]: name for name, one in self.truth["instruments"].items()}
         parts: dict[tuple[int, int], set[int]] = {}
         healed = set()
         for (channel, _), datagram in self.datagrams("feed"):
+            place = bisect.bisect_right(self.delivered[0], (datagram.timestamp_ns, 1 << 64))
+            known = self.delivered[0][place - 1][1] if place else 0
             for template, root in _sbe_messages(datagram.payload) if channel else ():
                 as_of, _, security = struct.unpack_from("<IIi", root)
-                if as_of < lost:
+                if datagram.timestamp_ns <= self.gap_ns or not lost <= as_of <= known:
                     continue
                 if template == _CME_LEVELS:
                     healed.add((names[security], False))
@@ -549,8 +561,9 @@ class _Run:
         return healed
 
     def _tape(self, followed: Followed) -> str | None:
-        # All trades, where nothing is missing.
-        if self.lossy:
+        # All trades, where nothing is missing, the end least of all.
+        ends = {unit: max(checks) for unit, checks in self._checkpoints().items()}
+        if self.lossy or any(self._last(unit) < end for unit, end in ends.items()):
             return None
         expect = self.truth.get("tape") or self.truth["trades"]
         rows = [row for rows in followed.trades.values() for row in rows]
