@@ -537,9 +537,9 @@ class _Run:
         }
 
     def _healed(self) -> set[tuple[str, bool]]:
-        # All of whose snapshot came behind the last loss that was told, as of the last datagram that
-        # no line brought, or of a later one that was delivered by then.
-        lost = self.truth["network"]["never_received"][-1][-1]
+        # All of whose snapshot came behind the last loss that was told, as of the last datagram
+        # that no line brought, or of a later one that was delivered by then.
+        lost = max((last for _, last in self.truth["network"]["never_received"]), default=0)
         names = {one["security_id"]: name for name, one in self.truth["instruments"].items()}
         parts: dict[tuple[int, int], set[int]] = {}
         healed = set()
