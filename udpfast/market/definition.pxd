@@ -1,0 +1,159 @@
+# Instruments as they come to be known: names, depths, decimals, and what holds when the first
+# change of one comes.
+
+from libc.stdint cimport uint16_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport FEED_BOOKS_UNDEFINED, FEED_OBJECTS, FEED_OBJECTS_FULL
+from udpfast.core.layout cimport OBJECT_WAITING
+from udpfast.market.change cimport *
+from udpfast.market.instrument cimport FACES, Instrument, instrument_add, instrument_find
+from udpfast.market.levels cimport forget
+from udpfast.market.marked cimport has_face, mark, sure
+from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream
+from udpfast.market.names cimport names_intern
+from udpfast.market.trust cimport begin_empty, stale_levels
+
+cdef inline void name_instrument(
+        Market* market, Instrument* i, const uint8_t* text, uint32_t size) noexcept nogil:
+    cdef uint32_t id
+    while size and (text[size - 1] == c" " or text[size - 1] == 0):
+        size -= 1
+    id = names_intern(market.names, text, size)
+    if id == i.symbol_id:
+        return
+    i.symbol_before = i.symbol_id
+    i.symbol_id = id
+    if i.symbol_before:
+        mark(market, i)
+
+
+cdef inline void number_instrument(Market* market, Instrument* i) noexcept nogil:
+    # Its number in decimal stands for a name that nobody told.
+    cdef uint8_t text[20]
+    cdef int at = 20
+    cdef uint64_t rest = i.id
+    while True:
+        at -= 1
+        text[at] = <uint8_t>(c"0" + rest % 10)
+        rest //= 10
+        if rest == 0:
+            break
+    name_instrument(market, i, text + at, 20 - at)
+
+
+cdef inline uint32_t text_size(const char* text) noexcept nogil:
+    cdef uint32_t size = 0
+    while text[size]:
+        size += 1
+    return size
+
+
+cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream) noexcept nogil:
+    # As it is known when its first change comes.
+    cdef MarketStream* s = market.streams + stream
+    cdef int which
+    i.stream = stream
+    i.homeless = False
+    for which in range(FACES):
+        i.face[which].status = OBJECT_WAITING
+        i.face[which].sure = s.gaps
+        i.face[which].held_since = s.lost
+        if has_face(market, which):
+            forget(market, i, which)
+    if s.whole:                  # the first number of its chain, if it has one, is 1
+        i.linked = market.traits.chain == CHAIN_DENSE
+        begin_empty(market, i)
+
+
+cdef inline Instrument* instrument_of(
+        Market* market, const Change* c, uint16_t stream) noexcept nogil:
+    # NULL: there is no room for it.
+    cdef Instrument* i = instrument_find(&market.instruments, c.instrument)
+    cdef const char* exchange
+    cdef uint8_t text[64]
+    cdef uint32_t size
+    cdef uint64_t id = c.instrument
+    if unlikely(i == NULL):
+        i = instrument_add(&market.instruments, c.instrument)
+        if i == NULL:
+            counter_add(&market.feed[FEED_OBJECTS_FULL], 1)
+            return NULL
+        counter_add(&market.feed[FEED_OBJECTS], 1)
+        exchange = market.traits.exchange
+        size = text_size(exchange)
+        i.exchange_id = names_intern(market.names, <const uint8_t*>exchange, size)
+        if market.traits.depth_implied:
+            memcpy(text, exchange, size)
+            memcpy(text + size, b" implied", 8)
+            i.implied_id = names_intern(market.names, text, size + 8)
+        i.depth[0] = market.traits.depth
+        i.depth[1] = market.traits.depth_implied
+        i.decimals = market.traits.decimals
+        i.measured = not market.traits.defined_first
+        if market.settings.places[0] and not i.measured and (
+                market.traits.levels == LEVELS_BY_PLACE):
+            i.depth = market.settings.places
+            i.measured = True
+        if not i.measured and c.verb != VERB_DEFINE:
+            counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
+        i.sides[1].ask = i.sides[3].ask = i.shown[1].ask = i.shown[3].ask = 1
+        if market.traits.names == NAMES_IN_ID:
+            i.named = i.defined = True
+            name_instrument(market, i, <const uint8_t*>&id, 8)
+        elif market.traits.names == NAMES_DEFINED:
+            number_instrument(market, i)
+        i.homeless = True
+        i.stream = STREAM_NOWHERE
+    if unlikely(not i.named and c.name):
+        i.named = i.defined = True
+        name_instrument(market, i, market.message.payload + c.name - 1, 8)
+    if unlikely(i.homeless):
+        if stream == STREAM_NOWHERE:
+            return i if c.verb == VERB_DEFINE else NULL
+        begin_instrument(market, i, stream)
+    return i
+
+
+cdef inline void replace_all(Market* market, Instrument* i) noexcept nogil:
+    # Readers need all of it anew.
+    cdef int which
+    for which in range(FACES):
+        i.face[which].replaced = True
+    i.top_said = False
+    mark(market, i)
+
+
+cdef inline void define_depth(
+        Market* market, Instrument* i, uint8_t own, uint8_t implied) noexcept nogil:
+    # Levels are right as they are where no side was ever deeper than the smaller of two depths:
+    # nothing fell out of it. Else nobody knows what did.
+    cdef bint outgrown = i.deepest[0] > min(i.depth[0], own) and i.depth[0] != own
+    if i.deepest[1] > min(i.depth[1], implied) and i.depth[1] != implied:
+        outgrown = True
+    i.depth[0] = own
+    i.depth[1] = implied
+    if outgrown and not i.homeless:
+        stale_levels(market, i)
+
+
+cdef inline void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    cdef bint by_place = market.traits.levels == LEVELS_BY_PLACE
+    cdef bint measures = c.place != 0 if by_place else 0 <= c.price <= DECIMALS_MAX
+    if c.name:
+        name_instrument(
+            market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
+    if measures and by_place:
+        define_depth(market, i, c.place, <uint8_t>c.orders)
+    elif measures and c.price != i.decimals:
+        i.decimals = <uint8_t>c.price
+        replace_all(market, i)
+    if measures and not i.measured:
+        i.measured = True
+        mark(market, i)
+    i.named = True
+    if not i.defined:
+        i.defined = True
+        mark(market, i)

@@ -1,0 +1,94 @@
+# What changed since readers were told last, and small questions of a market that every room asks.
+
+from libc.stdint cimport int64_t, uint32_t, uint8_t
+
+from udpfast.core.layout cimport OBJECT_LIVE
+from udpfast.market.change cimport *
+from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
+from udpfast.market.market cimport (
+    MARKET_STREAMS, TOUCHED_MAX, Market, MarketStream, Touched, TouchedOrder)
+from udpfast.market.orders cimport RestingOrder
+
+cdef enum:  # schema UpdateAction
+    ACTION_NEW = 1
+    ACTION_CHANGE = 2
+    ACTION_DELETE = 3
+
+
+cdef inline uint32_t index_of(const Market* market, const Instrument* i) noexcept nogil:
+    return <uint32_t>(i - market.instruments.items)
+
+
+cdef inline MarketStream* stream_of(const Market* market, const Instrument* i) noexcept nogil:
+    return market.streams + i.stream
+
+
+cdef inline bint sure(const Market* market, const Instrument* i, const Face* face) noexcept nogil:
+    return face.status == OBJECT_LIVE and face.sure == stream_of(market, i).gaps
+
+
+cdef inline uint32_t depth_of(const Instrument* i, uint8_t side) noexcept nogil:
+    return i.depth[side >> 1]
+
+
+cdef inline uint32_t scope_of(const Market* market, const Instrument* i) noexcept nogil:
+    return index_of(market, i) + MARKET_STREAMS if market.traits.orders_by_instrument else i.stream
+
+
+cdef inline void mark(Market* market, Instrument* i) noexcept nogil:
+    if not i.dirty:
+        i.dirty = True
+        market.dirty[market.dirty_count] = index_of(market, i)
+        market.dirty_count += 1
+
+
+cdef inline void touch(Market* market, Instrument* i, uint8_t side, int64_t price) noexcept nogil:
+    cdef Touched* touched
+    mark(market, i)
+    if market.touched_count < TOUCHED_MAX:
+        touched = market.touched + market.touched_count
+        touched.instrument = index_of(market, i)
+        touched.side = side
+        touched.price = price
+        market.touched_count += 1
+    else:
+        i.face[FACE_IMPLIED if side > SIDE_ASK else FACE_LEVELS].replaced = True
+
+
+cdef inline void touch_order(
+        Market* market, Instrument* i, const RestingOrder* order, uint8_t action) noexcept nogil:
+    cdef TouchedOrder* row
+    mark(market, i)
+    if not market.settings.orders or order.side > SIDE_ASK:
+        return
+    if market.order_rows_count == TOUCHED_MAX:
+        i.face[FACE_ORDERS].replaced = True
+        return
+    row = market.order_rows + market.order_rows_count
+    row.id = order.id
+    row.priority = order.priority
+    row.price = order.price
+    row.quantity = order.quantity
+    row.instrument = index_of(market, i)
+    row.side = order.side
+    row.action = action
+    market.order_rows_count += 1
+
+
+cdef inline bint has_face(const Market* market, int face) noexcept nogil:
+    # Whether the venue tells it apart from the others.
+    if face == FACE_ORDERS:
+        return market.traits.orders and market.traits.levels != LEVELS_OF_ORDERS
+    if face == FACE_IMPLIED:
+        return market.traits.depth_implied and market.traits.levels != LEVELS_OF_ORDERS
+    return market.traits.levels != LEVELS_NONE
+
+
+cdef inline Face* face_of(const Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Of what a change speaks.
+    if VERB_ADD <= c.verb <= VERB_DELETE and market.traits.levels != LEVELS_OF_ORDERS:
+        return &i.face[FACE_ORDERS]
+    if (c.side == SIDE_BID_IMPLIED or c.side == SIDE_ASK_IMPLIED) and has_face(
+            market, FACE_IMPLIED):
+        return &i.face[FACE_IMPLIED]
+    return &i.face[FACE_LEVELS]

@@ -1,0 +1,173 @@
+# Resting orders: what a change does to them, and to the levels that are sums of them.
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
+from udpfast.market.change cimport *
+from udpfast.market.instrument cimport Instrument
+from udpfast.market.marked cimport (
+    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, touch, touch_order)
+from udpfast.market.market cimport Market
+from udpfast.market.orders cimport RestingOrder, order_add, order_find, order_remove
+from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
+
+cdef inline void link_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
+    cdef uint32_t at = <uint32_t>(order - market.orders.orders) + 1
+    order.before = i.orders_last
+    if i.orders_last:
+        market.orders.orders[i.orders_last - 1].next = at
+    else:
+        i.orders_first = at
+    i.orders_last = at
+    i.orders_count += 1
+
+
+cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
+    # It rests no more.
+    if order.before:
+        market.orders.orders[order.before - 1].next = order.next
+    else:
+        i.orders_first = order.next
+    if order.next:
+        market.orders.orders[order.next - 1].before = order.before
+    else:
+        i.orders_last = order.before
+    i.orders_count -= 1
+    order_remove(&market.orders, order)
+
+
+cdef inline bint level_add(
+        Market* market, Instrument* i, const RestingOrder* order, int64_t quantity,
+        int orders) noexcept nogil:
+    # So much more, and so many orders more, at the order's price. False: no room.
+    cdef Side* side = &i.sides[order.side]
+    cdef SideLevel* level
+    if market.traits.levels != LEVELS_OF_ORDERS:
+        return True
+    level = side_put(&market.slab, side, order.price)
+    if unlikely(level == NULL):
+        return False
+    level.quantity += quantity
+    level.orders += <uint32_t>orders
+    if level.orders == 0:
+        side_drop(&market.slab, side, level)
+    touch(market, i, order.side, order.price)
+    return True
+
+
+cdef inline void set_priority(Market* market, RestingOrder* order, const Change* c) noexcept nogil:
+    if c.flags & CHANGE_PRIORITY:
+        order.priority = c.order_before
+    else:
+        market.arrivals += 1
+        order.priority = market.arrivals
+
+
+cdef inline bint add_order(
+        Market* market, Instrument* i, uint64_t id, uint8_t side, int64_t price, int64_t quantity,
+        const Change* c) noexcept nogil:
+    cdef RestingOrder* order
+    if unlikely(side > SIDE_ASK_IMPLIED or quantity <= 0
+                or order_find(&market.orders, id, scope_of(market, i)) != NULL):
+        counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+        return False
+    order = order_add(&market.orders, id, scope_of(market, i))
+    if unlikely(order == NULL):
+        counter_add(&market.feed[FEED_BOOKS_FULL], 1)
+        return False
+    order.instrument = index_of(market, i)
+    order.side = side
+    order.price = price
+    order.quantity = quantity
+    set_priority(market, order, c)
+    link_order(market, i, order)
+    if unlikely(not level_add(market, i, order, quantity, 1)):
+        counter_add(&market.feed[FEED_BOOKS_FULL], 1)
+        return False
+    touch_order(market, i, order, ACTION_NEW)
+    return True
+
+
+cdef inline void delete_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
+    level_add(market, i, order, -order.quantity, -1)
+    order.quantity = 0
+    touch_order(market, i, order, ACTION_DELETE)
+    take_order(market, i, order)
+
+
+cdef inline bint change_order(
+        Market* market, Instrument* i, RestingOrder* order, const Change* c) noexcept nogil:
+    cdef bint keeps = c.flags & CHANGE_KEEPS_PLACE and order.price == c.price
+    if c.quantity <= 0:
+        delete_order(market, i, order)
+        return True
+    level_add(market, i, order, -order.quantity, -1)
+    order.price = c.price
+    order.quantity = c.quantity
+    if not keeps:
+        set_priority(market, order, c)
+    if unlikely(not level_add(market, i, order, order.quantity, 1)):
+        counter_add(&market.feed[FEED_BOOKS_FULL], 1)
+        return False
+    touch_order(market, i, order, ACTION_CHANGE)
+    return True
+
+
+cdef inline bint reduce_order(
+        Market* market, Instrument* i, RestingOrder* order, const Change* c) noexcept nogil:
+    cdef int64_t rest = order.quantity - c.quantity
+    cdef bint again = False
+    if c.flags & CHANGE_REST:
+        again = rest != c.orders
+        rest = c.orders
+    if unlikely(rest < 0 or c.quantity < 0):
+        counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+        return False
+    if rest == 0:
+        delete_order(market, i, order)
+        return True
+    level_add(market, i, order, rest - order.quantity, 0)
+    order.quantity = rest
+    if again:
+        market.arrivals += 1
+        order.priority = market.arrivals
+    touch_order(market, i, order, ACTION_CHANGE)
+    return True
+
+
+cdef inline void drop_orders(Market* market, Instrument* i) noexcept nogil:
+    cdef uint32_t at = i.orders_first
+    cdef uint32_t next
+    while at:
+        next = market.orders.orders[at - 1].next
+        order_remove(&market.orders, market.orders.orders + at - 1)
+        at = next
+    i.orders_first = i.orders_last = i.orders_count = 0
+
+
+cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # False: what it says cannot be.
+    cdef RestingOrder* order
+    cdef uint8_t side
+    if c.verb == VERB_ADD:
+        return add_order(market, i, c.order, c.side, c.price, c.quantity, c)
+    order = order_find(&market.orders, c.order_before if c.verb == VERB_REPLACE else c.order,
+                       scope_of(market, i))
+    if order == NULL and c.verb == VERB_PUT:
+        return c.quantity == 0 or add_order(
+            market, i, c.order, c.side, c.price, c.quantity, c)
+    if unlikely(order == NULL or order.instrument != index_of(market, i)):
+        counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+        return False
+    if c.verb == VERB_DELETE:
+        delete_order(market, i, order)
+        return True
+    if c.verb == VERB_REPLACE:
+        side = order.side
+        delete_order(market, i, order)
+        return add_order(market, i, c.order, side, c.price, c.quantity, c)
+    if c.verb == VERB_EXECUTE or c.verb == VERB_REDUCE:
+        return reduce_order(market, i, order, c)
+    return change_order(market, i, order, c)

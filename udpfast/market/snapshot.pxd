@@ -1,0 +1,190 @@
+# Snapshots: whether one is taken, its rows and parts, and what was held behind it.
+
+from libc.stdint cimport uint32_t, uint64_t, uint8_t
+from libc.string cimport memset
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport (
+    FEED_COLLECT_DROPPED, FEED_RECOVERED_SNAPSHOT, FEED_RELEASED, FEED_SNAPSHOTS_BROKEN,
+    FEED_SNAPSHOTS_SKIPPED, FEED_SNAPSHOTS_TOO_OLD)
+from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
+from udpfast.market.change cimport *
+from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
+from udpfast.market.levels cimport apply_book, empty, forget, reach
+from udpfast.market.marked cimport depth_of, has_face, stream_of, sure
+from udpfast.market.market cimport (
+    HELD_MAX, STAGES, STAGE_PARTS_MAX, HeldChange, Market, MarketStream)
+from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
+from udpfast.market.trust cimport drop_held, levels_live, live, resume, stale, stale_levels
+
+cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
+    # What was held behind a snapshot that was taken. False: it does not continue it.
+    cdef uint64_t at = face.held_first
+    cdef HeldChange* held
+    cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
+    cdef bint by_number = market.traits.chain != CHAIN_PREVIOUS
+    cdef const Change* c
+    drop_held(market, face, stream_of(market, i).number)
+    while at:
+        held = market.held + ((at - 1) & (HELD_MAX - 1))
+        at = held.next
+        c = &held.change
+        if by_number and held.number <= number:
+            continue
+        if chained and (c.chain or (market.traits.chain == CHAIN_PREVIOUS and c.order)):
+            i.passing = (c.order_before == i.chain if market.traits.chain == CHAIN_PREVIOUS
+                         else c.chain == i.chain + 1)
+            if i.passing:
+                i.chain = c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain
+            elif (c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain) > i.chain:
+                return False
+        if chained and not i.passing:
+            continue
+        if not apply_book(market, i, c):
+            return False
+        counter_add(&market.feed[FEED_RELEASED], 1)
+    return True
+
+
+cdef inline bint stage_part(
+        Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
+    # Of a snapshot in parts: whether to take this one.
+    cdef uint64_t* bits
+    cdef uint32_t slot, part = c.orders - 1
+    if c.chain == 0 or c.chain > STAGE_PARTS_MAX or part >= c.chain:
+        return False
+    if face.stage != c.order + 1 or face.stage_place == 0 or (
+            market.stage_owner[face.stage_place - 1] != i):
+        slot = market.stage_turn
+        market.stage_turn = (slot + 1) % STAGES
+        market.stage_owner[slot] = i
+        memset(market.stage_bits + slot * (STAGE_PARTS_MAX // 64), 0, STAGE_PARTS_MAX // 8)
+        face.stage = c.order + 1
+        face.stage_place = slot + 1
+        face.stage_parts = 0
+        face.status = OBJECT_STALE
+        forget(market, i, <int>(face - i.face))
+    bits = market.stage_bits + (face.stage_place - 1) * (STAGE_PARTS_MAX // 64) + part // 64
+    if bits[0] >> (part & 63) & 1:
+        return False
+    bits[0] |= <uint64_t>1 << (part & 63)
+    face.stage_parts += 1
+    return True
+
+
+cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    cdef int which = FACE_ORDERS if c.flags & CHANGE_ORDERS else FACE_LEVELS
+    cdef Face* face = &i.face[which]
+    cdef MarketStream* s = stream_of(market, i)
+    cdef bint previous = market.traits.chain == CHAIN_PREVIOUS
+    cdef uint64_t chain = c.order if previous else c.chain
+    cdef bint newer
+    market.taking = NULL
+    if sure(market, i, face) and (which == FACE_ORDERS or not has_face(market, FACE_IMPLIED)
+                                  or sure(market, i, &i.face[FACE_IMPLIED])):
+        counter_add(&market.feed[FEED_SNAPSHOTS_SKIPPED], 1)
+        return
+    if previous:
+        # Its number is none of the changes' stream. What was held behind the last gap has to
+        # continue it; else the snapshot has to be later than what came behind the gap.
+        newer = s.gaps == 0 or (s.gap_time_ns != 0 and c.time_ns > s.gap_time_ns) or (
+            face.held_first != 0 and face.held_since >= s.lost)
+        if market.streams[market.message.stream].broken or not newer or (
+                i.linked and chain < i.chain and face.status == OBJECT_LIVE):
+            counter_add(&market.feed[FEED_SNAPSHOTS_TOO_OLD], 1)
+            return
+    elif c.order < max(s.lost, face.held_since) or c.order > s.number:
+        counter_add(&market.feed[FEED_SNAPSHOTS_TOO_OLD], 1)
+        return
+    if which == FACE_LEVELS and i.linked and face.status == OBJECT_LIVE and chain == i.chain:
+        resume(market, i)        # what it has is as new
+        if levels_live(market, i):
+            return
+    if s.lost > face.held_since:
+        drop_held(market, face, s.lost)
+    if face.held_first and face.held_first - 1 + HELD_MAX <= market.held_count:
+        counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
+        drop_held(market, face, s.number)
+        return
+    market.taking_part = False
+    if c.flags & CHANGE_PART and c.chain:
+        if not stage_part(market, i, face, c):
+            return
+        market.taking_part = face.stage_parts < c.chain
+    elif c.flags & CHANGE_PART:
+        if face.stage != c.order + 1:
+            empty(market, i, which)
+        face.stage = c.order + 1
+    else:
+        empty(market, i, which)
+        if which == FACE_LEVELS and has_face(market, FACE_IMPLIED):
+            empty(market, i, FACE_IMPLIED)
+    face.status = OBJECT_STALE    # until it is complete
+    market.taking = i
+    market.taking_face = <uint8_t>which
+    market.taking_number = c.order
+    market.taking_chain = c.chain
+
+
+cdef inline void break_snapshot(Market* market, Instrument* i) noexcept nogil:
+    # What it says cannot be, or there is no room for it: none of it holds.
+    counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
+    market.taking = NULL
+    if market.taking_face == FACE_LEVELS:
+        stale_levels(market, i)
+    else:
+        stale(market, i, &i.face[FACE_ORDERS])
+
+
+cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
+    cdef Instrument* i = market.taking
+    cdef Face* face
+    cdef bint sound
+    if not c.flags & CHANGE_MORE:
+        market.streams[market.message.stream].broken = False
+    if i == NULL or market.taking_part or c.flags & CHANGE_MORE:
+        market.taking = NULL
+        return
+    market.taking = NULL
+    face = &i.face[market.taking_face]
+    if market.taking_face == FACE_LEVELS and market.traits.chain != CHAIN_NONE:
+        i.linked = True
+        i.chain = i.chain_taken = (
+            market.taking_number if market.traits.chain == CHAIN_PREVIOUS else market.taking_chain)
+    sound = replay(market, i, face, market.taking_number)
+    if sound:
+        face.replaced = True
+        live(market, i, face)
+        counter_add(&market.feed[FEED_RECOVERED_SNAPSHOT], 1)
+        if market.taking_face == FACE_LEVELS and has_face(market, FACE_IMPLIED):
+            i.face[FACE_IMPLIED].replaced = True
+            live(market, i, &i.face[FACE_IMPLIED])
+    else:
+        break_snapshot(market, i)
+
+
+cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
+    # A row of a snapshot.
+    cdef SideLevel level
+    cdef Side* side
+    cdef Instrument* i = market.taking
+    if i == NULL or c.side > SIDE_ASK_IMPLIED:
+        return
+    if market.taking_face == FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE:
+        if unlikely(not apply_book(market, i, c)):
+            market.streams[market.message.stream].broken = True
+            break_snapshot(market, i)
+        return
+    level.price = c.price
+    level.quantity = c.quantity
+    level.orders = c.orders
+    level.unknown = 0
+    side = &i.sides[c.side]
+    if c.place == side.count + 1 and side_reserve(
+            &market.slab, side, max(<uint32_t>c.place, depth_of(i, c.side)) + 1):
+        side_levels(&market.slab, side)[side.count] = level
+        side.count += 1
+        reach(i, c.side, side.count)
+    else:
+        break_snapshot(market, i)

@@ -1,0 +1,146 @@
+# How far a face may be believed, and what changes that: a chain that goes on or does not, places
+# that come to be known, a book that begins empty. What cannot be applied yet is held here.
+
+from libc.stdint cimport uint64_t
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.counter cimport (
+    FEED_COLLECTED, FEED_COLLECT_DROPPED, FEED_RECOVERED_CHAIN, FEED_STALE)
+from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
+from udpfast.market.change cimport *
+from udpfast.market.instrument cimport (
+    FACES, FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument)
+from udpfast.market.levels cimport empty, forget
+from udpfast.market.marked cimport has_face, mark, stream_of, sure
+from udpfast.market.market cimport HELD_MAX, HeldChange, Market, MarketStream
+from udpfast.market.side cimport places_missing
+
+cdef inline void drop_held(Market* market, Face* face, uint64_t since) noexcept nogil:
+    face.held_first = face.held_last = 0
+    face.held_since = since
+
+
+cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
+    cdef HeldChange* held
+    cdef MarketStream* s = stream_of(market, i)
+    if not market.traits.heals:
+        return
+    if s.lost > face.held_since:
+        drop_held(market, face, s.lost)
+    if face.held_first and face.held_first - 1 + HELD_MAX <= market.held_count:
+        counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
+        drop_held(market, face, s.number)      # its first ones were overwritten
+    held = market.held + (market.held_count & (HELD_MAX - 1))
+    held.change = c[0]
+    held.number = s.number
+    held.next = 0
+    market.held_count += 1
+    if face.held_first == 0:
+        face.held_first = market.held_count
+    else:
+        market.held[(face.held_last - 1) & (HELD_MAX - 1)].next = market.held_count
+    face.held_last = market.held_count
+    counter_add(&market.feed[FEED_COLLECTED], 1)
+
+
+cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil:
+    # What is kept of it is not what the venue has.
+    cdef int which = <int>(face - i.face)
+    cdef MarketStream* s = stream_of(market, i)
+    if face.status == OBJECT_LIVE:
+        counter_add(&market.feed[FEED_STALE], 1)
+        if face.held_first == 0:  # of what was unsure nothing came since the gap
+            face.held_since = s.number if sure(market, i, face) else s.lost
+    face.status = OBJECT_STALE
+    face.stage = 0
+    i.top_said = False
+    forget(market, i, which)
+    mark(market, i)
+
+
+cdef inline void stale_levels(Market* market, Instrument* i) noexcept nogil:
+    # Those whose chain is broken.
+    stale(market, i, &i.face[FACE_LEVELS])
+    if has_face(market, FACE_IMPLIED):
+        stale(market, i, &i.face[FACE_IMPLIED])
+
+
+cdef inline bint levels_live(const Market* market, const Instrument* i) noexcept nogil:
+    # Whether nothing has to be held that its chain counts.
+    return i.face[FACE_LEVELS].status == OBJECT_LIVE and (
+        not has_face(market, FACE_IMPLIED) or i.face[FACE_IMPLIED].status == OBJECT_LIVE)
+
+
+cdef inline void live(Market* market, Instrument* i, Face* face) noexcept nogil:
+    if face.status != OBJECT_LIVE:
+        face.replaced = True
+    face.status = OBJECT_LIVE
+    face.sure = stream_of(market, i).gaps
+    face.stage = 0
+    if face == &i.face[FACE_ORDERS] or levels_live(market, i):
+        drop_held(market, face, stream_of(market, i).number)
+    mark(market, i)
+
+
+cdef inline void resume(Market* market, Instrument* i) noexcept nogil:
+    # Its chain goes on: no gap hit what it counts.
+    cdef Face* face = &i.face[FACE_LEVELS]
+    cdef int which
+    for which in range(FACES):
+        if which == FACE_ORDERS or not has_face(market, which):
+            continue
+        face = &i.face[which]
+        if face.status == OBJECT_LIVE and face.sure != stream_of(market, i).gaps:
+            face.sure = stream_of(market, i).gaps
+            counter_add(&market.feed[FEED_RECOVERED_CHAIN], 1)
+            mark(market, i)
+
+
+cdef inline void begin_empty(Market* market, Instrument* i) noexcept nogil:
+    # Nothing was before: all of it is known.
+    cdef int which
+    for which in range(FACES):
+        if has_face(market, which):
+            empty(market, i, which)
+            live(market, i, &i.face[which])
+
+
+cdef inline bint follow_chain(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Whether a change goes on where the one before ended; else its levels are stale by now, or it
+    # is older than what is there.
+    cdef uint64_t number = c.chain
+    cdef bint goes_on = i.linked and number == i.chain + 1
+    if market.traits.chain == CHAIN_PREVIOUS:
+        number = c.order
+        goes_on = i.linked and (c.order_before == i.chain or (
+            number == i.chain and stream_of(market, i).open))
+        if not i.linked and c.order_before == 0:
+            i.linked = goes_on = True
+            begin_empty(market, i)
+    elif not i.linked and number == 1:
+        i.linked = goes_on = True
+        begin_empty(market, i)
+    if likely(goes_on):
+        i.chain = number
+        i.passing = True
+        resume(market, i)
+        return True
+    i.passing = False
+    if i.linked and number <= i.chain and number <= i.chain_taken:
+        return False             # the snapshot contains it
+    i.chain = number
+    i.linked = True
+    i.passing = market.traits.levels == LEVELS_BY_PLACE   # places come to be known from here on
+    stale_levels(market, i)
+    return i.passing
+
+
+cdef inline void check_places(Market* market, Instrument* i, Face* face) noexcept nogil:
+    # By place, and not all known: whole as soon as they are.
+    cdef int which = <int>(face - i.face)
+    if unlikely(i.sides[which].cls == 0 or i.sides[which + 1].cls == 0):
+        return                   # there was no room to note which are not
+    if places_missing(&market.slab, &i.sides[which]) == 0 and (
+            places_missing(&market.slab, &i.sides[which + 1]) == 0) and i.linked:
+        live(market, i, face)
