@@ -113,8 +113,7 @@ class Followed:
     def take(self, record: Any) -> None:
         """Take the next record."""
         kind = record.kind
-        if kind != Kind.ORDERS:  # of which it keeps no book
-            self.books.apply(record)
+        self.books.apply(record)
         if kind in (Kind.GAP, Kind.SESSION):
             self.gaps += kind == Kind.GAP
             self.doubted |= {
@@ -441,6 +440,9 @@ class _Run:
             return None
         if doubted:
             return f"checkpoint {_where(checkpoint)}: in doubt without a loss: {sorted(doubted)}"
+        problem = _queues_differ(followed, {name for name in names if name in followed.orders})
+        if problem:
+            return f"checkpoint {_where(checkpoint)}: {problem}"
         orders, levels = book_lines(followed, self.exchange, symbols)
         found = {
             "orders": len(orders),
@@ -573,6 +575,17 @@ class _Run:
         found = [len(rows), sum(int(quantity) for _, quantity in rows), text_of(product)]
         wanted = [expect["count"], expect["size"], expect["price_x_size"]]
         return None if found == wanted else f"tape: expected {wanted}, found {found}"
+
+
+def _queues_differ(followed: Followed, names: set[Name]) -> str | None:
+    # Why the queues that a strategy has are not those of the records.
+    for name in sorted(names):
+        queues = followed.books.orders(*name)
+        rows = [*queues.bids().tolist(), *queues.asks().tolist()]
+        mine = {row[3].decode(): (row[4] - 1, *row[:3]) for row in rows}
+        if queues.stale != (name in followed.doubted) or mine != followed.orders[name]:
+            return f"orders of {name}: {queues!r} of {len(followed.orders[name])}"
+    return None
 
 
 def _sbe_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:

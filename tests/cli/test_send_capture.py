@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from lab.framings import Sent, build
 from tests.cli.test_send import Listeners
+from udpfast.agents.venue_market import ItchMarket
 from udpfast.cli.send import send
 from udpfast.net.capture_writer import CaptureWriter
 from udpfast.net.pcap import CAPTURED, CaptureBatch
@@ -68,6 +69,15 @@ def test_capture_of_one_line_is_sent_on_each(capture, listeners):
     wanted = [datagram(number) for number in range(1, COUNT + 1)]
     assert [listeners.datagrams(line) for line in range(2)] == [wanted, wanted]
     assert found["messages"] == COUNT
+
+
+def test_venue_is_simulated_on_each_line(listeners):
+    found = summary(
+        listeners, "--venue", "itch", "--simulate", "--seed", 6, "--seconds", 0.2, "--rate", 500
+    )
+    wanted = [data for _, _, data in ItchMarket(6, rate_per_s=500, seconds=0.2)]
+    assert [listeners.datagrams(line) for line in range(2)] == [wanted, wanted]
+    assert (found["mode"], found["messages"]) == ("venue", len(wanted))
 
 
 def test_faults_lose_each_line_its_own_and_say_what_no_line_brought(capture, listeners):

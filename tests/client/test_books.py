@@ -1,7 +1,6 @@
 """Books: which records change them, and when they admit that they may be wrong."""
 
 import math
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
 from udpfast.errors import FormatError
-from udpfast.market.updates import BOOK, ORDERS
+from udpfast.market.updates import BOOK, ORDER, ORDERS
 
 BTC = ("binance-usdm", "BTCUSDT")
 ETH = ("binance-usdm", "ETHUSDT")
@@ -545,22 +544,53 @@ def test_books_of_several_addresses_keep_a_state_of_each(
     other.close()
 
 
-def test_books_say_that_they_make_none_from_orders(feed: Feed) -> None:
-    """A symbol that is published by order alone has no book, and nobody is left to guess why."""
+def order_row(number: int, side: int, price: float, priority: int, action: int = 1) -> np.ndarray:
+    row = np.zeros(1, ORDER)
+    row["order_id"], row["side"], row["price"] = str(number).encode(), side, price
+    row["quantity"], row["priority"], row["action"] = 10 * number, priority, action
+    return row
+
+
+def append_orders(feed: Feed, *rows: np.ndarray, whole: bool = False) -> None:
+    update = feed.instance.update(ORDERS, *BTC, row_count=len(rows))
+    payload = update.tobytes() + b"".join(row.tobytes() for row in rows)
+    flags = RecordFlag.UNGATED | (RecordFlag.SNAPSHOT if whole else 0)
+    feed.instance.append(Kind.ORDERS, payload, flags, session=1, object_type=4, object_id=9)
+    feed.apply()
+
+
+def test_orders_stand_in_the_queues_of_their_prices(feed: Feed) -> None:
     feed.begin()
-    update = feed.instance.update(ORDERS, *BTC).tobytes()
-    feed.instance.append(Kind.ORDERS, update, session=1, object_type=4, object_id=9)
-    with pytest.warns(RuntimeWarning, match="no book is made from the ORDERS records"):
-        feed.apply()
-    feed.instance.append(Kind.ORDERS, update, session=1, object_type=4, object_id=9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        feed.apply()
-    assert feed.books.by_order == 2
-    assert "2 updates by order left out" in repr(feed.books)
-    with pytest.raises(KeyError, match=r"2 updates by order \(ORDERS\)"):
-        feed.books["binance-usdm", "XRPUSDT"]
-    assert not feed.books[BTC].stale
+    rows = [order_row(1, 1, 9.5, 30), order_row(2, 1, 9.5, 10), order_row(3, 2, 10.5, 5)]
+    append_orders(feed, *rows, order_row(4, 1, 9.25, 1), whole=True)
+    orders = feed.books.orders(*BTC)
+    assert not orders.stale
+    assert orders.bids()["order_id"].tolist() == [b"2", b"1", b"4"]
+    assert orders.bid_levels().tolist() == [(9.5, 30.0, 2), (9.25, 40.0, 1)]
+    assert orders.ask_levels(1).tolist() == [(10.5, 30.0, 1)]
+    assert orders.place(1) == ("bid", 9.5, 10.0, 1, 20.0)
+    append_orders(feed, order_row(2, 1, 9.5, 10, action=3), order_row(4, 1, 9.5, 31, action=2))
+    assert orders.bids()["order_id"].tolist() == [b"1", b"4"]
+    assert orders.place("4").orders_before == 1
+    with pytest.raises(KeyError, match="no order 2"):
+        orders.place(2)
+
+
+def test_orders_are_in_doubt_behind_a_gap_until_all_of_them_come(feed: Feed) -> None:
+    feed.begin()
+    append_orders(feed, order_row(1, 1, 9.5, 1), whole=True)
+    orders = feed.books.orders(*BTC)
+    feed.gap()
+    assert orders.stale
+    append_orders(feed, order_row(2, 1, 9.5, 2), whole=True)
+    assert (orders.stale, len(orders), 2 in orders) == (False, 1, True)
+    feed.session(2)
+    assert (orders.stale, len(orders)) == (True, 0)
+
+
+def test_orders_that_nobody_published_are_said_to_need_a_setting(feed: Feed) -> None:
+    with pytest.raises(KeyError, match=r"books\.orders = true"):
+        feed.books.orders("binance-usdm", "XRPUSDT")
 
 
 @pytest.mark.parametrize(

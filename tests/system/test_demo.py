@@ -35,3 +35,20 @@ def test_demo_proves_books_and_sums(tmp_path):
         bids, asks = ([price for price, _ in book[side]] for side in ("bids", "asks"))
         assert bids == sorted(bids, reverse=True)
         assert asks == sorted(asks)
+
+
+def test_demo_of_a_venue_has_every_order_in_its_queue():
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "udpfast", "demo", "--venue", "itch", "--seconds", "3"),
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["ok"]
+    assert all(one["orders"] > 10 for one in summary["symbols"].values())
+    assert "orders in their queues" in result.stdout

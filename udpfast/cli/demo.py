@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from msgspec import to_builtins
@@ -92,6 +92,11 @@ class DemonstrationError(UdpfastError):
     "--simulate", is_flag=True, help="Use the simulated market even if recorded data is available."
 )
 @click.option(
+    "--venue",
+    type=click.Choice(["itch"]),
+    help="Show single orders in their queues instead, published as this venue does.",
+)
+@click.option(
     "--levels",
     type=click.IntRange(min=2),
     default=200,
@@ -117,6 +122,7 @@ def demo(
     seed: int,
     market_path: Path | None,
     simulate: bool,
+    venue: str | None,
     levels: int,
     books_path: Path | None,
     report_path: Path | None,
@@ -128,7 +134,13 @@ def demo(
     """
     if market_path and simulate:
         raise click.UsageError("choose one of --market and --simulate")
+    if venue and (market_path or books_path or report_path):
+        raise click.UsageError(
+            "--venue has a market of its own: leave out --market, --books, --report"
+        )
     raise_once()
+    if venue:
+        _venue(seconds, seed, as_json)
     market = None if simulate else market_path or find_market()
     lacking = what_a_report_lacks() if report_path else None
     kept = None if lacking else report_path
@@ -146,6 +158,17 @@ def demo(
         click.echo(f"report: {result['report']}")
     elif lacking:
         click.echo(f"no report: {lacking}")
+    if as_json:
+        click.echo(json.dumps(result, default=to_builtins))
+    sys.exit(0 if result["ok"] else 1)
+
+
+def _venue(seconds: float, seed: int, as_json: bool) -> NoReturn:
+    from udpfast.cli.demo_venue import VenueDemonstration, print_venue
+
+    with scratch_directory("udpfast-demo-") as directory:
+        result = VenueDemonstration(directory, None, seconds, seed).run()
+    print_venue(result)
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))
     sys.exit(0 if result["ok"] else 1)

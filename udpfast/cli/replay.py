@@ -486,8 +486,6 @@ def _print_result(result: dict[str, Any]) -> None:
             f"book {text_word(name)}: {len(book['bids'])} bids, {len(book['asks'])} asks"
             + (", STALE" if book["stale"] else "")
         )
-    if result.get("by_order"):
-        click.echo(f"{result['by_order']:,} updates by order (ORDERS): no book is made of them")
     for what in ("sent", "unreachable", "written"):
         if what in result:
             click.echo(f"{result[what]:,} datagrams {what}")

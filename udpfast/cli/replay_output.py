@@ -142,7 +142,6 @@ class Output:
             "sessions": self.sessions,
             "resets": sum(session["reason"] != "first" for session in self.sessions),
             "books": self._final_books(),
-            "by_order": 0 if self.books is None else self.books.by_order,
             "sha256": self.hash.hexdigest(),
         }
 

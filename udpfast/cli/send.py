@@ -67,7 +67,7 @@ def send(**options: Any) -> None:
             )
         if not senders[0]:
             raise click.UsageError("--incremental needs at least one address")
-        if options["capture"]:
+        if options["capture"] or options["venue"]:
             _check_capture(options)
             summary = send_capture(senders[0], options)
         elif options["market"] or options["simulate"]:
@@ -84,7 +84,11 @@ def send(**options: Any) -> None:
 
 
 def _check_capture(options: dict[str, Any]) -> None:
-    for name in ("market", "simulate", "books"):
+    if options["venue"] and (options["capture"] or not options["simulate"]):
+        raise click.UsageError(
+            "--venue needs --simulate, and no capture: whose market is simulated"
+        )
+    for name in ("market", "books") if options["venue"] else ("market", "simulate", "books"):
         if options[name]:
             raise click.UsageError(
                 f"--{name} cannot be combined with a capture, which is sent as it is"
@@ -98,7 +102,7 @@ def _check_capture(options: dict[str, Any]) -> None:
 def _check_lines(options: dict[str, Any]) -> None:
     # What was said of lines that are not there would be dropped in silence.
     given = click.get_current_context().get_parameter_source("snapshot")
-    has_snapshots = options["market"] or options["simulate"]
+    has_snapshots = options["market"] or (options["simulate"] and not options["venue"])
     if not has_snapshots and given is ParameterSource.COMMANDLINE and options["snapshot"]:
         raise click.UsageError(
             "--snapshot needs --market or --simulate: a capture and raw load have no snapshots, "

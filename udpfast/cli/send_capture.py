@@ -1,4 +1,4 @@
-"""`udpfast send CAPTURE`: a capture's datagrams as a market, through a bad network if asked for."""
+"""`udpfast send CAPTURE`, `--venue`: datagrams as they are, through a bad network if asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from udpfast.agents.replay_lines import guess_channels, guess_lines, recognise_capture
+from udpfast.agents.venue_market import ItchMarket
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import parse_endpoint
@@ -24,6 +25,8 @@ __all__ = ["send_capture"]
 
 #: Longest sleep: what was delayed on purpose is due at any time.
 _PAUSE_S = 0.0002
+
+_VENUE_RATE_PER_S = 1_000.0
 
 
 class _Captured:
@@ -60,7 +63,15 @@ class _Captured:
 
 def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict[str, Any]:
     """Send it; return the summary."""
-    captured = _Captured(options["capture"], options["framing"])
+    captured: _Captured | ItchMarket = (
+        ItchMarket(
+            options["seed"],
+            rate_per_s=options["rate"] or _VENUE_RATE_PER_S,
+            seconds=options["seconds"],
+        )
+        if options["venue"]
+        else _Captured(options["capture"], options["framing"])
+    )
     if captured.lines not in (1, len(senders)):
         raise click.UsageError(
             f"--incremental needs one address for each of the capture's {captured.lines} lines, "
@@ -75,7 +86,11 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
     limit = options["count"] or None
     with contextlib.suppress(KeyboardInterrupt):
         for after_ns, line, data in itertools.islice(_paced(captured, options), limit):
-            if options["seconds"] is not None and after_ns > options["seconds"] * 1e9:
+            if (
+                not options["venue"]
+                and options["seconds"] is not None
+                and after_ns > options["seconds"] * 1e9
+            ):
                 break
             now_ns = _send_until(began_ns + after_ns, waiting, senders)
             for place in range(len(senders)) if captured.lines == 1 else (line,):
@@ -89,7 +104,7 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
         now_ns = _send_until(waiting[0][0], waiting, senders)
     seconds = (now_ns - began_ns) / 1e9
     return {
-        "mode": "capture",
+        "mode": "venue" if options["venue"] else "capture",
         "framing": captured.framing,
         "seed": options["seed"],
         "seconds": round(seconds, 3),
@@ -112,11 +127,13 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
     }
 
 
-def _paced(captured: _Captured, options: dict[str, Any]) -> Iterator[tuple[int, int, bytes]]:
+def _paced(
+    captured: _Captured | ItchMarket, options: dict[str, Any]
+) -> Iterator[tuple[int, int, bytes]]:
     # When each is due, in ns from the beginning: at the capture's pace, or at equal distances.
     first_ns = latest_ns = None
     for number, (time_ns, line, data) in enumerate(captured):
-        if options["rate"]:
+        if options["rate"] and not options["venue"]:
             due_ns = int(number * 1e9 / options["rate"])
         elif not options["speed"]:
             due_ns = 0

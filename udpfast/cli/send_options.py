@@ -18,6 +18,7 @@ Examples:
   udpfast send --simulate --seconds 5
   udpfast send --simulate --loss 0.01 --skew-us 200 --seed 7 --restart-at 2 --json \\
       --incremental 127.0.0.1:9001,127.0.0.1:9101 --snapshot 127.0.0.1:9002 --seconds 5
+  udpfast send --venue itch --simulate --incremental 127.0.0.1:9001,127.0.0.1:9101 --loss 0.01
   udpfast send capture.pcap.gz --incremental 239.1.1.1:9001,239.1.1.2:9001 --loss 0.01
   udpfast send --rate 100000 --size 64 --count 500000
 """
@@ -29,6 +30,7 @@ GROUPS = {
         "framing",
         "market",
         "simulate",
+        "venue",
         "levels",
         "silence",
         "price_band",
@@ -78,6 +80,12 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help="Send a recorded market: PREFIX_l2.parquet, _trades and _quotes.",
     ),
     click.option("--simulate", is_flag=True, help="Send a simulated market, drawn from --seed."),
+    click.option(
+        "--venue",
+        type=click.Choice(["itch"]),
+        help="With --simulate: publish it as this venue does, order by order; --rate is datagrams "
+        "per second.",
+    ),
     click.option(
         "--levels",
         type=click.IntRange(min=2),

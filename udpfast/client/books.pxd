@@ -12,19 +12,21 @@ from udpfast.client.record cimport NameCache
 from udpfast.core.layout cimport Record
 from udpfast.market.book cimport OrderBook
 from udpfast.market.doubt cimport Doubt, Doubts
+from udpfast.market.order_queues cimport OrderQueues
 
 cdef struct Track:               # one object
     Doubt doubt                  # its tag is that of its book
     int32_t book                 # index of its book, -1: none yet
+    int32_t queues               # index of its single orders, -1: none yet
     uint8_t missing              # the book is not what updates build on
     uint8_t contested            # another object says that it is the same instrument
-    uint8_t reserved[2]
+    uint8_t orders_missing       # the same of its orders
+    uint8_t reserved[5]
 
 cdef class Books:
     cdef readonly object reader
     cdef int64_t _unnamed
     cdef int64_t _contested
-    cdef int64_t _by_order       # records of ORDERS that were passed by
     cdef Doubts _doubts          # of Track
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
     cdef list _books             # by Track.book: these, and those of further objects of a name
@@ -32,6 +34,9 @@ cdef class Books:
     cdef dict _claims            # (exchange, symbol) -> {index of a track: None}, of this session
     cdef dict _names             # index of a track -> (exchange, symbol)
     cdef set _holders            # names of which an object has the book that they lead to
+    cdef list _queues            # by Track.queues
+    cdef dict _queues_by_name    # (exchange, symbol) -> OrderQueues
+    cdef dict _queues_holders    # (exchange, symbol) -> index of the track that has them
     cdef list _spare             # places of books that belong to no name and no object now
     cdef dict _members           # of several addresses read as one: place -> (address, Books)
     cdef OrderBook _undecided    # the book of a name that several of them have
@@ -45,7 +50,10 @@ cdef class Books:
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
-    cdef _note_orders(self)
+    cdef _reach(self, const Record* header)
+    cdef _apply_orders(self, const Record* header, const uint8_t* payload, NameCache names)
+    cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names)
+    cdef _forget_queues(self, Track* track)
     cdef void _pass_by(self, const Record* header) noexcept
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef Track* _at(self, uint32_t index) noexcept

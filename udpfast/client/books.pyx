@@ -19,9 +19,9 @@ from udpfast.market.doubt cimport (
     doubt_stream, doubt_tag, doubts_add, doubts_at, doubts_begin, doubts_begin_all,
     doubts_elsewhere, doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard,
     doubts_incomplete, doubts_init, doubts_reach, heard_begin)
+from udpfast.market.order_queues cimport OrderQueues
 from udpfast.market.update_header cimport UpdateHeader
-
-import warnings
+from udpfast.market.updates cimport Order, Orders
 
 from udpfast.client.missing_book import missing_book
 from udpfast.errors import FormatError, unexpected_keyword
@@ -53,8 +53,8 @@ cdef class Books:
     Records of several addresses that are read as one are kept apart: each has a state of its own
     (`at`). A name that several of them have leads to a book that is always stale.
 
-    Books are made from BOOK records: price levels. ORDERS (the single orders of a market by order)
-    are not: the first one warns, `by_order` counts them, and their symbol has no book.
+    Books are made from BOOK records: price levels. `orders` has the queues of single orders, from
+    ORDERS records, with a doubt of their own.
 
     Parameters
     ----------
@@ -73,6 +73,9 @@ cdef class Books:
         self._claims = {}
         self._names = {}
         self._holders = set()
+        self._queues = []
+        self._queues_by_name = {}
+        self._queues_holders = {}
         self._spare = []
         self._members = {}
         doubts_init(&self._doubts, sizeof(Track))
@@ -161,11 +164,25 @@ cdef class Books:
         return (self._contested + len(names) - len(set(names))
                 + sum([(<Books> books)._contested for _, books in self._members.values()]))
 
-    @property
-    def by_order(self) -> int:
-        """Updates of single orders (ORDERS), of which no book is kept."""
-        return self._by_order + sum([(<Books> books).by_order
-                                     for _, books in self._members.values()])
+    def orders(self, exchange, symbol) -> OrderQueues:
+        """Return the resting orders of an instrument, from ORDERS records.
+
+        Raises
+        ------
+        KeyError
+            None were seen, or several addresses have them (`at`).
+        """
+        key = (exchange, symbol)
+        found = [(<Books> books)._queues_by_name.get(key)
+                 for books in (self, *[books for _, books in self._members.values()])]
+        found = [queues for queues in found if queues is not None]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise KeyError(f"{len(found)} addresses have orders of {key!r}: use at(address)")
+        raise KeyError(
+            f"no orders of {key!r}: a feed publishes those of venues that tell them, with "
+            "books.orders = true")
 
     def __getitem__(self, key) -> OrderBook:
         """Return the book of `(exchange, symbol)`.
@@ -210,8 +227,7 @@ cdef class Books:
     def __repr__(self) -> str:
         stale = sum([book.stale for book in self.values()])
         contested = f", {self.contested} contested" if self.contested else ""
-        passed_by = f", {self.by_order} updates by order left out" if self.by_order else ""
-        return f"<Books: {len(self)}, {stale} stale{contested}{passed_by}>"
+        return f"<Books: {len(self)}, {stale} stale{contested}>"
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the top of each book, stale or sound."""
@@ -274,14 +290,14 @@ cdef class Books:
             raise MemoryError(f"not enough memory for stream {header.stream}")
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
-        if kind > KIND_BOOK or kind == KIND_MESSAGE:
+        if kind == KIND_ORDERS:
+            self._apply_orders(header, payload, names)
+        elif kind > KIND_BOOK or kind == KIND_MESSAGE:
             self._pass_by(header)
-            if kind == KIND_ORDERS:
-                self._note_orders()
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
             track = _track(self, doubt_key(header), doubt_said_tag(header, payload))
-            track.missing = doubt_said(&self._doubts, &track.doubt, header, payload) or (
-                track.missing)
+            if doubt_said(&self._doubts, &track.doubt, header, payload):
+                track.missing = track.orders_missing = True
             self._mark(track)
         elif kind == KIND_GAP:
             if doubts_gap(&self._doubts, header, payload):
@@ -296,14 +312,6 @@ cdef class Books:
             self._note_writer(header, payload)
         return None
 
-    cdef _note_orders(self):
-        self._by_order += 1
-        if self._by_order == 1:
-            warnings.warn(
-                "Books keeps books of price levels (BOOK): no book is made from the ORDERS records "
-                "(market by order) that this reader gets; books.by_order counts them",
-                RuntimeWarning, stacklevel=2)
-
     cdef void _pass_by(self, const Record* header) noexcept:
         # A message that is no update of a book, or of one without a gate, of the gated object of
         # its number.
@@ -311,6 +319,92 @@ cdef class Books:
         if track != NULL:
             doubt_passed(&track.doubt, header)
             self._mark(track)
+
+    cdef _reach(self, const Record* header):
+        # Whatever its stream's records before it say.
+        if unlikely(doubts_elsewhere(&self._doubts, header)):
+            if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
+                self._begin(header)  # its SESSION record was among those missed
+            doubts_heard(&self._doubts, header).session = header.session
+        if header.flags & RECORD_UNGATED:
+            self._pass_by(header)
+
+    cdef _apply_orders(self, const Record* header, const uint8_t* payload, NameCache names):
+        cdef Orders update
+        cdef Track* track
+        cdef OrderQueues queues
+        cdef uint64_t tag
+        cdef bint snapshot
+        cdef int64_t size = header.length - RECORD_SIZE
+        if size >= <int64_t> sizeof(Orders):
+            memcpy(&update, payload, sizeof(Orders))
+        if size < <int64_t> sizeof(Orders) or (
+                <uint64_t> size < sizeof(Orders) + sizeof(Order) * update.header.row_count):
+            self._missed()  # nobody knows of whom
+            raise FormatError(
+                f"record {header.index}: ORDERS of {size} bytes is too short for its orders")
+        snapshot = update_replaces(header.flags, update.header.update_type)
+        self._reach(header)
+        tag = doubt_tag(update.header.exchange_id, update.header.symbol_id)
+        if update.header.exchange_id == 0 or update.header.symbol_id == 0:
+            self._unnamed += 1
+            return
+        track = _track(self, doubt_key(header), tag)
+        queues = self._queues_of(track, tag, names)
+        if queues is None:
+            self._unnamed += 1
+            return
+        doubt_heard(&track.doubt, header)
+        if not snapshot and track.orders_missing:
+            if not doubt_begins(&self._doubts, &track.doubt, header):
+                return
+            queues._clear()
+        track.orders_missing = queues.stale = True  # whatever ends this in the middle
+        queues._apply(payload + sizeof(Orders), update.header.row_count, snapshot)
+        track.orders_missing = update.header.update_type == UPDATE_TYPE_STALE
+        doubt_applied(&self._doubts, &track.doubt, snapshot)
+        self._mark(track)
+
+    cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names):
+        # Those of an object; None: its names are not known. A name that another object has, too,
+        # leads to queues that are stale for the rest of the session.
+        cdef uint32_t index = <uint32_t> (track - self._at(0))
+        cdef OrderQueues queues
+        if track.queues >= 0 and track.doubt.tag == tag:
+            return <OrderQueues> self._queues[track.queues]
+        exchange, symbol = names.name(<uint32_t> (tag >> 32)), names.name(<uint32_t> tag)
+        self._forget_queues(track)
+        if exchange is None or symbol is None:
+            return None
+        name = (exchange, symbol)
+        queues = self._queues_by_name.get(name)
+        if queues is None or name in self._queues_holders:
+            if queues is not None:
+                queues.contested = queues.stale = True
+            queues = OrderQueues()
+            queues.name = name
+        if self._queues_holders.setdefault(name, index) == index:
+            self._queues_by_name[name] = queues
+        track.queues = len(self._queues)
+        track.orders_missing = True
+        self._queues.append(queues)
+        if track.book < 0:
+            track.doubt.tag = tag
+        return queues
+
+    cdef _forget_queues(self, Track* track):
+        # Its object has none any more: who holds them sees that they are empty, and stale.
+        cdef uint32_t index = <uint32_t> (track - self._at(0))
+        cdef OrderQueues queues
+        if track.queues < 0:
+            return
+        queues = <OrderQueues> self._queues[track.queues]
+        queues._clear()
+        queues.stale, queues.contested = True, False
+        self._queues[track.queues] = None
+        track.queues = -1
+        if self._queues_holders.get(queues.name) == index:
+            del self._queues_holders[queues.name]
 
     cdef OrderBook _apply(
             self, const Record* header, const uint8_t* payload, NameCache names):
@@ -327,12 +421,7 @@ cdef class Books:
                 f"{header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = update_replaces(header.flags, update.update_type)
-        if unlikely(doubts_elsewhere(&self._doubts, header)):
-            if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
-                self._begin(header)  # its SESSION record was among those missed
-            doubts_heard(&self._doubts, header).session = header.session
-        if header.flags & RECORD_UNGATED:
-            self._pass_by(header)
+        self._reach(header)
         tag = doubt_tag(update.exchange_id, update.symbol_id)
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1
@@ -462,7 +551,7 @@ cdef class Books:
         doubts_incomplete(&self._doubts)
         for index in range(self._doubts.count):
             doubt_lapped(&self._doubts, &self._at(index).doubt)
-            self._at(index).missing = True
+            self._at(index).missing = self._at(index).orders_missing = True
         self._mark_all()
 
     cdef _begin(self, const Record* header):
@@ -480,6 +569,7 @@ cdef class Books:
                 continue
             doubt_begin(&self._doubts, &track.doubt)
             track.missing = True
+            self._forget_queues(track)
             if track.book >= 0:
                 (<OrderBook> self._books[track.book]).clear()
                 (<OrderBook> self._books[track.book]).book.stale = True
@@ -487,6 +577,12 @@ cdef class Books:
 
     cdef _begin_all(self, bint complete):
         cdef OrderBook book
+        cdef OrderQueues queues
+        for queues in self._queues_by_name.values():
+            queues._clear()
+            queues.stale, queues.contested = True, False
+        self._queues = []
+        self._queues_holders.clear()
         doubts_begin(&self._doubts, complete)
         self._contested = 0
         self._claims.clear()
@@ -518,8 +614,13 @@ cdef class Books:
                 or doubt_stands(&self._doubts, &track.doubt))
 
     cdef void _mark(self, const Track* track) noexcept:
+        cdef OrderQueues queues
         if track.book >= 0:
             (<OrderBook> self._books[track.book]).book.stale = self._unsound(track)
+        if track.queues >= 0:
+            queues = <OrderQueues> self._queues[track.queues]
+            queues.stale = (self._orphaned or track.orders_missing or queues.contested
+                            or doubt_stands(&self._doubts, &track.doubt))
 
     cdef void _mark_all(self) noexcept:
         cdef uint32_t index
@@ -534,6 +635,6 @@ cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
     doubt = doubts_add(&books._doubts, key, tag)
     if doubt == NULL:
         raise MemoryError(f"not enough memory for object {books._doubts.count + 1}")
-    (<Track*> doubt).book = -1
-    (<Track*> doubt).missing = True
+    (<Track*> doubt).book = (<Track*> doubt).queues = -1
+    (<Track*> doubt).missing = (<Track*> doubt).orders_missing = True
     return <Track*> doubt

@@ -29,6 +29,4 @@ def missing_book(books: Books, key: object) -> str:
         said = f"a book goes by (exchange, symbol), was {key!r}"
     if near:
         said += f"; did you mean {' or '.join(map(repr, near))}?"
-    if books.by_order:
-        said += f"; no book was made from {books.by_order:,} updates by order (ORDERS)"
     return said
