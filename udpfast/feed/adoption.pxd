@@ -1,7 +1,7 @@
 # A run is believed: the stream follows its numbering from now on, and what lines held of it is
 # delivered.
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
@@ -11,12 +11,12 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport GAP_ANEW, KIND_GAP, KIND_SESSION, SESSION_RESUMED, Datagram
 from udpfast.feed.control cimport Control
-from udpfast.feed.lines cimport line_claims
+from udpfast.feed.numbering cimport Adoption, numbering_gather, numbering_recall
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_look
 from udpfast.feed.run cimport (
-    CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, HeldUnit, Run, run_first, run_forget, run_held,
-    run_held_count, run_held_data, run_is_copy, run_is_same, run_leads_to, run_step,
+    CLAIM_SESSION, RUN_BELIEVED, RUN_PROVING, Evidence, HeldUnit, Run, evidence_begin, run_forget,
+    run_held, run_held_count, run_is_copy, run_step,
 )
 from udpfast.feed.session cimport session_begin, session_ordinal
 from udpfast.feed.waiting cimport waiting_hold, waiting_reset, window_left_at
@@ -29,54 +29,6 @@ from udpfast.feed.window_state cimport (
 from udpfast.wire.framing cimport framing_units_seldom
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.unit cimport UNITS_MAX, Unit
-
-
-cdef inline void adoption_recall(
-    const Window* w, uint32_t line, HeldUnit* held, Datagram* d,
-) noexcept nogil:
-    # The datagram that is held, as its line brought it.
-    d.data = run_held_data(held)
-    d.size = held.size
-    d.flags = held.flags
-    d.received_ns = held.received_ns
-    d.channel = w.channel
-    d.line = <uint8_t>line
-
-
-cdef inline uint64_t adoption_gather(
-    Window* w, Run* c, uint64_t number, uint64_t* unseen_from,
-) noexcept nogil:
-    # All lines' candidates of this numbering are believed, others forgotten. Returns the earliest
-    # number held, or this one, and makes `unseen_from` the earliest one that came at all.
-    cdef HeldUnit* held
-    cdef Run* other
-    cdef uint64_t first = number
-    cdef uint32_t line, i
-    cdef uint8_t claim = c.claim
-    for line in range(w.lines):
-        other = line_claims(&w.line[line], claim)
-        if not run_is_same(c, other):
-            continue
-        if run_step(c, run_first(other), unseen_from[0]) < 0:
-            unseen_from[0] = run_first(other)
-        for i in range(run_held_count(other)):
-            held = run_held(other, i)
-            if run_is_copy(other, held):
-                continue
-            if run_step(c, held.unit.number, first) < 0:
-                first = held.unit.number
-    for line in range(w.lines):
-        other = line_claims(&w.line[line], claim)
-        if run_is_same(c, other):
-            continue
-        if run_leads_to(other, c, unseen_from[0]):
-            unseen_from[0] = run_first(other)
-        run_forget(other)
-    for line in range(w.lines):
-        other = line_claims(&w.line[line], claim)
-        if other.claim != CLAIM_NONE:
-            other.claim = CLAIM_BELIEVED
-    return first
 
 
 cdef inline uint64_t adoption_unseen(Window* w, uint64_t first, uint64_t count) noexcept nogil:
@@ -94,18 +46,30 @@ cdef inline uint64_t adoption_unseen(Window* w, uint64_t first, uint64_t count) 
 
 
 cdef inline void adoption_adopt(
-    Pipeline* p, Window* w, Run* c, uint64_t number, uint32_t reason, uint64_t unseen_from,
-    int64_t now_ns,
+    Pipeline* p, Window* w, const Adoption* adoption, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # The stream follows this numbering from now on: another session.
-    cdef uint64_t session_id = c.session_id
-    cdef bint disputed = reason == SESSION_RESUMED and session_id == w.numbering.book.session_id
-    cdef uint64_t first = adoption_gather(w, c, number, &unseen_from)
-    cdef uint64_t unseen = <uint64_t>run_step(c, first, unseen_from)
+    # The stream follows this numbering from now on: another session. `unit` was the last that it
+    # took; of one that only waited for other lines there is none (NULL).
+    cdef Run* c = adoption.run
+    cdef uint64_t session_id, first, unseen
+    cdef uint64_t unseen_from = adoption.first
+    cdef bint resumed = adoption.reason == SESSION_RESUMED
+    cdef bint disputed
+    if c == NULL:
+        adoption_begin(
+            p, w, unit.session, adoption.reason, adoption.first, adoption.unseen, now_ns)
+        return
+    if w.numbering.follows:
+        adoption_rebase(p, w, c, now_ns)
+        return
+    session_id = c.session_id
+    disputed = resumed and session_id == w.numbering.book.session_id
+    first = numbering_gather(w, c, c.furthest if unit == NULL else unit.number, &unseen_from)
+    unseen = <uint64_t>run_step(c, first, unseen_from)
     if disputed:
         unseen = adoption_unseen(w, unseen_from, unseen)
-    adoption_begin(p, w, session_id, reason, first, unseen, now_ns)
-    adoption_deliver_believed(p, w, reason == SESSION_RESUMED, disputed, now_ns)
+    adoption_begin(p, w, session_id, adoption.reason, first, unseen, now_ns)
+    adoption_deliver_believed(p, w, resumed, disputed, now_ns)
 
 
 cdef inline void adoption_rebase(
@@ -114,7 +78,7 @@ cdef inline void adoption_rebase(
     # The snapshot channel follows this numbering from now on; its session goes on. Seqnos lie on a
     # circle: from the one that was due to the new first one is a gap, around all of it.
     cdef uint64_t unseen_from = c.first
-    cdef uint64_t first = adoption_gather(w, c, c.furthest, &unseen_from)
+    cdef uint64_t first = numbering_gather(w, c, c.furthest, &unseen_from)
     cdef Control* control = window_control(w, KIND_GAP)
     cdef uint32_t skipped = <uint32_t>first - <uint32_t>w.next
     if control != NULL:
@@ -198,9 +162,9 @@ cdef inline bint adoption_gather_follower(
     cdef uint32_t i
     for i in range(follower.lines):
         c = &follower.line[i].foreign
-        if c.claim == CLAIM_NEW_ID and c.session_id == session_id and c.count:
+        if c.claim == CLAIM_SESSION and c.session_id == session_id and c.mode == RUN_PROVING:
             unseen_from = c.furthest
-            first[0] = adoption_gather(follower, c, c.furthest, &unseen_from)
+            first[0] = numbering_gather(follower, c, c.furthest, &unseen_from)
             return True
     return False
 
@@ -221,9 +185,9 @@ cdef inline uint32_t adoption_end_numbering(
     w.session = session
     w.session_id = session_id
     for i in range(w.lines):
-        if w.line[i].run.claim != CLAIM_BELIEVED:
+        if w.line[i].run.mode != RUN_BELIEVED:
             run_forget(&w.line[i].run)
-        if w.line[i].foreign.claim != CLAIM_BELIEVED:
+        if w.line[i].foreign.mode != RUN_BELIEVED:
             run_forget(&w.line[i].foreign)
     return discarded
 
@@ -236,10 +200,10 @@ cdef inline void adoption_deliver_believed(
     cdef uint32_t i
     for i in range(w.lines):
         line = &w.line[i]
-        if line.foreign.claim == CLAIM_BELIEVED:
+        if line.foreign.mode == RUN_BELIEVED:
             adoption_deliver_held(p, w, i, &line.foreign, resumed, disputed, now_ns)
             run_forget(&line.foreign)
-        elif line.run.claim == CLAIM_BELIEVED:
+        elif line.run.mode == RUN_BELIEVED:
             adoption_deliver_held(p, w, i, &line.run, resumed, disputed, now_ns)
         run_forget(&line.run)
 
@@ -258,7 +222,7 @@ cdef inline void adoption_deliver_held(
         held = run_held(c, i)
         if run_is_copy(c, held):
             continue
-        adoption_recall(w, line, held, &d)
+        numbering_recall(w, line, held, &d)
         adoption_deliver_unit(p, w, line, &d, &held.unit, resumed, disputed, now_ns)
         if unlikely(held.units > 1):
             adoption_deliver_rest(p, w, line, &d, held, resumed, disputed, now_ns)
@@ -291,6 +255,8 @@ cdef inline void adoption_deliver_unit(
     cdef int64_t at
     cdef uint32_t hash, n
     cdef bint other
+    cdef Evidence unasked
+    evidence_begin(&unasked)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
         piece_next(&walk, unit, n, p.each_message, &piece)
@@ -302,6 +268,6 @@ cdef inline void adoption_deliver_unit(
         hash = pipeline_hash(p, w, d, &piece)
         other = (resumed and window_is_unproven(w, &piece)
                  or disputed and window_was_other(w, &piece, at, hash))
-        waiting_hold(w, d, &piece, at, hash, now_ns, NULL)
+        waiting_hold(w, d, &piece, at, hash, now_ns, &unasked)
         if other and window_slot(w, at).key == at:
             window_dispute(window_early(w, at), d, &piece, hash)

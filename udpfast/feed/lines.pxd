@@ -13,7 +13,7 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.pipeline_state cimport Carrier, Pipeline
-from udpfast.feed.run cimport CLAIM_NEW_ID, CLAIM_OLD_ID, RUN_BACK_MAX, Run, run_span
+from udpfast.feed.run cimport CLAIM_ENDED, CLAIM_SESSION, RUN_BACK_MAX, Run, run_span
 from udpfast.feed.window_state cimport (
     SLOT_DELIVERED, WINDOW_JUDGE_MAX, LineAccount, Slot, Window, window_slot,
 )
@@ -69,8 +69,8 @@ cdef inline bint line_steps_back(const LineAccount* line, int64_t at) noexcept n
 
 
 cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:
-    # The candidate that makes this claim, if any does.
-    if claim == CLAIM_NEW_ID or claim == CLAIM_OLD_ID:
+    # The run that makes this claim, if any does.
+    if claim == CLAIM_SESSION or claim == CLAIM_ENDED:
         return &line.foreign
     return &line.run
 

@@ -26,55 +26,48 @@ from udpfast.core.counter cimport (
     VERDICT_FRAGMENT_BEYOND_MAX, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
     VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
     VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN,
-    VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL,
-    VERDICT_STREAM_REFUSED, VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY,
-    VERDICT_UNSEQUENCED, VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
+    VERDICT_SESSION_PENDING, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL, VERDICT_STREAM_REFUSED,
+    VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY, VERDICT_UNSEQUENCED,
+    VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
     DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE,
-    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap,
-    Message,
+    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
-from udpfast.feed.adoption cimport adoption_deliver_believed
+from udpfast.feed.adoption cimport adoption_adopt, adoption_deliver_believed
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.lines cimport (
-    line_advances, line_bring, line_reach, line_spoke_ns, line_steps_back, line_was_beyond,
-    lines_hear, lines_judge_due, lines_judge_past, lines_judge_until, lines_note_lagging,
-    lines_note_silence, lines_watch,
+    line_bring, line_reach, line_steps_back, line_was_beyond, lines_hear, lines_judge_due,
+    lines_judge_past, lines_judge_until, lines_note_silence, lines_watch,
 )
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport (
-    STRAGGLER_MAX_NS, numbering_follows_run, numbering_is_foreign, numbering_is_overtaken,
-    numbering_is_previous, numbering_is_straggler, numbering_jump, numbering_new_session,
-    numbering_numbered_anew, numbering_open, numbering_other_session, numbering_refute,
+    PLACE_BEYOND, PLACE_KNOWN, PLACE_NAMED, PLACE_OLD, PLACE_PACKED, PLACE_SESSION, PLACE_WITHIN,
+    WEIGHED_CONTINUES, WEIGHED_HELD, Adoption, Located, numbering_is_announced,
+    numbering_is_left_over, numbering_is_straggler, numbering_may_be_late, numbering_opens,
+    numbering_refute, numbering_weigh,
 )
-from udpfast.feed.pace cimport pace_count, pace_is_quiet, pace_pass_milestone, pace_takes_ns
+from udpfast.feed.pace cimport pace_count, pace_pass_milestone
 from udpfast.feed.pieces cimport (
     piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
 )
 from udpfast.feed.pipeline_state cimport (
-    UNIT_DATAGRAM_MAX, Pipeline, pipeline_hash, pipeline_look, pipeline_stream,
+    UNIT_DATAGRAM_MAX, Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look, pipeline_stream,
 )
 from udpfast.feed.run cimport (
-    CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_FILLED, EVIDENCE_NEUTRAL,
-    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_REPEATED, EVIDENCE_SAME, RUN_BACK_MAX,
-    RUN_STEP_MAX, Run, run_follows, run_note, run_refute, run_set_aside, run_span, run_step,
+    BYTES_NEW, BYTES_NONE, CLAIM_SESSION, Evidence, evidence_begin, run_refute,
 )
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.waiting cimport (
     WAITING_PARK, waiting_decide, waiting_deliver, waiting_force, waiting_gap, waiting_hold,
-    waiting_jump, waiting_note_sent, waiting_note_stored, window_is_doubtful,
+    waiting_jump, waiting_note_sent, waiting_note_stored,
 )
-from udpfast.feed.window cimport (
-    window_accepted_ns, window_evidence_before, window_is_before, window_is_copy,
-    window_is_filled_by, window_is_whole, window_past,
-)
+from udpfast.feed.window cimport window_is_copy, window_is_filled_by, window_is_whole, window_past
 from udpfast.feed.window_state cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, LineAccount,
-    Slot, Window, window_begin, window_early, window_furthest, window_number, window_slot,
-    window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, Early, LineAccount, Slot, Window,
+    window_begin, window_early, window_furthest, window_number, window_slot, window_unwrap,
 )
 from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.wire.framing cimport FRAMING_CME_MDP3, framing_units
@@ -84,8 +77,8 @@ from udpfast.wire.unit cimport (
     MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
     MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
     MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
-    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RESET,
-    UNIT_RETRANSMISSION, UNIT_SNAPSHOT, UNIT_START_OF_SESSION, UNIT_UNSEQUENCED, Unit,
+    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RETRANSMISSION,
+    UNIT_SNAPSHOT, UNIT_UNSEQUENCED, Unit,
 )
 
 # --- accept: Roq, whose datagrams are one unit each ----------------------------------------------
@@ -168,15 +161,10 @@ cdef inline int pipeline_judge_frame(
 ) noexcept nogil:
     # A sound datagram of Roq that is not simply next.
     cdef Unit unit
-    cdef int verdict
     p.datagram += 1
     w.packing.datagram = p.datagram
     roq_units(d.data, d.size, &unit, p.legacy, p.reader.big_endian)
-    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
-        verdict = numbering_other_session(p, w, line, d, &unit, now_ns)
-        if verdict != VERDICT_DELIVERED:
-            return verdict
-    return pipeline_place(p, w, line, d, &unit, now_ns)
+    return pipeline_weigh(p, w, line, d, &unit, now_ns)
 
 
 cdef inline void pipeline_pass(
@@ -292,7 +280,6 @@ cdef inline int pipeline_judge_unit(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     cdef int64_t behind = 0
-    cdef int verdict, evidence
     if unlikely(unit.flags & (UNIT_UNSEQUENCED | UNIT_RETRANSMISSION)):
         if unit.flags & UNIT_UNSEQUENCED:
             return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
@@ -308,18 +295,10 @@ cdef inline int pipeline_judge_unit(
         if likely(0 <= behind < unit.count):
             w.forward_ns = now_ns
             if unlikely(behind):
-                pipeline_past(p, w, line, d, unit, <uint32_t>behind, &evidence)
+                pipeline_past(p, w, d, unit, <uint32_t>behind)
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
             return VERDICT_DELIVERED
-    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
-        verdict = numbering_other_session(p, w, line, d, unit, now_ns)
-    else:
-        verdict = pipeline_begun_anew(p, w, line, d, unit, now_ns)
-    if verdict != VERDICT_DELIVERED:
-        return verdict
-    if unit.count == 0:
-        return pipeline_name_next(p, w, line, d, unit, now_ns)
-    return pipeline_place(p, w, line, d, unit, now_ns)
+    return pipeline_weigh(p, w, line, d, unit, now_ns)
 
 
 cdef inline int pipeline_sent_again(
@@ -327,6 +306,7 @@ cdef inline int pipeline_sent_again(
 ) noexcept nogil:
     # What its sender flags as a retransmission fills holes, or is a copy. It proves nothing: no
     # other numbering, not that the current one goes on, and not how far its line has come.
+    cdef Evidence unasked
     cdef int64_t at
     cdef int64_t end = window_furthest(w) + 1
     if not w.started or unit.session != w.session_id:
@@ -340,7 +320,7 @@ cdef inline int pipeline_sent_again(
     if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
         return VERDICT_DUPLICATE
     if at + unit.count <= w.next:
-        return pipeline_behind(p, w, line, d, unit, at, now_ns)
+        return pipeline_compare(p, w, d, unit, at, now_ns, &unasked)
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 
@@ -418,104 +398,20 @@ cdef inline void pipeline_pass_unit(
     counter_add(&line.counters[LINE_WINS], unit.count - behind)
 
 
-cdef inline int pipeline_past(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t count,
-    int* evidence,
+cdef inline void pipeline_past(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t count,
 ) noexcept nogil:
-    # What is known of a unit's first `count` messages, which lie before `next`: the verdict of the
-    # newest of them, and what speaks loudest.
+    # A unit's first `count` messages lie before `next`: the lines are compared, nothing else.
     cdef MessageWalk walk
     cdef Unit piece
+    cdef Evidence unasked
     cdef int64_t at = window_unwrap(w, unit.number)
-    cdef int verdict = VERDICT_REPLAY
-    cdef int one
     cdef uint32_t n
-    evidence[0] = EVIDENCE_NONE
+    evidence_begin(&unasked)
     pieces_begin(&walk, d, unit)
     for n in range(count):
         piece_next(&walk, unit, n, p.each_message, &piece)
-        verdict = window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &one)
-        evidence[0] = evidence_joined(evidence[0], one)
-    return verdict
-
-
-cdef inline int evidence_joined(int one, int other) noexcept nogil:
-    # Of several messages in one unit: other bytes say most, then what nobody knows.
-    if one == EVIDENCE_OTHER or other == EVIDENCE_OTHER:
-        return EVIDENCE_OTHER
-    if one == EVIDENCE_NEW or other == EVIDENCE_NEW:
-        return EVIDENCE_NEW
-    if one == EVIDENCE_SAME or other == EVIDENCE_SAME:
-        return EVIDENCE_SAME
-    if one == EVIDENCE_REPEATED or other == EVIDENCE_REPEATED:
-        return EVIDENCE_REPEATED
-    return one if other == EVIDENCE_NONE else other
-
-
-cdef inline int pipeline_begun_anew(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
-) noexcept nogil:
-    # The current session, by its id. DELIVERED: so it is; else the verdict on what a sender sent
-    # that began anew, or before it did. One unit that says so proves nothing.
-    cdef bint anew = False
-    cdef int64_t at
-    if not w.started:
-        return VERDICT_DELIVERED
-    if p.announces_start and now_ns < w.numbering.previous_until_ns:
-        if unit.sent_ns < w.begun_sent_ns:
-            return VERDICT_SESSION_RETIRED
-    if unit.flags & UNIT_RESET or (
-        unit.flags & UNIT_START_OF_SESSION and unit.count and unit.sent_ns > w.sent_ns
-    ):
-        at = window_unwrap(w, unit.number)
-        anew = at < w.next and (
-            line_was_beyond(line, at, unit) or not pipeline_is_known(p, w, d, unit))
-    if likely(not anew) and not (w.contested and pipeline_goes_on_anew(w, line, unit)):
-        return VERDICT_DELIVERED
-    w.contested = True
-    lines_hear(p, w, line, now_ns)
-    return numbering_new_session(p, w, &line.foreign, d, unit, SESSION_SAME_ID, now_ns)
-
-
-cdef inline bint pipeline_goes_on_anew(
-    const Window* w, const LineAccount* line, const Unit* unit,
-) noexcept nogil:
-    # Whether some line has said that this session began anew, and this unit goes on there. A line
-    # may have lost that beginning; then the sender's clock tells.
-    cdef const Run* c
-    cdef int64_t step
-    cdef uint32_t i
-    for i in range(w.lines):
-        c = &w.line[i].foreign
-        if c.claim != CLAIM_NEW_ID or c.session_id != unit.session or c.count == 0:
-            continue
-        step = run_step(c, unit.number, c.furthest)
-        if not -run_span(c, RUN_BACK_MAX) <= step <= run_span(
-            c, RUN_STEP_MAX,
-        ):
-            continue
-        if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
-            return True
-    return False
-
-
-cdef inline bint pipeline_is_known(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
-) noexcept nogil:
-    # Whether the current numbering had a message of this unit, with its very bytes: then it is a
-    # copy, which another line may have sent later and packed in its own way.
-    cdef Unit piece
-    cdef MessageWalk walk
-    cdef int64_t at = window_unwrap(w, unit.number)
-    cdef const Slot* slot
-    cdef uint32_t n
-    pieces_begin(&walk, d, unit)
-    for n in range(unit.count):
-        piece_next(&walk, unit, n, p.each_message, &piece)
-        slot = window_slot(w, at + n)
-        if slot.key == at + n and slot.hash == pipeline_hash(p, w, d, &piece):
-            return True
-    return False
+        window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &unasked)
 
 
 cdef inline int pipeline_name_next(
@@ -548,249 +444,153 @@ cdef inline int pipeline_name_next(
 
 # --- accept: what is not simply next -------------------------------------------------------------
 
-cdef inline int pipeline_place(
+cdef inline int pipeline_weigh(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # Everything of the current session that is not simply next.
+    # Where it lies, which numbering it is of, and what becomes of it then.
+    cdef Located where
+    cdef Adoption adoption
+    cdef int weighed
+    cdef bint adopted = False
+    while True:
+        pipeline_locate(p, w, line, d, unit, adopted, &where, now_ns)
+        weighed = numbering_weigh(p, w, line, d, unit, &where, now_ns, &adoption)
+        if likely(weighed == WEIGHED_CONTINUES):
+            return pipeline_place(p, w, line, d, unit, &where, now_ns)
+        if likely(weighed == WEIGHED_HELD):
+            return where.verdict
+        adoption_adopt(p, w, &adoption, unit, now_ns)
+        if where.place != PLACE_SESSION and not where.announced:
+            lines_hear(p, w, line, now_ns)       # it was held with its run, and comes with it
+            return where.verdict
+        adopted = True
+
+
+cdef inline void pipeline_locate(
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, bint adopted,
+    Located* where, int64_t now_ns,
+) noexcept nogil:
+    # Where a unit lies, seen from the current numbering, and what is known of it.
     cdef int64_t at
-    cdef uint32_t hash
+    where.announced = False
+    where.forward = False
+    evidence_begin(&where.evidence)
+    where.evidence.bytes = BYTES_NEW
+    where.place = PLACE_SESSION
+    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
+        return
+    if not p.roq and w.started and not adopted:
+        where.place = PLACE_OLD
+        if p.announces_start and now_ns < w.numbering.previous_until_ns:
+            if unit.sent_ns < w.begun_sent_ns:
+                return
+        where.announced = numbering_is_announced(p, w, line, d, unit)
+        if unlikely(where.announced):
+            return
+    where.place = PLACE_NAMED
+    if unit.count == 0:
+        return
     pipeline_look(p, w)
     if unlikely(unit.fragments > 1 and unit.size == 0):
         counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
-    if line.foreign.claim == CLAIM_NEW_ID:
-        run_refute(&line.foreign)      # the current session speaks on this line
+    if line.foreign.claim == CLAIM_SESSION:
+        run_refute(&line.foreign)        # the current session speaks on this line
     if unlikely(not w.started):
+        where.place = PLACE_OLD
         if numbering_is_straggler(p, w, unit, now_ns):
-            return VERDICT_SESSION_RETIRED
+            return
         window_begin(w, unit.number, now_ns)
     at = window_unwrap(w, unit.number)
+    where.at = at
+    where.last = at + unit.count - 1
+    where.place = PLACE_PACKED
     if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
-        lines_hear(p, w, line, now_ns)
-        line_bring(line, unit, at + unit.count - 1)
-        return VERDICT_DUPLICATE
-    if at + unit.count <= w.next:
-        return pipeline_behind(p, w, line, d, unit, at, now_ns)
-    if at < w.next + w.size:
-        return pipeline_ahead(p, w, line, d, unit, at, now_ns)
-    if numbering_is_foreign(w, line, unit, at):
-        numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
-        return VERDICT_REPLAY
-    if numbering_is_previous(w, unit, now_ns):
-        hash = pipeline_first_hash(p, w, d, unit)
-        numbering_numbered_anew(
-            p, w, line, d, unit, window_evidence_before(w, unit, at, hash), False, now_ns)
-        return VERDICT_SESSION_RETIRED
-    if not numbering_jump(p, w, line, d, unit, at, now_ns):
-        return VERDICT_SESSION_PENDING
-    return pipeline_ahead(p, w, line, d, unit, at, now_ns)
-
-
-cdef inline uint32_t pipeline_first_hash(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
-) noexcept nogil:
-    # Of the first message of a unit, or its only one.
-    cdef Unit piece
-    cdef MessageWalk walk
-    if not p.each_message:
-        return pipeline_hash(p, w, d, unit)
-    pieces_begin(&walk, d, unit)
-    piece_next(&walk, unit, 0, True, &piece)
-    return pipeline_hash(p, w, d, &piece)
-
-
-cdef inline int pipeline_behind(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    int64_t now_ns,
-) noexcept nogil:
-    # Before `next`: a copy, a late one, or not of the current numbering.
-    cdef int evidence
-    cdef int verdict
-    if p.each_message:
-        verdict = pipeline_past(p, w, line, d, unit, unit.count, &evidence)
+        return
+    where.place = PLACE_KNOWN
+    if where.last < w.next:
+        where.verdict = pipeline_compare(p, w, d, unit, at, now_ns, &where.evidence)
+        if where.verdict == VERDICT_LATE and numbering_may_be_late(w, now_ns):
+            where.evidence.bytes = BYTES_NONE
+            where.evidence.straggler = True
+        return
+    where.sent_after = line_was_beyond(line, where.last, unit)
+    where.left_over = (
+        unlikely(now_ns < w.numbering.previous_until_ns)
+        and numbering_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit))
+    )
+    if at >= w.next + w.size:
+        where.place = PLACE_BEYOND
+    elif where.sent_after or where.left_over or pipeline_is_new(w, unit, where):
+        where.place = PLACE_WITHIN
     else:
-        verdict = window_past(w, d, unit, at, pipeline_hash(p, w, d, unit), &evidence)
-    if verdict == VERDICT_LATE and not window_is_doubtful(w):
-        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or not pace_is_quiet(w, WINDOW_PACE, now_ns):
-            evidence = EVIDENCE_NONE
-    pipeline_weigh(p, w, line, d, unit, at + unit.count - 1, verdict, evidence, now_ns)
+        where.verdict = pipeline_compare(p, w, d, unit, at, now_ns, &where.evidence)
+
+
+cdef inline bint pipeline_is_new(
+    Window* w, const Unit* unit, const Located* where,
+) noexcept nogil:
+    # Whether a unit in the window brings anything that is not there.
+    cdef int64_t at = max(where.at, w.next)
+    if where.last >= w.next + w.size:
+        return True
+    while at < where.last:
+        if not window_is_whole(w, at):
+            return True
+        at += 1
+    return not window_is_copy(w, unit, at)
+
+
+cdef inline int pipeline_compare(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, int64_t at, int64_t now_ns,
+    Evidence* e,
+) noexcept nogil:
+    # A unit that brings nothing new is compared with what is known. Its last message's verdict.
+    cdef MessageWalk walk
+    cdef Unit piece
+    cdef int verdict = VERDICT_DUPLICATE
+    cdef uint32_t n
+    evidence_begin(e)
+    if likely(not p.each_message):
+        return pipeline_hold_piece(p, w, d, unit, at, now_ns, e)
+    pieces_begin(&walk, d, unit)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        verdict = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, e)
     return verdict
 
 
-cdef inline void pipeline_weigh(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    int verdict, int evidence, int64_t now_ns,
+cdef inline int pipeline_place(
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
+    const Located* where, int64_t now_ns,
 ) noexcept nogil:
-    # What a datagram tells that the current numbering has no need of. It refutes nothing.
-    cdef int64_t before
-    if unlikely(unit.flags & UNIT_RETRANSMISSION):
-        return
-    if unit.sent_ns > line.sent_ns and at >= line.highest:
-        line.sent_ns = unit.sent_ns
-    if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
-              and line.run.claim == CLAIM_NONE and line_advances(line, unit, at)):
-        line_reach(line, unit.fragment, at)      # the common copy
+    # It is of the current numbering. A whole one at `next` goes straight on, others wait.
+    cdef int64_t at = where.at
+    if where.place == PLACE_NAMED:
+        return pipeline_name_next(p, w, line, d, unit, now_ns)
+    if where.place == PLACE_KNOWN:
+        return where.verdict
+    if where.place == PLACE_PACKED:
         lines_hear(p, w, line, now_ns)
-    elif pipeline_line_goes_on(w, line, unit, at, verdict, evidence, now_ns):
-        # Behind the others, but it goes on: gaps by count have to wait for it.
-        before = line.highest
-        line_reach(line, unit.fragment, at)
-        if line.run.claim == CLAIM_BEHIND and line.run.count == 0:
-            run_set_aside(&line.run)
-        elif line.run.claim == CLAIM_AHEAD:
-            run_refute(&line.run)    # who has jumped does not come back
-        if verdict == VERDICT_REPLAY:
-            line.lagged_ns = now_ns
-            lines_note_lagging(w, line, d.line, before, at + 1 - unit.count, at)
-        else:
-            lines_hear(p, w, line, now_ns)
-    elif at < line.highest or evidence != EVIDENCE_SAME:
-        if at > line.highest and verdict == VERDICT_REPLAY:
-            if pipeline_is_slower(w, line, at, now_ns):
-                lines_note_lagging(w, line, d.line, line.highest, at + 1 - unit.count, at)
-                line.highest = at
-                line.lagged_ns = now_ns
-        numbering_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
-
-
-cdef inline bint pipeline_is_slower(
-    const Window* w, const LineAccount* line, int64_t at, int64_t now_ns,
-) noexcept nogil:
-    # Whether a line that goes on further back than the window remembers may just be that far
-    # behind: while the current numbering goes on, and not further than anything can be under way.
-    if now_ns - w.numbering.begun_ns >= STRAGGLER_MAX_NS and pace_is_quiet(w, WINDOW_PACE, now_ns):
-        return False
-    return line.highest < w.numbering.base or pace_takes_ns(w, w.next - at) < STRAGGLER_MAX_NS
-
-
-cdef inline bint pipeline_line_goes_on(
-    const Window* w, LineAccount* line, const Unit* unit, int64_t at, int verdict, int evidence,
-    int64_t now_ns,
-) noexcept nogil:
-    # Whether a datagram from behind carries its own line further in the current numbering.
-    cdef bint follows
-    cdef bint near = (
-        line.highest >= w.numbering.base
-        and at - line.highest <= run_span(&line.run, RUN_BACK_MAX)
-        and now_ns - line_spoke_ns(line) < STRAGGLER_MAX_NS
-    )
-    if verdict == VERDICT_LATE and near and at >= line.highest and not window_is_doubtful(w):
-        # The line is still in what was given up on another one's word, which on a thin line may
-        # take seconds: the next number, or the rest of a message.
-        return at > line.highest or unit.fragments > 1
-    if not line_advances(line, unit, at):
-        return False
-    follows = run_follows(&line.run, CLAIM_BEHIND, unit)
-    if evidence == EVIDENCE_SAME:
-        if follows and line.run.count:
-            run_note(&line.run, CLAIM_BEHIND, unit, evidence, now_ns)
-        return True
-    if follows:
-        # Heartbeats tell nothing; as long as they may be under way they are of the current
-        # numbering.
-        return (
-            evidence == EVIDENCE_NEUTRAL and line.run.count == 0
-            and now_ns - window_accepted_ns(w, at) < STRAGGLER_MAX_NS
-        )
-    if verdict == VERDICT_LATE:
-        return evidence == EVIDENCE_NONE
-    if evidence == EVIDENCE_OTHER and pace_is_quiet(w, WINDOW_PACE, now_ns):
-        return False
-    return near
-
-
-cdef inline bint window_is_left_over(
-    Window* w, const Unit* unit, int64_t at, uint32_t hash,
-) noexcept nogil:
-    # A straggler of the numbering before a restart with the same id, which the window remembers?
-    # (Heartbeats look alike in both, and it does not matter of which one they are.)
-    cdef const Slot* slot = window_slot(w, at)
-    return (
-        window_is_before(w, slot, at) and slot.hash == hash and at != w.next
-        and unit.size
-    )
-
-
-cdef inline bint window_was_sent_since(const Window* w, const Unit* unit) noexcept nogil:
-    # Whether the sender's clock says that it is of this numbering.
-    return unit.sent_ns != 0 and unit.sent_ns >= w.begun_sent_ns
-
-
-cdef inline bint pipeline_is_taken(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    bint forward, bint follows, int64_t now_ns,
-) noexcept nogil:
-    # What is accepted for its number may as well be of a run that a line holds. True: it is, and
-    # the run is believed.
-    if follows and numbering_is_overtaken(p, w, unit, at):
-        return numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, True, now_ns)
-    if forward:
-        numbering_refute(w, line)
-    if at > window_furthest(w) or window_is_copy(w, unit, at):
-        return False
-    if follows or line_steps_back(line, at):
-        # It fills a hole of whichever it is: held, it is lost to neither, and it proves nothing.
-        return numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_FILLED, False, now_ns)
-    return False
-
-
-cdef inline int pipeline_ahead(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    int64_t now_ns,
-) noexcept nogil:
-    # At `next` or behind it, at least in part. A whole one at `next` goes straight on, others wait.
-    cdef int64_t last = at + unit.count - 1
-    cdef bint follows = w.contested and numbering_follows_run(w, unit)
-    cdef bint reaches = at <= w.next
-    cdef int evidence
-    cdef bint empty = window_slot(w, w.next if reaches else at).key != (w.next if reaches else at)
-    cdef bint forward = last > window_furthest(w) or (reaches and empty and not follows)
-    if unlikely(now_ns < w.numbering.previous_until_ns) and not window_was_sent_since(w, unit):
-        if window_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit)):
-            return VERDICT_SESSION_RETIRED
-    if unlikely(line_was_beyond(line, last, unit)):
-        # Sent behind what its line brought from further on: of another numbering.
-        numbering_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
-        return VERDICT_SESSION_PENDING
-    if unlikely(w.contested or line_steps_back(line, last)):
-        if pipeline_is_taken(p, w, line, d, unit, last, forward, follows, now_ns):
-            return VERDICT_SESSION_PENDING
-    if forward:
+        line_bring(line, unit, where.last)
+        return VERDICT_DUPLICATE
+    if where.forward:
         w.forward_ns = now_ns
-    if reaches and empty and unit.fragments == 1 and (w.pending == 0 or unit.count == 1):
+    if at <= w.next and unit.fragments == 1 and window_slot(w, w.next).key != w.next and (
+        w.pending == 0 or unit.count == 1
+    ):
         lines_hear(p, w, line, now_ns)
         if p.roq:
             pipeline_pass(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
-        else:
-            if at < w.next:
-                pipeline_past(p, w, line, d, unit, <uint32_t>(w.next - at), &evidence)
-            pipeline_pass_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
-            if w.pending:
-                pipeline_look(p, w)
+            return VERDICT_DELIVERED
+        if at < w.next:
+            pipeline_past(p, w, d, unit, <uint32_t>(w.next - at))
+        pipeline_pass_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
+        if w.pending:
+            pipeline_look(p, w)
         return VERDICT_DELIVERED
-    if forward and not p.roq:
+    if where.forward and not p.roq:
         pace_count(w, unit.count, now_ns)
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
-
-
-cdef inline int pipeline_hold_one(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    int64_t now_ns,
-) noexcept nogil:
-    # As below; to copy a unit right after it was written would cost as much as all of the rest.
-    cdef int verdict = WAITING_PARK
-    cdef int evidence = EVIDENCE_NONE
-    if at < w.next + w.size:
-        verdict = waiting_hold(w, d, unit, at, pipeline_hash(p, w, d, unit), now_ns, &evidence)
-    if unlikely(verdict != VERDICT_HELD and verdict != WAITING_PARK
-                and verdict != VERDICT_SLAB_FULL):
-        pipeline_weigh(p, w, line, d, unit, at, verdict, evidence, now_ns)
-        return verdict
-    lines_hear(p, w, line, now_ns)
-    line_bring(line, unit, at)
-    if unlikely(verdict == WAITING_PARK):
-        pipeline_park(p, w, d, unit, 0, at, now_ns)
-        return VERDICT_HELD
-    return verdict
 
 
 cdef inline int pipeline_hold(
@@ -801,24 +601,21 @@ cdef inline int pipeline_hold(
     # it, if anything is. What finds no room is parked until take() has made some.
     cdef MessageWalk walk
     cdef Unit piece
-    cdef int64_t last = at + unit.count - 1
+    cdef Evidence unasked
     cdef int verdict = VERDICT_DUPLICATE
-    cdef int said = EVIDENCE_NONE
-    cdef int one, evidence = EVIDENCE_NONE
-    cdef uint32_t n, parked = unit.count
+    cdef int one
+    cdef uint32_t n
+    cdef uint32_t parked = unit.count
     cdef bint fresh = False
-    if likely(unit_is_piece(unit, p.each_message)):
-        return pipeline_hold_one(p, w, line, d, unit, at, now_ns)
+    evidence_begin(&unasked)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
-        piece_next(&walk, unit, n, p.each_message, &piece)
-        if at + n < w.next:
-            one = window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &evidence)
-        elif at + n >= w.next + w.size:
-            one = WAITING_PARK
+        if likely(unit_is_piece(unit, p.each_message)):
+            # To copy a unit right after it was written would cost as much as all of the rest.
+            one = pipeline_hold_piece(p, w, d, unit, at, now_ns, &unasked)
         else:
-            one = waiting_hold(
-                w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), now_ns, &evidence)
+            piece_next(&walk, unit, n, p.each_message, &piece)
+            one = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, &unasked)
         if one == WAITING_PARK:
             fresh = True
             verdict = VERDICT_HELD
@@ -830,15 +627,24 @@ cdef inline int pipeline_hold(
                 verdict = one
         elif not fresh:
             verdict = one
-            said = evidence_joined(said, evidence)
-    if not fresh:
-        pipeline_weigh(p, w, line, d, unit, last, verdict, said, now_ns)
-        return verdict
-    lines_hear(p, w, line, now_ns)
-    line_bring(line, unit, last)
-    if parked < unit.count:
-        pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
+    if fresh:
+        lines_hear(p, w, line, now_ns)
+        line_bring(line, unit, at + unit.count - 1)
+        if parked < unit.count:
+            pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
     return verdict
+
+
+cdef inline int pipeline_hold_piece(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* piece, int64_t at, int64_t now_ns,
+    Evidence* e,
+) noexcept nogil:
+    # One message, or a fragment of one: the verdict, or WAITING_PARK.
+    if at < w.next:
+        return window_past(w, d, piece, at, pipeline_hash(p, w, d, piece), e)
+    if at >= w.next + w.size:
+        return WAITING_PARK
+    return waiting_hold(w, d, piece, at, pipeline_hash(p, w, d, piece), now_ns, e)
 
 
 cdef inline void pipeline_park(
@@ -989,9 +795,11 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     cdef const Unit* unit = &p.parked_unit
     cdef MessageWalk walk
     cdef Unit piece
+    cdef Evidence unasked
     cdef int64_t at = p.parked_at - p.parked_piece
     cdef uint32_t n
     p.parked = NULL
+    evidence_begin(&unasked)
     adoption_deliver_believed(p, w, False, False, p.now_ns)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
@@ -999,7 +807,7 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
         if n < p.parked_piece or at + n < w.next:
             continue                     # on_gap = latest_run gave it up with the rest
         if at + n >= w.next + w.size or waiting_hold(
-            w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), p.now_ns, NULL,
+            w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), p.now_ns, &unasked,
         ) == WAITING_PARK:
             pipeline_park(p, w, d, unit, n, at + n, p.now_ns)
             return
@@ -1047,13 +855,20 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
         w = &p.window[i]
         lines_judge_due(w, now_ns)
         if unlikely(now_ns >= w.numbering.opening_ns):
-            numbering_open(p, w, now_ns)
+            pipeline_open(p, w, now_ns)
         if w.pending or w.waiting.named > w.next:
             pipeline_look(p, w)
     if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
         p.silence_due_ns = INT64_MAX
         for channel in range(CHANNEL_COUNT):
             lines_note_silence(p, <uint32_t>channel, now_ns)
+
+
+cdef inline void pipeline_open(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+    # A proven session has waited long enough for the other lines.
+    cdef Adoption adoption
+    if numbering_opens(p, w, now_ns, &adoption):
+        adoption_adopt(p, w, &adoption, NULL, now_ns)
 
 
 cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
@@ -1064,7 +879,7 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
     for i in range(p.windows):
         w = &p.window[i]
         if w.numbering.opening_ns != INT64_MAX:
-            numbering_open(p, w, now_ns)
+            pipeline_open(p, w, now_ns)
         w.waiting.finishing = True
         if w.pending and w.waiting.highest >= w.waiting.decided:
             w.waiting.decided = w.waiting.highest + 1

@@ -14,6 +14,8 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
+from udpfast.feed.pieces cimport piece_next, pieces_begin
+from udpfast.feed.proof cimport Proof, proofs_fill
 from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab, carve, slab_reset
@@ -74,8 +76,7 @@ cdef struct Pipeline:
     Window* busy_last
     Window* window               # all of them
     uint32_t windows
-    uint32_t adopt_datagrams
-    uint32_t restart_datagrams
+    Proof proofs[9]              # PROOF_ROWS
     uint16_t session             # ordinal of the latest one
     bint watching                # watch_ns is set
     int64_t now_ns
@@ -239,8 +240,7 @@ cdef inline int pipeline_init(
     p.streams_max = s.streams
     p.latest = p.slots
     keyed_draw(&p.key)
-    p.adopt_datagrams = s.session_adopt_datagrams
-    p.restart_datagrams = s.restart_datagrams
+    proofs_fill(p.proofs, s.session_adopt_datagrams, s.restart_datagrams)
     p.inactivity_ns = s.inactivity_timeout_ns
     frame_reader_init(
         &p.reader, p.legacy, s.framing == FRAMING_ROQ_BIG or s.framing == FRAMING_ROQ_LEGACY_BIG,
@@ -350,6 +350,19 @@ cdef inline uint32_t pipeline_hash(
         data += unit.offset
         size = unit.size
     return fingerprint(data, size) if w.several else fingerprint_edges(data, size)
+
+
+cdef inline uint32_t pipeline_first_hash(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
+) noexcept nogil:
+    # The hash of the first message of a unit, or of its only one.
+    cdef Unit piece
+    cdef MessageWalk walk
+    if not p.each_message:
+        return pipeline_hash(p, w, d, unit)
+    pieces_begin(&walk, d, unit)
+    piece_next(&walk, unit, 0, True, &piece)
+    return pipeline_hash(p, w, d, &piece)
 
 
 cdef inline void pipeline_look(Pipeline* p, Window* w) noexcept nogil:

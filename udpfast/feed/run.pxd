@@ -1,21 +1,16 @@
-# What a line brings that does not continue the current numbering, and may be another one: a run of
-# datagrams, held beside until it has proven itself or the current numbering goes on. Two per line:
-# one of this session, one of others, so that neither makes the other's forgotten.
+# One run of one line: datagrams that do not continue the current numbering and may be of another
+# one, held beside it until they are believed or the current numbering has shown that it goes on. A
+# line has two: one of this session, one of others, so that neither makes the other forgotten.
 #
-#   claim    what it says                            believed when
-#   NEW_ID   a session never heard of                it comes a few times in a row on its line
-#   AHEAD    this session, beyond the window         a second datagram of its line continues it
-#   OLD_ID   a session that is over                  it goes on where it was left, or is alone
-#   BEHIND   this session, but numbered anew         a dense run, new to us, while the current
-#                                                    numbering is quiet for longer than it used to
-#                                                    be, or 64 that contradict what it brought
+# Here is what a run is: which datagrams belong to it, what they are evidence of, and what is held.
+# What a run has to prove is in `proof`, what becomes of it in `numbering`.
 #
 # A datagram is one piece of evidence, however many units and messages it has. A run is DENSE: each
-# datagram lies at most RUN_STEP_MAX datagrams behind the furthest one, since a publisher
-# counts by one; reordered and doubled ones a little before it belong to it, and prove nothing. How
-# many numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the
-# current numbering does next voids what a run has proven (run_refute) but not what it holds:
-# a run that is believed in the end loses nothing.
+# datagram lies at most RUN_STEP_MAX datagrams behind the furthest one, since a publisher counts by
+# one; reordered and doubled ones a little before it belong to it, and prove nothing. How many
+# numbers a datagram takes is as its stream's datagrams were seen to have (Packing). What the
+# current numbering does next voids what a run has proven (run_refute) but not what it holds: a run
+# that is believed in the end loses nothing.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
@@ -24,22 +19,26 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport Datagram
 from udpfast.wire.unit cimport Unit
 
-cdef enum:  # Claim
+cdef enum:  # Claim: what a run says
     CLAIM_NONE = 0
-    CLAIM_NEW_ID = 1
-    CLAIM_AHEAD = 2
-    CLAIM_OLD_ID = 3
-    CLAIM_BEHIND = 4
-    CLAIM_BELIEVED = 5           # the current numbering now: what is held is about to be delivered
+    CLAIM_SESSION = 1            # a session never heard of, or this one announced anew
+    CLAIM_AHEAD = 2              # this session, beyond the window
+    CLAIM_ENDED = 3              # a session that is over
+    CLAIM_BACK = 4               # this session, numbered anew
 
-cdef enum:  # Evidence: what a datagram of a run tells about the run
-    EVIDENCE_NEW = 0             # nothing is remembered of its seqno
-    EVIDENCE_OTHER = 1           # its seqno is, with other bytes
-    EVIDENCE_SAME = 2            # byte for byte what was seen before
-    EVIDENCE_NEUTRAL = 3         # a heartbeat looks the same in every numbering: its place counts
-    EVIDENCE_REPEATED = 4        # the same, but its line had brought it: it is not just slower
-    EVIDENCE_NONE = 5            # a straggler would look the same: not even its place counts
-    EVIDENCE_FILLED = 6          # nor here: the current numbering had a hole there, and accepted it
+cdef enum:  # RunMode: `numbering` draws how one leads to the other
+    RUN_ABSENT = 0
+    RUN_PROVING = 1
+    RUN_REFUTED = 2              # the current numbering went on, or nothing has counted yet
+    RUN_REVIVED = 3              # refuted, it had copies and late ones since
+    RUN_BELIEVED = 4             # current now: what is held is about to be delivered
+
+cdef enum:  # Bytes: what is known of a datagram's bytes, the strongest last
+    BYTES_NONE = 0               # nothing that would tell numberings apart
+    BYTES_EMPTY = 1              # a heartbeat's: they look the same in every numbering
+    BYTES_SAME = 2               # those that the current numbering has for these numbers
+    BYTES_NEW = 3                # nothing is remembered of these numbers
+    BYTES_OTHER = 4              # not those that the current numbering has
 
 cdef enum:
     # Distances in datagrams: to the next one of a dense run (loss, reordering); between two lines'
@@ -68,6 +67,12 @@ cdef struct Packing:             # how a stream's numbers lie in its datagrams
     uint32_t widest              # numbers that a datagram took at most, since a pace was timed
     uint32_t wide                # ... of late: what a lost one may have taken
 
+cdef struct Evidence:            # what a datagram tells of the numbering that it is of
+    uint8_t bytes                # Bytes
+    bint repeated                # its line had brought these bytes before: it is not just slower
+    bint straggler               # the current numbering gave these numbers up: it may be late
+    bint filled                  # it fills a hole of the current numbering, too
+
 cdef struct HeldUnit:            # and behind it its whole datagram
     int64_t received_ns
     uint64_t datagram            # as Packing's
@@ -79,6 +84,7 @@ cdef struct HeldUnit:            # and behind it its whole datagram
 
 cdef struct Run:
     uint8_t claim
+    uint8_t mode                 # RunMode
     uint8_t shift                # 64 less the bits of a number, or NUMBERS_WITHOUT_ZERO
     uint16_t fragment            # of the furthest datagram
     uint32_t wide                # numbers that one of its datagrams took at most
@@ -91,25 +97,37 @@ cdef struct Run:
     uint64_t furthest
     int64_t sent_ns              # of the first: what was sent before it is not of this run
     uint32_t strays              # in a row that did not belong to it
-    uint32_t same                # EVIDENCE_SAME, of the whole run
-    uint32_t other               # EVIDENCE_OTHER
-    uint32_t filled              # EVIDENCE_FILLED
+    uint32_t same                # datagrams with BYTES_SAME, of the whole run
+    uint32_t other               # ... BYTES_OTHER
+    uint32_t filled              # ... that filled holes of the current numbering, too
     uint32_t total               # datagrams that carried it further
     # since the current numbering last went on
     uint32_t count               # datagrams that carried the run further
-    uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
-    uint32_t repeated            # of these: EVIDENCE_REPEATED
+    uint32_t fresh               # of these: BYTES_NEW or BYTES_OTHER
+    uint32_t repeated            # of these: empty, and brought before by this line
     uint64_t since_first         # earliest of them
     int64_t since_ns             # when the first of them came
     uint16_t proof               # how often it began to prove itself, never 0
     uint32_t broken              # so many runs before this one were given up for others, and
     uint64_t broken_first[BROKEN_MAX]    # began here; the newest first
-    bint returned                # refuted, it had copies and late ones since, the
-    uint64_t returned_first      # earliest of them
+    uint64_t returned_first      # REVIVED: the earliest of those that it had since
     uint32_t held_capacity
     uint32_t held_total          # of this run; the newest held_capacity of them are there
     uint32_t held_stride         # bytes from one to the next
     uint8_t* held
+
+
+cdef inline void evidence_begin(Evidence* e) noexcept nogil:
+    e.bytes = BYTES_NONE
+    e.repeated = False
+    e.straggler = False
+    e.filled = False
+
+
+cdef inline void evidence_add(Evidence* e, uint8_t bytes, bint repeated) noexcept nogil:
+    # For a unit with several messages, take the strongest.
+    e.bytes = max(e.bytes, bytes)
+    e.repeated = e.repeated or repeated
 
 
 cdef inline int64_t number_step(uint64_t number, uint64_t before, uint8_t shift) noexcept nogil:
@@ -141,15 +159,22 @@ cdef inline int64_t run_span(const Run* c, int64_t datagrams) noexcept nogil:
 
 cdef inline void run_forget(Run* c) noexcept nogil:
     c.claim = CLAIM_NONE
+    c.mode = RUN_ABSENT
     c.wide = 1
     c.count = 0
     c.broken = 0
-    c.returned = False
     c.held_total = 0
+
+
+cdef inline void run_believe(Run* c) noexcept nogil:
+    c.claim = CLAIM_NONE
+    c.mode = RUN_BELIEVED
 
 
 cdef inline void run_refute(Run* c) noexcept nogil:
     # The current numbering is alive: this one has to prove itself from here on.
+    if c.mode == RUN_PROVING:
+        c.mode = RUN_REFUTED
     c.count = 0
     c.fresh = 0
     c.repeated = 0
@@ -166,10 +191,10 @@ cdef inline bint run_follows(
     # Whether a datagram belongs to the run.
     cdef int64_t step = run_step(c, unit.number, c.furthest)
     # A refuted one goes on, or is over.
-    cdef int64_t back = -run_span(c, RUN_BACK_MAX) if c.count else 1
+    cdef int64_t back = -run_span(c, RUN_BACK_MAX) if c.mode == RUN_PROVING else 1
     if c.claim != claim or c.session_id != unit.session:
         return False
-    return claim == CLAIM_NEW_ID or back <= step <= run_span(c, RUN_STEP_MAX)
+    return claim == CLAIM_SESSION or back <= step <= run_span(c, RUN_STEP_MAX)
 
 
 cdef inline bint run_is_same(
@@ -178,9 +203,9 @@ cdef inline bint run_is_same(
     # Whether two lines' runs are one: what they brought since the current numbering last went on
     # overlaps. Of a session never heard of, one line may have lost more at its beginning.
     cdef int64_t apart = run_span(
-        c, RUN_APART_MAX if c.claim == CLAIM_NEW_ID else RUN_STEP_MAX)
+        c, RUN_APART_MAX if c.claim == CLAIM_SESSION else RUN_STEP_MAX)
     return (
-        other.claim == c.claim and other.session_id == c.session_id and other.count
+        other.claim == c.claim and other.session_id == c.session_id and other.mode == RUN_PROVING
         and run_step(c, other.since_first, c.furthest) <= apart
         and run_step(c, c.since_first, other.furthest) <= apart
     )
@@ -192,8 +217,9 @@ cdef inline bint run_leads_to(
     # Whether a refuted run may have been the beginning of another line's, which came from this
     # number on. That cannot be known, so it is not delivered, but reported.
     return (
-        c.claim == other.claim and c.session_id == other.session_id and c.count == 0 and c.total
-        and not run_is_replay(c) and run_step(c, c.first, first) < 0
+        c.claim == other.claim and c.session_id == other.session_id
+        and c.mode != RUN_PROVING and c.total and not run_is_replay(c)
+        and run_step(c, c.first, first) < 0
         and -run_span(c, RUN_BACK_MAX) <= run_step(c, first, c.furthest)
         and run_step(c, first, c.furthest) <= run_span(c, RUN_STEP_MAX)
     )
@@ -228,7 +254,7 @@ cdef inline void run_break(Run* c) noexcept nogil:
 
 cdef inline bint run_was_run(const Run* c) noexcept nogil:
     # Refuted or not, a run that may have been the beginning of one that goes on later.
-    return c.count != 0 or (c.total != 0 and not run_is_replay(c))
+    return c.mode == RUN_PROVING or (c.total != 0 and not run_is_replay(c))
 
 
 cdef inline void run_set_aside(Run* c) noexcept nogil:
@@ -243,15 +269,15 @@ cdef inline void run_set_aside(Run* c) noexcept nogil:
 
 
 cdef inline bint run_is_stray(
-    Run* c, uint8_t claim, const Unit* unit, int evidence,
+    Run* c, uint8_t claim, const Unit* unit, const Evidence* e,
 ) noexcept nogil:
     # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
     # another one.
-    if c.claim != CLAIM_BEHIND or c.count == 0 or run_is_replay(c):
+    if c.claim != CLAIM_BACK or c.mode != RUN_PROVING or run_is_replay(c):
         return False
-    if evidence == EVIDENCE_SAME:
+    if e.bytes == BYTES_SAME:
         return True                      # of the current numbering, for all we know
-    if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
+    if c.fresh and e.bytes == BYTES_EMPTY:
         return True
     if c.count >= RUN_ESTABLISHED and c.strays < RUN_STRAYS_MAX:
         c.strays += 1
@@ -263,17 +289,18 @@ cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nog
     # Another run begins with this unit. Where the one before began is remembered, if this one may
     # be its continuation.
     cdef uint32_t broken = 0
-    if c.returned:
+    if c.mode == RUN_REVIVED:
         c.broken_first[0] = c.returned_first
         broken = 1
     elif run_was_run(c) and c.claim == claim and c.session_id == unit.session:
         run_break(c)
         broken = c.broken
-    elif c.claim == CLAIM_NONE:
+    elif c.mode == RUN_ABSENT:
         broken = c.broken
     run_forget(c)
     c.broken = broken
     c.claim = claim
+    c.mode = RUN_REFUTED
     c.session_id = unit.session
     c.first = unit.number
     c.furthest = unit.number - 1
@@ -304,27 +331,27 @@ cdef inline bint run_has_counted(
 
 
 cdef inline bint run_note(
-    Run* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
+    Run* c, uint8_t claim, const Unit* unit, const Evidence* e, int64_t now_ns,
 ) noexcept nogil:
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
     cdef int64_t step
     cdef uint64_t last = unit.number + unit.count - 1
     if not run_follows(c, claim, unit):
-        if run_is_stray(c, claim, unit, evidence):
+        if run_is_stray(c, claim, unit, e):
             return False
         run_begin(c, claim, unit)
     elif run_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
-        if unit.count or claim != CLAIM_NEW_ID:
+        if unit.count or claim != CLAIM_SESSION:
             return True                  # a copy, or other bytes; heartbeats come again and again
     c.strays = 0
     if run_has_counted(c, unit, last):
         return True
-    if c.count == 0 or (c.same >= c.total and run_first(c) == c.first):
+    if c.mode != RUN_PROVING or (c.same >= c.total and run_first(c) == c.first):
         c.first_fresh = unit.number
-    c.same += evidence == EVIDENCE_SAME
-    c.other += evidence == EVIDENCE_OTHER
-    c.filled += evidence == EVIDENCE_FILLED
+    c.same += e.bytes == BYTES_SAME
+    c.other += e.bytes == BYTES_OTHER
+    c.filled += e.filled
     step = run_step(c, last, c.furthest)
     if step < 0:
         if run_step(c, unit.number, c.first) < 0:
@@ -332,21 +359,21 @@ cdef inline bint run_note(
         if run_step(c, unit.number, c.since_first) < 0:
             c.since_first = unit.number
     if step < 0 or (step == 0 and unit.fragment < c.fragment):
-        if claim != CLAIM_NEW_ID:
+        if claim != CLAIM_SESSION:
             return True
     else:
         c.furthest = last
         c.fragment = unit.fragment
-    if evidence != EVIDENCE_NONE and evidence != EVIDENCE_FILLED:
-        if c.count == 0:
+    if e.bytes != BYTES_NONE:
+        if c.mode != RUN_PROVING:
+            c.mode = RUN_PROVING
             c.since_first = unit.number
             c.since_ns = now_ns
             c.proof = c.proof % 0xFFFF + 1
-        c.returned = False
         c.count += 1
         c.total += 1
-        c.fresh += evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER
-        c.repeated += evidence == EVIDENCE_REPEATED
+        c.fresh += e.bytes >= BYTES_NEW
+        c.repeated += e.bytes == BYTES_EMPTY and e.repeated
     return True
 
 
@@ -375,13 +402,13 @@ cdef inline void run_hold(
 
 
 cdef inline void run_hold_known(
-    Run* c, const Datagram* d, const Unit* unit, int evidence,
+    Run* c, const Datagram* d, const Unit* unit, const Evidence* e,
 ) noexcept nogil:
     # The current numbering may have had the same bytes.
     cdef HeldUnit* held
     run_hold(c, d, unit)
     held = run_place(c, c.held_total - 1)
-    if evidence == EVIDENCE_SAME or evidence == EVIDENCE_REPEATED:
+    if e.bytes == BYTES_SAME or (e.bytes == BYTES_EMPTY and e.repeated):
         if held.units == 1:
             held.known_in = c.proof
     elif held.units > 1:
@@ -440,7 +467,7 @@ cdef inline bint run_returns(
     cdef HeldUnit* held
     cdef uint32_t count = run_held_count(c)
     cdef uint32_t i
-    if c.count or c.session_id != unit.session:
+    if c.mode == RUN_PROVING or c.session_id != unit.session:
         return False
     if not 0 <= run_step(c, c.furthest, unit.number) <= run_span(
         c, RUN_BACK_MAX,
@@ -453,8 +480,8 @@ cdef inline bint run_returns(
         if held.unit.fragment == unit.fragment and held.unit.number == unit.number:
             if held.size != d.size or memcmp(run_held_data(held), d.data, d.size):
                 return False
-    if not c.returned or run_step(c, unit.number, c.returned_first) < 0:
+    if c.mode != RUN_REVIVED or run_step(c, unit.number, c.returned_first) < 0:
         c.returned_first = unit.number
-    c.returned = True
+    c.mode = RUN_REVIVED
     run_hold(c, d, unit)
     return True

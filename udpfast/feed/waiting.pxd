@@ -34,7 +34,7 @@ from udpfast.core.layout cimport (
 from udpfast.feed.lines cimport lines_judge_end, lines_judge_past, lines_judge_until, lines_passed
 from udpfast.feed.named cimport named_before, named_since
 from udpfast.feed.pace cimport pace_pass_milestone
-from udpfast.feed.run cimport EVIDENCE_NONE, EVIDENCE_OTHER
+from udpfast.feed.run cimport Evidence
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
     window_copy, window_disagree, window_is_copy, window_is_whole, window_say_both,
@@ -230,13 +230,10 @@ cdef inline int32_t waiting_delay(int64_t delay_ns) noexcept nogil:
 
 cdef inline int waiting_hold(
     Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, int64_t now_ns,
-    int* evidence,
+    Evidence* e,
 ) noexcept nogil:
-    # One of [next, next + size): the verdict, or WAITING_PARK; and what a copy tells, unless nobody
-    # asks (NULL).
+    # One of [next, next + size): the verdict, or WAITING_PARK; and what a copy tells.
     cdef Slot* slot = window_slot(w, at)
-    cdef int verdict = VERDICT_DUPLICATE
-    cdef int known = EVIDENCE_OTHER
     if slot.key != at:
         if unlikely(not waiting_claim(w, d, unit, at, now_ns)):
             waiting_force(w, at if at > w.next else w.next + 1)
@@ -244,15 +241,11 @@ cdef inline int waiting_hold(
         return waiting_store(w, slot, d, unit, at, hash, now_ns)
     if unlikely(slot.fragment_max != unit.fragments - 1):
         window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
-        verdict = VERDICT_FRAGMENT_MAX_CHANGED
-        known = EVIDENCE_NONE            # nothing of that number was delivered yet
-    elif window_is_copy(w, unit, at):
-        known = window_copy(w, slot, d, unit, hash)
-    else:
-        return waiting_store(w, slot, d, unit, at, hash, now_ns)
-    if evidence != NULL:
-        evidence[0] = known
-    return verdict
+        return VERDICT_FRAGMENT_MAX_CHANGED      # nothing of that number was delivered yet
+    if window_is_copy(w, unit, at):
+        window_copy(w, slot, d, unit, hash, e)
+        return VERDICT_DUPLICATE
+    return waiting_store(w, slot, d, unit, at, hash, now_ns)
 
 
 cdef inline void waiting_drop(Window* w, Slot* slot) noexcept nogil:

@@ -19,7 +19,7 @@ from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.lines cimport line_steps_back
 from udpfast.feed.run cimport (
-    EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_REPEATED, EVIDENCE_SAME,
+    BYTES_EMPTY, BYTES_NEW, BYTES_OTHER, BYTES_SAME, Evidence, evidence_add,
 )
 from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_EARLY, Early, Fragment, LineAccount, Slot,
@@ -66,17 +66,19 @@ cdef inline bint window_is_before(const Window* w, const Slot* slot, int64_t at)
     return slot.key < w.numbering.base and <uint32_t>slot.key == <uint32_t>at
 
 
-cdef inline int window_evidence_before(
-    Window* w, const Unit* unit, int64_t at, uint32_t hash,
+cdef inline void window_compare_before(
+    Window* w, const Unit* unit, int64_t at, uint32_t hash, Evidence* e,
 ) noexcept nogil:
     # What a datagram near where the numbering before was left tells: one of its stragglers is what
     # it delivered, byte for byte. Of messages in fragments no bytes are remembered.
     cdef const Slot* slot = window_slot(w, at)
     if not window_is_before(w, slot, at) or slot.state != SLOT_DELIVERED:
-        return EVIDENCE_NEW
-    if unit.fragments > 1 or slot.fragment_max:
-        return EVIDENCE_NONE if unit.fragments - 1 == slot.fragment_max else EVIDENCE_OTHER
-    return window_compare(unit, slot.hash, hash, False)
+        evidence_add(e, BYTES_NEW, False)
+    elif unit.fragments > 1 or slot.fragment_max:
+        if unit.fragments - 1 != slot.fragment_max:
+            evidence_add(e, BYTES_OTHER, False)
+    else:
+        window_compare(unit, slot.hash, hash, False, e)
 
 
 cdef inline bint window_is_unproven(const Window* w, const Unit* unit) noexcept nogil:
@@ -171,12 +173,12 @@ cdef inline Control* window_control(Window* w, uint16_t kind) noexcept nogil:
     return control
 
 
-cdef inline int window_copy(
-    Window* w, Slot* slot, const Datagram* d, const Unit* unit, uint32_t hash,
+cdef inline void window_copy(
+    Window* w, Slot* slot, const Datagram* d, const Unit* unit, uint32_t hash, Evidence* e,
 ) noexcept nogil:
-    # A further copy of a fragment: the race between the lines, and whether it is one. Returns
-    # Evidence. A line is compared with the first copy once, and the line that brought it always: of
-    # a forged one that came first, the true one is but a repetition on the same line.
+    # A further copy of a fragment: the race between the lines, and whether it is one. A line
+    # is compared with the first copy once, and the line that brought it always: if a forged one
+    # came first, the true one is but a repetition on the same line.
     cdef Fragment* fragment
     cdef uint8_t bit = <uint8_t>(1 << d.line)
     cdef uint8_t lines, line_first
@@ -189,7 +191,8 @@ cdef inline int window_copy(
     else:
         slot.lines |= bit
         if slot.fragments == FRAGMENTS_NONE:
-            return EVIDENCE_NEW
+            evidence_add(e, BYTES_NEW, False)
+            return
         fragment = &w.waiting.fragments[slot.fragments + unit.fragment]
         lines = fragment.lines
         line_first = fragment.line
@@ -204,41 +207,45 @@ cdef inline int window_copy(
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
             counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
     elif d.line != line_first:
-        return window_compare(unit, hash_first, hash, True)
+        window_compare(unit, hash_first, hash, True, e)
+        return
     if unlikely(hash != hash_first):
         window_disagree(w, slot, d, unit, line_first, hash_first, hash)
-    return window_compare(unit, hash_first, hash, lines & bit)
+    window_compare(unit, hash_first, hash, lines & bit, e)
 
 
-cdef inline int window_compare(
-    const Unit* unit, uint32_t hash_known, uint32_t hash, bint repeated,
+cdef inline void window_compare(
+    const Unit* unit, uint32_t hash_known, uint32_t hash, bint repeated, Evidence* e,
 ) noexcept nogil:
     if hash != hash_known:
-        return EVIDENCE_OTHER
-    if unit.size:
-        return EVIDENCE_SAME
-    return EVIDENCE_REPEATED if repeated else EVIDENCE_NEUTRAL
+        evidence_add(e, BYTES_OTHER, False)
+    elif unit.size:
+        evidence_add(e, BYTES_SAME, False)
+    else:
+        evidence_add(e, BYTES_EMPTY, repeated != 0)
 
 
 cdef inline int window_past(
-    Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, int* evidence,
+    Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, Evidence* e,
 ) noexcept nogil:
     # The verdict on a seqno before `next`, and whether we know this very datagram.
     cdef Slot* slot = window_slot(w, at)
     cdef int64_t base = w.numbering.base
-    evidence[0] = EVIDENCE_NEW
     if at < base or w.next - at > w.size:
-        if at >= base and at < w.known.start_end and unit.fragment == 0:
-            if (w.known.start_known >> (at - base)) & 1:
-                evidence[0] = window_compare(unit, w.known.start_hash[at - base], hash, True)
+        if (at >= base and at < w.known.start_end and unit.fragment == 0
+                and (w.known.start_known >> (at - base)) & 1):
+            window_compare(unit, w.known.start_hash[at - base], hash, True, e)
         elif base - WINDOW_EARLY <= at < base and unit.flags & UNIT_HEARTBEAT:
-            evidence[0] = EVIDENCE_NEUTRAL   # the first that came was not the first sent
+            evidence_add(e, BYTES_EMPTY, False)  # the first that came was not the first sent
+        else:
+            evidence_add(e, BYTES_NEW, False)
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
+        evidence_add(e, BYTES_NEW, False)
         return VERDICT_LATE
     if slot.fragment_max != unit.fragments - 1:
         window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
-        evidence[0] = EVIDENCE_OTHER
+        evidence_add(e, BYTES_OTHER, False)
         return VERDICT_FRAGMENT_MAX_CHANGED
-    evidence[0] = window_copy(w, slot, d, unit, hash)
+    window_copy(w, slot, d, unit, hash, e)
     return VERDICT_DUPLICATE

@@ -92,8 +92,8 @@ cdef struct LineAccount:         # 512 bytes: a shift finds one
     int64_t named                # the number beyond the window that its last heartbeat named
     int64_t part_of              # a message in fragments, the furthest of which that it
     uint32_t part                # brought is this one
-    Run run                      # of this session: AHEAD, BEHIND
-    Run foreign                  # of another one: NEW_ID, OLD_ID
+    Run run                      # of this session: AHEAD, BACK
+    Run foreign                  # of another one: SESSION, ENDED
     uint8_t pad[80]
 
 cdef struct Known:               # of the first messages of this numbering, for as long as it lasts
