@@ -3,6 +3,7 @@
 import random
 import struct
 
+import numpy as np
 import pytest
 
 from lab.framings import Sent, build
@@ -351,3 +352,55 @@ def test_pitch_tells_what_is_lost_across_its_highest_number() -> None:
 def test_layouts_here_are_those_of_the_records() -> None:
     assert [GAP.fields[name][1] for name in ("first", "last")] == [0, 8]
     assert [SESSION.fields[name][1] for name in ("reason", "stream")] == [32, 40]
+
+
+@pytest.mark.parametrize("wide", [1, 3, 30])
+def test_replay_of_an_ended_session_is_known_by_its_bytes(wide: int) -> None:
+    # 90 of its last datagrams, any number of messages each, while the next session goes on.
+    feed = Feed("moldudp64", window=8192)
+    old = [datagram("moldudp64", 1 + n * wide, wide, session=b"OLD       ") for n in range(200)]
+    for data in old:
+        feed.send(data)
+    new = (datagram("moldudp64", 1 + n * wide, wide, session=b"NEW       ") for n in range(200))
+    for _ in range(20):
+        feed.send(next(new))
+    for place, data in enumerate(old[100:190]):
+        feed.send(data)
+        if place == 75:
+            feed.send(next(new))
+    feed.send(next(new))
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.NEW_ID]
+
+
+@pytest.mark.parametrize("edge", range(1, 9))
+def test_restart_loses_nothing_of_a_datagram_that_fills_a_part_of_a_hole(edge: int) -> None:
+    # The old numbering lacks a datagram, and waits for it; one of the new numbering fills that and
+    # overlaps what lies behind it, or before it.
+    feed = Feed("moldudp64", window=8192)
+    for n in range(100):
+        if n != 30:
+            feed.send(datagram("moldudp64", 1 + n * 8, 8, run=1))
+    assert feed.numbers()[-1] == 240
+    first = 1
+    while first < 1_000:
+        count = edge if first == 1 else 8
+        feed.send(datagram("moldudp64", first, count, run=2))
+        first += count
+    feed.finish()
+    begun = max(at for at, one in enumerate(feed.out) if one.kind is Kind.SESSION)
+    after = [one for one in feed.out[begun:] if one.kind is Kind.MESSAGE]
+    assert [one.number for one in after] == list(range(1, first))
+    assert {one.payload[-8:] for one in after} == {struct.pack("<Q", 2)}
+
+
+@pytest.mark.parametrize("wide", [1, 5, 30])
+def test_what_a_session_lacks_of_its_beginning_counts_in_datagrams(wide: int) -> None:
+    for before, unseen in ((10, 10 * wide), (62, 62 * wide), (64, 0), (1_000, 0)):
+        feed = Feed("moldudp64")
+        feed.send(datagram("moldudp64", 1 + before * wide, wide))
+        feed.send(datagram("moldudp64", 1 + (before + 1) * wide, wide))
+        for n in range(3):
+            data = datagram("moldudp64", 1 + (before + n) * wide, wide, session=b"NEXT      ")
+            feed.send(data)
+        said = [payload for kind, payload in feed.said() if kind is Kind.SESSION]
+        assert [int(np.frombuffer(one, SESSION)[0]["unseen"]) for one in said] == [unseen, unseen]

@@ -63,7 +63,7 @@ cdef enum:
     # lose thousands of messages to arrive just there.
     ANEW_SEQNO_MAX = 64
     ANEW_AHEAD_MIN = 8192
-    # A session whose first number that came lies below this one has just begun.
+    # A session has just begun if what it lacks of its beginning is less than so many datagrams.
     START_MAX = 64
 
 cdef enum:  # Weighed
@@ -148,7 +148,7 @@ cdef inline int numbering_weigh_session(
         adoption.run = NULL
         adoption.reason = SESSION_FIRST
         adoption.first = unit.number
-        adoption.unseen = numbering_went_by(unit.number)
+        adoption.unseen = numbering_went_by(unit.number, max(unit.count, 1))
         if p.awaits_start:
             # Of one that has just begun, the beginning may have been overtaken: a hole like any
             # other, since books that begin empty are known from there on.
@@ -208,7 +208,8 @@ cdef inline int numbering_prove_ended(
             return WEIGHED_HELD
         where.evidence.bytes = BYTES_NONE
         window_compare_before(
-            w, unit, window_unwrap(w, unit.number), pipeline_hash(p, w, d, unit), &where.evidence)
+            w, unit, window_unwrap(w, unit.number), pipeline_first_hash(p, w, d, unit),
+            &where.evidence)
     if not run_note(c, CLAIM_ENDED, unit, &where.evidence, now_ns):
         return WEIGHED_HELD
     brought_by_one(&brought, c)
@@ -254,9 +255,10 @@ cdef inline uint64_t numbering_earliest(Window* w, const Run* c) noexcept nogil:
     return first
 
 
-cdef inline uint64_t numbering_went_by(uint64_t first) noexcept nogil:
-    # Publishers number from 1: how many numbers a session lacks that begins a little behind that.
-    return first - 1 if 1 < first < START_MAX else 0
+cdef inline uint64_t numbering_went_by(uint64_t first, int64_t wide) noexcept nogil:
+    # Publishers number from 1: how many numbers a session lacks that begins a little behind that, if
+    # a datagram has so many.
+    return first - 1 if 1 < first < <uint64_t>(START_MAX * wide) else 0
 
 
 cdef inline void numbering_begin_session(
@@ -267,7 +269,7 @@ cdef inline void numbering_begin_session(
         numbering_take_back(p, w, c.session_id, now_ns)
     adoption.run = c
     adoption.first = numbering_earliest(w, c)
-    adoption.first -= numbering_went_by(adoption.first)
+    adoption.first -= numbering_went_by(adoption.first, run_span(c, 1))
 
 
 cdef inline bint numbering_opens(
@@ -503,12 +505,12 @@ cdef inline int numbering_weigh_next(
         return numbering_also_of(p, w, line, d, unit, where, True, now_ns, adoption)
     if where.forward:
         numbering_refute(w, line)
-    if last <= window_furthest(w) and not window_is_copy(w, unit, last):
-        if follows or line_steps_back(line, last):
-            # It fills a hole of whichever it is: held, it is lost to neither, and proves nothing.
-            where.evidence.bytes = BYTES_NONE
-            where.evidence.filled = True
-            return numbering_also_of(p, w, line, d, unit, where, False, now_ns, adoption)
+    if last <= window_furthest(w) and (follows or line_steps_back(line, last)):
+        # It fills a hole of whichever it is, if only with some of its messages: held, it is lost to
+        # neither, and proves nothing.
+        where.evidence.bytes = BYTES_NONE
+        where.evidence.filled = True
+        return numbering_also_of(p, w, line, d, unit, where, False, now_ns, adoption)
     return WEIGHED_CONTINUES
 
 
