@@ -256,8 +256,8 @@ cdef inline uint64_t numbering_earliest(Window* w, const Run* c) noexcept nogil:
 
 
 cdef inline uint64_t numbering_went_by(uint64_t first, int64_t wide) noexcept nogil:
-    # Publishers number from 1: how many numbers a session lacks that begins a little behind that, if
-    # a datagram has so many.
+    # Publishers number from 1: how many numbers a session lacks that begins a little behind that,
+    # if a datagram has so many.
     return first - 1 if 1 < first < <uint64_t>(START_MAX * wide) else 0
 
 

@@ -19,6 +19,7 @@ from udpfast.feed.window_state cimport LineAccount
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
+from udpfast.feed.proof cimport PROOF_ROWS, Proof
 from udpfast.wire.roq cimport roq_control
 
 from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
@@ -320,6 +321,27 @@ cdef class FeedPipeline:
                     for i in range(LINE_COUNTER_COUNT)
                 }
         return found
+
+    def set_proof(self, int row, str column, uint32_t value):
+        """Change a cell of the table of proofs (`feed/proof.pxd`), to see that tests find it."""
+        cdef Proof* proof
+        if not 0 <= row < PROOF_ROWS:
+            raise ValueError(f"row must be from 0 to {PROOF_ROWS - 1}, was {row}")
+        proof = &self._pipeline.proofs[row]
+        if column == "datagrams":
+            proof.datagrams = value
+        elif column == "empty":
+            proof.empty = value
+        elif column == "quiet":
+            proof.quiet = <uint8_t>value
+        elif column == "unquiet":
+            proof.unquiet = value
+        elif column == "contradict":
+            proof.contradict = value
+        elif column == "repeats":
+            proof.repeats = value
+        else:
+            raise ValueError(f"no column {column!r}")
 
     @property
     def pending(self):
