@@ -342,6 +342,16 @@ def test_journal_that_grew_while_a_log_before_was_read_is_counted_right(instance
     other.close()
 
 
+def test_journal_that_only_says_what_is_missing_does_not_hide_it(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder_of(instance, tmp_path).on_stop()
+    with Reader(both(instance, tmp_path)) as reader:
+        publish(instance, 10, 2000)  # the first are overwritten
+        recorder_of(instance, tmp_path).on_stop()
+        batch = reader.poll(timeout=5)
+        assert batch.lapped == int(bytes(batch.payload(0))[:8]) > 0
+
+
 @pytest.fixture
 def meanwhile(monkeypatch):
     """Return a list of what happens while a reader waits: one call at each of its looks."""

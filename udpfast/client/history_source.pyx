@@ -276,7 +276,7 @@ cdef class HistorySource(Source):
         elif not runs.known and not runs.skipped:
             runs.locate(cursor.index, True)
         log, from_index = runs.log, runs.index
-        if runs.skipped and runs.from_exact:
+        if (runs.known or runs.skipped) and runs.from_exact:
             log, from_index = runs.from_log, runs.from_index
         if runs.skipped or not self.log and (
                 not self.whole or before.position > before.oldest_position
