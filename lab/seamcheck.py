@@ -18,9 +18,9 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -491,16 +491,6 @@ class _Meanwhile:
             world.publish(world.rng.choice((1, 30, 300)))
 
 
-@contextlib.contextmanager
-def _waiting(world: World) -> Iterator[None]:
-    real = appearing.time
-    appearing.time = _Meanwhile(world)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        appearing.time = real
-
-
 def _open(world: World) -> list[Check]:
     rng = world.rng
     options: dict[str, Any] = {"batch": rng.choice((1, 5, 4096))}
@@ -518,7 +508,7 @@ def _open(world: World) -> list[Check]:
     # So many looks. What comes meanwhile is in a tail or not: its ring is there first.
     options["timeout"] = 0.0 if tail else rng.choice((0.0, 8.0))
     try:
-        with _waiting(world):
+        with mock.patch.object(appearing, "time", _Meanwhile(world)):
             reader = Reader(address, start=start, **options)
     except (ConfigError, FileNotFoundError, FormatError) as refused:
         world.trace.append(f"open {start}: {refused}")

@@ -7,7 +7,14 @@ from udpfast.client.source import PolledSource
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_span import Place
 
-__all__ = ["JournalSource", "journal_start", "open_source", "segment_names", "unix_ns"]
+__all__ = [
+    "JournalSource",
+    "journal_start",
+    "journal_there",
+    "open_source",
+    "segment_names",
+    "unix_ns",
+]
 
 @final
 class JournalSource(PolledSource):
@@ -29,5 +36,6 @@ def open_source(
     end: str | datetime | int | tuple[str, int] | None = None,
     image: bool = False,
 ) -> JournalSource: ...
+def journal_there(target: str) -> Path: ...
 def journal_start(start: str | datetime | int | tuple[str, int] | None) -> str | Place: ...
 def unix_ns(when: str | datetime | int, what: str, expected: str = "a time") -> int: ...
