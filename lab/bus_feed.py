@@ -217,11 +217,17 @@ class FeedTrial(BusTrial):
         self.begin("one")
         self.market = _Market(self._market_port, self.rng.getrandbits(64))
         self.until(lambda: self.quotes("one") > 100, "quotes in the copy", self.look)
-        self.until((self.path("S", COMPOSITE) / "composite.json").exists, "a composite")
+        self.until(self._has_composite, "a composite on both hosts", self.look)
         for host in HOSTS:
             self.record(host)
             self.witnesses += [_Witness(f"store:{self.path(host, FEED)}"),
                                _Witness(f"composite:{self.path(host, COMPOSITE)}")]  # fmt: skip
+
+    def _has_composite(self) -> bool:
+        try:
+            return all(self.lives(host, COMPOSITE).end for host in HOSTS)
+        except FileNotFoundError:
+            return False
 
     def quotes(self, host: str) -> int:
         """Return how many records a host has of the feed; 0 before it has the store."""
