@@ -9,6 +9,7 @@ import pytest
 
 from tests.bus.drive import T0, lead, send
 from tests.client.test_order_source import Composite
+from udpfast.bus.merger import ORDER_BACK, ORDER_ENTRY
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.layout import Kind
@@ -378,3 +379,28 @@ def test_readers_hold_what_a_later_one_reads_whatever_was_lost(tmp_path: Path, s
         look()
         for each in followers:
             check(both, each)
+
+
+def test_reader_is_told_that_it_misses_what_a_lost_entry_had_taken_back(tmp_path: Path) -> None:
+    both, _ = begin(tmp_path)
+    store = both.kept["a"].store
+    a, index = store.end, store.log.end_index
+    both.send(0, 5)
+    both.order()
+    place = both.end()
+    with Reader(both.address) as reader:
+        held = Held(reader).look()
+        back = ORDER_ENTRY.pack(0, ORDER_BACK, a, store.end, index, 5)
+        epoch, _ = store.lineage.at(a - 1)
+        assert both.node.sequencer.order(back, epoch, both.now_ns, T0 + both.now_ns)
+        both.kept["order"].tell()
+        held.look()
+        assert held.backs == [("a", 5)]
+        both.lose_order(
+            place
+        )  # the input has these records still: they were taken back for nothing
+        both.send(0, 2)
+        both.order()
+        batch = reader.poll(timeout=5)
+        assert (batch.lapped, len(batch)) == (5, 2)
+        assert batch.headers["index"].tolist() == [index + 5, index + 6]
