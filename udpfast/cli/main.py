@@ -18,6 +18,7 @@ VERBS = {
     "demo": "run a whole feed on loopback and prove that nothing is lost unexplained",
     "check": "show a feed's settings with reasons, and what this host lacks for it",
     "tune": "tune this host for low latency, and undo it",
+    "venues": "make a feed's settings from what a venue publishes of its lines",
     "run": "receive a feed and publish it to local strategies",
     "stat": "show the counters, readers and latency of a running or dead instance",
     "metrics": "serve counters and latency of all feeds to Prometheus",

@@ -1,0 +1,97 @@
+"""`udpfast venues`: settings of a feed from what a venue publishes of its lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from udpfast.errors import ConfigError, shown
+from udpfast.payload.sbe.document import Element, read_document
+
+__all__ = ["venues"]
+
+#: CME's kinds of feed -> the table of the settings; others (H: replay over TCP) are none of a feed.
+_TABLES = {"I": "streams", "N": "snapshot", "S": "snapshot", "SMBO": "snapshot"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    table: str
+    name: str
+    address: str
+
+
+@click.group()
+def venues() -> None:
+    """Make a feed's settings from what a venue publishes of its lines.
+
+    \b
+    Example:
+      udpfast venues config config.xml
+    """
+
+
+@venues.command(epilog="Example: udpfast venues config config.xml --channel 310 > cme310.toml")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--channel", help="Which one to print the settings of; without it, list all.")
+@click.option(
+    "--interface",
+    "interfaces",
+    default="",
+    help="Interface of the lines; two with a comma between: those of A and of B.",
+)
+def config(file: Path, channel: str | None, interfaces: str) -> None:
+    """Print the settings of a channel of CME, from CME's own config.xml.
+
+    Lines A and B become those of the feed's streams; definitions and snapshots, by price and by
+    order, become its snapshot lines.
+    """
+    channels = {one.attributes.get("id", ""): one for one in _find(read_document(file), "channel")}
+    if not channels:
+        raise ConfigError(f"{file}: expected elements <channel>, found none: it is no config.xml")
+    if channel is None:
+        for number, one in channels.items():
+            click.echo(f"{number:>6}  {one.attributes.get('label', '')}")
+        return
+    if channel not in channels:
+        raise ConfigError(
+            f"{file}: expected one of its {len(channels)} channels, found {channel!r}"
+        )
+    lines = [_line(one) for one in _find(channels[channel], "connection")]
+    found = [line for line in lines if line is not None]
+    if not any(line.table == "streams" for line in found):
+        raise ConfigError(f"{file}: channel {channel}: expected connections of type I, found none")
+    names = [name.strip() for name in interfaces.split(",")]
+    if len(names) > 2:
+        raise click.UsageError(
+            f"--interface takes one name, or one of A and one of B: {interfaces}"
+        )
+    click.echo(f'name = "cme{channel}"\n\n[wire]\nframing = "cme_mdp3"\npayload = "cme"')
+    for line in sorted(found, key=lambda line: line.table != "streams"):
+        interface = names[-1] if line.name.endswith("B") else names[0]
+        click.echo(f'\n[[{line.table}.lines]]\nname = "{line.name}"\naddress = "{line.address}"')
+        if interface:
+            click.echo(f'interface = "{interface}"')
+
+
+def _find(element: Element, tag: str) -> list[Element]:
+    # Itself and all below it, in order.
+    below = [found for child in element.children for found in _find(child, tag)]
+    return [element, *below] if element.tag == tag else below
+
+
+def _line(connection: Element) -> _Line | None:
+    # None: nothing that a feed receives.
+    parts = {child.tag: child for child in connection.children}
+    kind = parts["type"].attributes.get("feed-type", "") if "type" in parts else ""
+    if kind not in _TABLES:
+        return None
+    words = {tag: parts[tag].text.strip() if tag in parts else "" for tag in ("ip", "port", "feed")}
+    if not words["ip"] or not words["port"].isdecimal() or words["feed"] not in ("A", "B"):
+        raise ConfigError(
+            f"{connection}: expected <ip>, <port> and <feed> A or B, found {shown(words)}"
+        )
+    name = words["feed"] if kind == "I" else kind + words["feed"]
+    return _Line(_TABLES[kind], name, f"{words['ip']}:{words['port']}")
