@@ -203,12 +203,16 @@ def open_source(
             start=start, batch=batch, buffer_bytes=buffer_bytes, deadline_s=deadline_s)
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
-        forms = " or ".join(form for _, form in _SOURCES.values())
+        if prefix in _SOURCES:
+            form = f"be {_SOURCES[prefix][1]}"
+        else:
+            *most, last = (f"'{each}:'" for each in _SOURCES)
+            form = f"begin with {', '.join(most)} or {last}"
         if colon and target:
             hint = import_module(_HINTS).prefix_hint(prefix, target, _SOURCES)
         else:
             hint = "" if colon or not prefix else import_module(_HINTS).address_hint(address)
-        raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
+        raise ConfigError(f"address must {form}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix in ("journal", "store", "composite"):
         start = "tail" if image else "begin" if start is None else start

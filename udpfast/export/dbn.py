@@ -329,7 +329,7 @@ class DbnWriter:
         if wrong.any():
             raise FormatError(
                 f"DBN's prices are multiples of 1e-9 below 9.2e9: found {column} "
-                f"{values[wrong][0]!r}"
+                f"{float(values[wrong][0])!r}"
             )
         return np.where(np.isnan(values), self._dbn.UNDEF_PRICE, scaled.astype("i8"))
 
@@ -344,8 +344,9 @@ class DbnWriter:
         wrong |= (whole < 0) | (whole >= self._dbn.UNDEF_ORDER_SIZE)
         if wrong.any():
             raise FormatError(
-                f"DBN's sizes are whole numbers below 2^32: found {column} {values[wrong][0]!r} in "
-                f"units of {self._unit:g}; choose a size unit that fits"
+                f"DBN's sizes are whole numbers below 2^32: found {column} "
+                f"{float(values[wrong][0])!r} in units of {self._unit:g}; choose a size unit that "
+                "fits"
             )
         return np.where(np.isnan(values), absent, whole).astype("i8")
 
