@@ -42,7 +42,7 @@ def add_host(families: Families, host: HostFacts) -> None:
     for group in host.groups.found.values():
         _add_group(families, group)
     wrong = (
-        "what of the host is not as its feeds want it; fault 1: a feed cannot run as it is asked "
+        "host settings that feeds need changed; fault 1: a feed cannot run as it is asked "
         "to, 0: it costs time, or datagrams under load"
     )
     for finding in host.findings:
