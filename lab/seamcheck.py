@@ -303,9 +303,10 @@ class Check:
         since: int,
         exact: bool,
         timed: bool,
+        file: int,
     ) -> None:
         self.world, self.reader, self.kinds, self.next = world, reader, kinds, since
-        self.file = len(world.files) - 1
+        self.file = file
         self.journals = world.journals  # the names of a lost one are lost, too
         self.damages = world.damages
         kept = [each for each in world.there(self.file, since) if self._passes(each)]
@@ -500,6 +501,8 @@ def _open(world: World) -> list[Check]:
     since = rng.choice((0, rng.randrange(world.count + 1), world.count))
     start = rng.choice((None, "begin", ("position", 0), _START_NS + since, "tail"))
     timed, tail = isinstance(start, int), start == "tail"
+    # The file that it attaches to: the one that is there, else the next.
+    file = len(world.files) - (world.down != "lost")
     address: Any = [f"journal:{world.journal}", f"ring:{world.instance}"]
     if timed and rng.random() < 0.5:
         address = address[1]
@@ -515,7 +518,7 @@ def _open(world: World) -> list[Check]:
         return []
     world.trace.append(f"open {address if timed else 'both'} from {start}, {options}")
     first = since if timed else world.count if tail else 0
-    return [Check(world, reader, kinds, first, tail, timed)]
+    return [Check(world, reader, kinds, first, tail, timed, file)]
 
 
 def _finish(world: World, checks: list[Check]) -> None:

@@ -352,6 +352,27 @@ def test_journal_that_only_says_what_is_missing_does_not_hide_it(instance, tmp_p
         assert batch.lapped == int(bytes(batch.payload(0))[:8]) > 0
 
 
+def test_journal_begun_anew_has_what_the_one_before_lacks(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    publish(instance, 10, 2000)
+    drive(recorder)  # it was overtaken
+    with Reader(both(instance, tmp_path), batch=5) as reader:
+        assert numbers(reader, 5) == list(range(5))
+        recorder.on_stop()
+        shutil.rmtree(tmp_path / "journal")
+        recorder = record(instance, tmp_path)
+        first = read_all(f"journal:{tmp_path / 'journal'}")[0][0]
+        publish(instance, 2010, 500)  # the ring has only the later half of that
+        drive(recorder)
+        found = []
+        while reader.wait(0):
+            each = next(reader)
+            found += [int(bytes(each.payload)[:8])] if each.kind is Kind.MESSAGE else []
+        assert found == [*range(5, 10), *range(first, 2510)] and reader.lapped == first - 10
+    recorder.on_stop()
+
+
 @pytest.fixture
 def meanwhile(monkeypatch):
     """Return a list of what happens while a reader waits: one call at each of its looks."""

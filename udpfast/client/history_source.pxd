@@ -54,6 +54,7 @@ cdef class HistorySource(Source):
     cdef bint _stands_at(self, uint64_t position) except -1
     cdef _use_ring(self)
     cdef bint _read_elsewhere(self) except -1
+    cdef bint _was_replaced(self) except -1
     cdef _leave_journal(self)
     cdef _open(self, start)
     cdef bint _is_whole(self)

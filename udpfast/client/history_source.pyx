@@ -323,6 +323,12 @@ cdef class HistorySource(Source):
             self._use_ring()
         return True
 
+    cdef bint _was_replaced(self) except -1:
+        # Whether another journal is where the one that is read was: it may have what this lacks.
+        with contextlib.suppress(*_UNREADABLE):
+            return journal_state(self.journal).identity != self.runs.cursor.identity
+        return False
+
     cdef _leave_journal(self):
         self.recorded.detach()
         self.runs = None
@@ -406,6 +412,9 @@ cdef class HistorySource(Source):
         cdef uint64_t first
         files, other = self._files()
         standing = None
+        if runs is not None and runs.index != self.index and self._was_replaced():
+            self._leave_journal()
+            runs = None
         if runs is not None:
             first_ns = runs.cursor._headers[runs.begin].published_ns
             standing = Piece(Where.JOURNAL, runs.log, runs.index, runs.index + 1, first_ns)
