@@ -15,6 +15,7 @@ from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.log.ring cimport RingWriter
 from udpfast.market.update_header cimport UpdateHeader
+from udpfast.shm.answers cimport AnswersRegion
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.wake cimport WakeRegion
 
@@ -42,12 +43,21 @@ cdef class Engine:
     cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
     cdef bint _huge_pages
     cdef bytearray _payload_memory     # what `payload` keeps of each symbol
+    # What servers are asked for, by channel (shm/answers); None: nothing of it.
+    cdef AnswersRegion retransmission
+    cdef AnswersRegion snapshot_server
+    cdef bint asks                     # one of them is there
+    cdef int64_t _ask_after_ns         # a hole is asked for once it is so old
+    cdef int64_t _wants_at_ns          # when they are written next
+    cdef uint32_t _wanted[2]           # how many of each were written last
 
     # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
     cdef void accept(
         self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
     # Let time pass: holes become gaps, silence becomes DISCONNECTED.
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    # What agents brought from servers, some of it at each turn: how many datagrams.
+    cdef int take_answers(self, int64_t now_ns) noexcept nogil
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
@@ -55,6 +65,10 @@ cdef class Engine:
     # now: a clock that was set gives no line an age that it has not.
     cdef void note_lines(self, int64_t unix_ns) noexcept nogil
 
+    cdef void _note_header(self, const Datagram* item) noexcept nogil
+    cdef void _note_wants(self, int64_t now_ns) noexcept nogil
+    cdef void _want_messages(self, int64_t now_ns) noexcept nogil
+    cdef void _want_snapshots(self) noexcept nogil
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil

@@ -32,6 +32,7 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport (
     CHANNEL_COUNT,
     CHANNEL_INCREMENTAL,
+    CHANNEL_SNAPSHOT,
     CLOCK_EXPIRE,
     CLOCK_FINISH,
     DATAGRAM_NO_TIMESTAMP,
@@ -56,6 +57,7 @@ from udpfast.core.layout cimport (
     Record,
 )
 from udpfast.core.oserr cimport check
+from udpfast.feed.holes cimport Hole, pipeline_holes
 from udpfast.feed.lines cimport lines_spoke_ns
 from udpfast.feed.pipeline cimport (
     pipeline_accept,
@@ -73,8 +75,9 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_memory_size,
     pipeline_settings_default,
 )
+from udpfast.feed.window_state cimport Window
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
-from udpfast.market.market cimport MarketSettings
+from udpfast.market.market cimport MarketSettings, MarketStream
 from udpfast.market.found cimport (
     OUTCOME_NONE,
     OUTCOME_OPAQUE,
@@ -115,6 +118,18 @@ from udpfast.payload.roq.decode cimport (
 )
 from udpfast.payload.roq.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.payload.roq.schema cimport MESSAGE_NONE
+from udpfast.shm.answers cimport (
+    ANSWERS_BATCH,
+    HEADER_BYTES,
+    WANTS_MAX,
+    AnswersHeader,
+    AnswersRegion,
+    Want,
+    answers_done,
+    answers_take,
+    wants_begin,
+    wants_end,
+)
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
@@ -143,6 +158,7 @@ cdef enum:
     # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
     # are decoded twice: the first time says how much they need.
     CLAIM_SIZE = 65536
+    WANTS_INTERVAL_NS = 250_000  # a server is tens of microseconds away, at best
     INSTRUMENTS_MAX = 1 << 18    # of a venue
     FLIGHT_MAX = 2147483647      # ns; what took longer, or is further ahead, is said to be so long
 
@@ -197,6 +213,7 @@ cdef class Engine:
             if config.record.what != "records":
                 self._open_capture(config)
             self._open_counters(config)
+            self._open_answers(config)
             self._open_names(config)
             self._open_slab(config)
             if publish:
@@ -286,8 +303,7 @@ cdef class Engine:
     def _open_counters(self, config):
         cdef CounterBlock block = CounterBlock.create(
             self.directory / "counters",
-            [line.name for line in config.incremental.lines],
-            [line.name for line in config.snapshot.lines], publish=False)
+            *config.line_names, publish=False)
         self._counter_block = block
         self._regions.append(block)
         self._renewed.append(block.region)
@@ -301,6 +317,23 @@ cdef class Engine:
         self.kernel_to_origin = latency.pointer("kernel_to_origin")
         self.kernel_to_loop = latency.pointer("kernel_to_loop")
         self.loop_to_ring = latency.pointer("loop_to_ring")
+
+    def _open_answers(self, config):
+        self.retransmission = self._open_server(config, "retransmission", CHANNEL_INCREMENTAL)
+        self.snapshot_server = self._open_server(config, "snapshot_server", CHANNEL_SNAPSHOT)
+        self._ask_after_ns = 1_000 * _lost_packet_wait_us(config, config.incremental)
+
+    def _open_server(self, config, name, channel):
+        cdef AnswersRegion made
+        if not getattr(config, name).enabled:
+            (self.directory / f"answers.{name}").unlink(missing_ok=True)
+            return None
+        made = AnswersRegion.create(
+            self.directory, name, channel, len(config.line_names[channel]) - 1)
+        self._regions.append(made)
+        self._renewed.append(made.region)
+        self.asks = True
+        return made
 
     def _open_names(self, config):
         # Ids outlive a restart of the writer: the ring still holds records that carry them. A
@@ -361,7 +394,7 @@ cdef class Engine:
         gate.objects_max = config.objects.max
         gate.collect_messages_max = config.objects.collect_messages
         gate.collect_bytes = config.objects.collect_bytes
-        gate.snapshots = len(config.snapshot.lines) > 0
+        gate.snapshots = len(config.line_names[CHANNEL_SNAPSHOT]) > 0
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
         gate_size = gate_memory_size(&gate)
         region = Region.create(self.directory / "slab", SLAB_KIND,
@@ -393,6 +426,8 @@ cdef class Engine:
         books.orders_max = config.books.orders_max
         books.instruments_max = min(self.stages.names.capacity, <uint64_t>INSTRUMENTS_MAX)
         books.awaits_definitions = len(config.snapshot.lines) > 0
+        books.held_max = (
+            config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
         self._payload_memory = bytearray(
             payload_memory_size(payload, self.stages.names.capacity, &books))
         payload_init(&self.stages.payload, payload, self.stages.names.capacity, &books,
@@ -415,7 +450,87 @@ cdef class Engine:
                 for n in range(pipeline_units(pipeline, &items[i])):
                     pipeline_order(pipeline, &items[i], &pipeline.units[n], now_ns)
                     self._drain(unix_ns)
+            if unlikely(self.asks):
+                self._note_header(&items[count - 1])
         self._flush(now_ns, unix_ns)
+
+    cdef int take_answers(self, int64_t now_ns) noexcept nogil:
+        cdef Datagram items[ANSWERS_BATCH]
+        cdef int count, total = 0
+        if self.retransmission is not None:
+            count = answers_take(&self.retransmission.answers, items)
+            if count:
+                self.accept(items, count, now_ns, clock_realtime_ns())
+                answers_done(&self.retransmission.answers)
+                total += count
+        if self.snapshot_server is not None:
+            count = answers_take(&self.snapshot_server.answers, items)
+            if count:
+                self.accept(items, count, now_ns, clock_realtime_ns())
+                answers_done(&self.snapshot_server.answers)
+                total += count
+        return total
+
+    cdef void _note_header(self, const Datagram* item) noexcept nogil:
+        # What a request has to repeat of what its venue sends: an agent compares the session that
+        # it names with the one that is wanted.
+        cdef AnswersHeader* header
+        if self.retransmission is None or item.channel != CHANNEL_INCREMENTAL:
+            return
+        header = self.retransmission.answers.header
+        wants_begin(&self.retransmission.answers)
+        header.header_size = min(item.size, <uint32_t>HEADER_BYTES)
+        memcpy(header.header, item.data, header.header_size)
+        wants_end(&self.retransmission.answers, header.count)
+
+    cdef void _note_wants(self, int64_t now_ns) noexcept nogil:
+        if now_ns < self._wants_at_ns:
+            return
+        self._wants_at_ns = now_ns + WANTS_INTERVAL_NS
+        if self.retransmission is not None:
+            self._want_messages(now_ns)
+        if self.snapshot_server is not None:
+            self._want_snapshots()
+
+    cdef void _want_messages(self, int64_t now_ns) noexcept nogil:
+        cdef Hole holes[WANTS_MAX]
+        cdef Want* want = self.retransmission.answers.header.wants
+        cdef uint32_t i
+        cdef uint32_t count = pipeline_holes(
+            &self.stages.pipeline, now_ns - self._ask_after_ns, holes, WANTS_MAX)
+        if count == 0 and self._wanted[CHANNEL_INCREMENTAL] == 0:
+            return
+        self._wanted[CHANNEL_INCREMENTAL] = count
+        wants_begin(&self.retransmission.answers)
+        for i in range(count):
+            want[i].session = holes[i].session
+            want[i].first, want[i].last = holes[i].first, holes[i].last
+            want[i].number = holes[i].last
+            want[i].stream = holes[i].stream
+        wants_end(&self.retransmission.answers, count)
+
+    cdef void _want_snapshots(self) noexcept nogil:
+        cdef Pipeline* pipeline = &self.stages.pipeline
+        cdef const MarketStream* stream
+        cdef const Window* window
+        cdef Want* want = self.snapshot_server.answers.header.wants
+        cdef uint32_t i, count = 0
+        for i in range(pipeline.windows):
+            window = &pipeline.window[i]
+            stream = &self.stages.payload.venue.market.streams[window.stream]
+            if window.channel == CHANNEL_INCREMENTAL and stream.needs and count < WANTS_MAX:
+                if count == 0:
+                    wants_begin(&self.snapshot_server.answers)
+                want[count].session, want[count].stream = window.session_id, window.stream_key
+                want[count].first = want[count].last = stream.needs - 1
+                want[count].number = stream.number
+                count += 1
+        if count == 0:
+            if self._wanted[CHANNEL_SNAPSHOT] == 0:
+                return
+            wants_begin(&self.snapshot_server.answers)
+        self._wanted[CHANNEL_SNAPSHOT] = count
+        wants_end(&self.snapshot_server.answers, count)
 
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Tools, late readers and a next writer look at the tail; readers in step do not.
@@ -452,6 +567,8 @@ cdef class Engine:
         cdef bint mattered = not self.stages.pipeline.watching
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
+        if self.asks:
+            self._note_wants(now_ns)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
         if unlikely(self.capture != NULL and (
@@ -622,6 +739,11 @@ cdef class Engine:
             payload_control(&self.stages.payload, message)
             return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
         counter_add(&self.counters.feed[FEED_UNGATED], 1)
+        if unlikely(message.channel == CHANNEL_SNAPSHOT and self.snapshot_server is not None
+                    and message.line == self.snapshot_server.answers.line):
+            # Books as our agent writes them down: no message of the venue.
+            self._publish_payload(message, FLIGHT_UNKNOWN, unix_ns)
+            return True
         if message.sent_ns:
             flight_ns = self._flight(message, <uint64_t>message.sent_ns)
         if (self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
@@ -729,6 +851,10 @@ cdef class Engine:
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
 
 
+def _lost_packet_wait_us(config, role):
+    return role.lost_packet_wait_us or config.window.lost_packet_wait_us
+
+
 cdef pipeline_configure(PipelineSettings* settings, config):
     # The feed's configuration as the windows take it.
     framing = Framing(framing_name(config.wire))
@@ -748,12 +874,14 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.window = config.window.size
     settings.slab_cells = config.window.slab_cells
     for channel, role in enumerate((config.incremental, config.snapshot)):
-        settings.lines[<int>channel] = len(role.lines)
+        settings.lines[<int>channel] = len(config.line_names[channel])
+        settings.served[<int>channel] = len(config.line_names[channel]) > len(role.lines)
         settings.out_of_order_max_interval[<int>channel] = (
             role.out_of_order_max_interval or config.window.out_of_order_max_interval
             or config.window.size)
-        settings.lost_packet_wait_ns[<int>channel] = 1_000 * (
-            role.lost_packet_wait_us or config.window.lost_packet_wait_us)
+        settings.lost_packet_wait_ns[<int>channel] = 1_000 * _lost_packet_wait_us(config, role)
+    if config.retransmission.enabled:
+        settings.lost_packet_wait_ns[CHANNEL_INCREMENTAL] += 1_000 * config.retransmission.wait_us
     settings.line_dead_ns = config.window.line_dead_ms * 1_000_000
     settings.on_gap = config.window.on_gap == "latest_run"
     settings.session_adopt_datagrams = config.session.adopt_datagrams

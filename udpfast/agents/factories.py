@@ -1,7 +1,8 @@
 """The agents that may run beside a feed: one table, one line each.
 
-Such an agent is a reader of the ring, or of the feed's store, like any strategy. It runs where its
-table of the feed's file says `enabled = true`, on a thread of its own or in a process of its own
+Such an agent is a reader of the ring, or of the feed's store, like any strategy; or it asks a
+server for what the feed lacks (shm/answers). It runs where its table of the feed's file says
+`enabled = true`, or names a server, on a thread of its own or in a process of its own
 (`run.processes`), and is started again when it ends with an error. What the feed does never depends
 on it.
 
@@ -12,7 +13,7 @@ expected that
 - `on_start` opens what it needs, `on_stop` closes it, and a failure in between raises;
 - `do_work` never blocks for longer than some milliseconds: `stop` is seen between two turns;
 - it returns `AGENT_DONE` when the writer closed the ring, or a store's feed ended, and all was
-  read: that is how it drains;
+  read: that is how it drains. Who asks a server has nothing to read then;
 - it can be built again after any end, its own process's included;
 - where it keeps records, `count_missing(config, directory) -> int` of its module says how many of
   the feed's it lacks.
@@ -24,7 +25,12 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from udpfast.config import FeedConfig, SideConfig
+from udpfast.config import (
+    FeedConfig,
+    RetransmissionConfig,
+    SideConfig,
+    SnapshotServerConfig,
+)
 from udpfast.core.agent import Agent
 
 __all__ = ["AGENTS", "AgentFactory", "wanted_agents"]
@@ -48,7 +54,9 @@ class AgentFactory:
     module: str
     apart: bool = False
 
-    def settings(self, config: FeedConfig) -> SideConfig:
+    def settings(
+        self, config: FeedConfig
+    ) -> SideConfig | RetransmissionConfig | SnapshotServerConfig:
         """Return the agent's table; the defaults if it has none of its own."""
         return getattr(config, self.name, None) or SideConfig()
 
@@ -68,6 +76,8 @@ class AgentFactory:
 AGENTS: tuple[AgentFactory, ...] = (
     AgentFactory("image", "udpfast.agents.image_keeper"),
     AgentFactory("zmq", "udpfast.agents.zmq_fanout"),
+    AgentFactory("retransmission", "udpfast.agents.retransmission"),
+    AgentFactory("snapshot_server", "udpfast.agents.snapshot_server"),
     # Where the kernel writes its pages to the disk, it interrupts every processor that runs a
     # thread of the same process: the feed's, a few microseconds each time.
     AgentFactory("record", "udpfast.agents.recorder", apart=True),

@@ -50,7 +50,7 @@ cdef class Replayer:
 
     def __init__(self, config, directory):
         self._lines = np.zeros(CHANNEL_NONE + 1, np.int64)
-        self._lines[:2] = len(config.incremental.lines), len(config.snapshot.lines)
+        self._lines[:2] = [len(names) for names in config.line_names]
         self._lines[CHANNEL_NONE] = 256
         self._engine = Engine(config, directory)
 

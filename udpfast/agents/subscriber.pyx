@@ -273,6 +273,8 @@ cdef class FeedLoop(Agent):
                     xdp_stamp(batch.items, count, unix_ns - clock_monotonic_ns())
                 self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
                 self._note_batch(batch, unix_ns)
+        if self.engine.asks:
+            total += self.engine.take_answers(self.read_until_ns)
         if unlikely(failed and failed == self.batch_count):
             return error
         self.backlog_turns = self.backlog_turns + 1 if backlog else 0

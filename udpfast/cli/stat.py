@@ -160,6 +160,12 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         say(scope)
         for key, count in shown.items():
             say(f"  {key:<24}{_shown(key, count):>16}")
+    for name, tallies in status.servers.items():
+        say()
+        say(name)
+        for key, count in tallies.items():
+            if count or with_zeros:
+                say(f"  {key:<24}{count:>16,}")
     say()
     print_latency(status.latency_ns)
     for reader in status.readers:

@@ -15,6 +15,12 @@ from udpfast.config.lines import (
 )
 from udpfast.config.loop import AccessConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
+from udpfast.config.servers import (
+    Login,
+    RetransmissionConfig,
+    SnapshotServerConfig,
+    read_login,
+)
 from udpfast.config.settings import Setting, describe
 from udpfast.config.side import ImageConfig, RecordConfig, SideConfig, ZmqConfig
 
@@ -27,12 +33,15 @@ __all__ = [
     "FeedStoreConfig",
     "ImageConfig",
     "LineConfig",
+    "Login",
     "PublishConfig",
     "RecordConfig",
+    "RetransmissionConfig",
     "RingConfig",
     "RunConfig",
     "Setting",
     "SideConfig",
+    "SnapshotServerConfig",
     "ZmqConfig",
     "describe",
     "framing_name",
@@ -41,4 +50,5 @@ __all__ = [
     "parse_feed",
     "parse_publish",
     "payload_name",
+    "read_login",
 ]

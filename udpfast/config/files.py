@@ -9,6 +9,7 @@ from msgspec import Meta
 from udpfast.config.lines import ChannelConfig, Destination, WireConfig
 from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
+from udpfast.config.servers import RetransmissionConfig, SnapshotServerConfig, line_names
 from udpfast.config.settings import Struct
 from udpfast.config.side import ImageConfig, RecordConfig, ZmqConfig
 from udpfast.config.stages import BooksConfig, ObjectsConfig, SessionConfig, WindowConfig
@@ -33,6 +34,8 @@ class FeedConfig(Struct, frozen=True):
     #: The lines of other framings than roq; `incremental`, once it was read.
     streams: ChannelConfig = ChannelConfig()
     wire: WireConfig = WireConfig()
+    retransmission: RetransmissionConfig = RetransmissionConfig()
+    snapshot_server: SnapshotServerConfig = SnapshotServerConfig()
     window: WindowConfig = WindowConfig()
     session: SessionConfig = SessionConfig()
     objects: ObjectsConfig = ObjectsConfig()
@@ -48,6 +51,13 @@ class FeedConfig(Struct, frozen=True):
     image: ImageConfig = ImageConfig()
     zmq: ZmqConfig = ZmqConfig()
     record: RecordConfig = RecordConfig()
+
+    @property
+    def line_names(self) -> tuple[list[str], list[str]]:
+        """Names of the lines of both channels; what servers send counts as one, the last."""
+        return line_names(
+            self.incremental, self.snapshot, self.retransmission, self.snapshot_server
+        )
 
 
 class PublishConfig(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from udpfast.config.files import FeedConfig, PublishConfig
 from udpfast.config.lines import PAYLOADS_OF, ChannelConfig, LineConfig, payload_name
+from udpfast.config.servers import check_servers, resolve_login
 from udpfast.config.settings import convert, read_tables
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
@@ -31,7 +32,8 @@ def load_feed(path: str | Path) -> FeedConfig:
     ConfigError
         The file is missing, is not TOML, or a key, type or value is wrong.
     """
-    return parse_feed(read_tables(path), where=str(path))
+    config = parse_feed(read_tables(path), where=str(path))
+    return replace(config, snapshot_server=resolve_login(config.snapshot_server, Path(path).parent))
 
 
 def load_publish(path: str | Path) -> PublishConfig:
@@ -81,6 +83,13 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             f"{where}: run.restart_first_ms: expected at most run.restart_longest_ms "
             f"({config.run.restart_longest_ms}), found {config.run.restart_first_ms}"
         )
+    check_servers(
+        where,
+        config.wire,
+        (config.incremental, config.snapshot),
+        config.retransmission,
+        config.snapshot_server,
+    )
     _check_output(where, config)
     _check_sockets(where, config)
     return config

@@ -16,7 +16,12 @@ class Agent:
 
 @final
 class CallableAgent(Agent):
-    def __init__(self, role: str, work: Callable[[int], int | None]) -> None: ...
+    def __init__(
+        self,
+        role: str,
+        work: Callable[[int], int | None],
+        close: Callable[[], object] | None = None,
+    ) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Grant:

@@ -53,13 +53,22 @@ cdef class CallableAgent(Agent):
         What it does, in a word or two.
     work : callable
         Called with `now_ns`; returns how much it did (0: nothing), or None when all is done.
+    close : callable, optional
+        Called once at the end.
     """
 
     cdef object _work
+    cdef object _close
 
-    def __init__(self, role: str, work):
+    def __init__(self, role: str, work, close=None):
         super().__init__(role)
         self._work = work
+        self._close = close
+
+    def on_stop(self) -> None:
+        """Let go of what it has."""
+        if self._close is not None:
+            self._close()
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         with gil:

@@ -126,7 +126,6 @@ cdef inline void lines_judge_until(
 ) noexcept nogil:
     # Count the losses of what lies before `until`: each message once, and none that may still come.
     # For that it waits, unless this is its `last` time: then nobody is blamed.
-    cdef uint32_t all_lines = (<uint32_t>1 << w.lines) - 1
     cdef uint32_t missing, coming
     cdef uint32_t awaited = 0
     cdef bint asked = False
@@ -134,7 +133,7 @@ cdef inline void lines_judge_until(
     cdef Slot* slot
     while at < until:
         slot = window_slot(w, at)
-        missing = all_lines & ~<uint32_t>slot.lines
+        missing = w.owing & ~<uint32_t>slot.lines
         if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
             if not asked:
                 awaited = lines_awaited(w, now_ns)
@@ -301,10 +300,12 @@ cdef inline void lines_note_silence(
     cdef int64_t heard_ns, due_ns
     cdef uint32_t i
     for i in range(carrier.lines):
+        if <int>i == carrier.served:
+            continue             # it brings only what was asked for
         due_ns = lines_note_line(p, channel, i, now_ns)
         if due_ns < p.silence_due_ns:
             p.silence_due_ns = due_ns
-    if carrier.silent or carrier.lines == 0:
+    if carrier.silent or carrier.lines == <uint32_t>(carrier.served >= 0):
         return
     heard_ns = lines_channel_heard_ns(p, channel)
     if now_ns - heard_ns >= p.inactivity_ns:

@@ -31,9 +31,10 @@ from udpfast.core.counter cimport (
     VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
-    DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE,
-    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP,
+    DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, KIND_GAP,
+    KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
+    Message,
 )
 from udpfast.feed.adoption cimport adoption_adopt, adoption_deliver_believed
 from udpfast.feed.control cimport Control, control_pop
@@ -209,7 +210,7 @@ cdef inline void pipeline_pass_slot(
 cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
     # How many units a datagram holds, in p.units. A datagram without one gets its verdict here.
     cdef int64_t* counters = p.counters.line[d.channel][d.line]
-    cdef int count
+    cdef int i, count
     p.received_ns = d.received_ns
     p.datagram += 1
     if unlikely(d.flags & DATAGRAM_SENDER_REFUSED):
@@ -224,10 +225,16 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
         return 0
     if count > 1:
         counter_add(&counters[LINE_UNITS_MORE], count - 1)
-    if unlikely(d.channel == CHANNEL_SNAPSHOT and p.framing == FRAMING_CME_MDP3):
+    if unlikely(d.channel == CHANNEL_SNAPSHOT and (
+            p.framing == FRAMING_CME_MDP3 or d.line == p.carrier[CHANNEL_SNAPSHOT].served)):
         # Loops begin to number anew each turn, and each datagram says of what it is: no order is
-        # lost, and no turn is a session.
+        # lost, and no turn is a session. Nor has what a server sends of its own an order.
         p.units[0].flags |= UNIT_UNSEQUENCED
+    elif unlikely(d.line == p.carrier[CHANNEL_INCREMENTAL].served
+                  and d.channel == CHANNEL_INCREMENTAL):
+        # It was asked for: it fills holes, and proves nothing of what its publisher does now.
+        for i in range(count):
+            p.units[i].flags |= UNIT_RETRANSMISSION
     return count
 
 

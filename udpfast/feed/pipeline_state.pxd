@@ -44,6 +44,7 @@ cdef struct PipelineSettings:
     uint64_t encodings                   # bit n: encoding n of Roq may be delivered
     uint32_t streams                     # that may be found on the lines, Roq's two aside
     uint32_t lines[2]                    # CHANNEL_COUNT: 1..8, 0..8
+    bint served[2]                       # the last of them brings what servers are asked for
     uint32_t window                      # messages per stream, a power of two
     uint32_t slab_cells                  # that may wait: per channel of Roq, else of all streams
     uint32_t out_of_order_max_interval[2]   # per channel: numbers, 1..window
@@ -59,6 +60,7 @@ cdef struct Carrier:             # what all streams of a channel share: its line
     bint connected               # CONNECTION READY was said
     bint silent                  # CONNECTION DISCONNECTED was said
     uint32_t lines
+    int served                   # the line of what servers are asked for; -1: none is
     uint32_t windows             # streams that it carries
     int64_t silent_since_ns[8]   # LINES_MAX; it is silent, and that was said; INT64_MIN: it is not
     int64_t* counters            # of core/counter's ChannelCounter
@@ -247,6 +249,7 @@ cdef inline int pipeline_init(
         s.encodings)
     for channel in range(CHANNEL_COUNT):
         p.carrier[channel].lines = s.lines[channel]
+        p.carrier[channel].served = <int>s.lines[channel] - 1 if s.served[channel] else -1
         p.carrier[channel].counters = counters.channel[channel]
         for i in range(LINES_MAX):
             p.carrier[channel].silent_since_ns[i] = INT64_MIN
@@ -299,6 +302,9 @@ cdef inline Window* window_open(
     w.session = p.session
     w.lines = p.carrier[channel].lines
     w.several = w.lines > 1
+    w.owing = (<uint32_t>1 << w.lines) - 1
+    if p.carrier[channel].served >= 0:
+        w.owing >>= 1
     w.waiting.interval = p.interval[channel]
     w.waiting.wait_ns = p.wait_ns[channel]
     w.connected = p.carrier[channel].connected

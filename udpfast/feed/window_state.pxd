@@ -170,6 +170,7 @@ cdef struct Window:
     int64_t sent_ns              # the latest sending time of what was accepted
     int64_t size                 # messages that may wait, and that are remembered
     uint32_t lines
+    uint32_t owing               # bit n: line n is to bring every message
     uint32_t stream_key          # what the publisher calls the stream
     int64_t judge_until          # what was delivered by judge_ns
     int64_t judge_ns

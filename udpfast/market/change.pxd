@@ -45,6 +45,7 @@ cdef enum:  # Verb
     VERB_CHAIN                   # says nothing of a book, but counts in the chain
     VERB_BEGIN_SNAPSHOT          # as of the number `order`; with CHANGE_PART a part of it
     VERB_END_SNAPSHOT
+    VERB_END_ROUND               # all snapshots as of `order` came: who had none is empty
     VERB_EVENT_BEGIN             # what follows belongs together
     VERB_EVENT_END
 

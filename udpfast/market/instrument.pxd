@@ -40,6 +40,7 @@ cdef struct Instrument:
     uint64_t id
     uint64_t chain               # its last number
     uint64_t chain_taken         # of the last snapshot that was taken
+    uint64_t round               # the last snapshot that named it, + 1
     uint32_t exchange_id
     uint32_t implied_id          # the exchange that implied levels go by
     uint32_t symbol_id

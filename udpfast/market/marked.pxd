@@ -23,6 +23,12 @@ cdef inline MarketStream* stream_of(const Market* market, const Instrument* i) n
     return market.streams + i.stream
 
 
+cdef inline void need_snapshot(Market* market, const Instrument* i) noexcept nogil:
+    # One that contains everything up to now.
+    cdef MarketStream* s = stream_of(market, i)
+    s.needs = max(s.needs, s.number + 1)
+
+
 cdef inline bint sure(const Market* market, const Instrument* i, const Face* face) noexcept nogil:
     return face.status == OBJECT_LIVE and face.sure == stream_of(market, i).gaps
 

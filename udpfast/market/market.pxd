@@ -30,7 +30,7 @@ from udpfast.market.side cimport LevelSlab
 cdef enum:
     MARKET_STREAMS = 4160        # streams_max is at most 4,096
     TOUCHED_MAX = 1024           # levels, and orders, that one batch of updates tells of
-    HELD_MAX = 65536             # a power of two
+    HELD_MAX = 65536             # unless the settings say how many; a power of two
     STAGES = 64                  # snapshots in parts that are taken at a time
     STAGE_PARTS_MAX = 4096
     STREAM_NOWHERE = 4159        # no feed has that many
@@ -44,11 +44,12 @@ cdef struct MarketSettings:      # [books]
     uint32_t instruments_max
     uint8_t places[2]            # depths of books by place that are not defined; 0: not known
     bint awaits_definitions      # the lines that bring them are there
+    uint32_t held_max            # changes kept for the snapshots of a server; 0: there is none
 
 cdef struct MarketStream:
     uint32_t gaps
     uint32_t venue               # what its publisher calls it
-    uint64_t number              # of the message at hand
+    uint64_t number              # of the message at hand, or the last that was lost
     uint64_t lost                # the last number that was lost, or not seen at the beginning
     uint16_t session             # its ordinal
     uint8_t seen                 # a session of it began
@@ -56,6 +57,7 @@ cdef struct MarketStream:
     uint8_t open                 # an event goes on
     uint8_t broken               # of snapshots: a part may be missing
     int64_t gap_time_ns          # of the first change behind its last gap; 0: none came yet
+    uint64_t needs               # a snapshot must be as of this number - 1 at least; 0: none must
 
 cdef struct HeldChange:
     Change change
@@ -103,6 +105,8 @@ cdef struct Market:
     LevelSlab slab
     MarketStream* streams
     HeldChange* held
+    uint64_t held_mask
+    bint heals                   # snapshots come, by the venue or of a server
     uint64_t held_count          # ever
     uint64_t arrivals            # places given in queues
     Touched* touched

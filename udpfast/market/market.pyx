@@ -16,7 +16,7 @@ from udpfast.market.marked cimport face_of, has_face, index_of, mark, scope_of, 
 from udpfast.market.names cimport Names
 from udpfast.market.orders cimport RestingOrder, order_find, orders_init, orders_memory_size
 from udpfast.market.side cimport Side, SideLevel, side_put, slab_give
-from udpfast.market.snapshot cimport begin_snapshot, end_snapshot, take_row
+from udpfast.market.snapshot cimport begin_snapshot, end_told, take_row
 from udpfast.market.trust cimport (
     begin_empty, check_places, follow_chain, hold, levels_live, live, stale, stale_levels)
 
@@ -36,13 +36,18 @@ cdef inline uint64_t levels_max_of(const Traits* traits, const MarketSettings* s
     return max(<uint64_t>LEVELS_MIN, sides * s.instruments_max) + 2 * orders_max_of(traits, s)
 
 
+cdef inline uint64_t held_max_of(const Traits* traits, const MarketSettings* s) noexcept nogil:
+    # 0: nothing is held, since nothing ever heals.
+    return s.held_max if s.held_max else (HELD_MAX if traits.heals else 0)
+
+
 cdef size_t market_memory_size(const Traits* traits, const MarketSettings* s) noexcept nogil:
     return (
         instruments_memory_size(s.instruments_max)
         + orders_memory_size(orders_max_of(traits, s))
         + levels_max_of(traits, s) * sizeof(SideLevel)
         + <size_t>MARKET_STREAMS * sizeof(MarketStream)
-        + (<size_t>HELD_MAX * sizeof(HeldChange) if traits.heals else 0)
+        + <size_t>held_max_of(traits, s) * sizeof(HeldChange)
         + <size_t>TOUCHED_MAX * (sizeof(Touched) + sizeof(TouchedOrder))
         + <size_t>CHANGES_MAX * sizeof(Row)
         + 2 * 4 * (<size_t>s.instruments_max + 2)
@@ -73,8 +78,11 @@ cdef void market_init(
         traits.loops and settings.awaits_definitions)
     market.feed = feed
     market.streams = <MarketStream*>carve(&memory, MARKET_STREAMS * sizeof(MarketStream))
-    if traits.heals:
-        market.held = <HeldChange*>carve(&memory, HELD_MAX * sizeof(HeldChange))
+    market.heals = held_max_of(traits, settings) != 0
+    if market.heals:
+        market.held_mask = held_max_of(traits, settings) - 1
+        market.held = <HeldChange*>carve(
+            &memory, <size_t>(market.held_mask + 1) * sizeof(HeldChange))
     market.touched = <Touched*>carve(&memory, TOUCHED_MAX * sizeof(Touched))
     market.order_rows = <TouchedOrder*>carve(&memory, TOUCHED_MAX * sizeof(TouchedOrder))
     market.rows = <Row*>carve(&memory, CHANGES_MAX * sizeof(Row))
@@ -96,6 +104,7 @@ cdef void clear_all(Market* market, uint16_t stream) noexcept nogil:
     cdef Instrument* i = market.instruments.items
     cdef uint32_t at
     s.whole = True
+    s.needs = 0
     s.lost = s.number - 1 if s.number else 0
     for at in range(market.instruments.count):
         i = market.instruments.items + at
@@ -186,8 +195,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         market.flush = c.verb == VERB_EVENT_END and (
             market.dirty_count != 0 or market.pending_count != 0)
         return
-    if c.verb == VERB_END_SNAPSHOT:
-        end_snapshot(market, c)
+    if c.verb == VERB_END_SNAPSHOT or c.verb == VERB_END_ROUND:
+        end_told(market, c)
         return
     if c.instrument == 0 and market.traits.names != NAMES_DEFINED:
         if c.verb == VERB_CLEAR:
@@ -286,6 +295,7 @@ cdef void market_session(
     s.seen = s.broken = True
     s.number = s.lost = first_number - 1 if first_number else 0
     s.whole = first_number <= 1 and unseen == 0 and market.traits.empty_at_start
+    s.needs = 0 if s.whole else s.lost + 1
 
 
 cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept nogil:
@@ -294,7 +304,9 @@ cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept no
         return
     s = market.streams + stream
     s.gaps += 1
+    s.number = max(s.number, last)
     s.lost = max(s.lost, last)
+    s.needs = max(s.needs, s.lost + 1)
     s.whole = s.open = False
     s.broken = True
     s.gap_time_ns = 0
@@ -320,7 +332,7 @@ cdef uint16_t home_of(const Market* market, const Message* message) noexcept nog
     cdef uint16_t stream
     if message.stream >= MARKET_STREAMS:
         return STREAM_NOWHERE
-    if market.traits.loops and message.channel:
+    if message.channel and (market.traits.loops or market.settings.held_max):
         for stream in range(MARKET_STREAMS):
             if market.streams[stream].seen:
                 return stream

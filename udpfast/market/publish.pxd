@@ -124,7 +124,7 @@ cdef inline int32_t state_write(
     state.object = told.object
     state.status = OBJECT_LIVE if kind == KIND_RECOVERED else OBJECT_STALE
     if kind == KIND_STALE:
-        state.waits = WAIT_SNAPSHOT if market.traits.heals else WAIT_SNAPSHOT_ABSENT
+        state.waits = WAIT_SNAPSHOT if market.heals else WAIT_SNAPSHOT_ABSENT
     state.continues = continues
     state.applied = market.message.number
     state.exchange_id = told.exchange_id

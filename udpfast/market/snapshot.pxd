@@ -1,7 +1,7 @@
 # Snapshots: whether one is taken, its rows and parts, and what was held behind it.
 
 from libc.stdint cimport uint32_t, uint64_t, uint8_t
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
@@ -12,11 +12,13 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
 from udpfast.market.levels cimport apply_book, empty, forget, reach
-from udpfast.market.marked cimport depth_of, has_face, stream_of, sure
+from udpfast.market.marked cimport depth_of, has_face, need_snapshot, stream_of, sure
 from udpfast.market.market cimport (
-    HELD_MAX, STAGES, STAGE_PARTS_MAX, HeldChange, Market, MarketStream)
+    STAGES, STAGE_PARTS_MAX, STREAM_NOWHERE, HeldChange, Market, MarketStream)
+from udpfast.market.names cimport names_get
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
-from udpfast.market.trust cimport drop_held, levels_live, live, resume, stale, stale_levels
+from udpfast.market.trust cimport (
+    drop_held, held_is_lost, levels_live, live, resume, stale, stale_levels)
 
 cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
     # What was held behind a snapshot that was taken. False: it does not continue it.
@@ -27,7 +29,7 @@ cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t numb
     cdef const Change* c
     drop_held(market, face, stream_of(market, i).number)
     while at:
-        held = market.held + ((at - 1) & (HELD_MAX - 1))
+        held = market.held + ((at - 1) & market.held_mask)
         at = held.next
         c = &held.change
         if by_number and held.number <= number:
@@ -73,6 +75,17 @@ cdef inline bint stage_part(
     return True
 
 
+cdef inline bint is_called(
+        const Market* market, const Instrument* i, const uint8_t* text,
+        uint32_t size) noexcept nogil:
+    # By its symbol; one for which the table of names had no room may be called anything.
+    cdef uint32_t known_size = 0
+    cdef const uint8_t* known = names_get(market.names, i.symbol_id, &known_size)
+    while size and (text[size - 1] == c" " or text[size - 1] == 0):
+        size -= 1
+    return known == NULL or (known_size == size and memcmp(known, text, size) == 0)
+
+
 cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) noexcept nogil:
     cdef int which = FACE_ORDERS if c.flags & CHANGE_ORDERS else FACE_LEVELS
     cdef Face* face = &i.face[which]
@@ -81,6 +94,11 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
     cdef uint64_t chain = c.order if previous else c.chain
     cdef bint newer
     market.taking = NULL
+    i.round = c.order + 1
+    if c.name and i.named and not is_called(market, i, market.message.payload + c.name - 1, 8):
+        counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)    # of another day, or market
+        need_snapshot(market, i)
+        return
     if sure(market, i, face) and (which == FACE_ORDERS or not has_face(market, FACE_IMPLIED)
                                   or sure(market, i, &i.face[FACE_IMPLIED])):
         counter_add(&market.feed[FEED_SNAPSHOTS_SKIPPED], 1)
@@ -103,9 +121,10 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
             return
     if s.lost > face.held_since:
         drop_held(market, face, s.lost)
-    if face.held_first and face.held_first - 1 + HELD_MAX <= market.held_count:
+    if held_is_lost(market, face):
         counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
         drop_held(market, face, s.number)
+        need_snapshot(market, i)
         return
     market.taking_part = False
     if c.flags & CHANGE_PART and c.chain:
@@ -130,6 +149,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
 cdef inline void break_snapshot(Market* market, Instrument* i) noexcept nogil:
     # What it says cannot be, or there is no room for it: none of it holds.
     counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
+    need_snapshot(market, i)
     market.taking = NULL
     if market.taking_face == FACE_LEVELS:
         stale_levels(market, i)
@@ -162,6 +182,33 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
             live(market, i, &i.face[FACE_IMPLIED])
     else:
         break_snapshot(market, i)
+
+
+cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
+    # Of whom no snapshot told anything was empty.
+    cdef MarketStream* s = market.streams + market.stream
+    cdef Instrument* i
+    cdef Change begin = c[0]
+    cdef Change end = c[0]
+    cdef uint32_t at
+    begin.verb, end.verb = VERB_BEGIN_SNAPSHOT, VERB_END_SNAPSHOT
+    for at in range(market.instruments.count):
+        i = market.instruments.items + at
+        if i.stream == market.stream and not i.homeless and i.round != c.order + 1 and not sure(
+                market, i, &i.face[FACE_LEVELS]):
+            begin_snapshot(market, i, &begin)
+            end_snapshot(market, &end)
+    if c.order >= s.lost and c.order <= s.number:
+        s.whole = True           # all that there is has been told of
+        if c.order + 1 >= s.needs:
+            s.needs = 0
+
+
+cdef inline void end_told(Market* market, const Change* c) noexcept nogil:
+    if c.verb == VERB_END_SNAPSHOT:
+        end_snapshot(market, c)
+    elif market.stream != STREAM_NOWHERE:
+        end_round(market, c)
 
 
 cdef inline void take_row(Market* market, const Change* c) noexcept nogil:

@@ -12,8 +12,8 @@ from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument)
 from udpfast.market.levels cimport empty, forget
-from udpfast.market.marked cimport has_face, mark, stream_of, sure
-from udpfast.market.market cimport HELD_MAX, HeldChange, Market, MarketStream
+from udpfast.market.marked cimport has_face, mark, need_snapshot, stream_of, sure
+from udpfast.market.market cimport HeldChange, Market, MarketStream
 from udpfast.market.side cimport places_missing
 
 cdef inline void drop_held(Market* market, Face* face, uint64_t since) noexcept nogil:
@@ -21,17 +21,23 @@ cdef inline void drop_held(Market* market, Face* face, uint64_t since) noexcept 
     face.held_since = since
 
 
+cdef inline bint held_is_lost(const Market* market, const Face* face) noexcept nogil:
+    # The first of what was held of it was overwritten.
+    return face.held_first != 0 and face.held_first + market.held_mask <= market.held_count
+
+
 cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
     cdef HeldChange* held
     cdef MarketStream* s = stream_of(market, i)
-    if not market.traits.heals:
+    if not market.heals:
         return
     if s.lost > face.held_since:
         drop_held(market, face, s.lost)
-    if face.held_first and face.held_first - 1 + HELD_MAX <= market.held_count:
+    if held_is_lost(market, face):
         counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
-        drop_held(market, face, s.number)      # its first ones were overwritten
-    held = market.held + (market.held_count & (HELD_MAX - 1))
+        drop_held(market, face, s.number)
+        need_snapshot(market, i)
+    held = market.held + (market.held_count & market.held_mask)
     held.change = c[0]
     held.number = s.number
     held.next = 0
@@ -39,7 +45,7 @@ cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c
     if face.held_first == 0:
         face.held_first = market.held_count
     else:
-        market.held[(face.held_last - 1) & (HELD_MAX - 1)].next = market.held_count
+        market.held[(face.held_last - 1) & market.held_mask].next = market.held_count
     face.held_last = market.held_count
     counter_add(&market.feed[FEED_COLLECTED], 1)
 
@@ -50,6 +56,8 @@ cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil
     cdef MarketStream* s = stream_of(market, i)
     if face.status == OBJECT_LIVE:
         counter_add(&market.feed[FEED_STALE], 1)
+        if sure(market, i, face):
+            need_snapshot(market, i)
         if face.held_first == 0:  # of what was unsure nothing came since the gap
             face.held_since = s.number if sure(market, i, face) else s.lost
     face.status = OBJECT_STALE

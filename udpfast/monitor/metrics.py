@@ -29,6 +29,7 @@ from udpfast.monitor.objects import REASONS
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
 from udpfast.monitor.troubles import TroubleKind, find_troubles
+from udpfast.shm.answers import TALLIES
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,6 +45,13 @@ _GAUGES = {
     "heard_ns": "heard_timestamp_seconds",
     "lead_ns": "lead_seconds",
     "objects": "objects",
+}
+# Two kinds of servers have them, with one meaning here.
+_SERVER_MEANINGS = {
+    "requests": "requests sent, or snapshots asked for",
+    "messages": "messages that the server sent",
+    "failures": "requests that could not be sent, connections that could not be made, or broke",
+    "full": "datagrams that had to wait for room before the feed's loop",
 }
 # What promtool would take for a unit.
 _RENAMED = {"unused_bits": "unused_control"}
@@ -87,6 +95,7 @@ class FeedCollector:
             _add_counters(families, name, status)
             _add_readers(families, name, status)
             _add_agents(families, name, status)
+            _add_servers(families, name, status)
             _add_latency(families, name, hops)
             _add_host_losses(families, name, host)
         if host_facts is not None:
@@ -243,6 +252,17 @@ def _add_agents(families: Families, feed: str, status: InstanceStatus) -> None:
             "agent_restarts", "times that the agent was started again", agent.restarts, **labels
         )
         families.counter("agent_cycles", "turns of the agent", agent.cycles, **labels)
+
+
+def _add_servers(families: Families, feed: str, status: InstanceStatus) -> None:
+    for server, tallies in status.servers.items():
+        labels = {"feed": feed, "server": server}
+        silent = "whether the server does not answer: its last requests, or the last snapshot"
+        families.gauge("server_silent", silent, tallies["silent"], **labels)
+        for info in TALLIES[server]:
+            if info.name != "silent":
+                meaning = _SERVER_MEANINGS.get(info.name, info.meaning)
+                families.counter(f"server_{info.name}", meaning, tallies[info.name], **labels)
 
 
 def _add_latency(families: Families, feed: str, hops: dict[str, Hop]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from udpfast.monitor.servers import is_served
+
 __all__ = ["SilentLines", "describe_silence"]
 
 Counters = dict[str, dict[str, int]]
@@ -26,7 +28,9 @@ def describe_silence(values: Counters, since_ns: int, unix_ns: int) -> dict[str,
     silent = {
         scope: line
         for scope, line in values.items()
-        if "." in scope and (line["disconnected"] > line["ready"] or not line["datagrams"])
+        if "." in scope
+        and not is_served(scope)
+        and (line["disconnected"] > line["ready"] or not line["datagrams"])
     }
     return {
         scope: _describe(scope, line, since_ns, unix_ns) + _effect(scope, silent, values)
@@ -88,7 +92,7 @@ def _describe(scope: str, line: dict[str, int], since_ns: int, unix_ns: int) -> 
 def _effect(scope: str, silent: dict[str, dict[str, int]], values: Counters) -> str:
     # What follows of a channel of which no line speaks.
     channel = scope.partition(".")[0]
-    lines = {other for other in values if other.startswith(f"{channel}.")}
+    lines = {other for other in values if other.startswith(f"{channel}.") and not is_served(other)}
     if channel == "snapshot" and lines <= set(silent):
         return "; objects that wait for a snapshot wait on"
     return ""

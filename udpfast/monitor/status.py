@@ -20,6 +20,7 @@ from udpfast.monitor.losses import read_counters
 from udpfast.monitor.objects import ObjectStates, read_objects
 from udpfast.monitor.output import read_output
 from udpfast.monitor.paced import Paced
+from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_silence
 from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.roster import read_roster
@@ -106,6 +107,8 @@ class InstanceStatus(Struct, frozen=True):
     readers : tuple of ReaderStatus
     latency_ns : dict
         By hop, as `udpfast.latency` returns it; empty if it was not asked for.
+    servers : dict
+        What agents count of the servers that they ask, by the table of their settings.
     """
 
     directory: str
@@ -127,6 +130,7 @@ class InstanceStatus(Struct, frozen=True):
     journals: Journals
     readers: tuple[ReaderStatus, ...]
     latency_ns: dict[str, dict[str, int]]
+    servers: dict[str, dict[str, int]]
 
     @property
     def path(self) -> Path:
@@ -237,6 +241,7 @@ def read_status(
             for reader in list_readers(output.readers)
         ),
         latency_ns=latency(directory) if with_latency else {},
+        servers=read_servers(directory),
     )
 
 

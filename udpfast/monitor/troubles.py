@@ -15,6 +15,7 @@ from udpfast.archive.groups import Group
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, Journals
+from udpfast.monitor.servers import describe_servers, is_served
 from udpfast.monitor.status import AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
 
@@ -44,11 +45,12 @@ class TroubleKind(IntEnum):
     SOURCE_GONE = 4
     DISK_FULL = 5
     LINE_SILENT = 6
-    TABLE_FULL = 7
-    OUTBOX_FULL = 8
-    NOT_RECORDED = 9
-    HOST_FAULT = 10
-    UNREADABLE = 11
+    SERVER_SILENT = 7
+    TABLE_FULL = 8
+    OUTBOX_FULL = 9
+    NOT_RECORDED = 10
+    HOST_FAULT = 11
+    UNREADABLE = 12
 
 
 class Trouble(Struct, frozen=True):
@@ -101,13 +103,19 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
         return
     for scope, sentence in _by_scope(status).items():
         channel = scope.partition(".")[0]
-        lines = [other for other in status.counters if other.startswith(f"{channel}.")]
+        lines = [
+            other
+            for other in status.counters
+            if other.startswith(f"{channel}.") and not is_served(other)
+        ]
         if all(line in status.silent_lines for line in lines):
             if scope == lines[0]:
                 text = f"feed {name}: every line of {channel} is silent: {sentence}"
                 yield Trouble(TroubleKind.FEED_SILENT, text)
         else:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
+    for sentence in describe_servers(status.servers):
+        yield Trouble(TroubleKind.SERVER_SILENT, f"feed {name}: {sentence}")
     for agent in status.agents:
         if not agent.works:
             text = _of_agent(agent, status)

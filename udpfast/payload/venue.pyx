@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely
-from udpfast.core.layout cimport Gap, KIND_GAP, KIND_SESSION, Message, Session
+from udpfast.core.layout cimport CHANNEL_SNAPSHOT, Gap, KIND_GAP, KIND_SESSION, Message, Session
 from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
@@ -19,6 +19,7 @@ from udpfast.payload.deep_plus.decode cimport deep_plus_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.itch.decode cimport itch_decode
+from udpfast.payload.itch.glimpse cimport glimpse_decode
 from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
 from udpfast.payload.nyse.decode cimport nyse_decode
@@ -66,6 +67,8 @@ cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
 cdef int32_t venue_decode(
         int payload, const Message* message, Change* changes) noexcept nogil:
     if payload == PAYLOAD_ITCH:
+        if message.channel == CHANNEL_SNAPSHOT:
+            return glimpse_decode(message.payload, message.size, changes, CHANGES_MAX)
         return itch_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_PITCH:
         return pitch_decode(message.payload, message.size, changes)

@@ -1,0 +1,117 @@
+"""Books that a snapshot server heals: never sound and wrong, and sound again in the end."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.conformance.books import Followed, Line, follow
+from tests.payload.itch_market import STOCKS, ItchMarket, cut, datagram
+from udpfast.agents import glimpse
+from udpfast.agents.glimpse import GlimpseSnapshot
+from udpfast.config import FeedConfig, parse_feed
+from udpfast.core.layout import Kind
+from udpfast.net.pcap import CapturedDatagram
+
+AT_NS = 1_700_000_000_000_000_000
+SEEDS = 12
+
+
+def config(**tables: Any) -> FeedConfig:
+    lines = [{"name": name, "address": f"127.0.0.1:{9000 + i}"} for i, name in enumerate("AB")]
+    return parse_feed(
+        {
+            "name": "served",
+            "wire": {"framing": "moldudp64", "payload": "itch"},
+            "streams": {"lines": lines},
+            "window": {"size": 256, "lost_packet_wait_us": 3_000},
+            "ring": {"carry": "both", "capacity_bytes": 1 << 24},
+            "books": {"orders": True, "orders_max": 5_000},
+            "snapshot_server": {"server": "127.0.0.1:9", "held_changes": 1 << 16},
+        }
+        | tables
+    )
+
+
+def state(known: Followed, stock: str) -> dict[str, list[tuple[int, int, int]]]:
+    """Return a stock's orders as a reader has them, each side by price and in its queue."""
+    rows = known.orders.get(("NASDAQ", stock), {}).items()
+    found: dict[str, list[tuple[int, int, int, int]]] = {"B": [], "S": []}
+    for reference, (side, price, shares, priority) in rows:
+        found["BS"[side]].append((round(price * 10_000), priority, int(reference), int(shares)))
+    return {side: [(p, r, q) for p, _, r, q in sorted(rows)] for side, rows in found.items()}
+
+
+def check(known: Followed, market: ItchMarket, number: int) -> int:
+    """Compare every book that says that it is sound; return how many do."""
+    sound = 0
+    for stock in STOCKS.values():
+        name = ("NASDAQ", stock)
+        if name not in known.books or known.books[name].stale or name in known.doubted:
+            continue
+        sound += 1
+        truth = {
+            side: sorted(orders, key=lambda order: order[0])
+            for side, orders in market.books[number][stock].items()
+        }
+        assert state(known, stock) == truth, f"{stock} after message {number}"
+        levels = known.levels[name]
+        for side, rows in enumerate(truth.values()):
+            sums: dict[float, float] = {}
+            for price, _, shares in rows:
+                sums[price / 10_000] = sums.get(price / 10_000, 0) + shares
+            assert {price: row[0] for price, row in levels[side].items()} == sums
+    return sound
+
+
+def served(market: ItchMarket, number: int, pick: random.Random) -> list[bytes]:
+    """Return the datagrams of a snapshot as of this message, as the agent makes them."""
+    snapshot = GlimpseSnapshot(10_000)
+    for piece in cut(market.snapshot(number), pick):
+        snapshot.take(piece)
+    assert snapshot.number == number
+    return list(snapshot.datagrams())
+
+
+def sent(market: ItchMarket, pick: random.Random, late: int) -> Iterator[tuple[Line, bytes]]:
+    """Yield what two lossy lines and a server bring; of the end nothing is lost."""
+    loss = pick.choice((0.0, 0.02, 0.1, 0.3))
+    queue: list[bytes] = []
+    at = late
+    while at <= len(market.messages):
+        count = min(pick.randint(1, 6), len(market.messages) - at + 1)
+        data = datagram(at, market.messages[at - 1 : at - 1 + count])
+        at += count
+        last = at > len(market.messages) - 20
+        for line in range(2):
+            if last or pick.random() >= loss:
+                yield (0, line), data
+        if not queue and pick.random() < 0.1:
+            # As of any number: of long ago, of now, of what the feed has not come to yet.
+            number = min(max(at - pick.randint(-4, 12), 1), len(market.messages))
+            queue = served(market, number, pick)
+            if pick.random() < 0.1:
+                queue = queue[: pick.randrange(len(queue))]  # its agent died
+        while queue and pick.random() < 0.7:
+            yield (1, 0), queue.pop(0)
+    for data in served(market, len(market.messages), pick):
+        yield (1, 0), data
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_books_are_never_sound_and_wrong(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glimpse, "_ORDERS_PER_PART", 3)
+    pick = random.Random(seed)
+    market = ItchMarket(seed, 400)
+    late = pick.choice((1, pick.randint(2, 300)))
+    datagrams = (
+        (line, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
+        for i, (line, data) in enumerate(sent(market, pick, late))
+    )
+    number = 0
+    for known, record in follow(config(), datagrams):
+        if number:
+            check(known, market, number)
+        number = record.number if record is not None and record.kind == Kind.MESSAGE else 0
+    assert check(known, market, len(market.messages)) == len(STOCKS)

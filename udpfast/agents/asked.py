@@ -1,0 +1,172 @@
+"""Which numbers a server was asked for, and which to ask for next. Passive: time is an argument.
+
+the loop's holes -> what nobody was asked for lately -> requests, as quick as the venue allows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Asked", "Request", "Settings"]
+
+#: Requests without an answer, one behind the other, after which the server counts as silent.
+SILENT_REQUESTS = 8
+
+
+class Request(NamedTuple):
+    """What to ask for: so many numbers of a stream, from `first` on."""
+
+    stream: int
+    first: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, as meant
+
+
+class Settings(NamedTuple):
+    """As `config.RetransmissionConfig` has them."""
+
+    retry_ns: int
+    requests_per_s: int
+    messages_max: int
+
+
+@dataclass(slots=True)
+class _Span:
+    # Numbers that were asked for, and are not asked for again before `until_ns`.
+    stream: int
+    first: int
+    last: int
+    until_ns: int
+    asked_ns: int
+    answered: bool = False
+
+
+class Asked:
+    """What was asked for and may still come, and how the server answers.
+
+    Attributes
+    ----------
+    unanswered : int
+        Requests since the last answer of which nothing came in time.
+    held_back : int
+        Times that a request had to wait for the venue's limit.
+    repeated : int
+        Requests for numbers that were asked for before.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.unanswered = self.held_back = self.repeated = 0
+        self._settings = settings
+        self._spans: list[_Span] = []
+        # A tenth of a second's requests may come at once.
+        self._burst = max(1.0, settings.requests_per_s / 10)
+        self._allowed = self._burst
+        self._allowed_ns = 0
+        self._session = -1
+
+    @property
+    def silent(self) -> bool:
+        """Whether the server has not answered for so long that something is wrong with it."""
+        return self.unanswered >= SILENT_REQUESTS
+
+    def begin(self, session: int) -> None:
+        """Forget what was asked for of another session than this one."""
+        if session != self._session:
+            self._session = session
+            self._spans.clear()
+
+    def look(self, holes: Iterable[tuple[int, int, int]], now_ns: int) -> list[Request]:
+        """Return what to ask for now.
+
+        Parameters
+        ----------
+        holes : iterable of (stream, first, last)
+            What is missing, in order.
+        now_ns : int
+            Monotonic.
+        """
+        holes = list(holes)
+        due = self._expire(holes, now_ns)
+        requests: list[Request] = []
+        for stream, first, last in holes:
+            at = first
+            while at <= last:
+                span = self._span_at(stream, at)
+                if span is not None:
+                    at = span.last + 1
+                    continue
+                end = min(last, at + self._settings.messages_max - 1)
+                for other in self._spans:
+                    if other.stream == stream and at < other.first <= end:
+                        end = other.first - 1
+                if not self._spend(now_ns):
+                    self.held_back += 1
+                    return requests
+                self._spans.append(_Span(stream, at, end, now_ns + self._settings.retry_ns, now_ns))
+                self.repeated += any(one == stream and at <= b and a <= end for one, a, b in due)
+                requests.append(Request(stream, at, end - at + 1))
+                at = end + 1
+        return requests
+
+    def answer(self, stream: int, first: int, count: int, now_ns: int) -> bool:
+        """Note what an answer brought; return whether it was asked for.
+
+        What else its request asked for is asked for again: a server sends what fits a datagram.
+        """
+        last = first + count - 1
+        found = False
+        kept: list[_Span] = []
+        for span in self._spans:
+            if span.stream != stream or last < span.first or span.last < first:
+                kept.append(span)
+                continue
+            found = True
+            # The loop may not have taken it yet: these numbers look missing a little longer.
+            low, high = max(first, span.first), min(last, span.last)
+            kept.append(
+                _Span(stream, low, high, now_ns + self._settings.retry_ns, span.asked_ns, True)
+            )
+        if found:
+            self._spans = kept
+            self.unanswered = 0
+        return found
+
+    def refuse(self, stream: int, first: int, count: int, now_ns: int, pause_ns: int) -> None:
+        """Note that the server will not send these: they are not asked for again for so long."""
+        for span in self._spans:
+            if span.stream == stream and span.first == first and span.last == first + count - 1:
+                span.until_ns = now_ns + pause_ns
+                span.answered = True
+        self.unanswered = 0
+
+    def _span_at(self, stream: int, at: int) -> _Span | None:
+        for span in self._spans:
+            if span.stream == stream and span.first <= at <= span.last:
+                return span
+        return None
+
+    def _expire(self, holes: list[tuple[int, int, int]], now_ns: int) -> list[tuple[int, int, int]]:
+        # Numbers whose time is over, so that they may be asked for again. Where the hole is there
+        # no more, another line may have filled it: that says nothing of the server.
+        over = [span for span in self._spans if span.until_ns <= now_ns]
+        if not over:
+            return []
+        self._spans = [span for span in self._spans if span.until_ns > now_ns]
+        for span in over:
+            self.unanswered += not span.answered and any(
+                stream == span.stream and first <= span.last and span.first <= last
+                for stream, first, last in holes
+            )
+        return [(span.stream, span.first, span.last) for span in over]
+
+    def _spend(self, now_ns: int) -> bool:
+        rate = self._settings.requests_per_s
+        if self._allowed_ns:
+            self._allowed += (now_ns - self._allowed_ns) * rate / 1e9
+        self._allowed = min(self._allowed, self._burst)
+        self._allowed_ns = now_ns
+        if self._allowed < 1:
+            return False
+        self._allowed -= 1
+        return True

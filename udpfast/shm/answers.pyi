@@ -1,0 +1,43 @@
+import os
+from typing import NamedTuple
+
+from udpfast.core.counter import CounterInfo
+from udpfast.shm.region import Region
+
+__all__ = ["TALLIES", "AnswersRegion", "Wanted", "Wants", "read_tallies"]
+
+TALLIES: dict[str, tuple[CounterInfo, ...]]
+
+class Wanted(NamedTuple):
+    session: int
+    first: int
+    last: int
+    number: int
+    stream: int
+
+class Wants(NamedTuple):
+    header: bytes
+    wanted: list[Wanted]
+
+class AnswersRegion:
+    @property
+    def region(self) -> Region: ...
+    @staticmethod
+    def create(
+        directory: str | os.PathLike[str], name: str, channel: int, line: int
+    ) -> AnswersRegion: ...
+    @staticmethod
+    def attach(directory: str | os.PathLike[str], name: str) -> AnswersRegion: ...
+    def put(self, data: bytes | bytearray | memoryview) -> bool: ...
+    @property
+    def waiting(self) -> bool: ...
+    @property
+    def over(self) -> bool: ...
+    def wants(self) -> Wants | None: ...
+    def count(self, index: int, more: int = 1) -> None: ...
+    def tell(self, index: int, value: int) -> None: ...
+    def say(self, wanted: list[Wanted], header: bytes = b"") -> None: ...
+    def take(self) -> list[bytes]: ...
+    def close(self) -> None: ...
+
+def read_tallies(directory: str | os.PathLike[str], name: str) -> dict[str, int]: ...

@@ -1,0 +1,268 @@
+"""What venues' servers are asked for, and answer; the protocol of both ends is in `answers.pxd`."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from libc.string cimport memcpy, memset
+
+from udpfast.core.atomics cimport counter_add, fence_acquire, load_acquire, store_release
+from udpfast.shm.region cimport REGION_PAGE, Region
+
+from udpfast.core.counter import CounterInfo
+from udpfast.errors import RegionError
+
+__all__ = ["AnswersRegion", "TALLIES", "Wants", "Wanted", "read_tallies"]
+
+_KIND = "ANSW"
+_LAYOUT_HASH = 1  # of AnswersHeader and the tallies: counts their changes
+_TRIES = 64
+
+#: What each kind of agent counts, by the name of its table in a feed's file.
+TALLIES = {
+    "retransmission": (
+        CounterInfo("requests", "count", "requests sent"),
+        CounterInfo("repeated", "count", "of these, requests for numbers that were asked for "
+                                         "before and did not come in time"),
+        CounterInfo("answers", "count", "datagrams that answer, handed to the feed"),
+        CounterInfo("messages", "count", "messages in them"),
+        CounterInfo("strange", "count", "datagrams that answer nothing: another session or "
+                                        "server, numbers nobody asked for, or bytes that are not "
+                                        "of the framing"),
+        CounterInfo("quota", "count", "times that a request had to wait for "
+                                      "`retransmission.requests_per_s`"),
+        CounterInfo("unasked", "count", "looks at holes whose session no request can name"),
+        CounterInfo("failures", "count", "requests that could not be sent, or that the server's "
+                                         "host refused"),
+        CounterInfo("full", "count", "answers that had to wait for room"),
+        CounterInfo("silent", "code", "1: the server has not answered its last requests"),
+    ),
+    "snapshot_server": (
+        CounterInfo("requests", "count", "snapshots asked for"),
+        CounterInfo("snapshots", "count", "complete snapshots handed to the feed"),
+        CounterInfo("messages", "count", "messages of snapshots that came"),
+        CounterInfo("orders", "count", "orders handed to the feed"),
+        CounterInfo("refusals", "count", "logins or requests that the server refused"),
+        CounterInfo("failures", "count", "connections that could not be made, or ended before "
+                                         "the snapshot did"),
+        CounterInfo("broken", "count", "snapshots given up because of what they say"),
+        CounterInfo("too_old", "count", "snapshots from before what the feed lacks, or from "
+                                        "before the last one"),
+        CounterInfo("ahead", "count", "snapshots that had to wait until the feed had come so far"),
+        CounterInfo("full", "count", "datagrams that had to wait for room"),
+        CounterInfo("silent", "code", "1: the last attempt brought no snapshot"),
+    ),
+}
+
+
+class Wanted(NamedTuple):
+    """Numbers of one stream that the feed lacks.
+
+    Attributes
+    ----------
+    session : int
+        As published.
+    first, last : int
+        Both inclusive. Of a snapshot: it must contain everything up to `last`.
+    number : int
+        The latest number of the stream that the feed delivered or lost.
+    stream : int
+        As its publisher calls it.
+    """
+
+    session: int
+    first: int
+    last: int
+    number: int
+    stream: int
+
+
+class Wants(NamedTuple):
+    """All that a feed asks for.
+
+    Attributes
+    ----------
+    header : bytes
+        The first bytes of a datagram that came just before.
+    wanted : list of Wanted
+    """
+
+    header: bytes
+    wanted: list
+
+
+cdef class AnswersRegion:
+    """The file between a feed's loop and one agent that asks a server for it.
+
+    Attributes
+    ----------
+    region : Region
+    """
+
+    @staticmethod
+    def create(directory, name, int channel, int line):
+        """Create the file in an instance's directory, empty; it is found from `mark_ready` on.
+
+        Parameters
+        ----------
+        directory : str or path
+        name : str
+            A key of `TALLIES`.
+        channel, line : int
+            That what is answered counts as.
+        """
+        cdef AnswersRegion made = AnswersRegion.__new__(AnswersRegion)
+        made.region = Region.create(
+            _path(directory, name), _KIND, REGION_PAGE + ANSWERS_BYTES, _LAYOUT_HASH,
+            replace=True, keep=False)
+        made._point()
+        made._is_loop = True
+        made.answers.channel = <uint8_t>channel
+        made.answers.line = <uint8_t>line
+        return made
+
+    @staticmethod
+    def attach(directory, name):
+        """Open the file of a running feed, to answer.
+
+        Raises
+        ------
+        OSError
+            There is none, or it may not be written.
+        RegionError
+            It is of another version.
+        """
+        cdef AnswersRegion made = AnswersRegion.__new__(AnswersRegion)
+        made.region = Region.attach(_path(directory, name), _KIND, _LAYOUT_HASH, writable=True)
+        if made.region.size_bytes != REGION_PAGE + ANSWERS_BYTES:
+            raise RegionError(f"{made.region.path}: expected {REGION_PAGE + ANSWERS_BYTES} bytes, "
+                              f"found {made.region.size_bytes}")
+        made._point()
+        return made
+
+    cdef _point(self):
+        self.answers.header = <AnswersHeader*>self.region.pointer
+        self.answers.queue = self.region.pointer + REGION_PAGE
+        self._written = self.answers.header.written
+
+    def put(self, data) -> bool:
+        """Hand a datagram to the loop; False: there is no room for it now.
+
+        Parameters
+        ----------
+        data : bytes
+            1 to 65,535 of them.
+        """
+        cdef bytes copied = bytes(data)
+        cdef uint64_t size = len(copied)
+        cdef uint64_t need = ANSWER_ALIGN + ((size + ANSWER_ALIGN - 1) & ~<uint64_t>7)
+        cdef uint64_t at = self._written & (ANSWERS_BYTES - 1)
+        cdef uint64_t rest = ANSWERS_BYTES - at
+        cdef uint64_t padding = rest if rest < need else 0
+        cdef uint64_t used = self._written - load_acquire(&self.answers.header.read)
+        if not 0 < size < 65536:
+            raise ValueError(f"expected 1 to 65535 bytes, found {size}")
+        if used + padding + need > ANSWERS_BYTES:
+            return False
+        if padding:
+            memset(self.answers.queue + at, 0, ANSWER_ALIGN)
+            at = 0
+        (<uint32_t*>(self.answers.queue + at))[0] = <uint32_t>size
+        (<uint32_t*>(self.answers.queue + at))[1] = 0
+        memcpy(self.answers.queue + at + ANSWER_ALIGN, <const char*>copied, size)
+        self._written += padding + need
+        store_release(&self.answers.header.written, self._written)  # read by answers_take
+        return True
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the loop has not taken yet all that was put."""
+        return load_acquire(&self.answers.header.read) != self._written
+
+    @property
+    def over(self) -> bool:
+        """Whether the feed has ended."""
+        return load_acquire(&self.answers.header.over) != 0
+
+    def wants(self):
+        """Return what the feed asks for now: `Wants`; None: the loop is writing just then."""
+        cdef AnswersHeader* header = self.answers.header
+        cdef AnswersHeader copied
+        cdef uint64_t version
+        cdef uint32_t i
+        for _ in range(_TRIES):
+            version = load_acquire(&header.version)
+            if version & 1:
+                continue
+            memcpy(&copied, header, sizeof(AnswersHeader))
+            fence_acquire()      # the copy is made before the version is looked at again
+            if load_acquire(&header.version) == version:
+                wanted = [
+                    Wanted(copied.wants[i].session, copied.wants[i].first, copied.wants[i].last,
+                           copied.wants[i].number, copied.wants[i].stream)
+                    for i in range(min(copied.count, <uint32_t>WANTS_MAX))]
+                size = min(copied.header_size, <uint32_t>HEADER_BYTES)
+                return Wants(bytes(copied.header[:size]), wanted)
+        return None
+
+    def count(self, int index, int64_t more=1) -> None:
+        """Add to a tally, by its place in `TALLIES`; only the agent may."""
+        counter_add(&self.answers.header.tallies[index], more)
+
+    def tell(self, int index, int64_t value) -> None:
+        """Set a tally that is no sum; only the agent may."""
+        counter_add(&self.answers.header.tallies[index],
+                    value - self.answers.header.tallies[index])
+
+    def say(self, wanted, header=b"") -> None:
+        """Write what is asked for, as the loop does; for tests."""
+        cdef Answers* a = &self.answers
+        cdef Want* want
+        cdef uint32_t count = 0
+        cdef bytes begin = bytes(header)[:HEADER_BYTES]
+        wants_begin(a)
+        a.header.header_size = <uint32_t>len(begin)
+        memcpy(a.header.header, <const char*>begin, len(begin))
+        for one in wanted:
+            want = &a.header.wants[count]
+            want.session, want.first, want.last, want.number, want.stream = one
+            count += 1
+        wants_end(a, count)
+
+    def take(self) -> list:
+        """Return the datagrams that the loop would take in one turn; for tests."""
+        cdef Datagram items[ANSWERS_BATCH]
+        cdef int i, count = answers_take(&self.answers, items)
+        taken = [items[i].data[:items[i].size] for i in range(count)]
+        answers_done(&self.answers)
+        return taken
+
+    def close(self) -> None:
+        """Let go of the file; the loop's end tells the agent that the feed is over. Idempotent."""
+        if self._is_loop and self.answers.header != NULL:
+            store_release(&self.answers.header.over, 1)
+        self.answers.header = NULL
+        self.region.close()
+
+
+def read_tallies(directory, name) -> dict:
+    """Return what an agent of an instance counts, by name; empty: it has none.
+
+    Raises
+    ------
+    RegionError
+        The file is of another version.
+    """
+    cdef Region region
+    cdef const AnswersHeader* header
+    cdef int i
+    try:
+        region = Region.attach(_path(directory, name), _KIND, _LAYOUT_HASH)
+    except FileNotFoundError:
+        return {}
+    with region:
+        header = <const AnswersHeader*>region.pointer
+        return {info.name: header.tallies[i] for i, info in enumerate(TALLIES[name])}
+
+
+def _path(directory, name):
+    return Path(directory) / f"answers.{name}"
