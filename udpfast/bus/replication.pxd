@@ -81,7 +81,8 @@ cdef class Consumer(LinkEnd):
     cdef uint32_t ack(self, uint8_t* frame, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef _process(self)
     cdef _fail(self)
-    cdef _copy(self, const LinkHeader* header, const uint8_t* body)
+    cdef bint _take(self, const LinkHeader* header) noexcept nogil
+    cdef _copy(self, const LinkHeader* header)
     cdef bint _control(self, const LinkHeader* header, const uint8_t* at) except *
     cdef bint _is_over(self, uint64_t epoch) noexcept nogil
     cdef _welcomed(self, welcome, const LinkHeader* header)

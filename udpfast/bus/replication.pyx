@@ -80,21 +80,23 @@ cdef class Source(LinkEnd):
                 if found is None:
                     return
                 frame, size = found
+                if self.take_ack(<const LinkHeader*><const char*>self._input, now_ns):
+                    self._tell_acked()
+                else:
+                    self._take(frame, now_ns)
                 self._input = self._input[size:]
-                self._take(frame, now_ns)
         except ValueError as problem:
             self.close(f"not understood: {problem}")
 
     def _take(self, frame, now_ns):
+        # Take a frame that is no ACK, or no good one.
         cdef Progress progress
         cdef bytes body = frame.body
         if frame.type == LINK_ACK and self.following and len(body) >= PROGRESS_LEAST:
             memcpy(&progress, <const char*>body, PROGRESS_LEAST)
-            if not self._note(&progress):
-                raise ValueError(f"an ACK of {progress.end}, {progress.synced} synced, where "
-                                 f"records up to {self._place.position} were sent")
-            self._tell_acked()
-        elif frame.type == LINK_HELLO and not self.following:
+            raise ValueError(f"an ACK of {progress.end}, {progress.synced} synced, where records "
+                             f"up to {self._place.position} were sent")
+        if frame.type == LINK_HELLO and not self.following:
             self._welcome(Hello.unpack(body), frame.epoch, now_ns)
         elif frame.type == LINK_FENCE and not self.following:
             self._fence(frame.epoch, body)
@@ -111,8 +113,8 @@ cdef class Source(LinkEnd):
         return True
 
     cdef bint take_ack(self, const LinkHeader* header, int64_t now_ns) noexcept nogil:
-        # Take a whole frame, in its thread; False: it is no ACK that could be.
-        if header.type != LINK_ACK or header.length < PROGRESS_LEAST:
+        # Take a whole frame without the interpreter; False: it is no ACK that could be.
+        if not self.following or header.type != LINK_ACK or header.length < PROGRESS_LEAST:
             return False
         self.heard_ns = now_ns
         return self._note(<const Progress*>(<const uint8_t*>header + LINK_HEADER_SIZE))
@@ -508,30 +510,31 @@ cdef class Consumer(LinkEnd):
     cdef bint arrived(self, uint64_t count, int64_t now_ns) noexcept nogil:
         # Take bytes at `space`. False: not all that came could be done without the interpreter.
         cdef int64_t size
-        cdef const LinkHeader* header
-        cdef const Progress* progress
         self.heard_ns = now_ns
         self._size += count
         while True:
             size = link_look(self._staging + self._at, self._size - self._at)
             if size == 0:
                 return True
-            header = <const LinkHeader*>(self._staging + self._at)
-            if size < 0 or not self.following or self.over or self._is_over(header.epoch):
-                return False
-            if header.type == LINK_DATA and header.epoch == self._epoch:
-                self._failure = self._data(
-                    self._log, header, self._staging + self._at + LINK_HEADER_SIZE)
-                if self._failure:
-                    return False
-            elif header.type == LINK_HEARTBEAT and header.length >= PROGRESS_LEAST:
-                progress = <const Progress*>(self._staging + self._at + LINK_HEADER_SIZE)
-                self.source_end = progress.end
-                store_learn(self.store, progress.released, progress.kept,
-                            progress_let_go(header, progress))
-            else:
+            if size < 0 or not self._take(<const LinkHeader*>(self._staging + self._at)):
                 return False
             self._at += size
+
+    cdef bint _take(self, const LinkHeader* header) noexcept nogil:
+        # Take a whole frame without the interpreter. False: it needs that, or has a failure.
+        cdef const uint8_t* body = <const uint8_t*>header + LINK_HEADER_SIZE
+        cdef const Progress* progress = <const Progress*>body
+        if not self.following or self.over or self._is_over(header.epoch):
+            return False
+        if header.type == LINK_DATA and header.epoch == self._epoch:
+            self._failure = self._data(self._log, header, body)
+            return self._failure == 0
+        if header.type == LINK_HEARTBEAT and header.length >= PROGRESS_LEAST:
+            self.source_end = progress.end
+            store_learn(self.store, progress.released, progress.kept,
+                        progress_let_go(header, progress))
+            return True
+        return False
 
     def attend(self) -> None:
         """Do what the thread of this end cannot, and hand it what is to be said."""
@@ -565,6 +568,7 @@ cdef class Consumer(LinkEnd):
         return LINK_HEADER_SIZE + sizeof(Progress)
 
     cdef _process(self):
+        # Take the frames that are there, with the interpreter where one needs it.
         cdef int64_t size
         cdef const LinkHeader* header
         try:
@@ -578,8 +582,10 @@ cdef class Consumer(LinkEnd):
                 if size <= 0:
                     break
                 header = <const LinkHeader*>(self._staging + self._at)
-                if header.type == LINK_DATA:
-                    self._copy(header, self._staging + self._at + LINK_HEADER_SIZE)
+                if self._take(header):
+                    pass
+                elif header.type == LINK_DATA:
+                    self._copy(header)
                 elif not self._control(header, self._staging + self._at + LINK_HEADER_SIZE):
                     break
                 self._at += size
@@ -587,8 +593,11 @@ cdef class Consumer(LinkEnd):
             self.failed = True
             self.close(f"not understood: {problem}")
 
-    cdef _copy(self, const LinkHeader* header, const uint8_t* body):
-        cdef Log log = self._log
+    cdef _copy(self, const LinkHeader* header):
+        # Records that `_take` did not: they fail, are of an epoch that is over, or begin one.
+        if self._failure:
+            self._fail()
+            return
         if not self.following or header.epoch < self._epoch or self._is_over(header.epoch):
             self.close("records of an epoch that has ended")
             return
@@ -599,10 +608,8 @@ cdef class Consumer(LinkEnd):
                 return
             self.store.begin_copied(header.epoch)
             self._epoch = header.epoch
-        with nogil:
-            self._failure = self._data(log, header, body)
-        if self._failure:
-            self._fail()
+            if not self._take(header):
+                self._fail()
 
     cdef _fail(self):
         self.failed = True
@@ -631,15 +638,9 @@ cdef class Consumer(LinkEnd):
 
     cdef bint _control(self, const LinkHeader* header, const uint8_t* at) except *:
         # False: it must wait.
-        cdef Progress progress
         cdef bytes body = (<const char*>at)[:header.length]
         if header.type == LINK_HEARTBEAT and self.following and header.length >= PROGRESS_LEAST:
-            if self._is_over(header.epoch):
-                self.close("an epoch that has ended")
-                return True
-            memcpy(&progress, at, min(header.length, <uint32_t>sizeof(progress)))
-            self.source_end = progress.end
-            self.store.learn(progress.released, progress.kept, progress_let_go(header, &progress))
+            self.close("an epoch that has ended")
         elif header.type == LINK_SEGMENT and self.following:
             return self._segment(header.position, body)
         elif header.type == LINK_NAMES and self.following:
