@@ -426,6 +426,24 @@ def test_journal_of_a_ring_that_is_not_there_yet_is_waited_for(
     recorders[0].on_stop()
 
 
+def test_ring_that_a_reader_found_has_what_came_before_the_journal(instance, tmp_path, meanwhile):
+    publish(instance, 0, 10)
+    started = []
+
+    def restart():
+        instance.ring.close()
+        instance.names_region.close()
+        started.append(Instance(instance.directory, 1 << 21))
+        started.append(recorder_of(started[0], tmp_path))
+
+    meanwhile.append(restart)
+    with Reader(both(instance, tmp_path), start="begin", timeout=60) as reader:
+        publish(started[0], 10, 10)
+        assert numbers(reader, 20) == list(range(20))
+    started[1].on_stop()
+    started[0].close()
+
+
 def test_what_is_waited_for_in_vain_is_named(instance, tmp_path):
     with pytest.raises(FileNotFoundError, match="no such journal"):
         Reader(f"journal:{tmp_path / 'journal'}", timeout=0.02)

@@ -276,8 +276,10 @@ cdef class HistorySource(Source):
         elif not runs.known and not runs.skipped:
             runs.locate(cursor.index, True)
         log, from_index = runs.log, runs.index
-        if (runs.known or runs.skipped) and runs.from_exact:
+        if (runs.known or runs.skipped) and (runs.from_exact or self.start_ns != INT64_MIN):
             log, from_index = runs.from_log, runs.from_index
+        if self.whole and not runs.skipped and log == self.start_log:
+            from_index = min(from_index, self.start_from)  # the ring may have some of before
         if runs.skipped or not self.log and (
                 not self.whole or before.position > before.oldest_position
                 or before.source != _NO_LOG):
