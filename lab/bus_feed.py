@@ -278,10 +278,10 @@ class FeedTrial(BusTrial):
         # What the last datagrams brought is in the store as soon as the feed is idle.
         self.until(self._is_all_there, "the last quote in both copies", self.look)
         found = self.finish()
+        self.until(self._is_composed, "the whole composite on both hosts", self.look)
         for store in (FEED, COMPOSITE):
             digests = {host: self.copy(host, store=store).sha256 for host in HOSTS}
             expect(len(set(digests.values())) == 1, f"the same {store} on all hosts: {digests}")
-        self.until(self._is_composed, "the whole composite on both hosts", self.look)
         for host in HOSTS:
             self.stop_recorder(host)
             self._record_rest(host, self.kept(host))
