@@ -28,7 +28,7 @@ from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram, CaptureReader
 
-__all__ = ["Followed", "Line", "check", "follow", "venue_config"]
+__all__ = ["Followed", "Line", "check", "follow", "read_set", "venue_config"]
 
 #: Payload and exchange of each framing that the sets have.
 VENUES = {
@@ -300,6 +300,18 @@ def check(path: Path, report: Report) -> None:
         report.note(f"{name}: {run.said()}")
 
 
+def read_set(
+    folder: Path, capture: str, **books: Any
+) -> tuple[FeedConfig, list[tuple[Line, CapturedDatagram]]]:
+    """Return the settings of a feed for a set, and the datagrams of one of its captures."""
+    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
+    run = _Run(truth, folder / f"{capture}.pcap.gz")
+    config = venue_config(
+        truth["framing"], run.payload, run.streams() + 1, run.loops, 20_000, **books
+    )
+    return config, list(run.datagrams(capture))
+
+
 _NOTHING: Any = (({}, {}), {})
 
 
@@ -314,7 +326,7 @@ class _Run:
         for name, address in feeds.items():
             host, _, port = address.rpartition(":")
             snapshots = name in ("N", "S", "SMBO")
-            self.lines[host, int(port)] = (int(snapshots), loops if snapshots else self._streams())
+            self.lines[host, int(port)] = (int(snapshots), loops if snapshots else self.streams())
             loops += snapshots
         self.loops = loops
         asked = truth.get("request_server", ":0").rpartition(":")
@@ -328,7 +340,7 @@ class _Run:
         self.reached: set[str] = set()
         self.live = self.compared = self.wanted = 0
 
-    def _streams(self) -> int:
+    def streams(self) -> int:
         return sum(channel == 0 for channel, _ in self.lines.values())
 
     def said(self) -> str:
@@ -338,7 +350,7 @@ class _Run:
         )
 
     def datagrams(self, capture: str) -> Iterator[tuple[Line, CapturedDatagram]]:
-        answers = (0, self._streams())
+        answers = (0, self.streams())
         if capture == "clean" and self.loops:
             # It has no definitions of its own.
             with CaptureReader(self.path.with_name("feed.pcap.gz")) as reader:
@@ -356,7 +368,7 @@ class _Run:
         config = venue_config(
             self.truth["framing"],
             self.payload,
-            self._streams() + 1,
+            self.streams() + 1,
             self.loops,
             20_000 if capture == "feed" else _PATIENCE_US,
         )

@@ -62,7 +62,7 @@ def test_help_has_an_example(verb):
         (["tail", "a b"], ["a b"]),
         (["replay", "none.pcap"], ["none.pcap"]),
         (["nonsense"], ["nonsense"]),
-        (["reply"], ["No such command 'reply'. Did you mean 'replay'?"]),
+        (["reply"], ["No such command 'reply'. Did you mean 'replay' or 'relay'?"]),
         (["stat", "x", "--jsn"], ["Did you mean", "--json"]),
         (["send", "--simulate", "--seconds", "nan"], ["--seconds", "finite", "nan"]),
         (["demo", "--seconds", "inf"], ["--seconds", "inf"]),

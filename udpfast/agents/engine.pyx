@@ -75,8 +75,10 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_memory_size,
     pipeline_settings_default,
 )
+from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.feed.window_state cimport Window
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.market.book cimport UPDATE_TYPE_STALE
 from udpfast.market.market cimport MarketSettings, MarketStream
 from udpfast.market.found cimport (
     OUTCOME_NONE,
@@ -758,6 +760,7 @@ cdef class Engine:
         cdef Record* record = NULL
         cdef int32_t outcome = self._decode(message, &record)
         cdef int32_t flight_ns
+        cdef bint doubted
         decode_count(self.counters.feed, outcome, context)
         if outcome <= 0:
             return outcome
@@ -769,9 +772,13 @@ cdef class Engine:
                 (<uint64_t>context.exchange_id << 32) | context.symbol_id)
         flight_ns = self._note_origin(
             message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
+        doubted = outcome == KIND_BOOK and message.channel == CHANNEL_INCREMENTAL and (
+            (<const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE)).update_type
+            == UPDATE_TYPE_STALE)
         self._commit(record, message, outcome, message.flags | context.flags, flight_ns,
                      context.size, unix_ns)
-        return outcome
+        # A publisher that doubts its own book: what it knew of it is of no use, as if it was lost.
+        return OUTCOME_NONE if unlikely(doubted) else outcome
 
     cdef int32_t _note_origin(
             self, const Message* message, const UpdateHeader* header) noexcept nogil:

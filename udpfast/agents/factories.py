@@ -81,6 +81,8 @@ AGENTS: tuple[AgentFactory, ...] = (
     # Where the kernel writes its pages to the disk, it interrupts every processor that runs a
     # thread of the same process: the feed's, a few microseconds each time.
     AgentFactory("record", "udpfast.agents.recorder", apart=True),
+    # It sends while the feed receives; what it does in Python shall not hold the feed's process.
+    AgentFactory("relay", "udpfast.agents.relay", apart=True),
 )
 
 

@@ -14,6 +14,7 @@ import cython
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from udpfast.agents.feed_state cimport state_open
 from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport store_relaxed
@@ -21,18 +22,15 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.linux cimport ECANCELED
 from udpfast.log.readers cimport ReaderRegistration
 from udpfast.market.state cimport (
-    State, StateMark, state_apply, state_forget_changes, state_free, state_init, state_lapped)
-from udpfast.market.state_bytes cimport (
-    entry_copy, entry_size, entry_write, head_size, head_write, state_read)
-from udpfast.shm.image cimport (
-    Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
+    State, state_apply, state_forget_changes, state_free, state_init, state_lapped)
+from udpfast.market.state_bytes cimport entry_size, entry_write, head_size, head_write
+from udpfast.shm.image cimport Image, ImageWriter, image_begin, image_end, image_reserve
 
-from udpfast.archive.feed_cursor import open_feed_cursor
 from udpfast.config import FeedConfig, ImageConfig
-from udpfast.errors import ConfigError, FormatError
+from udpfast.errors import ConfigError
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.state_bytes import ENTRY_HASH
-from udpfast.shm.image import Image, ImageView
+from udpfast.shm.image import Image
 
 __all__ = ["ImageKeeper", "build"]
 
@@ -79,10 +77,8 @@ cdef class ImageKeeper(Agent):
 
     def on_start(self) -> None:
         """Attach to the log, where the image before this one ends if there is such."""
-        self._cursor = open_feed_cursor(self._directory, "tail", BATCH)
+        self._cursor = state_open(&self._state, self._directory, BATCH, self._config.objects)
         try:
-            if not self._resume():
-                self._begin()
             self._image = Image.create(
                 self._directory, self._config.objects + 1, self._config.capacity_bytes,
                 ENTRY_HASH)
@@ -214,42 +210,6 @@ cdef class ImageKeeper(Agent):
             place = image_begin(writer, 1 + object, size)
         entry_write(&self._state, object, self._depth, bare, place)
         image_end(writer, 1 + object)
-
-    def _begin(self):
-        # Nothing is known. With the writer's first record that does not matter.
-        cdef StateMark* mark = &self._state.mark
-        try:
-            self._cursor.close()
-            self._cursor = open_feed_cursor(self._directory, "writer", BATCH)
-            missed = 0
-        except FormatError:
-            self._cursor = open_feed_cursor(self._directory, "tail", BATCH)
-            missed = self._cursor.index()
-        mark.epoch = self._cursor.epoch()
-        mark.position = self._cursor.position()
-        mark.index = self._cursor.index()
-        mark.ring_born_ns = self._cursor.born
-        if missed:
-            state_lapped(&self._state, missed, mark.epoch)
-
-    def _resume(self):
-        # Go on with the image that the keeper before left of this very log. What follows it may
-        # be overwritten by now: then this keeper is lapped, like any reader, and says so.
-        cdef ImageView view
-        cdef int rc = -1
-        try:
-            view = ImageView.attach(self._directory, ENTRY_HASH)
-        except (FileNotFoundError, FormatError):
-            return False
-        with view:
-            rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
-                            min(view.slots, self._config.objects + 1))
-        if (rc < 0 or self._state.mark.ring_born_ns != self._cursor.born
-                or self._state.mark.position > self._cursor.position()):
-            state_free(&self._state)
-            return False
-        self._cursor.seek(self._state.mark.position, self._state.mark.index)
-        return True
 
 
 def build(config: FeedConfig, directory: Path) -> ImageKeeper:

@@ -26,6 +26,7 @@ VERBS = {
     "monitor": "watch them in a browser: charts of rates, latency and losses, and books",
     "tail": "print the records of a running instance",
     "send": "publish market data over UDP: recorded, simulated, a capture or raw load",
+    "relay": "publish a feed's books to other hosts, over several lines",
     "record": "keep what an instance publishes and receives in a journal",
     "verify": "check every record of a journal, and repair its end",
     "export": "turn a journal into Parquet tables for Spark, pandas and others",

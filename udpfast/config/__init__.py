@@ -14,7 +14,14 @@ from udpfast.config.lines import (
     payload_name,
 )
 from udpfast.config.loop import AccessConfig, FeedStoreConfig, RingConfig, RunConfig
-from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
+from udpfast.config.parse import (
+    check_relay,
+    load_feed,
+    load_publish,
+    parse_feed,
+    parse_publish,
+    parse_relay,
+)
 from udpfast.config.servers import (
     Login,
     RetransmissionConfig,
@@ -22,7 +29,14 @@ from udpfast.config.servers import (
     read_login,
 )
 from udpfast.config.settings import Setting, describe
-from udpfast.config.side import ImageConfig, RecordConfig, SideConfig, ZmqConfig
+from udpfast.config.side import (
+    ImageConfig,
+    RecordConfig,
+    RelayConfig,
+    RelayLine,
+    SideConfig,
+    ZmqConfig,
+)
 
 __all__ = [
     "PAYLOADS",
@@ -36,6 +50,8 @@ __all__ = [
     "Login",
     "PublishConfig",
     "RecordConfig",
+    "RelayConfig",
+    "RelayLine",
     "RetransmissionConfig",
     "RingConfig",
     "RunConfig",
@@ -43,12 +59,14 @@ __all__ = [
     "SideConfig",
     "SnapshotServerConfig",
     "ZmqConfig",
+    "check_relay",
     "describe",
     "framing_name",
     "load_feed",
     "load_publish",
     "parse_feed",
     "parse_publish",
+    "parse_relay",
     "payload_name",
     "read_login",
 ]

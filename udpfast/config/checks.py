@@ -14,6 +14,7 @@ from udpfast.wire.facts import FACTS
 
 __all__ = [
     "DESTINATION",
+    "DESTINATION_OR_NONE",
     "DISTINCT",
     "ENDPOINT",
     "FRAMING",
@@ -111,6 +112,10 @@ ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, 
 DESTINATION = Check(
     "ip:port or [ip6]:port, with a port from 1 on",
     lambda value: _parsed(parse_endpoint, value, first_port=1),
+)
+DESTINATION_OR_NONE = Check(
+    "ip:port or [ip6]:port, with a port from 1 on, or nothing",
+    lambda value: not value or _parsed(parse_endpoint, value, first_port=1),
 )
 SENDER = Check("ip, ip:port or [ip6]:port, with a port from 1 on", _is_sender)
 SOURCE = Check(

@@ -11,7 +11,7 @@ from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, Ring
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
 from udpfast.config.servers import RetransmissionConfig, SnapshotServerConfig, line_names
 from udpfast.config.settings import Struct
-from udpfast.config.side import ImageConfig, RecordConfig, ZmqConfig
+from udpfast.config.side import ImageConfig, RecordConfig, RelayConfig, ZmqConfig
 from udpfast.config.stages import BooksConfig, ObjectsConfig, SessionConfig, WindowConfig
 from udpfast.config.types import Name
 
@@ -51,6 +51,7 @@ class FeedConfig(Struct, frozen=True):
     image: ImageConfig = ImageConfig()
     zmq: ZmqConfig = ZmqConfig()
     record: RecordConfig = RecordConfig()
+    relay: RelayConfig = RelayConfig()
 
     @property
     def line_names(self) -> tuple[list[str], list[str]]:

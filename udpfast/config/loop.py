@@ -113,7 +113,7 @@ class RunConfig(Struct, frozen=True):
         Meta(
             description="one: all agents run as threads of the feed's process; each: every "
             "agent besides the feed runs in its own process, so that even its crash "
-            "cannot harm the feed. A recorder always has its own"
+            "cannot harm the feed. A recorder and a relay always have their own"
         ),
     ] = "one"
     restart_first_ms: Annotated[

@@ -13,10 +13,20 @@ from udpfast.config.files import FeedConfig, PublishConfig
 from udpfast.config.lines import PAYLOADS_OF, ChannelConfig, LineConfig, payload_name
 from udpfast.config.servers import check_servers, resolve_login
 from udpfast.config.settings import convert, read_tables
-from udpfast.core.endpoint import parse_endpoint
+from udpfast.config.side import RelayConfig, RelayLine
+from udpfast.core.endpoint import endpoint_text, parse_endpoint
 from udpfast.errors import ConfigError
 
-__all__ = ["load_feed", "load_publish", "parse_feed", "parse_publish"]
+__all__ = [
+    "check_relay",
+    "load_feed",
+    "load_publish",
+    "parse_feed",
+    "parse_publish",
+    "parse_relay",
+]
+
+_PORT_MAX = 65_535
 
 
 def load_feed(path: str | Path) -> FeedConfig:
@@ -92,7 +102,49 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     )
     _check_output(where, config)
     _check_sockets(where, config)
-    return config
+    return replace(config, relay=check_relay(where, config.relay))
+
+
+def parse_relay(tables: Mapping[str, Any], where: str = "settings") -> RelayConfig:
+    """Check the table of a relay by itself; see `parse_feed`."""
+    config: RelayConfig = convert(tables, RelayConfig, where)
+    return check_relay(where, config)
+
+
+def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
+    """Return a relay's settings with both addresses of every line.
+
+    Raises
+    ------
+    ConfigError
+        It is enabled without a line, a name or an address is there twice, or no port follows.
+    """
+    if relay.enabled and not relay.lines:
+        raise ConfigError(f"{where}: relay.lines: expected at least one line, found none")
+    lines: list[RelayLine] = []
+    taken: dict[tuple[str, str], str] = {}
+    for line in relay.lines:
+        if line.name in [other.name for other in lines]:
+            raise ConfigError(
+                f"{where}: relay.lines: expected distinct names, found {line.name!r} twice"
+            )
+        host, port = parse_endpoint(line.incremental)
+        if not line.snapshot and port == _PORT_MAX:
+            raise ConfigError(
+                f"{where}: relay.lines: expected `snapshot` of line {line.name!r}, because no "
+                f"port follows {port}"
+            )
+        snapshot = line.snapshot or endpoint_text(host, port + 1)
+        for channel, address in (("incremental", line.incremental), ("snapshot", snapshot)):
+            key = (address, line.interface)
+            if key in taken:
+                raise ConfigError(
+                    f"{where}: relay.lines: expected an address of its own for {line.name}."
+                    f"{channel}, found {address}, which {taken[key]} has"
+                )
+            taken[key] = f"{line.name}.{channel}"
+        lines.append(replace(line, snapshot=snapshot))
+    return replace(relay, lines=tuple(lines))
 
 
 def _check_output(where: str, config: FeedConfig) -> None:

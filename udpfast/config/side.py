@@ -1,4 +1,4 @@
-"""The agents beside the feed: image keeper, ZeroMQ fan-out, recorder."""
+"""The agents beside the feed: image keeper, ZeroMQ fan-out, recorder, relay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import DISTINCT, JOURNAL, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
+from udpfast.config.checks import (
+    DESTINATION,
+    DESTINATION_OR_NONE,
+    DISTINCT,
+    INTERFACE,
+    JOURNAL,
+    PAGES,
+    POWER_OF_TWO,
+    ZMQ_ADDRESS,
+)
 from udpfast.config.settings import Struct
-from udpfast.config.types import Core, FilePath, Idle
+from udpfast.config.types import Core, FilePath, Idle, Name
 
-__all__ = ["ImageConfig", "RecordConfig", "SideConfig", "ZmqConfig"]
+__all__ = ["ImageConfig", "RecordConfig", "RelayConfig", "RelayLine", "SideConfig", "ZmqConfig"]
 
 
 class SideConfig(Struct, frozen=True):
@@ -218,3 +227,71 @@ class RecordConfig(SideConfig, frozen=True):
             extra=POWER_OF_TWO.extra,
         ),
     ] = 1 << 26
+
+
+class RelayLine(Struct, frozen=True):
+    """One way to another host: two addresses there, of the two channels."""
+
+    name: Annotated[Name, Meta(description="name of this line in counters and messages")]
+    incremental: Annotated[
+        str,
+        Meta(
+            description="ip:port to send the incremental channel to; a host or a multicast group",
+            extra=DESTINATION.extra,
+        ),
+    ]
+    snapshot: Annotated[
+        str,
+        Meta(
+            description="ip:port to send the snapshot channel to; empty: the next port",
+            extra=DESTINATION_OR_NONE.extra,
+        ),
+    ] = ""
+    interface: Annotated[
+        str,
+        Meta(
+            description="name or address of the interface that sends the line; empty: the kernel "
+            "decides",
+            extra=INTERFACE.extra,
+        ),
+    ] = ""
+    ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
+    loop: Annotated[bool, Meta(description="let this host receive its own multicast, too")] = True
+
+
+class RelayConfig(SideConfig, frozen=True):
+    """What leaves for other hosts as a Roq publisher's datagrams (docs/relay.md)."""
+
+    lines: Annotated[
+        tuple[RelayLine, ...],
+        Meta(max_length=8, description="ways to the far end; each carries the same datagrams"),
+    ] = ()
+    heartbeat_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="ms of silence after which a heartbeat is sent: it shows the far end what "
+            "was lost last",
+        ),
+    ] = 100
+    snapshot_interval_ms: Annotated[
+        int,
+        Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds"),
+    ] = 1_000
+    snapshot_rate_per_s: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000_000,
+            description="limit of the rate of snapshot rounds, datagrams per second",
+        ),
+    ] = 20_000
+    objects: Annotated[
+        int,
+        Meta(
+            ge=16,
+            le=1 << 23,
+            description="number of objects of one session to carry; further ones are left out",
+        ),
+    ] = 262_144

@@ -49,8 +49,20 @@ cdef class Publication:
     cdef uint32_t put(self, const uint8_t* payload, Py_ssize_t payload_size, object object_type,
                       object object_id, bint snapshot, int64_t now_ns, Py_ssize_t stamp_offset,
                       int64_t stamp_ns) except? 0
-    cdef Frame _frame(self, int channel, uint8_t object_type, uint16_t object_id, bint snapshot,
-                      Py_ssize_t size, uint32_t last_seqno)
-    cdef int _emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
+    # The same, and a heartbeat, for an owner that keeps every object's last seqno, gives nothing
+    # that is out of range, and empties an outbox of OUTBOX_FLUSH datagrams before the next message.
+    cdef uint32_t put_chained(self, const uint8_t* payload, uint32_t size, uint8_t object_type,
+                              uint16_t object_id, bint snapshot, uint32_t last_seqno,
+                              int64_t now_ns) noexcept nogil
+    cdef void put_heartbeat(self, int channel, int64_t now_ns) noexcept nogil
+    # The next incremental number is of no message: a gap to every subscriber.
+    cdef void leave_out(self) noexcept nogil
+    # A message of the snapshot channel whose datagrams [fragment, fragment_stop) follow by `emit`.
+    cdef Frame take_snapshot(self, uint32_t size, uint8_t object_type, uint16_t object_id,
+                             uint32_t last_seqno, int64_t now_ns) noexcept nogil
+    cdef void emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
                    uint32_t fragment, uint32_t fragment_stop, Py_ssize_t stamp_offset,
-                   int64_t stamp_ns) except -1
+                   int64_t stamp_ns) noexcept nogil
+    cdef Frame _frame(self, int channel, uint8_t object_type, uint16_t object_id, bint snapshot,
+                      Py_ssize_t size, uint32_t last_seqno) noexcept nogil
+    cdef int _check_room(self, int channel, uint32_t count) except -1

@@ -10,6 +10,7 @@ from libc.string cimport memcpy
 
 cimport cython
 
+from udpfast.core.check cimport invariant
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, ENCODING_FLATBUFFERS,
     FRAGMENT_SIZE, FRAGMENTS_MAX, FRAME_SIZE, MESSAGE_SIZE_MAX, Frame,
@@ -138,8 +139,9 @@ cdef class Publication:
         cdef uint32_t last_seqno = 0 if type_number == 0 else self.last_seqnos.get(key, 0)
         cdef Frame frame = self._frame(
             CHANNEL_INCREMENTAL, type_number, key & 0xFFFF, snapshot, size, last_seqno)
-        self._emit(CHANNEL_INCREMENTAL, &frame, payload, size,
-                   0, <uint32_t>frame.fragment_max + 1, stamp_offset, stamp_ns)
+        self._check_room(CHANNEL_INCREMENTAL, <uint32_t>frame.fragment_max + 1)
+        self.emit(CHANNEL_INCREMENTAL, &frame, payload, size,
+                  0, <uint32_t>frame.fragment_max + 1, stamp_offset, stamp_ns)
         self.next_seqnos[CHANNEL_INCREMENTAL] = frame.seqno + 1
         self.last_published_ns[CHANNEL_INCREMENTAL] = now_ns
         self.message_counts[CHANNEL_INCREMENTAL] += 1
@@ -213,8 +215,9 @@ cdef class Publication:
         cdef uint32_t first = self.open_fragment
         cdef uint32_t stop = min(total, first + <uint32_t>max(datagrams_max, 0))
         cdef const uint8_t* payload = self.open_payload
-        self._emit(CHANNEL_SNAPSHOT, &self.open_frame, payload, len(self.open_payload),
-                   first, stop, -1, 0)
+        self._check_room(CHANNEL_SNAPSHOT, stop - first)
+        self.emit(CHANNEL_SNAPSHOT, &self.open_frame, payload, len(self.open_payload),
+                  first, stop, -1, 0)
         self.open_fragment = stop
         self.last_published_ns[CHANNEL_SNAPSHOT] = now_ns
         if stop == total:
@@ -245,7 +248,6 @@ cdef class Publication:
         int
             The number of heartbeats, 0..2.
         """
-        cdef Frame frame
         cdef int channel, count = 0
         if self.heartbeat_interval == 0:
             return 0
@@ -256,14 +258,42 @@ cdef class Publication:
                 self.last_published_ns[channel] = now_ns
             if now_ns - self.last_published_ns[channel] < self.heartbeat_interval:
                 continue
-            frame = self._frame(channel, 0, 0, False, 0, 0)
-            self._emit(channel, &frame, NULL, 0, 0, 1, -1, 0)
-            self.next_seqnos[channel] = frame.seqno + 1
-            self.last_published_ns[channel] = now_ns
-            self.message_counts[channel] += 1
-            self.heartbeat_counts[channel] += 1
+            self._check_room(channel, 1)
+            self.put_heartbeat(channel, now_ns)
             count += 1
         return count
+
+    cdef void put_heartbeat(self, int channel, int64_t now_ns) noexcept nogil:
+        cdef Frame frame = self._frame(channel, 0, 0, False, 0, 0)
+        self.emit(channel, &frame, NULL, 0, 0, 1, -1, 0)
+        self.next_seqnos[channel] = frame.seqno + 1
+        self.last_published_ns[channel] = now_ns
+        self.message_counts[channel] += 1
+        self.heartbeat_counts[channel] += 1
+
+    cdef uint32_t put_chained(self, const uint8_t* payload, uint32_t size, uint8_t object_type,
+                              uint16_t object_id, bint snapshot, uint32_t last_seqno,
+                              int64_t now_ns) noexcept nogil:
+        cdef Frame frame = self._frame(
+            CHANNEL_INCREMENTAL, object_type, object_id, snapshot, size, last_seqno)
+        self.emit(CHANNEL_INCREMENTAL, &frame, payload, size,
+                  0, <uint32_t>frame.fragment_max + 1, -1, 0)
+        self.next_seqnos[CHANNEL_INCREMENTAL] = frame.seqno + 1
+        self.last_published_ns[CHANNEL_INCREMENTAL] = now_ns
+        self.message_counts[CHANNEL_INCREMENTAL] += 1
+        return frame.seqno
+
+    cdef void leave_out(self) noexcept nogil:
+        self.next_seqnos[CHANNEL_INCREMENTAL] += 1
+
+    cdef Frame take_snapshot(self, uint32_t size, uint8_t object_type, uint16_t object_id,
+                             uint32_t last_seqno, int64_t now_ns) noexcept nogil:
+        cdef Frame frame = self._frame(
+            CHANNEL_SNAPSHOT, object_type, object_id, True, size, last_seqno)
+        self.next_seqnos[CHANNEL_SNAPSHOT] = frame.seqno + 1
+        self.last_published_ns[CHANNEL_SNAPSHOT] = now_ns
+        self.message_counts[CHANNEL_SNAPSHOT] += 1
+        return frame
 
     def heartbeat_due_ns(self):
         """Return when the next heartbeat is due, monotonic; 0 if at once, -1 if never."""
@@ -362,7 +392,7 @@ cdef class Publication:
         }
 
     cdef Frame _frame(self, int channel, uint8_t object_type, uint16_t object_id, bint snapshot,
-                      Py_ssize_t size, uint32_t last_seqno):
+                      Py_ssize_t size, uint32_t last_seqno) noexcept nogil:
         cdef Frame frame
         frame.control = self.encoding_number
         if snapshot and not self.legacy:
@@ -376,18 +406,22 @@ cdef class Publication:
         frame.last_seqno = last_seqno
         return frame
 
-    cdef int _emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
+    cdef int _check_room(self, int channel, uint32_t count) except -1:
+        if self.outboxes[channel].count + count > OUTBOX_SLOTS:
+            raise BufferError(
+                f"outbox full: {count} datagrams more, {self.outboxes[channel].count} of "
+                f"{OUTBOX_SLOTS} wait already; take or send them first")
+        return 0
+
+    cdef void emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
                    uint32_t fragment, uint32_t fragment_stop, Py_ssize_t stamp_offset,
-                   int64_t stamp_ns) except -1:
+                   int64_t stamp_ns) noexcept nogil:
         cdef Outbox* outbox = &self.outboxes[channel]
         cdef Frame wire = frame[0]
         cdef uint8_t* slot
         cdef Py_ssize_t offset, length
         cdef uint32_t i
-        if outbox.count + (fragment_stop - fragment) > OUTBOX_SLOTS:
-            raise BufferError(
-                f"outbox full: {fragment_stop - fragment} datagrams more, {outbox.count} of "
-                f"{OUTBOX_SLOTS} wait already; take or send them first")
+        invariant(outbox.count + (fragment_stop - fragment) <= OUTBOX_SLOTS)
         if self.big_endian:
             wire.object_id = swap16(wire.object_id)
             wire.session_id = swap16(wire.session_id)
@@ -407,7 +441,6 @@ cdef class Publication:
             outbox.count += 1
             self.byte_counts[channel] += FRAME_SIZE + length
         self.datagram_counts[channel] += fragment_stop - fragment
-        return 0
 
 
 cdef inline void _stamp(

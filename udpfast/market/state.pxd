@@ -89,6 +89,7 @@ cdef struct State:
     uint32_t value_slots_mask
     uint32_t values_count
     uint32_t values_room
+    uint32_t took                # value that the last record was of, index + 1; 0: of none kept
     uint32_t* changed            # objects that changed since state_forget_changes
     uint32_t changed_count
     uint32_t changed_room
@@ -113,6 +114,11 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
 # RESTART may have been among them, and ids may mean other names since: `epoch` is the ring's now.
 cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil
 cdef void state_forget_changes(State* state) noexcept nogil
+# The object of a record of the stream, or NULL.
+cdef StateObject* state_find(
+    const State* state, const Record* header, uint64_t tag) noexcept nogil
+# Whether a value is all that its object has, and nobody doubts that.
+cdef bint state_sound(const State* state, const StateValue* value) noexcept nogil
 
 # For state_bytes: an object that is not there yet (NULL: no memory), and a value of one.
 cdef void state_changed(State* state, StateObject* object) noexcept nogil

@@ -18,10 +18,10 @@ from udpfast.core.update_kinds cimport (
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
     SESSION_UNSEEN, doubt_applied, doubt_begin, doubt_begins, doubt_heard, doubt_key,
-    doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stream,
-    doubt_tag, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere, doubts_find,
-    doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete, doubts_init,
-    doubts_reach, heard_begin)
+    doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stands,
+    doubt_stream, doubt_tag, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere,
+    doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete,
+    doubts_init, doubts_reach, heard_begin)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.update_header cimport Level, UpdateHeader
@@ -323,6 +323,7 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     cdef Lapped lapped
     cdef Connection connection
     cdef int rc = 0
+    state.took = 0
     if unlikely(not state_reach(state, doubt_stream(header.stream))):
         return -ENOMEM
     if header.kind >= KIND_UPDATES:
@@ -393,6 +394,16 @@ cdef StateObject* state_object(
         return NULL
     object.session = header.session
     return object
+
+
+cdef StateObject* state_find(
+        const State* state, const Record* header, uint64_t tag) noexcept nogil:
+    return <StateObject*>doubts_find(&state.doubts, doubt_key(header), tag)
+
+
+cdef bint state_sound(const State* state, const StateValue* value) noexcept nogil:
+    return value.size and not value.missing and not value.cut and not doubt_stands(
+        &state.doubts, &state_at(state, value.object).doubt)
 
 
 cdef void state_touch(State* state, StateObject* object, const Record* header) noexcept nogil:
@@ -489,6 +500,7 @@ cdef int state_update(
         value.missing = True     # what it holds is the book of the name before
         value.size = value.bids.count = value.asks.count = 0
         state_touch(state, object, header)
+    state.took = <uint32_t>(value - state.values) + 1
     return state_take(state, object, value, header, payload)
 
 
@@ -556,7 +568,9 @@ cdef int state_take(
             value, payload, <uint32_t>(fixed + <uint64_t>update.row_count * row)) else -ENOMEM
     if rc < 0:
         return rc  # and nothing of it was taken
-    value.missing = rc == UNSOUND or (value.missing and not whole and not snapshot)
+    # Who says so of a book, or of anything else, doubts it.
+    value.missing = (rc == UNSOUND or update.update_type == UPDATE_TYPE_STALE
+                     or (value.missing and not whole and not snapshot))
     state_passed(state, object, header)
     doubt_applied(&state.doubts, &object.doubt, whole)
     value.record = header[0]
@@ -565,8 +579,7 @@ cdef int state_take(
 
 cdef int state_take_book(
         StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
-    # 0; UNSOUND: the origin itself is in doubt, or the book does not hold what the origin holds;
-    # -ENOMEM.
+    # 0; UNSOUND: the book does not hold what the origin holds; -ENOMEM.
     cdef const Book* update = <const Book*>payload
     cdef const Level* rows = <const Level*>(payload + sizeof(Book))
     cdef uint64_t bids = update.bid_count, asks = update.ask_count
@@ -577,7 +590,7 @@ cdef int state_take_book(
     value.cut = value.cut and not snapshot
     sound = ladder_apply(&value.bids, rows, update.bid_count, snapshot)
     sound = ladder_apply(&value.asks, rows + bids, update.ask_count, snapshot) and sound
-    return UNSOUND if update.header.update_type == UPDATE_TYPE_STALE or not sound else 0
+    return 0 if sound else UNSOUND
 
 
 cdef int state_merge(

@@ -30,6 +30,7 @@ from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
 from udpfast.monitor.troubles import TroubleKind, find_troubles
 from udpfast.shm.answers import TALLIES
+from udpfast.shm.relay_counts import RELAY_COUNTS, RELAY_LINE_COUNTS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -96,6 +97,7 @@ class FeedCollector:
             _add_readers(families, name, status)
             _add_agents(families, name, status)
             _add_servers(families, name, status)
+            _add_relay(families, name, status)
             _add_latency(families, name, hops)
             _add_host_losses(families, name, host)
         if host_facts is not None:
@@ -263,6 +265,16 @@ def _add_servers(families: Families, feed: str, status: InstanceStatus) -> None:
             if info.name != "silent":
                 meaning = _SERVER_MEANINGS.get(info.name, info.meaning)
                 families.counter(f"server_{info.name}", meaning, tallies[info.name], **labels)
+
+
+def _add_relay(families: Families, feed: str, status: InstanceStatus) -> None:
+    for scope, values in (status.relay or {}).items():
+        line = scope.removeprefix("line ")
+        labels = {"feed": feed} | ({"line": line} if line != scope else {})
+        meanings = RELAY_COUNTS if line == scope else RELAY_LINE_COUNTS
+        for key, value in values.items():
+            name = key if line == scope else f"line_{key}"
+            families.counter(f"relay_{name}", meanings[key], value, **labels)
 
 
 def _add_latency(families: Families, feed: str, hops: dict[str, Hop]) -> None:

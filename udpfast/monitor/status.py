@@ -23,6 +23,7 @@ from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_silence
 from udpfast.shm.instance import instance_directory, list_instances
+from udpfast.shm.relay_counts import RelayCounts
 from udpfast.shm.roster import read_roster
 
 __all__ = [
@@ -100,6 +101,8 @@ class InstanceStatus(Struct, frozen=True):
         By scope and name.
     image : dict or None
         What the image says of itself; None: there is none of this ring.
+    relay : dict or None
+        What the relay beside it has counted, by scope and name; None: there was none.
     objects : ObjectStates or None
         How many objects are in doubt, and why; None: without an image nobody counts them.
     journals : Journals
@@ -126,6 +129,7 @@ class InstanceStatus(Struct, frozen=True):
     silent: tuple[str, ...]
     counters: dict[str, dict[str, int]]
     image: dict[str, int] | None
+    relay: dict[str, dict[str, int]] | None
     objects: ObjectStates | None
     journals: Journals
     readers: tuple[ReaderStatus, ...]
@@ -223,6 +227,7 @@ def read_status(
         silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
         counters=values,
         image=image,
+        relay=_read_relay(directory),
         objects=paced.get(
             ("objects", directory),
             lambda _: read_objects(directory, values["feed"]["objects"], image),
@@ -243,6 +248,16 @@ def read_status(
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
     )
+
+
+def _read_relay(directory: Path) -> dict[str, dict[str, int]] | None:
+    try:
+        counts = RelayCounts.attach(directory)
+    except (FileNotFoundError, UdpfastError):
+        return None
+    found = counts.read()
+    counts.close()
+    return found
 
 
 def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostStatus:

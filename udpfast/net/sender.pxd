@@ -49,6 +49,11 @@ cdef inline bint send_batch_add(
 # < 0 = -errno, and none left.
 cdef int datagram_send(SendBatch* batch) noexcept nogil
 
+# Sends datagrams [first, count), number i of sizes[i] bytes at data + i * stride, as far as the
+# queue takes them: how many; -errno if none. Nothing is kept in the batch.
+cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const int64_t* sizes,
+                    uint32_t first, uint32_t count) noexcept nogil
+
 cdef class DatagramSender:
     cdef SendBatch batch
     cdef readonly object socket

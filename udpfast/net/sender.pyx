@@ -68,7 +68,6 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
 
 cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const int64_t* sizes,
                     uint32_t first, uint32_t count) noexcept nogil:
-    # Sends datagrams [first, count) as far as the queue takes them: how many; -errno if none.
     cdef uint32_t index, done = first
     cdef int sent
     while done < count:

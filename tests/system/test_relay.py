@@ -1,0 +1,258 @@
+"""A venue's books on another host: capture, feed, relay, two lossy lines, feed, as processes."""
+
+import contextlib
+import json
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.conformance.books import Followed, read_set
+from tests.ports import free_ports
+from tests.shared import shared
+from tests.waiting import PATIENCE_S, wait_until
+from udpfast import Books, Reader
+from udpfast.core.layout import Kind
+from udpfast.errors import NotReadyError
+from udpfast.monitor.status import read_status
+
+pytestmark = pytest.mark.system
+
+LINES = ("microwave", "fibre")
+
+
+class Lossy:
+    """The ways between two hosts: each of their datagrams is lost with some chance."""
+
+    def __init__(self, targets: list[tuple[int, int]], loss: float, seed: int) -> None:
+        self.loss, self.lost = loss, 0
+        self._rng = random.Random(seed)
+        self._ways = {}
+        for port, target in targets:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+            sock.bind(("127.0.0.1", port))
+            self._ways[sock] = ("127.0.0.1", target)
+        self._ending = False
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            while not self._ending:
+                for sock in select.select(list(self._ways), [], [], 0.05)[0]:
+                    datagram = sock.recv(2048)
+                    if self._rng.random() < self.loss:
+                        self.lost += 1
+                    else:
+                        out.sendto(datagram, self._ways[sock])
+
+    def close(self) -> None:
+        self._ending = True
+        self._thread.join()
+        for sock in self._ways:
+            sock.close()
+
+
+class Chain:
+    """The processes, and what a reader at each end knows."""
+
+    def __init__(self, folder: Path, loss: float, near: str = "") -> None:
+        self.folder = folder
+        self.venue, *ports = free_ports(9)
+        ways = [(ports[2 * line + channel], ports[4 + 2 * line + channel])
+                for line in range(2) for channel in range(2)]  # fmt: skip
+        self.lossy = Lossy(ways, loss, 1)
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        relayed = "".join(
+            f'\n[[relay.lines]]\nname = "{name}"\nincremental = "127.0.0.1:{ways[2 * i][0]}"\n'
+            f'snapshot = "127.0.0.1:{ways[2 * i + 1][0]}"'
+            for i, name in enumerate(LINES)
+        )
+        self.write(
+            "near",
+            'wire = {framing = "moldudp64", payload = "itch"}\n'
+            f"image.enabled = true\nimage.interval_ms = 1\n{near}\n"
+            f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{self.venue}"{relayed}',
+        )
+        self.write(
+            "far",
+            "".join(
+                f'[[{channel}.lines]]\nname = "{name}"\n'
+                f'address = "127.0.0.1:{ways[2 * i + j][1]}"\n'
+                for j, channel in enumerate(("incremental", "snapshot"))
+                for i, name in enumerate(LINES)
+            ),
+        )
+        self.ends: dict[str, tuple[Reader, Followed]] = {}
+        self.start("far", "run")
+        self.start("near", "run")
+        if near:
+            self.await_session()
+
+    def await_session(self) -> None:
+        """Wait until the far end hears of a relay that has begun."""
+        wait_until(lambda: any(record.kind == Kind.SESSION for record in self.read()))
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / f"{name}.toml").write_text(
+            f'name = "{name}"\nring.capacity_bytes = {1 << 24}\n{text}\n'
+        )
+
+    def start(self, name: str, verb: str) -> None:
+        self.processes[f"{verb} {name}"] = subprocess.Popen(
+            [sys.executable, "-m", "udpfast", verb, str(self.folder / f"{name}.toml")],
+            text=True,
+        )
+        if verb == "run":
+            wait_until(lambda: self._attach(name), f"the feed {name}")
+
+    def _attach(self, name: str) -> bool:
+        with contextlib.suppress(FileNotFoundError, NotReadyError):
+            self.ends[name] = Reader(f"ring:{name}", start="begin"), Followed(Books())
+            return True
+        return False
+
+    def kill(self, what: str, how: signal.Signals = signal.SIGKILL) -> None:
+        process = self.processes.pop(what)
+        process.send_signal(how)
+        process.wait(PATIENCE_S)
+
+    def send(self, capture: Path, **options: Any) -> None:
+        words = [f"--{key}={value}" for key, value in options.items()]
+        subprocess.run(
+            [sys.executable, "-m", "udpfast", "send", str(capture), "--snapshot", "",
+             "--framing", "moldudp64", "--incremental", f"127.0.0.1:{self.venue}", *words],
+            check=True, capture_output=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+
+    def send_set(self, folder: Path) -> None:
+        """Send what a set of captures has of a feed with losses, in its order."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            for line, datagram in read_set(folder, "feed")[1]:
+                if line[1] < 2:
+                    out.sendto(datagram.payload, ("127.0.0.1", self.venue))
+                    time.sleep(0.0005)
+
+    def read(self) -> list[Any]:
+        """Take what both feeds have published; return the records of the far end."""
+        found = []
+        for name, (reader, followed) in self.ends.items():
+            while reader.lag:
+                record = next(reader)
+                followed.take(record)
+                if name == "far":
+                    found.append(record)
+        return found
+
+    def books(self, name: str) -> dict[Any, Any]:
+        """Return each book's levels at one end, None if it is in doubt."""
+        followed = self.ends[name][1]
+        return {
+            key: None
+            if key not in followed.books or followed.books[key].stale
+            else [{price: row[:2] for price, row in side.items()} for side in sides]
+            for key, sides in followed.levels.items()
+        }
+
+    def agree(self) -> bool:
+        self.read()
+        near = self.books("near")
+        return bool(near) and near == self.books("far")
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait(PATIENCE_S)
+        self.lossy.close()
+        for reader, _ in self.ends.values():
+            reader.close()
+
+
+@pytest.fixture
+def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Chain]]:
+    """Return a function that starts the processes."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments: Any) -> Chain:
+            made = Chain(tmp_path, *arguments)
+            stack.callback(made.close)
+            return made
+
+        yield start
+
+
+def test_books_of_a_venue_are_equal_over_two_lossy_lines(chain: Callable[..., Chain]) -> None:
+    capture = shared("venues", "books", "itch_small", "clean.pcap.gz")
+    world = chain(0.01, "relay.enabled = true")
+    world.send(capture, rate=2000)
+    wait_until(lambda: world.agree() and world.lossy.lost > 20, "equal books")
+    assert None not in world.books("near").values()
+    near, far = (world.ends[name][1] for name in ("near", "far"))
+    assert repr(sorted(near.tops.items())) == repr(sorted(far.tops.items()))
+    status = read_status("near")
+    assert [agent.name for agent in status.agents] == ["feed", "image", "relay"]
+    assert status.relay is not None
+    assert status.relay["relay"]["updates"] > 1000
+    assert status.relay["line fibre"]["unsent"] == 0
+
+
+def test_what_is_in_doubt_at_a_feed_is_in_doubt_where_it_is_relayed(
+    chain: Callable[..., Chain],
+) -> None:
+    folder = shared("venues", "books", "itch_small")
+    world = chain(0.0, "relay.enabled = true")
+    world.send_set(folder)
+    wait_until(lambda: world.agree() and None in world.books("near").values())
+    assert read_status("near").counters["incremental"]["gaps"] > 0
+
+
+def test_relay_that_is_killed_goes_on_in_a_session_of_its_own(chain: Callable[..., Chain]) -> None:
+    capture = shared("venues", "books", "itch_small", "clean.pcap.gz")
+    world = chain(0.01)
+    world.start("near", "relay")
+    world.await_session()
+    world.send(capture, rate=2000)
+    wait_until(world.agree)
+    world.kill("relay near")
+    world.start("near", "relay")
+    world.await_session()
+    wait_until(world.agree)
+    assert None not in world.books("near").values()
+
+
+def test_end_of_the_feed_puts_all_in_doubt_until_the_next_one(chain: Callable[..., Chain]) -> None:
+    capture = shared("venues", "books", "itch_small", "clean.pcap.gz")
+    world = chain(0.0)
+    world.start("near", "relay")
+    world.send(capture, rate=2000)
+    wait_until(world.agree)
+    world.kill("run near", signal.SIGTERM)
+    wait_until(lambda: world.read() is not None and not any(world.books("far").values()))
+    world.ends["near"][0].close()
+    world.start("near", "run")
+    world.await_session()
+    world.send(capture, rate=2000)
+    wait_until(world.agree)
+
+
+def test_relay_ends_with_what_it_counted(chain: Callable[..., Chain], tmp_path: Path) -> None:
+    world = chain(0.0)
+    command = [sys.executable, "-m", "udpfast", "relay", str(tmp_path / "near.toml"), "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    world.await_session()
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert json.loads(output.splitlines()[-1])["relay"]["sessions"] == 1

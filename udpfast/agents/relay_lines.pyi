@@ -1,0 +1,22 @@
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.config import RelayLine
+from udpfast.net.sender import DatagramSender
+
+__all__ = ["RelayLines"]
+
+@final
+class RelayLines:
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def senders(self) -> list[list[DatagramSender]]: ...
+    def __init__(
+        self, lines: Sequence[RelayLine], counts: npt.NDArray[np.int64] | None = None
+    ) -> None: ...
+    def close(self) -> None: ...
+    def troubles(self) -> dict[str, str]: ...

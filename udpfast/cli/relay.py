@@ -1,0 +1,177 @@
+"""`udpfast relay`: publish what a feed publishes to other hosts, until SIGINT or SIGTERM."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from udpfast.agents.relay import Relay
+from udpfast.cli.options import log_level
+from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
+from udpfast.core.agent import AgentRunner
+from udpfast.core.log import say_info
+from udpfast.core.stop import Stop
+from udpfast.errors import ConfigError, NotReadyError
+from udpfast.monitor.output import read_output
+from udpfast.shm.instance import instance_directory
+
+__all__ = ["relay"]
+
+LOOK_S = 0.1
+#: Heartbeats come every 100 ms: after so many, the far end says that the relay is silent.
+SILENT_MS = 1_000
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  udpfast relay feed.toml
+  udpfast relay cme --lines microwave=127.0.0.1:7001,fibre=127.0.0.1:7101
+  udpfast relay cme --lines microwave=127.0.0.1:7001,fibre=127.0.0.1:7101 --print-far > far.toml"""
+)
+@click.argument("source", metavar="FEED.TOML|NAME")
+@click.option(
+    "--lines",
+    "lines_text",
+    metavar="NAME=IP:PORT,...",
+    help="Where each line goes: its incremental channel to this port, its snapshots to the next.",
+)
+@click.option("--interface", default="", help="Name or address of the interface for --lines.")
+@click.option("--ttl", type=click.IntRange(0, 255), default=1, help="Multicast hops of --lines.")
+@click.option("--heartbeat-ms", type=click.IntRange(1, 60_000), help="Silence until a heartbeat.")
+@click.option(
+    "--snapshot-ms",
+    "snapshot_interval_ms",
+    type=click.IntRange(1, 3_600_000),
+    help="Milliseconds between the starts of two snapshot rounds.",
+)
+@click.option(
+    "--snapshot-rate",
+    "snapshot_rate_per_s",
+    type=click.IntRange(1, 1_000_000_000),
+    help="Datagrams per second that snapshot rounds take at most.",
+)
+@click.option("--core", type=click.IntRange(0, 8191), help="Processor to pin the relay to.")
+@click.option(
+    "--idle",
+    type=click.Choice(["spin", "yield", "backoff", "sleep"]),
+    help="What it does when nothing arrives.",
+)
+@click.option(
+    "--print-far",
+    is_flag=True,
+    help="Print the settings of the feed at the far end, for udpfast run there, and end.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@log_level
+def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
+    """Publish the books, tops and trades of a feed of any venue to other hosts, by Roq's protocol.
+
+    Takes the table [relay] of FEED.TOML, whose feed `udpfast run` runs on this host; or the
+    instance NAME, with --lines. At the far end `udpfast run` receives it like any other feed; what
+    is in doubt here is in doubt there. With `enabled = true` in [relay], `udpfast run` relays by
+    itself.
+
+    Waits for a feed that is not there yet, and for the next one when it ends. docs/relay.md has
+    more.
+    """
+    name, config = _settings(source, options)
+    if print_far:
+        click.echo(far_settings(f"{name}-far", config), nl=False)
+        return
+    stopping = Stop()
+    stopping.listen()
+    counts: dict[str, dict[str, int]] = {}
+    directory = instance_directory(name)
+    waiting = False
+    while not stopping.wait(0 if not waiting else LOOK_S):
+        if not _is_running(directory):
+            if not waiting:
+                say_info(f"udpfast: relay waits for the feed {name}")
+            waiting = True
+            continue
+        agent = Relay(config, directory, name)
+        runner = AgentRunner(agent, core=config.core, idle=config.idle)
+        try:
+            runner.start()
+        except (FileNotFoundError, NotReadyError):
+            waiting = True
+            continue
+        lines = ", ".join(f"{line.name} to {line.incremental}" for line in config.lines)
+        say_info(f"udpfast: relay of {name}: {lines}; session {agent.feed.publication.session_id}")
+        while not runner.join(LOOK_S):
+            if stopping.wait(0):
+                runner.stop()
+        counts = agent.read_counts()
+        waiting = False
+    _report(counts, as_json)
+
+
+def _is_running(directory: Path) -> bool:
+    try:
+        output = read_output(directory)
+    except (FileNotFoundError, NotReadyError):
+        return False
+    return output.alive and output.state == "open"
+
+
+def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:
+    lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"))
+    chosen = {key: value for key, value in options.items() if value is not None}
+    if Path(source).is_file():
+        feed = load_feed(source)
+        name, config = feed.name, feed.relay
+        if lines:
+            config = replace(config, lines=lines)
+    else:
+        if source.endswith(".toml"):
+            raise ConfigError(f"{source}: no such file")
+        name, config = source.removeprefix("ring:"), replace(RelayConfig(), lines=lines)
+    where = source if not lines else "--lines"
+    return name, check_relay(where, replace(config, enabled=True, **chosen))
+
+
+def _lines(text: str | None, interface: str, ttl: int) -> tuple[RelayLine, ...]:
+    found = []
+    for part in [] if text is None else text.split(","):
+        name, equals, address = part.strip().partition("=")
+        if not (name and equals and address):
+            raise click.BadParameter(
+                f"expected NAME=IP:PORT on both sides of each comma, found {text!r}",
+                param_hint="--lines",
+            )
+        found.append({"name": name, "incremental": address, "interface": interface, "ttl": ttl})
+    return parse_relay({"lines": found}, "--lines").lines
+
+
+def far_settings(name: str, config: RelayConfig) -> str:
+    """Return the TOML file of the feed that receives these lines."""
+    parts = [
+        "# What `udpfast run` needs at the far end of a relay.",
+        f'name = "{name[:32]}"',
+        "",
+        "[session]",
+        f"inactivity_timeout_ms = {max(SILENT_MS, 10 * config.heartbeat_ms)}",
+    ]
+    for channel in ("incremental", "snapshot"):
+        for line in config.lines:
+            parts += [
+                "",
+                f"[[{channel}.lines]]",
+                f'name = "{line.name}"',
+                f'address = "{getattr(line, channel)}"',
+            ]
+    return "\n".join(parts) + "\n"
+
+
+def _report(counts: dict[str, dict[str, int]], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(counts))
+        return
+    for scope, values in counts.items():
+        text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
+        click.echo(f"{scope}: {text or 'nothing'}")

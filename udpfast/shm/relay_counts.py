@@ -1,0 +1,121 @@
+"""What a relay counts: written by its one thread, read by every tool, dead or alive.
+
+    0 RegionHeader, description {"lines": [..]} | 4096 the relay's | 4096 + 128 line by line
+
+Counts are int64, those of each line at a multiple of 128 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.errors import RegionError
+from udpfast.shm.region import Region
+
+__all__ = ["RELAY_COUNTS", "RELAY_LINE_COUNTS", "RelayCounts"]
+
+#: The relay's, in the order of their numbers (agents/relay_feed.pxd), with what they mean.
+RELAY_COUNTS = {
+    "records": "records read from the feed",
+    "updates": "updates passed on as they came",
+    "whole": "objects sent whole on the incremental channel: new, or sound again",
+    "repeated": "tops of book sent once more by a snapshot round",
+    "snapshots": "snapshots sent",
+    "rounds": "snapshot rounds begun",
+    "gaps": "gaps of the feed that were handed on, as a number that is left out",
+    "stale": "values in doubt, of which the far end was told so",
+    "sessions": "sessions begun: at the start, and when the feed began anew",
+    "learnt": "records read without sending them: from before the start, and after a lap",
+    "lapped": "records that the relay itself missed",
+    "not_carried": "records that a relay does not carry: ORDERS, and undecoded messages",
+    "refused": "records and books that fit no message or limit: their objects stay in doubt",
+}
+#: Those of each line (agents/relay_lines.pxd).
+RELAY_LINE_COUNTS = {
+    "datagrams": "datagrams sent",
+    "bytes": "bytes of UDP payload sent",
+    "unsent": "datagrams given up: the queue stayed full, or there was no way",
+}
+
+_KIND = "RLAY"
+_FIRST = 4096
+_SCOPE = 128
+_LAYOUT_HASH = int.from_bytes(
+    hashlib.sha256(",".join([*RELAY_COUNTS, *RELAY_LINE_COUNTS]).encode()).digest()[:8], "little"
+)
+
+assert 8 * max(len(RELAY_COUNTS), len(RELAY_LINE_COUNTS)) <= _SCOPE
+
+
+class RelayCounts:
+    """The counts of the relay beside an instance.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the lines.
+    relay : numpy.ndarray
+        int64, one for each of `RELAY_COUNTS`.
+    lines : numpy.ndarray
+        int64, shape (lines, 16): the first ones of a row are `RELAY_LINE_COUNTS`.
+    """
+
+    def __init__(self, region: Region, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._region = region
+        memory = np.frombuffer(region.view(), np.int64, offset=_FIRST)
+        self.relay: npt.NDArray[np.int64] = memory[: len(RELAY_COUNTS)]
+        self.lines: npt.NDArray[np.int64] = memory[_SCOPE // 8 :].reshape(len(names), _SCOPE // 8)
+
+    @classmethod
+    def create(cls, directory: Path, names: list[str]) -> Self:
+        """Begin anew with all counts 0, in place of a dead relay's.
+
+        Raises
+        ------
+        WriterExistsError
+            A relay runs beside this instance.
+        """
+        size = _FIRST + _SCOPE * (1 + len(names))
+        region = Region.create(directory / "relay", _KIND, size, _LAYOUT_HASH, replace=True)
+        region.describe({"lines": names})
+        region.mark_ready()
+        return cls(region, tuple(names))
+
+    @classmethod
+    def attach(cls, directory: Path) -> Self:
+        """Attach to them, read-only; their relay may be dead.
+
+        Raises
+        ------
+        FileNotFoundError
+            No relay ran beside this instance.
+        RegionError
+            The file is of another version, or no such file.
+        """
+        region = Region.attach(directory / "relay", _KIND, _LAYOUT_HASH)
+        names = region.description().get("lines")
+        if not isinstance(names, list) or region.size_bytes != _FIRST + _SCOPE * (1 + len(names)):
+            raise RegionError(f"{region.path}: expected counts of lines, found {names!r}")
+        return cls(region, tuple(map(str, names)))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the relay's process is there."""
+        return self._region.writer_alive()
+
+    def read(self) -> dict[str, dict[str, int]]:
+        """Return all counts, by scope (`relay`, and one of each line's name) and name."""
+        found = {"relay": dict(zip(RELAY_COUNTS, self.relay.tolist(), strict=True))}
+        for name, row in zip(self.names, self.lines.tolist(), strict=True):
+            found[f"line {name}"] = dict(zip(RELAY_LINE_COUNTS, row, strict=False))
+        return found
+
+    def close(self) -> None:
+        """Let go of the file; it stays for those who want to know how it ended."""
+        self._region.close()
