@@ -52,7 +52,7 @@ def assert_exact(found: LineResult, bad: BadLine) -> None:
     assert found.counts["out_reordered"] == bad.out.reordered
     returned = set(bad.back.passed)
     assert set(np.flatnonzero(found.returned).tolist()) == returned
-    # Of a probe that came twice each echo has a fate of its own.
+    # Each echo of a probe that came twice has a fate of its own.
     assert found.counts["back_reordered"] == bad.back.reordered
     runs, longest = found.runs, 0
     for index in sorted(gone):

@@ -77,13 +77,13 @@ cdef uint64_t crc32c_by_table(uint64_t state, const uint8_t* at, uint64_t size) 
 
 
 cdef inline uint64_t crc32c_words(uint64_t state, const uint8_t* at, uint64_t size) noexcept nogil:
-    # Of a multiple of 8 bytes.
+    # `size` is a multiple of 8.
     return crc32c_copied(state, NULL, at, size)
 
 
 cdef inline uint64_t crc32c_copied(
         uint64_t state, uint8_t* to, const uint8_t* at, uint64_t size) noexcept nogil:
-    # Of bytes that are copied on the way (to: NULL: they are not), both filled up with zeros to a
+    # The bytes are copied on the way (unless `to` is NULL); both are filled up with zeros to a
     # multiple of 8. One walk: the processor stores what the checksum has just loaded.
     cdef uint64_t last
     if not crc32c_fast():

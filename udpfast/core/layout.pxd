@@ -6,7 +6,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-# --- limits of the wire (PROTOCOL 1) --------------------------------------------------------
+# --- limits of Roq's wire -------------------------------------------------------------------
 
 cdef enum:
     FRAME_SIZE = 16

@@ -143,7 +143,7 @@ cdef inline uint64_t ring_aligned(uint64_t length) noexcept nogil:
 cdef inline void ring_flush(RingWriter* w) noexcept nogil:
     # Publish how far the log reaches: for tools, for readers that attach or were lapped, and for
     # the next writer. Once per batch is enough: readers in step do not look at it.
-    # Release: who reads `latest` (ring_poll after a lap, ring_recover) finds that record whole.
+    # Release: who reads `latest` (a lapped reader, the next writer) finds that record whole.
     store_release(&w.header.latest, w.latest)
     store_relaxed(&w.header.tail_index, w.index)
     # Release: who looks for records below `tail` (_seek_oldest) finds each of them committed.

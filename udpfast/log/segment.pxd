@@ -103,7 +103,7 @@ cdef inline uint64_t segment_end_word() noexcept nogil:
 
 
 cdef inline uint32_t checksum_of(const void* at, uint64_t size) noexcept nogil:
-    # Of a struct that ends with its checksum: a multiple of 8 bytes, the last 4 as 0.
+    # The struct ends with its checksum, which counts as 0; its size is a multiple of 8.
     cdef uint64_t word = 0
     cdef uint64_t state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>at, size - 8)
     memcpy(&word, <const uint8_t*>at + size - 8, 4)
@@ -135,8 +135,8 @@ cdef inline uint64_t header_state(
 
 
 cdef inline uint32_t record_checksum(const uint8_t* at, uint64_t size) noexcept nogil:
-    # Of a record in a segment, padded with zeros to `size`. Aligned by contract. The checksum (the
-    # upper half of word 7) counts as 0.
+    # The record is padded with zeros to `size` and aligned by contract. Its checksum (the upper
+    # half of word 7) counts as 0.
     cdef const uint64_t* words = <const uint64_t*>at
     cdef uint64_t state = header_state(
         words[0], words[1], words[2], words[3], words[4], words[5], words[6], <uint32_t>words[7])
@@ -183,7 +183,7 @@ cdef struct SegmentWriter:
 
 
 cdef inline uint8_t* segment_place(const SegmentWriter* w) noexcept nogil:
-    # Of the next record.
+    # Return where the next record begins.
     return <uint8_t*><size_t>(w.base + w.position)
 
 

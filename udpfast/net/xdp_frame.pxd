@@ -47,7 +47,7 @@ cdef inline uint64_t sum_words(const uint8_t* data, size_t size, uint64_t total)
 
 
 cdef inline uint64_t sum_header(const uint8_t* network) noexcept nogil:
-    # Of an IPv4 header, which seldom has options.
+    # Sum an IPv4 header, which seldom has options.
     cdef uint64_t first, second
     cdef uint32_t last
     if unlikely(network[0] & 15 != 5):
@@ -67,7 +67,7 @@ cdef inline uint16_t fold_sum(uint64_t total) noexcept nogil:
 
 
 cdef inline size_t network_offset(const uint8_t* data) noexcept nogil:
-    # Of a frame that has an IP header: behind the addresses, the VLAN tags and the ethertype.
+    # The IP header of a frame begins behind the addresses, the VLAN tags and the ethertype.
     cdef size_t at = 14
     while big16(data + at - 2) != ETHERTYPE_IPV4 and big16(data + at - 2) != ETHERTYPE_IPV6:
         at += 4

@@ -32,7 +32,7 @@ UNKNOWN = Clock()
 #: Windows are a second long, or longer: so many at most, and drift needs three.
 WINDOWS_MAX, WINDOWS_FOR_DRIFT = 240, 3
 WINDOW_NS = 1_000_000_000
-#: Of a short run: up to eight, with a hundred round trips each.
+#: A short run has up to eight windows, with a hundred round trips each.
 WINDOWS_SHORT, WINDOW_TRIPS = 8, 100
 #: What two readings of one clock differ by, if a thread was interrupted between them.
 SAME_NS = 100_000

@@ -27,7 +27,7 @@ from udpfast.probe.result import PERCENTS, Race, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
 
-#: Of the curves over percentiles.
+#: The percentiles at which a curve is drawn.
 CURVE = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
 HOST = {"turn": "turn at the listener", "queued": "queued at the sender", "late": "sent late"}
 WAYS = {"round_trip": "round trip", "out": "one way out", "back": "one way back"}

@@ -1,4 +1,4 @@
-# Roq's header: 16 bytes over a borrowed payload (PROTOCOL 1). Reading it is a few comparisons and
+# Roq's header: 16 bytes over a borrowed payload. Reading it is a few comparisons and
 # one table look-up, because what a control byte means depends on the revision and on the
 # settings, and neither changes while a feed runs.
 

@@ -69,7 +69,7 @@ cdef inline int roq_units(
 cdef inline void roq_origin(
     const uint8_t* data, bint big_endian, uint32_t* object, uint64_t* detail,
 ) noexcept nogil:
-    # Of a sound datagram.
+    # The datagram has been checked.
     cdef uint32_t key = <uint32_t>data[ROQ_OBJECT_TYPE] << 16
     cdef uint64_t control = <uint64_t>data[ROQ_CONTROL] << 32
     if unlikely(big_endian):
