@@ -1,11 +1,8 @@
 /* Follow a running instance from C: best prices, and everything that puts them in doubt.
- *
  * cc -O2 -I"$(python -c 'import udpfast; print(udpfast.get_include())')" -o follow follow.c
- * ./follow ring:NAME
- */
+ * ./follow ring:NAME */
 #include "udpfast.h"
 #define AS(type) ((const struct udpfast_##type *) udpfast_record_payload(record))
-
 static struct udpfast_reader reader;
 static struct udpfast_books books;
 
@@ -33,13 +30,11 @@ static void handle(const struct udpfast_record *record)
 int main(int count, char **words)
 {
     const struct udpfast_record *record;
-    int64_t found = count == 2 ? udpfast_books_open(&books) : UDPFAST_REFUSED;
+    int64_t got = udpfast_books_open(&books);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (found != 0)
-        return fprintf(stderr, "%s\n", count == 2 ? books.problem : "takes ring:NAME"), 1;
-    if (udpfast_reader_open(&reader, words[1], UDPFAST_START_OLDEST) == 0)
-        while ((found = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SLEEP, -1)) > 0)
-            handle(record);
-    fprintf(stderr, "%s\n", reader.problem);
-    return found != UDPFAST_ENDED;
+    if (got == 0)
+        got = udpfast_reader_open(&reader, count == 2 ? words[1] : "", UDPFAST_START_OLDEST);
+    while (got >= 0 && (got = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SLEEP, -1)) > 0)
+        handle(record);
+    return fprintf(stderr, "%s%s\n", books.problem, reader.problem), got != UDPFAST_ENDED;
 }
