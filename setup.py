@@ -201,8 +201,8 @@ def c_source(extension: Extension) -> Path:
 
 
 #: Begin, end, look after or describe, or call what takes longer than they do (Python, ZeroMQ, a
-#: link, a disk): a feed's loop runs none of it for each record. At -O2 they take twice the time to
-#: compile.
+#: link, a disk): a feed's loop runs none of it for each record. At -O2 they take three times the
+#: time to compile.
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
@@ -241,7 +241,7 @@ def arguments(path: Path) -> list[str]:
     if SANITIZE or "UDPFAST_OPTIMISE" in os.environ:
         return compile_args
     if path in SELDOM or path.parts[0] == "lab":
-        return [*compile_args, "-O1"]
+        return [*compile_args, "-Og"]
     return [*compile_args, "-O3"] if path in OFTEN or path.parts[0] == "bench" else compile_args
 
 
