@@ -1,12 +1,17 @@
 """The wish to stop, told by a handler that may interrupt anywhere."""
 
+import contextlib
+import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from tests.waiting import PATIENCE_S
-from udpfast.core.stop import Stop
+from udpfast.core.stop import Interrupt, Stop, raise_once, stop_signals
 
 
 def set_at(step: int) -> list[bool]:
@@ -49,3 +54,56 @@ def test_stop_that_was_set_ends_every_wait() -> None:
     assert stop.is_set()
     assert stop.wait(PATIENCE_S)
     assert stop.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def interrupt() -> Iterator[Interrupt]:
+    """Return a handler that is installed; give all signals back what they had."""
+    before = {number: signal.getsignal(number) for number in stop_signals()}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    handler = Interrupt()
+    handler.install()
+    yield handler
+    for number, each in before.items():
+        signal.signal(number, each)
+
+
+def drop() -> None:
+    """Have an interrupt come where what it raises is dropped."""
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("interrupt")
+def test_interrupt_that_was_dropped_stops_who_listens_later() -> None:
+    drop()
+    stop = Stop()
+    stop.listen()
+    assert stop.is_set()
+    stop.restore()
+
+
+@pytest.mark.usefixtures("interrupt")
+def test_interrupt_that_was_dropped_is_raised_once_by_who_raises_later() -> None:
+    drop()
+    with pytest.raises(KeyboardInterrupt):
+        raise_once()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("interrupt")
+def test_nobody_who_was_not_interrupted_is_stopped() -> None:
+    stop = Stop()
+    stop.listen()
+    assert not stop.is_set()
+    stop.restore()
+    raise_once()
+
+
+def test_handler_of_somebody_else_stays(interrupt: Interrupt) -> None:
+    def own(number: int, frame: FrameType | None) -> None:
+        pass
+
+    signal.signal(signal.SIGINT, own)
+    interrupt.install()
+    assert signal.getsignal(signal.SIGINT) is own

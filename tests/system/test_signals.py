@@ -70,7 +70,11 @@ class Trial:
 
     def end(self, sent: list[int], what: str, codes: tuple[int, ...], begun: bool) -> None:
         """Expect the end by one of the codes, or, if it had not begun, by a signal."""
-        code = self.process.wait(PATIENCE_S)
+        try:
+            code = self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
         text = self.log.read_text()
         early = () if begun else (130, *(-number for number in sent))
         assert code in (*codes, *early), f"{what}: exit code {code}, after {sent}: {text}"
@@ -140,11 +144,13 @@ def test_run_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
 
 
 def test_record_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
-    with Trial(["run", str(feed(home, "f"))], home).process as process:
+    process = Trial(["run", str(feed(home, "f"))], home).process
+    try:
         wait_until((home / "shm/f/ring").exists)
         storm(home, range(4), lambda seed: ["record", "f", f"{home}/j{seed}"])
+    finally:
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_metrics_and_monitor_end_in_order_however_often_they_are_told_to(home: Path) -> None:

@@ -8,7 +8,7 @@ import click
 
 from udpfast.cli.verbs import Verbs
 from udpfast.core.fault import explain_bus_errors
-from udpfast.core.stop import ignore_stop_signals
+from udpfast.core.stop import Interrupt, ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
 __all__ = ["cli", "main"]
@@ -60,6 +60,7 @@ def cli() -> None:
 
 def main(command: click.Command = cli) -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
+    Interrupt().install()
     explain_bus_errors()
     try:
         _run(command)

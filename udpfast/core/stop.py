@@ -10,7 +10,14 @@ from types import FrameType
 
 from udpfast.core.clock import monotonic_ns
 
-__all__ = ["HURRY_NS", "Stop", "ignore_stop_signals", "raise_once", "stop_signals"]
+__all__ = [
+    "HURRY_NS",
+    "Interrupt",
+    "Stop",
+    "ignore_stop_signals",
+    "raise_once",
+    "stop_signals",
+]
 
 #: A signal that comes so long after the first is another wish: not to wait. Sooner it is the same
 #: one: timeout(1), a shell and a service manager may each pass it on.
@@ -24,6 +31,28 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     """
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM) + (() if ignored else (signal.SIGHUP,))
+
+
+class Interrupt:
+    """A handler of SIGINT that raises KeyboardInterrupt, as Python's own does, and remembers it.
+
+    While a program begins, C code calls Python and drops whatever that raises (numpy where it looks
+    at a type, msgspec where it hashes one). An interrupt that was dropped there is seen by
+    `Stop.listen` and `raise_once`, which ask the handler that they replace.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def install(self) -> None:
+        """Replace Python's own handler, unless somebody else has. In the main thread."""
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt."""
+        self.came = True
+        raise KeyboardInterrupt
 
 
 class Stop:
@@ -42,10 +71,12 @@ class Stop:
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def listen(self) -> None:
-        """Have the signals of `stop_signals` set it. In the main thread."""
+        """Have the signals of `stop_signals` set it, also one of before. In the main thread."""
         for number in stop_signals():
             before = signal.signal(number, self._note)
             self._before.setdefault(number, before)
+            if isinstance(before, Interrupt) and before.came:
+                self.set()
 
     def restore(self) -> None:
         """Give the signals the handlers back that they had before `listen`."""
@@ -100,7 +131,9 @@ def raise_once() -> None:
         raise SystemExit(128 + number)
 
     for number in stop_signals():
-        signal.signal(number, end)
+        before = signal.signal(number, end)
+        if isinstance(before, Interrupt) and before.came:
+            end(number, None)
 
 
 def ignore_stop_signals() -> None:

@@ -39,7 +39,7 @@ cdef enum:  # UnitFlag
     UNIT_END_OF_SESSION = 64
 
 cdef enum:
-    # Most units in one datagram: MIAX's smallest unit has 12 bytes, a frame of 1,500 bytes holds 122 of them.
+    # Most units in one datagram: MIAX's smallest has 12 bytes, a frame of 1,500 bytes holds 122.
     UNITS_MAX = 128
     # What UDP over IPv4 or IPv6 can hold; so a count of messages fits 16 bits.
     WIRE_SIZE_MAX = 65_527
