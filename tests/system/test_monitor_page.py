@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -166,7 +165,6 @@ def test_page_shows_a_book_when_it_is_chosen(
 ) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
-    failures = pytest.importorskip("selenium.common.exceptions")
     market, snapshots = free_port(), free_port()
     settings = {
         "name": "deribit",
@@ -182,32 +180,35 @@ def test_page_shows_a_book_when_it_is_chosen(
         try:
             browser.get(address)
 
-            def first(where: str) -> Any:
-                return next(iter(browser.find_elements("css selector", where)), None)
+            # Asked and clicked inside the page, which draws its elements anew at any moment.
+            def count(where: str) -> int:
+                asked = "return document.querySelectorAll(arguments[0]).length"
+                return int(browser.execute_script(asked, where))
 
-            def levels() -> int:
-                return len(browser.find_elements("css selector", ".charts tbody tr"))
+            def click(where: str) -> None:
+                browser.execute_script("document.querySelector(arguments[0])?.click()", where)
 
             def listed() -> bool:
                 # The list is read when it is opened: the first time it may be too early for it.
-                if first(".q-menu .q-item") is None and first(".charts .q-select") is not None:
-                    first(".charts .q-select").click()
+                if not count(".q-menu .q-item"):
+                    click(".charts .q-select .q-field__control")
                     time.sleep(0.5)
-                return first(".q-menu .q-item") is not None
-
-            wait_until(listed, "a list of books")
-            assert levels() == 0
+                return count(".q-menu .q-item") > 0
 
             def chosen() -> bool:
                 # A click may come while the list is drawn anew, and then meets nothing.
-                if levels() != 10 and listed():
-                    with suppress(failures.WebDriverException):
-                        first(".q-menu .q-item").click()
+                if count(".charts tbody tr") != 10 and listed():
+                    click(".q-menu .q-item")
                     time.sleep(0.5)
-                return levels() == 10
+                return count(".charts tbody tr") == 10
 
+            wait_until(listed, "a list of books")
+            assert count(".charts tbody tr") == 0
             wait_until(chosen, "ten levels")
-            wait_until(lambda: "sound; " in first("body").text, "what may be believed of it")
+            text = "return document.body.innerText"
+            wait_until(
+                lambda: "sound; " in browser.execute_script(text), "what may be believed of it"
+            )
         finally:
             end(process)
             sender.terminate()
