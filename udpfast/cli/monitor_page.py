@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import uvicorn.server
 from nicegui import app, ui
 
 from udpfast.cli.door import Door
@@ -100,13 +101,9 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         address += f"?token={quote(token, safe='')}"
     stopping = Stop()
     stopping.listen()
-
-    def attend() -> None:
-        # The server's own handlers know no SIGHUP, and a second SIGINT breaks its shutdown off.
-        stopping.listen()
-        stopping.call(app.shutdown)
-
-    app.on_startup(attend)
+    # The server's own handlers know no SIGHUP, and a second SIGINT breaks its shutdown off.
+    vars(uvicorn.server)["HANDLED_SIGNALS"] = ()
+    app.on_startup(lambda: stopping.call(app.shutdown))
 
     async def say() -> None:
         # Not before a browser would be answered.
