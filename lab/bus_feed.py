@@ -310,8 +310,9 @@ class FeedTrial(BusTrial):
             numbers = [0]
             while reader.wait(0):
                 record = next(reader)
-                if record.kind is Kind.TOP_OF_BOOK:
-                    numbers.append(round(float(record.data["bid_price"]) * 10_000))
+                quote = record.data
+                if record.kind is Kind.TOP_OF_BOOK and quote is not None:
+                    numbers.append(round(float(quote["bid_price"]) * 10_000))
         return numbers[-1]
 
     def _is_composed(self) -> bool:

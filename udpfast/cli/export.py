@@ -33,8 +33,8 @@ __all__ = ["export"]
     show_default=True,
     help="parquet: tables in DIRECTORY; another one: a file of that name, which this writes.",
 )
-@click.option("--symbol", "symbols", multiple=True, help="With --format: rows of it alone.")
-@click.option("--exchange", "exchanges", multiple=True, help="With --format: rows of it alone.")
+@click.option("--symbol", "symbols", multiple=True, help="With --format: rows of this one alone.")
+@click.option("--exchange", "exchanges", multiple=True, help="With --format: its rows alone.")
 @click.option(
     "--size-unit",
     type=FiniteRange(min=0.0, min_open=True),
