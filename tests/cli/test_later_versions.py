@@ -80,7 +80,6 @@ def test_replay_shows_numbers(journal: Path) -> None:
     assert found["kinds"][f"KIND_{LATER_KIND}"] == 1
     printed = CliRunner().invoke(cli, ["replay", str(journal)])
     assert f"({LATER}, waited" in printed.output
-    assert "1 updates by order (ORDERS): no book is made of them" in printed.output
 
 
 def test_export_shows_numbers(journal: Path, tmp_path: Path) -> None:
