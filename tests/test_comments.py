@@ -9,16 +9,6 @@ import pytest
 from tests.shared import ROOT
 from tests.sources import files, texts
 
-#: Rooms that are being rebuilt: their comments change with their code.
-EXEMPT = (
-    *("udpfast/feed/", "udpfast/market/", "udpfast/payload/"),
-    *("udpfast/probe/", "tests/probe/", "udpfast/client/source.", "udpfast/client/store_source."),
-    *("udpfast/client/history_source.", "udpfast/client/journal_source."),
-    # Nearly all modules read these: a comment would compile them anew.
-    *("udpfast/core/layout.pxd", "udpfast/core/crc32c.pxd", "udpfast/log/segment.pxd"),
-    *("udpfast/log/ring.pxd", "udpfast/net/xdp_frame.pxd", "udpfast/wire/"),
-)
-
 COMMENTED = (".py", ".pyx", ".pxd")
 COMMENT = re.compile(r"(?:^|(?<=\s))#:? (.*)$")
 
@@ -91,7 +81,7 @@ def checked() -> Iterator[tuple[str, Path]]:
     for path in texts():
         name = str(path.relative_to(ROOT))
         own = name == "tests/test_comments.py"
-        if path.suffix in COMMENTED and not own and not name.startswith(EXEMPT):
+        if path.suffix in COMMENTED and not own:
             yield name, path
 
 

@@ -165,8 +165,8 @@ cdef class HistorySource(Source):
         self.doubted = False
 
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil:
-        # Of the ring's records: what was handed out, and, of those that were written before it was
-        # opened, what was published too early.
+        # Leave out what was handed out of the ring's records, and, of those that were written before
+        # it was opened, what was published too early.
         cdef int64_t i, kept = 0
         cdef Record* header
         if self.headers[0].index >= max(self.start_until, self.index):
@@ -625,7 +625,7 @@ cdef class HistorySource(Source):
         return self.missed_said + self.missed_between
 
     cdef uint64_t written(self):
-        # Of other logs that come before the ring's, what the journal has is all that is known.
+        # What the journal has is all that is known of logs that come before the ring's.
         cdef uint64_t written = self.live.written()
         if self.live.cursor.log == self.log:
             return max(written, self.index)

@@ -103,7 +103,7 @@ cdef class JournalSource(PolledSource):
         return 1
 
     cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1:
-        # Of a copy: what is missing first, then the records, those of one input at a time.
+        # A copy hands out what is missing first, then the records, those of one input at a time.
         self.next, self.count = 0, count
         if self.cursor.names != self.names_number:
             self.renew_names()

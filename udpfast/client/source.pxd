@@ -50,7 +50,7 @@ cdef class Source:
     cdef use_arrays(self, headers, offsets, payloads)
 
 cdef class PolledSource(Source):
-    # Of files that are looked at with the GIL: each new look may have to open others.
+    # Its files are looked at with the GIL: each new look may have to open others.
     cdef uint64_t look_turns         # a spinning wait looks at the files this often
     cdef bint done                   # detached
     cdef object failure              # met without the GIL; for `fail` to raise

@@ -15,7 +15,7 @@ __all__ = ["PolledSource", "Source", "open_source"]
 cdef enum:
     LOOK_TURNS = 64
 
-#: Of no use to an address that is right.
+#: Imported only for an address that is wrong.
 _HINTS = "udpfast.client.addresses"
 #: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
 _SOURCES = {
@@ -81,7 +81,7 @@ cdef class Source:
         pass
 
     cdef uint64_t next_index(self):
-        # Of the first record that the next `wait` may bring.
+        # The index of the first record that the next `wait` may bring.
         return 0
 
     cdef bint joining(self):

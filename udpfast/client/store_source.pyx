@@ -167,7 +167,8 @@ cdef class StoreSource(PolledSource):
         return count
 
     cdef renew_names(self):
-        # Of a feed's records. What is known of senders stays: records have either.
+        # Read the names of a feed's records anew. What is known of senders stays: records have
+        # either.
         cdef int64_t number = self.cursor.names
         cdef dict senders = self.names.senders
         if number == self.names_number:
@@ -205,7 +206,8 @@ cdef class StoreSource(PolledSource):
                 entries[i].name[:32].rstrip(b"\0").decode(errors="replace"))
 
     def _learn_senders(self, position):
-        # Of who began in the middle: SENDERS begins the segment, and what lies between says more.
+        # A reader that begins in the middle reads the SENDERS record that begins the segment, then
+        # what lies between.
         cdef uint64_t kinds = <uint64_t>1 << KIND_SENDER | <uint64_t>1 << KIND_SENDERS
         view = StoreView(self.directory)
         for record in view.records(view.segment_begin(position), position, kinds=kinds):
@@ -323,7 +325,7 @@ cdef class StoreSource(PolledSource):
         return self.feed_over() and self.said.feed_failed
 
     cdef bint feed_over(self):
-        # Of a feed's: apps write the others, and nobody says that no app will any more.
+        # Only a feed's store ends: apps write the others, and nobody says that none will any more.
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         return self.said.by_feed and end != 0 and end != UINT64_MAX
 

@@ -41,7 +41,7 @@ cdef inline uint32_t fingerprint_mix(
 
 
 cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexcept nogil:
-    # Of less than one step of `fingerprint`.
+    # `size` is less than one step of `fingerprint`.
     cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
     cdef uint64_t a = <uint64_t>0xBE4BA423396CFEB8
     cdef uint64_t b = <uint64_t>0x1CAD21F72C81017C
@@ -57,8 +57,8 @@ cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexc
 
 
 cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept nogil:
-    # Of all bytes: header and payload. The last step begins where it ends with the data, and takes
-    # some bytes again.
+    # It covers all bytes, header and payload. The last step begins where it ends with the data, and
+    # takes some bytes again.
     cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
     cdef uint64_t a = <uint64_t>0xBE4BA423396CFEB8
     cdef uint64_t b = <uint64_t>0x1CAD21F72C81017C
@@ -83,7 +83,7 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
 
 
 cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexcept nogil:
-    # Of the first and the last 32 bytes: what one line alone needs to know its own past again.
+    # It covers the first and the last 32 bytes: what one line needs to know its own past again.
     # The header is in the first, the newest timestamps and values usually in the last. Who forges a
     # datagram that equals the true one in both, and in size, passes for its copy: to read all bytes
     # of each would cost one line more than all that is done with them here.

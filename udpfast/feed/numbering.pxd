@@ -150,8 +150,8 @@ cdef inline int numbering_weigh_session(
         adoption.first = unit.number
         adoption.unseen = numbering_went_by(unit.number, max(unit.count, 1))
         if p.awaits_start:
-            # Of one that has just begun, the beginning may have been overtaken: a hole like any
-            # other, since books that begin empty are known from there on.
+            # The beginning of a session that has just begun may have been overtaken: a hole like
+            # any other, since books that begin empty are known from there on.
             adoption.first -= adoption.unseen
             adoption.unseen = 0
         return WEIGHED_ADOPT

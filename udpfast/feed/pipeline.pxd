@@ -689,7 +689,7 @@ cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
 
 
 cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
-    # Of Roq.
+    # The framing is Roq's.
     cdef const Datagram* d = p.ready
     cdef const Window* w = p.ready_window
     cdef int64_t* counters = w.counters
@@ -719,7 +719,7 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
 
 
 cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
-    # Of any other framing: the next message of what is ready.
+    # The framing is any but Roq's: take the next message of what is ready.
     cdef const Datagram* d = p.ready
     cdef const Window* w = p.ready_window
     cdef const Unit* unit = p.unit

@@ -29,8 +29,8 @@ from udpfast.wire.unit cimport UNITS_MAX, Unit
 
 cdef enum:
     STREAMS_MAX = 4096
-    # Of framings other than Roq: what a slot of net/datagram holds, a frame of 1,500 bytes and
-    # more. What is longer is refused.
+    # The longest datagram of a framing other than Roq: what a slot of net/datagram holds, a frame
+    # of 1,500 bytes and more. A longer one is refused.
     UNIT_DATAGRAM_MAX = 4160
 
 cdef struct PipelineSettings:

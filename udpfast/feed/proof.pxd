@@ -67,7 +67,7 @@ cdef inline void proof_set(
 
 
 cdef inline void proofs_fill(Proof* rows, uint32_t adopt, uint32_t restart) noexcept nogil:
-    # Of both settings; `never` is more than any run has.
+    # The rows follow from both settings; `never` is more than any run has.
     cdef uint32_t never = UINT32_MAX
     cdef uint32_t any = UINT32_MAX
     #   row, datagrams, empty, quiet, unquiet, contradict, repeats

@@ -1,8 +1,8 @@
 """The sending half of a feed: what a gateway does before its sockets.
 
 `Publication` gives messages their seqnos, links each object's messages by `last_seqno`, cuts them
-into fragments and puts frames before them (PROTOCOL 1 and 5). The datagrams wait in memory until
-the owner takes or sends them; time is an argument.
+into fragments and puts frames before them (docs/protocol.md, 1 and 5). The datagrams wait in memory
+until the owner takes or sends them; time is an argument.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -49,7 +49,7 @@ cdef class Publication:
     encoding : int
         What the payloads are (1 native, 2 FlatBuffers); 0..15, in the legacy revision 0..255.
     revision : {"current", "legacy"}
-        "legacy" has no snapshot bit: the whole first byte is the encoding (PROTOCOL 1).
+        "legacy" has no snapshot bit: the whole first byte is the encoding (docs/protocol.md, 1).
     byteorder : {"little", "big"}
         Of the frame's integers.
     heartbeat_interval_ns : int

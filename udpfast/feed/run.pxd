@@ -49,7 +49,7 @@ cdef enum:
     # Held of one run: four times what proves one, for loss, copies and a numbering that takes
     # long to be quiet.
     RUN_HELD = 128
-    # Of runs that break each other off: of each numbering that speaks by turns, one.
+    # Runs that may break each other off: one of each numbering that speaks by turns.
     BROKEN_MAX = 2
     # A run that has come so far is not given up for a few datagrams from elsewhere.
     RUN_ESTABLISHED = 4
@@ -380,7 +380,7 @@ cdef inline bint run_note(
 cdef inline void run_hold(
     Run* c, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # Of copies that follow each other the first is enough.
+    # The first of copies that follow each other is enough.
     cdef HeldUnit* held
     if c.held_total:
         held = run_place(c, c.held_total - 1)

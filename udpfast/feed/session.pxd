@@ -1,7 +1,7 @@
-# Which session is believed, and which are over (PROTOCOL 3). A datagram of a session that is over
-# is counted, not obeyed: behind a restart the slower line goes on bringing the old session for as
-# long as it is behind. One that goes on beyond where the session was left is another matter: then
-# it was not over.
+# Which session is believed, and which are over (docs/protocol.md, 3). A datagram of a session that
+# is over is counted, not obeyed: behind a restart the slower line goes on bringing the old session
+# for as long as it is behind. One that goes on beyond where the session was left is another matter:
+# then it was not over.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -27,7 +27,7 @@ cdef struct SessionBook:
 
 
 cdef inline uint16_t session_ordinal(uint16_t before) noexcept nogil:
-    # Of the session that follows: 0 stays what has none.
+    # The ordinal of the session that follows; 0 stays that of none.
     return before % 0xFFFF + 1
 
 

@@ -1,4 +1,4 @@
-"""When which object's snapshot goes out: the snapshot channel's round (PROTOCOL 5).
+"""When which object's snapshot goes out: the snapshot channel's round (docs/protocol.md, 5).
 
 A round begins every `interval_ns` and carries each object once. Its datagrams leave at
 `rate_per_s` at most, within a message too: one book of 256 datagrams at once would overflow a

@@ -362,8 +362,8 @@ cdef inline void waiting_decide_until(Window* w, int64_t until, uint32_t reason)
 cdef inline void waiting_force(Window* w, int64_t limit) noexcept nogil:
     # No room: give up the oldest hole, or what of it lies before `limit`. A sender can make every
     # datagram come here, so the search ends where the hole does that is given up: each seqno is
-    # looked at once. Only pipeline_replay comes again before anything is taken, as often as
-    # datagrams were held.
+    # looked at once. Only what an adopted run held comes again before anything is taken, as often
+    # as datagrams were held.
     cdef int64_t end = w.next
     while end < limit and end <= w.waiting.highest and not window_is_whole(w, end):
         end += 1

@@ -91,7 +91,7 @@ cdef inline bint has_face(const Market* market, int face) noexcept nogil:
 
 
 cdef inline Face* face_of(const Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # Of what a change speaks.
+    # The face of the book that a change speaks of.
     if VERB_ADD <= c.verb <= VERB_DELETE and market.traits.levels != LEVELS_OF_ORDERS:
         return &i.face[FACE_ORDERS]
     if (c.side == SIDE_BID_IMPLIED or c.side == SIDE_ASK_IMPLIED) and has_face(

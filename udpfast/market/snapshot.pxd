@@ -51,7 +51,7 @@ cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t numb
 
 cdef inline bint stage_part(
         Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
-    # Of a snapshot in parts: whether to take this one.
+    # Say whether to take this part of a snapshot.
     cdef uint64_t* bits
     cdef uint32_t slot, part = c.orders - 1
     if c.chain == 0 or c.chain > STAGE_PARTS_MAX or part >= c.chain:
@@ -185,7 +185,7 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
 
 
 cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
-    # Of whom no snapshot told anything was empty.
+    # An instrument of which no snapshot told anything was empty.
     cdef MarketStream* s = market.streams + market.stream
     cdef Instrument* i
     cdef Change begin = c[0]

@@ -368,7 +368,7 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
 
 cdef void state_note_line(
         StateMark* mark, const Record* header, const Connection* said) noexcept nogil:
-    # Of its lines a joiner learns which ones are silent.
+    # A joiner learns which of its lines are silent.
     cdef uint8_t bit = <uint8_t>(1 << header.line)
     if said.status == CONNECTION_DISCONNECTED:
         mark.silent_lines[header.stream] |= bit

@@ -29,7 +29,7 @@ __all__ = ["ENTRY_HASH", "read_mark"]
 
 _LAYOUT = 6  # of StateHead, StateStream, StateEntry, StateEntryValue: counts their changes
 
-#: Of the layouts that entries have.
+#: Tells the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
 
 cdef enum:

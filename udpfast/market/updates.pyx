@@ -142,10 +142,10 @@ UPDATE_DTYPES = {Kind(kind): _DTYPES[name] for kind, (name, _) in _KINDS.items()
 #: The rows that follow it: `row_count` of them (of a book: its bids, then its asks).
 ROW_DTYPES = {Kind(kind): _DTYPES[row] for kind, (_, row) in _KINDS.items() if row}
 
-#: Of all of these: the `payload_hash` of rings that carry updates.
+#: The `payload_hash` of rings that carry updates: it covers all of these.
 PAYLOAD_HASH = layout_hash(*UPDATE_DTYPES.values(), *ROW_DTYPES.values())
 
-#: Of the records of a feed, as its journals have them beside their segments.
+#: The layouts of a feed's records, as its journals have them beside their segments.
 LAYOUTS = Layouts(
     RECORD,
     {int(kind): each for kind, each in {**CONTROL_DTYPES, **UPDATE_DTYPES}.items()},

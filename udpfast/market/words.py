@@ -27,7 +27,7 @@ def _numbered(words: str) -> dict[int, str]:
     return dict(enumerate(words.split()))
 
 
-#: Of the records that udpfast makes itself: by kind and field.
+#: Words of the records that udpfast makes itself, by kind and field.
 CONTROL_WORDS: dict[tuple[Kind, str], dict[int, str]] = {
     (Kind.GAP, "reason"): _words(GapReason),
     (Kind.SESSION, "reason"): _words(SessionReason),

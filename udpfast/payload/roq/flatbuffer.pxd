@@ -86,7 +86,7 @@ cdef inline const uint8_t* follow(const uint8_t* reference) noexcept nogil:
 
 
 cdef inline uint16_t table_offset(const Table* table, uint32_t slot) noexcept nogil:
-    # Of the field within the table; 0 = absent.
+    # Where the field lies within the table; 0 = absent.
     return load_u16(table.vtable + slot) if slot < table.vtable_size else 0
 
 

@@ -245,7 +245,7 @@ cdef inline void fill_reference_data(
 
 cdef inline void fill_gateway_status(
         GatewayStatus* into, const Table* value, DecodeContext* context) noexcept nogil:
-    # What is published is what this feed carries of what the origin supports (PROTOCOL 4).
+    # What is published is what this feed carries of what the origin supports (docs/protocol.md, 4).
     into.supported_by_origin = table_u64(value, SLOT_GATEWAY_STATUS_SUPPORTED)
     into.supported = into.supported_by_origin & context.support_mask
     into.available = table_u64(value, SLOT_GATEWAY_STATUS_AVAILABLE)

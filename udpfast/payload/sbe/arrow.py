@@ -145,7 +145,7 @@ def _data_type(data: Data) -> pa.DataType:
 
 
 class _Columns:
-    # Of rows that versions wrote in blocks of sizes.
+    # Columns of rows that versions wrote in blocks of different sizes.
     def __init__(self, versions: Array, sizes: Array) -> None:
         self._versions = versions
         self._sizes = sizes

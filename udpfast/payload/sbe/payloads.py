@@ -17,7 +17,7 @@ __all__ = ["MESSAGE_KINDS", "Payloads", "payloads_in", "payloads_of"]
 
 #: Streams 0 and 1 are Roq's channels; from here on they are other framings', without a frame.
 STREAM_FIRST = 2
-#: Of records whose payload a publisher, or an app of a bus, wrote.
+#: Kinds of records whose payload a publisher, or an app of a bus, wrote.
 MESSAGE_KINDS = (int(Kind.MESSAGE), int(Kind.BUS))
 
 
