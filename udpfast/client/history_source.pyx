@@ -165,8 +165,8 @@ cdef class HistorySource(Source):
         self.doubted = False
 
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil:
-        # Leave out what was handed out of the ring's records, and, of those that were written before
-        # it was opened, what was published too early.
+        # Leave out those of the ring's records that were handed out, and, where they are older than
+        # this source, what was published too early.
         cdef int64_t i, kept = 0
         cdef Record* header
         if self.headers[0].index >= max(self.start_until, self.index):
