@@ -99,7 +99,8 @@ def sent(market: ItchMarket, pick: random.Random, late: int) -> Iterator[tuple[L
         yield (1, 0), data
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+# 2019: the first part of a snapshot comes before the feed is there, the others behind it.
+@pytest.mark.parametrize("seed", [*range(SEEDS), 2019])
 def test_books_are_never_sound_and_wrong(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glimpse, "_ORDERS_PER_PART", 3)
     pick = random.Random(seed)

@@ -51,13 +51,19 @@ cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t numb
 
 cdef inline bint stage_part(
         Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
-    # Say whether to take this part of a snapshot.
+    # Say whether to take this part of a snapshot. Where rows stand in the order of the queue, parts
+    # are taken in theirs, and the first one begins anew.
     cdef uint64_t* bits
     cdef uint32_t slot, part = c.orders - 1
+    cdef bint begun = face.stage == c.order + 1 and face.stage_place != 0 and (
+        market.stage_owner[face.stage_place - 1] == i)
     if c.chain == 0 or c.chain > STAGE_PARTS_MAX or part >= c.chain:
         return False
-    if face.stage != c.order + 1 or face.stage_place == 0 or (
-            market.stage_owner[face.stage_place - 1] != i):
+    if market.traits.levels == LEVELS_OF_ORDERS:
+        if part and (not begun or part != face.stage_parts):
+            return False
+        begun = begun and part != 0
+    if not begun:
         slot = market.stage_turn
         market.stage_turn = (slot + 1) % STAGES
         market.stage_owner[slot] = i
