@@ -89,6 +89,7 @@ CAMPAIGNS = (
     Campaign("latejoin", "attaches", 1000, ("--simulate",)),
     Campaign("hostile", "kills", 1000),
     Campaign("group", "seconds", 60, ("--kills", "5")),
+    Campaign("relaycheck", "seeds", 300),
     Campaign("zmq-stall", "seconds", 60),
 )
 

@@ -310,8 +310,10 @@ def forge_and_count() -> None:
     )
     numbers = b"".join(datagram(seqno, session_id=2_000) for seqno in range(1, size))
     pipeline = Driver(window=size, slab_cells=size).pipeline
-    sent = (forged[: 100 * each_size], forged, numbers)
-    few, many, window = (touched_kib(each) for each in sent)
+    # The kernel may clear these marks meanwhile, or others of the process touch something.
+    few = max(touched_kib(forged[: 100 * each_size]) for _ in range(3))
+    many = min(touched_kib(forged) for _ in range(3))
+    window = touched_kib(numbers)
     assert window > few + 5_000  # what such a session might have cost
     assert many < few + 2_000
 

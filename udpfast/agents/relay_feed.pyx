@@ -45,8 +45,8 @@ from udpfast.shm.relay_counts import RELAY_COUNTS
 
 __all__ = ["RelayFeed"]
 
-#: What a relay may carry, as GatewayStatus has it: ReferenceData, MarketStatus, TopOfBook,
-#: MarketByPrice, TradeSummary, Statistics.
+#: What a relay may carry, as the bits of a gateway's status have it: all that a feed decodes, but
+#: single orders.
 SUPPORTED = 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x40
 
 cdef enum:

@@ -47,7 +47,7 @@ Examples:
     "--snapshot-ms",
     "snapshot_interval_ms",
     type=click.IntRange(1, 3_600_000),
-    help="Milliseconds between the starts of two snapshot rounds.",
+    help="Milliseconds from one round of snapshots to the next.",
 )
 @click.option(
     "--snapshot-rate",
