@@ -225,6 +225,8 @@ class Host:
         """End the daemon, and put an empty disk into the machine."""
         self.kill()
         self.world.oracle.forget_all(self.name)
+        for host in self.world.hosts.values():
+            host.known.pop(self.name, None)  # nobody can learn any more what it had promised
         self.world.lost_power.add(self.name)  # as far as what it had is concerned
         self.powerless = False
         self.epoch = 0
