@@ -30,6 +30,7 @@ __all__ = [
     "SENDER",
     "SOURCE",
     "ZMQ_ADDRESS",
+    "check_restarts",
 ]
 
 #: Bytes that the path of a UNIX socket may have: sun_path of unix(7), and its end.
@@ -138,3 +139,25 @@ ZMQ_ADDRESS = Check(
     "ipc, ipc://path (107 bytes at most) or tcp://ip:port (1 to 65535, or *)", _is_zmq_address
 )
 DISTINCT = Check("each once", lambda value: len(set(value)) == len(value))
+
+
+def check_restarts(first_ms: int, longest_ms: int, where: str, table: str = "") -> None:
+    """Refuse a first wait before a restart that is longer than the longest.
+
+    Parameters
+    ----------
+    first_ms, longest_ms : int
+    where : str
+        The file that says so.
+    table : str
+        What stands before the names of the keys: "run.", or nothing.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if first_ms > longest_ms:
+        raise ConfigError(
+            f"{where}: {table}restart_first_ms: expected at most {table}restart_longest_ms "
+            f"({longest_ms}), found {first_ms}"
+        )

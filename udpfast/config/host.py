@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from udpfast.config.checks import NAME
+from udpfast.config.checks import NAME, check_restarts
 from udpfast.config.settings import Check, Struct, convert, read_tables
 from udpfast.config.types import CORE_MAX
 from udpfast.errors import ConfigError
@@ -121,11 +121,7 @@ def load_host(path: str | Path) -> HostConfig:
 def parse_host(tables: Mapping[str, Any], where: str = "settings") -> HostConfig:
     """Check the tables of a host.toml, as TOML or a program gives them."""
     config: HostConfig = convert(tables, HostConfig, where)
-    if config.restart_first_ms > config.restart_longest_ms:
-        raise ConfigError(
-            f"{where}: restart_first_ms: expected at most restart_longest_ms "
-            f"({config.restart_longest_ms}), found {config.restart_first_ms}"
-        )
+    check_restarts(config.restart_first_ms, config.restart_longest_ms, where)
     return config
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from udpfast.config.checks import check_restarts
 from udpfast.config.files import FeedConfig, PublishConfig
 from udpfast.config.lines import PAYLOADS_OF, ChannelConfig, LineConfig, payload_name
 from udpfast.config.servers import check_servers, resolve_login
@@ -88,11 +89,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             )
         for index, line in enumerate(getattr(config, channel).lines):
             _check_source(where, f"{channel}.lines[{index}].source", line)
-    if config.run.restart_first_ms > config.run.restart_longest_ms:
-        raise ConfigError(
-            f"{where}: run.restart_first_ms: expected at most run.restart_longest_ms "
-            f"({config.run.restart_longest_ms}), found {config.run.restart_first_ms}"
-        )
+    check_restarts(config.run.restart_first_ms, config.run.restart_longest_ms, where, "run.")
     check_servers(
         where,
         config.wire,
