@@ -9,13 +9,10 @@ import pytest
 pytestmark = pytest.mark.system
 
 
-def test_demo_proves_books_and_sums(tmp_path):
-    books_path = tmp_path / "books.json"
+def demo(*options):
+    """Run the demonstration; return what it printed, and its summary."""
     result = subprocess.run(
-        [
-            *(sys.executable, "-m", "udpfast", "demo", "--simulate", "--seconds", "4"),
-            *("--json", "--books", str(books_path)),
-        ],
+        [sys.executable, "-m", "udpfast", "demo", *options, "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -23,6 +20,12 @@ def test_demo_proves_books_and_sums(tmp_path):
     assert result.returncode == 0, result.stdout + result.stderr
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["ok"]
+    return result.stdout, summary
+
+
+def test_demo_proves_books_and_sums(tmp_path):
+    books_path = tmp_path / "books.json"
+    _, summary = demo("--simulate", "--seconds", "4", "--books", str(books_path))
     assert summary["ledger"]["adds_up"]
     assert summary["missing"]["unexplained"] == 0
     assert summary["counters"]["incremental"]["sessions"] == 2
@@ -38,17 +41,6 @@ def test_demo_proves_books_and_sums(tmp_path):
 
 
 def test_demo_of_a_venue_has_every_order_in_its_queue():
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "udpfast", "demo", "--venue", "itch", "--seconds", "3"),
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-    summary = json.loads(result.stdout.splitlines()[-1])
-    assert summary["ok"]
+    printed, summary = demo("--venue", "itch", "--seconds", "3")
     assert all(one["orders"] > 10 for one in summary["symbols"].values())
-    assert "orders in their queues" in result.stdout
+    assert "orders in their queues" in printed
