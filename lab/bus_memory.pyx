@@ -132,6 +132,10 @@ cdef class MemoryLog(Log):
             memcpy(&made, <const char*><bytes>header, sizeof(made))
             if made.checksum != checksum_of(&made, sizeof(made)):
                 raise ValueError("the header of a segment is damaged")
+            if made.number <= (self._latest().number if self.segments else 0):
+                raise ValueError(
+                    f"the header of segment {made.number} does not fit a copy of "
+                    f"{len(self.segments)} segments")
         else:
             memset(&made, 0, sizeof(made))
             made.number = self._latest().number + 1 if self.segments else 1

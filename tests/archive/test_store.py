@@ -64,6 +64,54 @@ def test_copy_on_disk_has_the_same_files(tmp_path: Path) -> None:
         assert sum(check.records for check in checks) == other.log.end_index
 
 
+def test_segment_left_empty_by_a_stop_in_good_order_is_not_followed_by_another(
+    tmp_path: Path,
+) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 100)
+    other = opened(tmp_path / "b")
+    link = Copy(seq.store, other)
+    for _ in range(20):
+        link.pump()
+        other.log.keep()
+        link.work(1_000_000)
+    seq.store.log.keep()
+    assert seq.store.log.roll()
+    seq.store.log.close()
+    seq = lead(opened(tmp_path / "a"))
+    fill(seq, 101, 4000)
+    for end in (link.source, link.consumer):
+        end.close("over")
+    link = Copy(seq.store, other)
+    for _ in range(20):
+        link.pump()
+        other.log.keep()
+        link.work(1_000_000)
+    assert content(other) == content(seq.store)
+    seq.store.log.close()
+    other.log.close()
+    assert [path.name for path in sorted((tmp_path / "a").glob("*.segment"))] == [
+        path.name for path in sorted((tmp_path / "b").glob("*.segment"))
+    ]
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
+def test_segment_of_a_number_that_is_there_never_replaces_it(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 100)
+    seq.store.log.keep()
+    seq.store.log.roll()
+    header = seq.store.log.segment_header(seq.store.end)
+    seq.store.log.keep()
+    before = files(tmp_path / "a")
+    with pytest.raises(ValueError, match="does not fit a copy"):
+        seq.store.log.roll(header)
+    assert files(tmp_path / "a") == before
+    seq.store.log.close()
+
+
 def test_store_opened_again_goes_on_at_its_end(tmp_path: Path) -> None:
     seq = lead(opened(tmp_path / "a", create=True))
     register(seq)

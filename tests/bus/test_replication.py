@@ -93,6 +93,28 @@ def test_copy_of_something_else_is_refused(make, reason: str) -> None:
     assert link.consumer.store.end == 0
 
 
+def test_empty_segment_that_was_ended_is_announced_once() -> None:
+    seq, one, two = filled(3), store("one"), store("two")
+    Copy(seq.store, one).pump().source.close("cut")
+    one.log.roll()
+    one.log.close()
+    link = Copy(one, two, any_source=True).pump()
+    assert content(two) == content(one)
+    assert link.work(100 * MS).consumer.following
+    assert [segment.position for segment in two.log.segments] == [0, two.end]
+
+
+def test_second_segment_at_one_position_is_not_taken() -> None:
+    seq, one = filled(3), store("one")
+    Copy(seq.store, one).pump()
+    first = one.log.segment_header(0)
+    one.log.roll()
+    with pytest.raises(ValueError, match="does not fit a copy"):
+        one.log.roll(one.log.segment_header(one.end))
+    assert len(one.log.segments) == 2
+    assert one.log.segment_header(0) == first
+
+
 def test_copy_that_needs_what_was_removed_is_told_what_is_kept() -> None:
     seq, other = filled(10, 4096), store("one")
     Copy(seq.store, other).pump().source.close("cut")

@@ -307,9 +307,12 @@ cdef class StoreLog(Log):
             if (copied.checksum != checksum_of(&copied, sizeof(copied))
                     or copied.identity[:IDENTITY_SIZE] != self.identity
                     or copied.position != self.writer.position
-                    or copied.index != self.writer.index):
-                raise ValueError(f"the header of a segment at {copied.position} does not fit a "
-                                 f"copy that ends at {self.writer.position}")
+                    or copied.index != self.writer.index
+                    # No file of this copy is ever replaced.
+                    or copied.number <= (self._latest()[2] if self._segments else 0)):
+                raise ValueError(
+                    f"the header of segment {copied.number} at {copied.position} does not fit a "
+                    f"copy of {self.count} segments that ends at {self.writer.position}")
             if copied.capacity != journal._capacity:
                 # Segments of the source's size from now on; the one that is ready is of another.
                 self.capacity = journal._capacity = copied.capacity

@@ -68,6 +68,7 @@ cdef class Store:
     cdef public list said        # what an operator should know, the newest last
     cdef uint64_t _released, _kept, _let_go
     cdef readonly object damaged_at  # the first record that could not be given to a copy; or None
+    cdef bint _ends_empty(self)
 
 
 cdef inline const Record* place_record(const Place* p) noexcept nogil:

@@ -450,6 +450,10 @@ cdef class Store:
         if epoch < self.promised or epoch <= self.lineage.epoch:
             raise ValueError(f"expected an epoch of {max(self.promised, self.lineage.epoch):x} or "
                              f"more, found {epoch:x}")
+        if self.log.writer.limit == 0 and self._ends_empty():
+            # It was ended when the store was closed. With another one behind it, at the same
+            # position, copies would have only that.
+            self.unroll()
         # Before its first record: whoever has that has the epoch.
         self.promised = epoch
         self._released = self.released
@@ -461,6 +465,10 @@ cdef class Store:
         self.writer = True
         self.learn_writer(self.host, epoch)
         return self.log.writer.position
+
+    cdef bint _ends_empty(self):
+        header = self.log.segment_header(self.log.writer.position)
+        return len(header) > 0 and header_position(header) == self.log.writer.position
 
     def begin_copied(self, uint64_t epoch) -> None:
         """Note that the records from the end on are of another epoch than those before."""

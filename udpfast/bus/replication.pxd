@@ -37,6 +37,7 @@ cdef class Source(LinkEnd):
     cdef uint64_t _cuts
     cdef uint64_t _changes       # of the store, that it knows of
     cdef bint _announced         # the segment at _place was
+    cdef bytes _segment_told     # its header, or that of an earlier one; None: none was announced
     cdef uint64_t _names         # number of its table of names; 0: none
     cdef uint64_t _names_told    # of that table
     cdef const uint64_t* _names_count  # how many it has

@@ -226,7 +226,9 @@ cdef class Source(LinkEnd):
         # Go on there: maybe in another segment, maybe in another epoch.
         self._memory = self.store.log.place_at(position, &self._place)
         header = self.store.log.segment_header(position)
-        self._announced = not header or position != header_position(header)
+        # One that was ended empty ends where it begins: it is come to again and again.
+        self._announced = (not header or position != header_position(header)
+                           or header == self._segment_told)
         number = self.store.log.names_at(position)
         if number != self._names:
             self._names, self._names_told = number, 0
@@ -276,9 +278,9 @@ cdef class Source(LinkEnd):
         if place_look(&self._place) == LOOK_END:
             self._stand(self._place.position)
         if not self._announced:
+            self._segment_told = store.log.segment_header(self._place.position)
             self._output.append(link_frame(
-                LINK_SEGMENT, self._place.position, self._epoch,
-                store.log.segment_header(self._place.position)))
+                LINK_SEGMENT, self._place.position, self._epoch, self._segment_told))
             self._announced = True
         if self._names:
             self._tell_names()
