@@ -34,7 +34,7 @@ from udpfast.agents.link_thread import link_thread
 from udpfast.archive.store import StoreLog
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
@@ -146,7 +146,7 @@ def raw(records: int) -> float:
 
 
 def _carry(
-    end: Source | Consumer,
+    end: LinkSender | LinkReceiver,
     sock: socket.socket,
     idle: str,
     done: Callable[[], bool],
@@ -186,9 +186,9 @@ def _hear(sock: socket.socket, size: int, seal: LinkSeal | None) -> bytes:
 
 def follow(
     sock: socket.socket, log: MemoryLog, host: str = "one", seal: LinkSeal | None = None
-) -> Consumer:
+) -> LinkReceiver:
     """Return a copy that follows the store at the other end of a connection."""
-    consumer = Consumer(Store(log, host), 2, monotonic_ns())
+    consumer = LinkReceiver(Store(log, host), 2, monotonic_ns())
     said = consumer.output()
     sock.sendall(said if seal is None else seal.wrap(said))
     while not consumer.following:
@@ -197,9 +197,9 @@ def follow(
     return consumer
 
 
-def serve(sock: socket.socket, store: Store, seal: LinkSeal | None = None) -> Source:
+def serve(sock: socket.socket, store: Store, seal: LinkSeal | None = None) -> LinkSender:
     """Return the store's end of a connection on which a copy follows."""
-    source = Source(store, 1, monotonic_ns())
+    source = LinkSender(store, 1, monotonic_ns())
     if seal is not None:
         sock.sendall(seal.wrap(b""))
     while not source.following:

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from udpfast.bus import (
-    beginning,
+    creation,
     log,
     merger,
     node,
@@ -38,7 +38,7 @@ class TakesTheLastTwice(sequencer.Sequencer):
         return super().receive(data, now_ns, unix_ns)
 
 
-class BelievesRecords(replication.Consumer):
+class BelievesRecords(replication.LinkReceiver):
     """Copies records without their checksum: they are mended before it looks."""
 
     def feed(self, data: bytes, now_ns: int) -> int:
@@ -61,7 +61,7 @@ class BelievesRecords(replication.Consumer):
         return super().feed(bytes(mended), now_ns)
 
 
-class ServesAnyCopy(replication.Source):
+class ServesAnyCopy(replication.LinkSender):
     """Does not compare the copy with its own records."""
 
     def _compare(self, hello: Hello) -> None:
@@ -116,12 +116,12 @@ class CopiesNothing(promotion.Promotion):
         return (False, 0, 0)
 
 
-class BeginsAtOnce(beginning.Beginning):
+class BeginsAtOnce(creation.StoreCreation):
     """Begins a store without asking who has it."""
 
-    def decide(self, now_ns: int, promised: int) -> beginning.Decision:
+    def decide(self, now_ns: int, promised: int) -> creation.Decision:
         """Begin."""
-        return beginning.Decision.BEGIN
+        return creation.Decision.BEGIN
 
 
 class WritesOnUnasked(returning.Returning):
@@ -170,14 +170,14 @@ def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: i
 #: What is replaced, and by what.
 MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
-    "believes-records": [(node, "Consumer", BelievesRecords)],
-    "serves-any-copy": [(node, "Source", ServesAnyCopy)],
+    "believes-records": [(node, "LinkReceiver", BelievesRecords)],
+    "serves-any-copy": [(node, "LinkSender", ServesAnyCopy)],
     "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
     "takes-for-away-too-soon": [(bus_world, "Release", TakesForAwayTooSoon)],
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],
-    "begins-at-once": [(node, "Beginning", BeginsAtOnce)],
+    "begins-at-once": [(node, "StoreCreation", BeginsAtOnce)],
     "writes-on-unasked": [(node, "Returning", WritesOnUnasked)],
     "stays-sealed": [(bus_world, "Store", StaysSealed)],
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],

@@ -350,7 +350,7 @@ class Oracle:
         Parameters
         ----------
         whose : tuple
-            The courier, and what has it begin anew.
+            The outbox sender, and what has it begin anew.
         """
         _, _, flags, count, _, _, sender, incarnation, first, _ = _SENT.unpack_from(data)
         if flags:

@@ -16,10 +16,10 @@ from typing import Any
 
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.outbox import Courier, Outbox, OutboxState
+from udpfast.bus.outbox import Outbox, OutboxSender, OutboxState
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.release import Release
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 
@@ -109,7 +109,7 @@ class Host:
         if side is not None:
             self.world.end(side)
 
-    def carry(self, link: int, end: Source | Consumer) -> bool:
+    def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
         """See `Carrier`. There are no threads in one process of one seed."""
         return False
 
@@ -169,10 +169,10 @@ class Host:
 
     def _add(self, memory: bytearray) -> None:
         assert self.node is not None
-        courier = Courier(
+        outbox_sender = OutboxSender(
             Outbox(memory), self.node.store, self.world.now_ns, resend_ns=self.world.resend_ns
         )
-        self.node.add(courier)
+        self.node.add(outbox_sender)
 
     def stop(self) -> None:
         """End the daemon in good order, as SIGTERM does."""
@@ -640,8 +640,8 @@ class World:
         host = self.hosts[to]
         if host.node is not None and len(host.datagrams) < 500:
             if len(data) > 5 and data[5] == 2:  # what the sequencer tells
-                for courier in host.node.watch.couriers:
-                    courier.told(data)
+                for outbox_sender in host.node.watch.outbox_senders:
+                    outbox_sender.told(data)
                 return
             host.datagrams.append((sender, data))
             host.wake()

@@ -3,7 +3,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 from udpfast.core.agent import Agent
 
 __all__ = ["StorePace", "TcpEcho", "TcpPace"]
@@ -16,7 +16,7 @@ class Pace(Agent):
 
 @final
 class StorePace(Pace):
-    def __init__(self, source: Source, count: int, size: int, gap_ns: int) -> None: ...
+    def __init__(self, source: LinkSender, count: int, size: int, gap_ns: int) -> None: ...
 
 @final
 class TcpEcho(Agent):

@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.bus.log cimport log_append
-from udpfast.bus.replication cimport Source
+from udpfast.bus.replication cimport LinkSender
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_BUS, RECORD_SIZE, STREAM_NONE, Record
@@ -86,18 +86,18 @@ cdef class StorePace(Pace):
 
     Parameters
     ----------
-    source : Source
+    source : LinkSender
     count, size : int
         Of records, and bytes of a payload.
     gap_ns : int
     """
 
-    cdef Source _source
+    cdef LinkSender _source
     cdef Record _record
     cdef uint8_t[1024] _payload
     cdef uint64_t _first, _step
 
-    def __init__(self, Source source, count, size, gap_ns):
+    def __init__(self, LinkSender source, count, size, gap_ns):
         super().__init__("append", count, gap_ns)
         self._source = source
         self._first, self._step = source.store.log.writer.position, RECORD_SIZE + size

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.link_thread import ConsumerThread, SourceThread
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame
@@ -64,8 +64,8 @@ class Threads:
     ) -> None:  # fmt: skip
         now_ns = monotonic_ns()
         self.source, self.consumer = (
-            Source(source, 1, now_ns),
-            Consumer(copy, 2, now_ns, any_source=not source.writer),
+            LinkSender(source, 1, now_ns),
+            LinkReceiver(copy, 2, now_ns, any_source=not source.writer),
         )
         self.source.feed(self.consumer.output(), now_ns)
         self.consumer.feed(self.source.output(1), now_ns)

@@ -122,7 +122,7 @@ def test_store_opened_again_goes_on_at_its_end(tmp_path: Path) -> None:
     seq.store.log.close()
     again = opened(tmp_path / "a")
     assert (again.end, again.log.last) == (end, last)
-    assert again.led
+    assert again.was_writer
     seq = lead(again)
     fill(seq, 2400, 2600)
     assert numbers(again) == list(range(1, 2601))
@@ -252,7 +252,7 @@ def test_state_that_is_lost_or_damaged_is_read_from_the_records(tmp_path: Path, 
     seq = lead(seq.store)
     register(seq)
     store, path = seq.store, tmp_path / "bus.state"
-    before = store.lineage.pairs, store.promised, store.led
+    before = store.lineage.pairs, store.promised, store.was_writer
     store.log.close()
     if state is None:
         path.unlink()
@@ -263,7 +263,7 @@ def test_state_that_is_lost_or_damaged_is_read_from_the_records(tmp_path: Path, 
     else:
         path.write_bytes(state)
     again = opened(tmp_path)
-    assert (again.lineage.pairs, again.promised, again.led) == before
+    assert (again.lineage.pairs, again.promised, again.was_writer) == before
     known = state in ("cut", "earlier")
     assert any("what this host had promised" in line for line in again.said) == (not known)
     aside = list(tmp_path.glob("bus.state.aside-*"))

@@ -8,13 +8,13 @@ import pytest
 
 from lab.bus_damage import HOWS, damage_file, store_files
 from tests.archive.test_store import BYTES, content
-from tests.bus.drive import MS, T0, Copy, courier, lead, outbox, register
+from tests.bus.drive import MS, T0, Copy, lead, outbox, outbox_sender, register
 from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.archive.store_names import StoreNames
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import Courier, OutboxState
+from udpfast.bus.outbox import OutboxSender, OutboxState
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import send_datagram
 from udpfast.config.bus import StoreConfig
@@ -147,7 +147,7 @@ def test_daemon_goes_on_whatever_it_said_of_itself_before(tmp_path: Path, how: s
         damage_file(store_files(tmp_path / "one")["live"], how, random.Random(seed))
 
 
-def deliver(seq: Sequencer, carried: Courier) -> None:
+def deliver(seq: Sequencer, carried: OutboxSender) -> None:
     for datagram in carried.work(MS, True):
         seq.receive(datagram, MS, T0 + MS)
 
@@ -158,7 +158,7 @@ def test_store_that_nobody_copies_knows_senders_and_messages_behind_damage(
 ) -> None:
     alone = Store(StoreLog(tmp_path, "orders", segment_bytes=BYTES, create=True), "S")
     seq, box = lead(alone), outbox(slots=256)
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     deliver(seq, carried)
     watch.work()  # it is registered
     for _ in range(199):
@@ -173,7 +173,7 @@ def test_store_that_nobody_copies_knows_senders_and_messages_behind_damage(
     alone = Store(StoreLog(tmp_path, "orders", segment_bytes=BYTES, create=True), "S")
     later = lead(alone)
     assert [sender["next"] for sender in later.known()] == [200]
-    _, watch = courier(later, box)
+    _, watch = outbox_sender(later, box)
     watch.work()
     assert box.state is OutboxState.REGISTERED
     assert box.counts()["seen"] == 199

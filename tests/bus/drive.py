@@ -2,8 +2,8 @@
 
 from lab.bus_memory import MemoryLog
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import Courier, Outbox, Watch
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.outbox import Outbox, OutboxSender, StreamWatch
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
 
@@ -63,8 +63,8 @@ class Copy:
     """A link between a store and its copy."""
 
     def __init__(self, source, copy, now_ns=0, **options):
-        self.source = Source(source, 1, now_ns)
-        self.consumer = Consumer(copy, 2, now_ns, **options)
+        self.source = LinkSender(source, 1, now_ns)
+        self.consumer = LinkReceiver(copy, 2, now_ns, **options)
         self.now_ns = now_ns
         self.waiting = b""  # what the consumer had no room for
 
@@ -92,9 +92,9 @@ def outbox(name="a", host="h", nonce=1, slots=64, capacity=1 << 16):
     return Outbox.create(memory, name, host, nonce, slots, capacity)
 
 
-def courier(seq, box, resend_ns=500 * MS, now_ns=0):
-    """A courier beside the sequencer, and the watch over its store."""
-    carried = Courier(box, seq.store, now_ns, resend_ns=resend_ns)
-    watch = Watch(seq.store)
+def outbox_sender(seq, box, resend_ns=500 * MS, now_ns=0):
+    """An outbox sender beside the sequencer, and the watch over its store."""
+    carried = OutboxSender(box, seq.store, now_ns, resend_ns=resend_ns)
+    watch = StreamWatch(seq.store)
     watch.add(carried)
     return carried, watch

@@ -9,7 +9,7 @@ from tests.bus.test_failures import Pair
 from tests.client.test_store_source import Kept
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.log.segment import segment_path
 
@@ -27,7 +27,7 @@ class Three(Pair):
 
     def connect(self, host: str) -> int:
         self.links += 1
-        self.source = Source(self.stores[host], self.links, self.now_ns)
+        self.source = LinkSender(self.stores[host], self.links, self.now_ns)
         self.hosts.append(host)
         return self.links
 

@@ -2,11 +2,12 @@
 
 import itertools
 
+from tests.bus.test_creation import OTHER
+
 from tests.bus.drive import MS, T0, S, lead, register, send, store
-from tests.bus.test_beginning import OTHER
 from udpfast.bus.failures import FAILURES_SAID, Failures
 from udpfast.bus.node import RETRY_MAX_NS, Node
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame, link_parse
 
@@ -56,7 +57,7 @@ class Pair:
     """A node that copies, and its source, over a link that arrives at once."""
 
     def __init__(self, writer: Sequencer) -> None:
-        self.source: Source | None = None
+        self.source: LinkSender | None = None
         self.writer = writer
         self.links = 0
         self.tell = lambda data: data  # what becomes of what the source says
@@ -67,7 +68,7 @@ class Pair:
 
     def connect(self, host: str) -> int:
         self.links += 1
-        self.source = Source(self.writer.store, self.links, self.now_ns)
+        self.source = LinkSender(self.writer.store, self.links, self.now_ns)
         self.began.append(self.now_ns)
         return self.links
 

@@ -9,10 +9,10 @@ from tests.bus.drive import (
     T0,
     Copy,
     S,
-    courier,
     lead,
     numbers,
     outbox,
+    outbox_sender,
     register,
     send,
     sequencer,
@@ -29,7 +29,7 @@ def deliver(seq, datagrams, now_ns=0):
 
 
 def registered(seq, box, **options):
-    carried, watch = courier(seq, box, **options)
+    carried, watch = outbox_sender(seq, box, **options)
     deliver(seq, carried.work(0, True))
     watch.work()
     assert box.state is OutboxState.REGISTERED
@@ -155,7 +155,7 @@ def test_daemon_killed_between_accept_and_send_sends_in_order() -> None:
     box.send(b"1")
     deliver(seq, carried.work(MS, True))
     box.send(b"2")
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     box.send(b"3")
     deliver(seq, carried.work(MS, True))
     watch.work()
@@ -179,7 +179,7 @@ def test_second_outbox_of_a_name_ends_the_first_and_says_what_is_lost() -> None:
 def test_name_in_use_elsewhere_is_told_and_tried_again() -> None:
     seq, box = sequencer(), outbox(host="g", nonce=2)
     register(seq, host="h", nonce=1)
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     [datagram] = carried.work(0, True)
     carried.told(seq.receive(datagram, 0, T0))
     assert box.state is OutboxState.NAME_IN_USE
@@ -211,7 +211,7 @@ def test_records_taken_back_by_a_daemon_that_was_killed_then_are_sent_again(grow
         for number in range(1, 50):
             send(later, number, sender=2)
     seq.store.log.sync()
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     watch.work()
     carried.work(2 * MS, True)
     assert box.counts()["seen"] == box.counts()["freed"] == 0
@@ -311,7 +311,7 @@ def test_refusal_that_is_damaged_changes_nothing() -> None:
 def test_send_rings_while_the_daemon_sleeps_and_only_then() -> None:
     seq = sequencer()
     box = outbox()
-    _, watch = courier(seq, box)
+    _, watch = outbox_sender(seq, box)
     heard, box.bell = os.pipe()
     os.set_blocking(heard, False)
     try:
@@ -331,7 +331,7 @@ def test_send_rings_while_the_daemon_sleeps_and_only_then() -> None:
 def test_a_bell_that_is_full_refuses_no_message() -> None:
     seq = sequencer()
     box = outbox()
-    _, watch = courier(seq, box)
+    _, watch = outbox_sender(seq, box)
     heard, box.bell = os.pipe2(os.O_NONBLOCK)
     try:
         with pytest.raises(BlockingIOError):

@@ -21,7 +21,7 @@ from tests.bus.drive import (
 from udpfast.bus.hello import Fenced, RefuseReason
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after, link_parse
 
@@ -184,7 +184,7 @@ def test_promise_outlives_the_process() -> None:
     seq.store.fence(epoch_after(seq.store.epoch, 1, promoted=True))
     again = Store(seq.store.log, "S")
     assert again.promised == seq.store.promised > again.epoch
-    assert not again.led
+    assert not again.was_writer
     with pytest.raises(ValueError, match="expected an epoch"):
         again.begin(epoch_after(again.epoch, 1, promoted=False))
 
@@ -240,7 +240,7 @@ def fenced(promotion: Promotion, *others: Store) -> None:
 
 def greet(promotion: Promotion, kept: Store) -> None:
     """Have a host answer the HELLO of a promotion, and no more."""
-    source, consumer = Source(kept, 1, 0), promotion.copy(kept.host, 2, 0)
+    source, consumer = LinkSender(kept, 1, 0), promotion.copy(kept.host, 2, 0)
     source.feed(consumer.output(), 0)
     data = source.output()
     consumer.feed(data[: link_parse(data)[1]], 0)
@@ -257,7 +257,7 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
     position = list(kept.log.records(0, kept.end))[1]
     kept.log.lose_power(int.from_bytes(position[8:16], "little"))
     again = Store(kept.log, "S", standbys=("one",))
-    source = Source(again, 1, 0)
+    source = LinkSender(again, 1, 0)
     consumer = promotion.copy("S", 2, 0)
     source.feed(consumer.output(), 0)
     consumer.feed(source.output(), 0)
@@ -280,7 +280,7 @@ def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: s
         promotion.answered("S", answer, ms * MS)
         if not promotion.links:
             continue
-        source, consumer = Source(kept, 1, ms * MS), promotion.copy("S", 2, ms * MS)
+        source, consumer = LinkSender(kept, 1, ms * MS), promotion.copy("S", 2, ms * MS)
         source.feed(consumer.output(), ms * MS)
         consumer.feed(source.output(), ms * MS)
         promotion.work(ms * MS, T0)
@@ -301,7 +301,7 @@ def test_promotion_leaves_a_source_that_lost_what_another_host_has() -> None:
     again = Store(seq.store.log, "S", standbys=("one", "two"))
     for kept, host in ((again, "S"), (two, "two")):
         assert (promotion.state, promotion.source) == (PromotionState.COPYING, host)
-        source, consumer = Source(kept, 1, 0), promotion.copy(host, 2, 0)
+        source, consumer = LinkSender(kept, 1, 0), promotion.copy(host, 2, 0)
         source.feed(consumer.output(), 0)
         consumer.feed(source.output(), 0)
         promotion.work(MS, T0)

@@ -1,9 +1,9 @@
 """Who wrote a store before asks the others first, and writes on only if nobody wrote since."""
 
 import pytest
+from tests.bus.test_creation import NOTHING, OTHER, Host
 
 from tests.bus.drive import IDENTITY, MS, S, lead
-from tests.bus.test_beginning import NOTHING, OTHER, Host
 from udpfast.bus.hello import Fenced
 from udpfast.bus.returning import Return, Returning
 from udpfast.bus.wire import epoch_after
@@ -36,7 +36,7 @@ def test_host_writes_on_when_all_others_say_that_nobody_wrote_since():
     assert host.log.end == host.before, "nothing was written yet"
     host.has.update(two=IDENTITY)
     assert host.work(100 * MS).writes
-    assert (host.node.waits, host.said) == ("", [])
+    assert (host.node.waiting_for, host.said) == ("", [])
     assert host.log.end > host.before
 
 
@@ -61,7 +61,7 @@ def test_host_whose_place_was_taken_writes_nothing_and_follows(two):
         host.work(100 * MS)
     assert not host.writes
     assert host.log.end == host.before
-    assert not host.node.store.led
+    assert not host.node.store.was_writer
     assert host.node.store.promised == host.epoch
     assert host.said == ["one knows of a later epoch, so this host does not write on"]
     host.start()
@@ -76,8 +76,8 @@ def test_host_that_lost_what_another_has_waits_for_promote_whenever_it_is_starte
     host.end += 64
     host.work(100 * MS)
     assert not host.writes
-    assert "has records that this host lost" in host.node.waits
-    assert "bus promote" in host.node.waits
+    assert "has records that this host lost" in host.node.waiting_for
+    assert "bus promote" in host.node.waiting_for
     assert not host.node.intact, "which whoever starts it next shall know"
 
 
@@ -88,8 +88,8 @@ def test_host_that_lost_something_asks_nobody_and_waits_for_promote():
         host.work(100 * MS)
     assert not host.writes
     assert host.log.end == host.before
-    assert "bus promote" in host.node.waits
-    assert host.said == [host.node.waits]
+    assert "bus promote" in host.node.waiting_for
+    assert host.said == [host.node.waiting_for]
 
 
 def test_host_with_another_store_of_the_name_has_no_say():

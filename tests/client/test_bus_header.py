@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import udpfast
-from tests.bus.drive import Copy, courier, lead, register, send, sequencer
+from tests.bus.drive import Copy, lead, outbox_sender, register, send, sequencer
 from tests.client.instance import Instance
 from tests.client.test_store_source import Kept
 from tests.shared import ROOT
@@ -118,7 +118,7 @@ def test_what_c_accepted_is_what_a_courier_takes(run: Run, kept: Kept) -> None:
         box = Outbox(mmap.mmap(file.fileno(), 0))
     assert box.name == "algo"
     seq = sequencer(capacity=1 << 22)
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     for now_ns in range(0, 10_000_000_000, 1_000_000_000):
         for datagram in carried.work(now_ns, True):
             seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)
@@ -376,7 +376,7 @@ def test_strategy_from_ring_to_bus_sends_what_sound_books_say(
     with (shared_directory(kept.store.log.directory) / "imbalance-1.outbox").open("r+b") as file:
         box = Outbox(mmap.mmap(file.fileno(), 0))
     seq = sequencer(capacity=1 << 22)
-    carried, watch = courier(seq, box)
+    carried, watch = outbox_sender(seq, box)
     for now_ns in range(0, 5_000_000_000, 1_000_000_000):
         for datagram in carried.work(now_ns, True):
             seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)

@@ -30,7 +30,7 @@ from udpfast.archive.bus_files import (
 from udpfast.bus.absence import GONE_NS, Absence, News
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
-from udpfast.bus.outbox import Courier, Outbox
+from udpfast.bus.outbox import Outbox, OutboxSender
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, StoreConfig
@@ -82,7 +82,7 @@ class _Part:
             self.store, [other for other in settings.hosts if other != host], self.sockets, _draw,
             source=settings.source(host), quarantine=quarantine or settings.quarantine,
         )  # fmt: skip
-        self.outboxes: dict[str, tuple[Courier, int]] = {}
+        self.outboxes: dict[str, tuple[OutboxSender, int]] = {}
         self._refused: set[str] = set()
         self._said = 0
         self._look_ns = 0
@@ -102,7 +102,7 @@ class _Part:
         self.node.start(
             monotonic_ns(), realtime_ns(),
             named=self.settings.sequencer == self.store.host,
-            intact=(same and self.log.damaged_at < 0) or not self.store.led,
+            intact=(same and self.log.damaged_at < 0) or not self.store.was_writer,
             feeds=self.feed is not None, insist=insist,
         )  # fmt: skip
         self._note_boot()
@@ -120,8 +120,8 @@ class _Part:
 
     def start_feed(self) -> None:
         """Have the feed receive that writes this store, if there is one and it may by now."""
-        if self.feed is not None and self.node.fed and not self.feed.started:
-            self.disk.fed = True
+        if self.feed is not None and self.node.written_by_feed and not self.feed.started:
+            self.disk.written_by_feed = True
             self.feed.start()
 
     # --- the loop's turn ------------------------------------------------------------------------
@@ -166,15 +166,15 @@ class _Part:
         # For what comes and goes seldom: outboxes, an operator's wish, old segments.
         folder = shared_directory(self.directory)
         for path in folder.glob("*.outbox"):
-            courier, fd = self.outboxes.get(path.name, (None, -1))
-            if courier is not None and not _is_of(fd, path):  # one that was over made way
-                self.node.watch.remove(courier)
+            outbox_sender, fd = self.outboxes.get(path.name, (None, -1))
+            if outbox_sender is not None and not _is_of(fd, path):  # one that was over made way
+                self.node.watch.remove(outbox_sender)
                 del self.outboxes[path.name]
                 os.close(fd)
             if path.name not in self.outboxes:
                 self._take(path, now_ns)
-        for courier, fd in self.outboxes.values():
-            courier.alive = not _lockable(fd)
+        for outbox_sender, fd in self.outboxes.values():
+            outbox_sender.alive = not _lockable(fd)
         wish = read_wish(self.directory)
         if wish:
             self._grant(wish, now_ns)
@@ -190,7 +190,11 @@ class _Part:
         node, said = self.node, self.store.said
         # What else keeps it from following says so itself.
         known = (
-            node.following or node.stopped or node.waits or node.left or node.promotion is not None
+            node.following
+            or node.stop_reason
+            or node.waiting_for
+            or node.left
+            or node.promotion is not None
         )
         news = self._source.look(bool(known), now_ns, unix_ns)
         source = self.store.writer_host or "the host that writes the store"
@@ -223,7 +227,7 @@ class _Part:
         describe_store(self.directory, self.description())
         if not take_wish(self.directory):
             return
-        if self.settings.feed and (self.feed is None or self.node.fed):
+        if self.settings.feed and (self.feed is None or self.node.written_by_feed):
             self.node.end_promotion("not promoted: this store is written by a feed")
         else:
             self.node.promote(now_ns)
@@ -249,7 +253,7 @@ class _Part:
             return
         try:
             memory = mmap.mmap(fd, os.fstat(fd).st_size)
-            courier = Courier(
+            outbox_sender = OutboxSender(
                 Outbox(memory), self.store, now_ns, resend_ns=self.settings.resend_ms * 1_000_000
             )
         except ValueError as problem:  # whole when it has its name
@@ -258,8 +262,8 @@ class _Part:
                 self._refused.add(path.name)
                 self.store.said.append(f"ignored {path}, which is not a valid outbox: {problem}")
             return
-        self.outboxes[path.name] = courier, fd
-        self.node.add(courier)
+        self.outboxes[path.name] = outbox_sender, fd
+        self.node.add(outbox_sender)
 
     def description(self) -> dict[str, object]:
         """Return what `bus stat` shows of this store."""
@@ -273,8 +277,8 @@ class _Part:
             "source_left": self.node.left,
             "wish": self._wish,
             "outcome": node.outcome,
-            "waits": node.waits,
-            "stopped": node.stopped or node.failures.reason,
+            "waits": node.waiting_for,
+            "stopped": node.stop_reason or node.failures.reason,
             "reconnects": node.reconnects,
             "damaged": node.damaged,
             "quarantined": node.quarantined,

@@ -21,7 +21,7 @@ from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import bell_path, shared_directory
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.node import Node
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, UnauthenticError
 from udpfast.bus.wire import SendFlag
 from udpfast.config.bus import BusConfig, bus_keys
@@ -258,7 +258,7 @@ class BusSockets:
             self._cores.give(link.core)
         link.socket.close()
 
-    def carry(self, link: int, end: Source | Consumer) -> bool:
+    def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
         """See `Carrier`."""
         found = self._links.get(link)
         if found is None or found.unsent or found.proven or found.closing:
@@ -378,8 +378,8 @@ class BusSockets:
                         self._note_unauthentic()
                         continue
                 if len(data) > 5 and data[5] == SendFlag.REFUSED:
-                    for courier in self.node.watch.couriers:
-                        courier.told(data)
+                    for outbox_sender in self.node.watch.outbox_senders:
+                        outbox_sender.told(data)
                     continue
                 for _ in range(self.bad.copies()):
                     told = self.node.datagram(data, monotonic_ns(), realtime_ns())

@@ -1,7 +1,7 @@
 from typing import final
 
 from udpfast.bus.link_seal import LinkSeal
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.core.agent import Agent
 from udpfast.shm.wake import WakeRegion
 
@@ -21,7 +21,13 @@ class LinkThread(Agent):
 @final
 class SourceThread(LinkThread):
     def __init__(
-        self, source: Source, fd: int, idle: str, *, acks: int = -1, seal: LinkSeal | None = None
+        self,
+        source: LinkSender,
+        fd: int,
+        idle: str,
+        *,
+        acks: int = -1,
+        seal: LinkSeal | None = None,
     ) -> None: ...
     def odd(self) -> bytes: ...
 
@@ -29,7 +35,7 @@ class SourceThread(LinkThread):
 class ConsumerThread(LinkThread):
     def __init__(
         self,
-        consumer: Consumer,
+        consumer: LinkReceiver,
         fd: int,
         idle: str,
         *,
@@ -38,7 +44,7 @@ class ConsumerThread(LinkThread):
     ) -> None: ...
 
 def link_thread(
-    end: Source | Consumer,
+    end: LinkSender | LinkReceiver,
     fd: int,
     idle: str,
     *,

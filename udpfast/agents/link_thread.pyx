@@ -16,7 +16,7 @@ from udpfast.bus.log cimport LinkEnd
 from udpfast.bus.link_seal cimport (
     PIECE_MAX, SEAL_SIZE, LinkSeal, seal_piece, seal_read, seal_space)
 from udpfast.bus.replication cimport (
-    ACK_BYTES, RUN_ATTEND, Consumer, Source)
+    ACK_BYTES, RUN_ATTEND, LinkReceiver, LinkSender)
 from udpfast.bus.wire cimport LINK_HEADER_SIZE, LinkHeader, Progress, link_look
 from posix.unistd cimport close, write
 
@@ -211,7 +211,7 @@ cdef class SourceThread(LinkThread):
 
     Parameters
     ----------
-    source : Source
+    source : LinkSender
         That follows; its bytes are this thread's from now on.
     fd : int
         Of a socket that does not block. The caller's; it must outlive the thread.
@@ -232,7 +232,7 @@ cdef class SourceThread(LinkThread):
         ... because bytes came that the other end did not seal so.
     """
 
-    cdef Source _source
+    cdef LinkSender _source
     cdef uint8_t[HEARD_BYTES] _heard
     cdef uint64_t _heard_size
     cdef bint _odd               # what was heard is no ACK
@@ -241,7 +241,7 @@ cdef class SourceThread(LinkThread):
     cdef const uint8_t* _records
     cdef uint64_t _size, _sent   # of both together
 
-    def __init__(self, Source source, fd, str idle, *, acks=-1, seal=None):
+    def __init__(self, LinkSender source, fd, str idle, *, acks=-1, seal=None):
         super().__init__(source, fd, "udpfast source", idle, seal)
         self._source = source
         self._acks = acks
@@ -323,7 +323,7 @@ cdef class ConsumerThread(LinkThread):
 
     Parameters
     ----------
-    consumer : Consumer
+    consumer : LinkReceiver
         That follows; its bytes are this thread's from now on.
     fd : int
         Of a socket that does not block. The caller's; it must outlive the thread.
@@ -344,11 +344,11 @@ cdef class ConsumerThread(LinkThread):
         ... because bytes came that the other end did not seal so.
     """
 
-    cdef Consumer _consumer
+    cdef LinkReceiver _consumer
     cdef uint8_t[ACK_FRAME] _ack
     cdef Waker _waker            # of its own: the loop has another one, for the same readers
 
-    def __init__(self, Consumer consumer, fd, str idle, *, seal=None, WakeRegion wake=None):
+    def __init__(self, LinkReceiver consumer, fd, str idle, *, seal=None, WakeRegion wake=None):
         super().__init__(consumer, fd, "udpfast copy", idle, seal)
         self._consumer = consumer
         if wake is not None:
@@ -382,7 +382,7 @@ cdef class ConsumerThread(LinkThread):
 
 def link_thread(end, fd, str idle, *, acks=-1, seal=None, wake=None):
     """Return the thread for an end of a link that follows, which it carries from now on."""
-    if isinstance(end, Source):
+    if isinstance(end, LinkSender):
         thread = SourceThread(end, fd, idle, acks=acks, seal=seal)
     else:
         thread = ConsumerThread(end, fd, idle, seal=seal, wake=wake)

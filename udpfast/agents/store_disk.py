@@ -83,7 +83,7 @@ class StoreDisk:
         fed: bool = False,
         group: str = "",
     ) -> None:
-        self.name, self.settings, self.fed = name, settings, fed
+        self.name, self.settings, self.written_by_feed = name, settings, fed
         self._by_feed = fed or bool(settings.feed)
         self.log = StoreLog(
             directory, name, segment_bytes=settings.segment_bytes, create=create,
@@ -137,7 +137,7 @@ class StoreDisk:
     @property
     def wakes_itself(self) -> bool:
         """Whether who appends wakes readers: a feed's loop does, where nobody is waited for."""
-        return self.fed and self.settings.gate == 0
+        return self.written_by_feed and self.settings.gate == 0
 
     def remove_old(self) -> None:
         """Remove segments as the settings say.
@@ -175,7 +175,7 @@ class StoreDisk:
             )
         )  # fmt: skip
         # Behind the news of a cut: who reads looks there first.
-        if end != self._flushed and not self.fed:
+        if end != self._flushed and not self.written_by_feed:
             self.store.flush()
             self._flushed = end
         if not self.wakes_itself:
@@ -272,7 +272,7 @@ class StoreDisk:
 
         The description is the last that is said of it.
         """
-        self.fed = False
+        self.written_by_feed = False
         self.tell(following)
         self.wake.close()
         self.log.close(failed)

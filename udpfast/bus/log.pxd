@@ -34,7 +34,7 @@ cdef class Log:
     cdef object names_count(self, uint64_t number, const uint64_t** count)
 
 
-cdef class LinkEnd:              # Source or Consumer (bus/replication)
+cdef class LinkEnd:              # LinkSender or LinkReceiver (bus/replication)
     cdef Hold hold               # of the thread that carries its bytes, if there is one ...
     cdef public bint carried     # ... since this was set
     cdef bint over               # closed
@@ -52,7 +52,7 @@ cdef class Store:
     cdef readonly object lineage
     cdef readonly uint64_t promised  # nothing of a lower epoch is taken or written any more
     cdef readonly bint writer    # this host's sequencer appends to it
-    cdef readonly bint led       # ... or did, and nobody else since, as far as this host knows
+    cdef readonly bint was_writer  # ... or did, and nobody else since, as far as this host knows
     cdef readonly uint64_t cuts  # how often records were set aside: who reads looks again ...
     cdef readonly list cut_at    # ... and from which positions on
     cdef public uint64_t gate

@@ -2,7 +2,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.release import Release
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 
 __all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
@@ -49,7 +49,7 @@ class Store:
     gate: int
     standbys: tuple[str, ...]
     followers: tuple[str, ...]
-    links: dict[str, Source]
+    links: dict[str, LinkSender]
     acks: dict[str, tuple[int, int]]
     intake: LinkEnd | None
     said: list[str]
@@ -74,7 +74,7 @@ class Store:
     @property
     def writer(self) -> bool: ...
     @property
-    def led(self) -> bool: ...
+    def was_writer(self) -> bool: ...
     @property
     def cuts(self) -> int: ...
     @property

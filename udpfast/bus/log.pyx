@@ -254,7 +254,7 @@ cdef class Store:
         Nothing of a lower epoch is taken or written any more.
     writer : bool
         This host's sequencer appends to it.
-    led : bool
+    was_writer : bool
         It did when it ran last, and no other host since, as far as this one knows.
     damaged_at : int or None
         Position of a record that is damaged or missing here, so that no copy gets it, nor what
@@ -282,7 +282,7 @@ cdef class Store:
         self.promised = self._released = 0
         self.lineage = Lineage()
         if state:
-            self.promised, self._released, self.led = _STATE.unpack_from(state)
+            self.promised, self._released, self.was_writer = _STATE.unpack_from(state)
             self.lineage = saved_lineage(state)
             # An epoch that its writer did not live to write anything of.
             self.lineage.cut(log.writer.position)
@@ -292,15 +292,15 @@ cdef class Store:
 
     def _recall(self, bint lost):
         # What was kept beside the records is lost, or not sure. They say of which epochs they are.
-        led = False
+        was_writer = False
         for record in self.log.records(
                 self.log.first()[0], self.log.writer.position, kinds=1 << KIND_RESTART):
             epoch, _, old_end, _, _, host = _EPOCH_BEGIN.unpack_from(record, RECORD_SIZE)
             self.lineage.begin(epoch, old_end)
-            led = host.rstrip(b"\0") == self.host.encode()
+            was_writer = host.rstrip(b"\0") == self.host.encode()
         self.promised = max(self.promised, self.lineage.epoch)
         if lost:
-            self.led = led
+            self.was_writer = was_writer
             self.said.append(
                 "the file `bus.state` was lost: its epochs are read from the records, and what "
                 "this host had promised to others is not known any more")
@@ -406,7 +406,8 @@ cdef class Store:
 
     def save(self) -> None:
         """Keep its epochs, and what it promised."""
-        self.log.save(_STATE.pack(self.promised, self._released, self.led) + self.lineage.pack())
+        self.log.save(
+            _STATE.pack(self.promised, self._released, self.was_writer) + self.lineage.pack())
 
     def flush(self) -> None:
         """Have the log say how far it is, between two records."""
@@ -435,7 +436,7 @@ cdef class Store:
                     # An epoch of which it could write nothing: others may have what is later.
                     self.lineage.cut(self.log.writer.position)
                     self.changes += 1
-                self.writer = self.led = False
+                self.writer = self.was_writer = False
             self.save()
         return epoch >= self.promised
 
@@ -460,7 +461,7 @@ cdef class Store:
         self.acks.clear()
         self.release.begin()
         self._begin_epoch(epoch)
-        self.led = True
+        self.was_writer = True
         self.save()
         self.writer = True
         self.learn_writer(self.host, epoch)
@@ -474,7 +475,7 @@ cdef class Store:
         """Note that the records from the end on are of another epoch than those before."""
         self._begin_epoch(epoch)
         self.promised = max(self.promised, epoch)
-        self.writer = self.led = False
+        self.writer = self.was_writer = False
         self.save()
 
     def _begin_epoch(self, epoch):

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from udpfast.bus.beginning import Beginning, Decision
+from udpfast.bus.creation import Decision, StoreCreation
 from udpfast.bus.failures import Failures
 from udpfast.bus.hello import Fenced, Refuse, RefuseReason
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import Courier, Watch
+from udpfast.bus.outbox import OutboxSender, StreamWatch
 from udpfast.bus.promotion import Promotion, PromotionState
-from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.returning import Return, Returning
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
@@ -72,7 +72,7 @@ class Carrier(Protocol):
     def datagram(self, host: str, data: bytes) -> None:
         """Send a datagram to the sequencer's port of a host."""
 
-    def carry(self, link: int, end: Source | Consumer) -> bool:
+    def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
         """Take over the bytes of a link's end, which follows; False: not this one, or not yet."""
 
 
@@ -95,24 +95,24 @@ class Node:
     Attributes
     ----------
     sequencer : Sequencer or None
-    consumer : Consumer or None
-    sources : list of Source
-    watch : Watch
+    consumer : LinkReceiver or None
+    sources : list of LinkSender
+    watch : StreamWatch
     promotion : Promotion or None
     outcome : tuple of str
         What the last promotion came to, and who was not reached; empty: there was none, or it goes
         on.
-    beginning : Beginning or None
+    beginning : StoreCreation or None
     returning : Returning or None
         This host wrote the store before, and asks the others whether it writes on.
-    waits : str
+    waiting_for : str
         Why this host does not begin the store that it shall write, or does not write it on; empty:
         it does, or shall not.
     intact : bool
         Of what this host wrote nothing is lost, as far as it knows.
-    fed : bool
+    written_by_feed : bool
         A feed on this host writes the store: this one follows nobody, and takes no messages.
-    stopped : str
+    stop_reason : str
         Why it follows nobody any more, until somebody looks at it; empty: it does.
     left : str
         The host that it copied from, if that was stopped in good order since; empty: it was not, or
@@ -135,16 +135,16 @@ class Node:
         self.peers = tuple(peers)
         self.carrier = carrier
         self.sequencer: Sequencer | None = None
-        self.consumer: Consumer | None = None
-        self.watch = Watch(store)
+        self.consumer: LinkReceiver | None = None
+        self.watch = StreamWatch(store)
         self.promotion: Promotion | None = None
         self.outcome: tuple[str, ...] = ()
-        self.beginning: Beginning | None = None
+        self.beginning: StoreCreation | None = None
         self.returning: Returning | None = None
-        self.waits = ""
+        self.waiting_for = ""
         self.intact = True
-        self.fed = False
-        self.stopped = self.left = ""
+        self.written_by_feed = False
+        self.stop_reason = self.left = ""
         self.failures = Failures()
         self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
@@ -153,7 +153,7 @@ class Node:
         self._lacked: int | None = None
         self._feeds = False  # a feed on this host writes the store, once it has it
         self._quarantine = quarantine
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, LinkSender] = {}
         self._asked: dict[int, tuple[str, bytearray]] = {}  # link -> host, answer
         self._strangers: set[str] = set()  # hosts with another store of this name
         self._link: int | None = None  # of the consumer
@@ -163,7 +163,7 @@ class Node:
         self._look_ns = 0
 
     @property
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[LinkSender]:
         """Of the hosts that copy from this one."""
         return list(self._sources.values())
 
@@ -178,12 +178,14 @@ class Node:
             return Role.RETURNING
         if self.sequencer is not None:
             return Role.SEQUENCING
-        return Role.FED if self.fed else Role.FOLLOWING
+        return Role.FED if self.written_by_feed else Role.FOLLOWING
 
     @property
     def following(self) -> bool:
         """Whether the stream comes: from another host, or from this one's own sequencer."""
-        if self.sequencer is not None or self.fed:  # also while it is promoted once more
+        if (
+            self.sequencer is not None or self.written_by_feed
+        ):  # also while it is promoted once more
             return self.store.writer
         return self.consumer is not None and self.consumer.following and not self.consumer.closed
 
@@ -215,18 +217,18 @@ class Node:
             Begin without those hosts that cannot be reached.
         """
         store, self._feeds, self.intact = self.store, feeds, intact
-        if store.identity == NO_IDENTITY or not (store.end or store.led):
+        if store.identity == NO_IDENTITY or not (store.end or store.was_writer):
             if named:
-                self.beginning = Beginning(self.peers, now_ns, insist=insist)
+                self.beginning = StoreCreation(self.peers, now_ns, insist=insist)
                 self._go_on_beginning(now_ns, unix_ns)
         elif feeds:
-            self.fed = True
-        elif store.led and not self.peers:
+            self.written_by_feed = True
+        elif store.was_writer and not self.peers:
             self.resume(now_ns, unix_ns)
-        elif store.led and intact:
+        elif store.was_writer and intact:
             self.returning = Returning(store, self.peers, now_ns)
             self._go_on_returning(now_ns, unix_ns)
-        elif store.led:
+        elif store.was_writer:
             self._wait_for_promote(
                 "this host has been rebooted, has adopted a copy of its store, or lost some of "
                 "what it wrote"
@@ -235,16 +237,16 @@ class Node:
     def _wait_for_promote(self, why: str) -> None:
         # Other copies may have more than what is left here.
         self.intact = False
-        self.waits = (
+        self.waiting_for = (
             f"{why}, so other copies may have more: run `udpfast bus promote` for the host that "
             "is to write")  # fmt: skip
-        self._say(self.waits)
+        self._say(self.waiting_for)
 
     def _go_on_returning(self, now_ns: int, unix_ns: int) -> None:
         returning = self.returning
         assert returning is not None
         # Whoever connects may say it, too, that another host wrote since.
-        decision = returning.decide(now_ns) if self.store.led else Return.FOLLOW
+        decision = returning.decide(now_ns) if self.store.was_writer else Return.FOLLOW
         if decision is Return.WAIT:
             self._ask_again(returning.due(now_ns))
             return
@@ -280,30 +282,30 @@ class Node:
             self._say("begins a new store")
         else:
             self._end_asking()
-            self.waits = (
+            self.waiting_for = (
                 f"this host has nothing, and copies the store from {beginning.owner}; if no host "
                 "writes it, choose one with `udpfast bus promote`")  # fmt: skip
-            self._say(self.waits)
+            self._say(self.waiting_for)
 
-    def _ask_who_has(self, beginning: Beginning, now_ns: int) -> None:
+    def _ask_who_has(self, beginning: StoreCreation, now_ns: int) -> None:
         self._ask_again(beginning.due(now_ns))
         unheard = beginning.unheard(now_ns)
-        waits = ""
+        why = ""
         if unheard:
-            waits = (
+            why = (
                 "this host has nothing, and begins the store once all others report that they have "
                 f"nothing: still waiting for {', '.join(unheard)} (`udpfast bus run --begin` does "
                 "not wait)")  # fmt: skip
         elif self.store.promised and beginning.missing(now_ns):
-            waits = self.waits
+            why = self.waiting_for
         elif self.store.promised:
-            waits = (
+            why = (
                 "no host has the store, although one of them wrote it: start the host that has "
                 "it, or begin another one with `udpfast bus run --begin`")  # fmt: skip
-        if waits != self.waits:
-            self.waits = waits
-            if waits:
-                self._say(waits)
+        if why != self.waiting_for:
+            self.waiting_for = why
+            if why:
+                self._say(why)
 
     def _ask_again(self, hosts: Iterable[str]) -> None:
         # A host has one question at a time: one that was not answered is over.
@@ -314,17 +316,17 @@ class Node:
 
     def _end_asking(self) -> None:
         self.beginning = self.returning = None
-        self.waits = ""
+        self.waiting_for = ""
         for link in list(self._asked):
             self._close(link)
 
     def _write(self, epoch: int, now_ns: int, unix_ns: int) -> None:
         # Write the store from now on; what a feed writes has the epoch that its loop begins.
         self.beginning = self.returning = None
-        self.waits = ""
+        self.waiting_for = ""
         if self._feeds:
             self._drop_consumer()
-            self.fed = True
+            self.written_by_feed = True
         elif epoch:
             self.lead(epoch, now_ns, unix_ns)
         else:
@@ -373,7 +375,7 @@ class Node:
             self._close(link)
         self.promotion = None
         if promotion.state is PromotionState.READY:
-            self.stopped = ""
+            self.stop_reason = ""
             self._write(promotion.epoch, now_ns, unix_ns)
             self.end_promotion(
                 f"now writes epoch {promotion.epoch:x}",
@@ -408,7 +410,7 @@ class Node:
             if self.promotion is not None:
                 self.consumer = self.promotion.copy(self._leader, self._draw(), now_ns)
             else:
-                self.consumer = Consumer(
+                self.consumer = LinkReceiver(
                     self.store, self._draw(), now_ns,
                     any_source=bool(self._source) or self._lacked is not None,
                 )  # fmt: skip
@@ -418,7 +420,7 @@ class Node:
 
     def accepted(self, link: int, now_ns: int) -> None:
         """Take a link that another host began."""
-        self._sources[link] = Source(self.store, self._draw(), now_ns)
+        self._sources[link] = LinkSender(self.store, self._draw(), now_ns)
 
     def room(self, link: int) -> int:
         """Return how many bytes `received` takes of a link."""
@@ -517,7 +519,7 @@ class Node:
         if consumer is None:
             return
         if consumer.following:
-            self.waits = ""
+            self.waiting_for = ""
             self._note_following(now_ns)
             if self._lacked is not None and self.store.end > self._lacked:
                 self._lacked = None
@@ -564,17 +566,17 @@ class Node:
                 self.quarantined += removed
                 self._say(f"set aside {removed} records from position {at} on")
             else:
-                self.stopped = "diverged"
+                self.stop_reason = "diverged"
         elif refused.reason is RefuseReason.FENCED:
             self.store.fence(refused.at)
         elif refused.reason is RefuseReason.DAMAGED and not self._source:
             self._lacked = refused.at
         elif refused.reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
-            self.stopped = refused.reason.name.lower()
+            self.stop_reason = refused.reason.name.lower()
             self._say(f"cannot copy from its source: {refused.reason.name}, position {refused.at}")
 
     def _follow(self, now_ns: int) -> None:
-        if self._link is not None or self.stopped or now_ns < self._retry_ns or not self.peers:
+        if self._link is not None or self.stop_reason or now_ns < self._retry_ns or not self.peers:
             return
         if self._source:
             self._leader = self._source
@@ -593,9 +595,9 @@ class Node:
             return self.sequencer.receive(data, now_ns, unix_ns)
         return b""
 
-    def add(self, courier: Courier) -> None:
+    def add(self, outbox_sender: OutboxSender) -> None:
         """Bring an outbox's messages to the sequencer."""
-        self.watch.add(courier)
+        self.watch.add(outbox_sender)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -652,11 +654,11 @@ class Node:
     def _send_messages(self, now_ns: int, unix_ns: int) -> None:
         # What is in the outboxes of this host's apps.
         self.watch.work()
-        for courier in self.watch.couriers:
-            for datagram in courier.work(now_ns, self.following):
-                self._bring(datagram, now_ns, unix_ns, courier)
+        for outbox_sender in self.watch.outbox_senders:
+            for datagram in outbox_sender.work(now_ns, self.following):
+                self._bring(datagram, now_ns, unix_ns, outbox_sender)
 
-    def _carry(self, link: int, consumer: Consumer) -> None:
+    def _carry(self, link: int, consumer: LinkReceiver) -> None:
         # What it has to say goes to the link, or to the thread that has its bytes.
         if not consumer.carried:
             self.carrier.send(link, consumer.output())
@@ -665,7 +667,7 @@ class Node:
         else:
             consumer.attend()
 
-    def _serve(self, link: int, source: Source, now_ns: int, unix_ns: int) -> None:
+    def _serve(self, link: int, source: LinkSender, now_ns: int, unix_ns: int) -> None:
         source.work(now_ns, unix_ns)
         if source.carried:
             source.attend()
@@ -690,10 +692,12 @@ class Node:
             else:
                 self.carrier.send(link, source.output())
 
-    def _bring(self, datagram: bytes, now_ns: int, unix_ns: int, courier: Courier) -> None:
+    def _bring(
+        self, datagram: bytes, now_ns: int, unix_ns: int, outbox_sender: OutboxSender
+    ) -> None:
         if self.sequencer is not None:  # this host's own outboxes: no network
             told = self.sequencer.receive(datagram, now_ns, unix_ns)
             if told:
-                courier.told(told)
+                outbox_sender.told(told)
         elif self.store.writer_host and self.store.writer_host != self.store.host:
             self.carrier.datagram(self.store.writer_host, datagram)

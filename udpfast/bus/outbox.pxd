@@ -1,5 +1,5 @@
-# Outbox: where an app's messages wait until they are seen in the stream, and Courier, which brings
-# them to the sequencer. The memory is the app's and the daemon's of one host:
+# Outbox: where an app's messages wait until they are seen in the stream, and OutboxSender, which
+# brings them to the sequencer. The memory is the app's and the daemon's of one host:
 #
 #   0                4096                             4096 + 40 * slots
 #   +----------------+--------------------------------+------------------------------+
@@ -23,7 +23,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     OUTBOX_PAGE = 4096
-    COURIER_AHEAD = 4096         # sent and not seen: what the sequencer holds (AHEAD_MAX)
+    SENT_AHEAD = 4096         # sent and not seen: what the sequencer holds (AHEAD_MAX)
     RESEND_MAX_NS = 8_000_000_000
     ALIVE_EVERY_NS = 1_000_000_000
 
@@ -71,7 +71,7 @@ cdef struct OutboxEntry:  # 40 bytes
     uint16_t type
     uint16_t step                # how often it was sent again
     uint64_t seen_end            # position behind its record in the stream; 0: not seen
-    int64_t due_ns               # when it is sent again, by the courier's clock
+    int64_t due_ns               # when it is sent again, by the outbox sender's clock
     uint64_t emptied             # bytes ever taken up to its end
 
 cdef class Outbox:
@@ -102,7 +102,7 @@ cdef inline int64_t outbox_send(
     # A payload lies in one piece.
     if offset % header.capacity + size > header.capacity:
         offset += header.capacity - offset % header.capacity
-    # Acquire: what was let go is not read any more; stored by Courier.let_go.
+    # Acquire: what was let go is not read any more; stored by OutboxSender.let_go.
     if (number - load_acquire(&header.freed) > header.slots
             or offset + size - load_acquire(&header.emptied) > header.capacity):
         return UNSENT_FULL
@@ -114,7 +114,7 @@ cdef inline int64_t outbox_send(
     entry.size = <uint32_t>size
     entry.type = type
     entry.emptied = header.filled = offset + size
-    # Orders payload and entry before the number; read by the courier.
+    # Orders payload and entry before the number; read by the outbox sender.
     store_release(&header.accepted, number)
     if outbox.bell >= 0:
         fence_full()  # the daemon says that it sleeps before it looks for the last time
@@ -123,12 +123,12 @@ cdef inline int64_t outbox_send(
     return <int64_t>number
 
 
-cdef class Courier:
+cdef class OutboxSender:
     cdef readonly Outbox outbox
     cdef readonly Store store
     cdef public bint alive       # the app: its name is kept for it
     cdef OutboxHeader* header
-    cdef uint64_t _sent          # messages 1 to this one were sent, by this courier
+    cdef uint64_t _sent          # messages 1 to this one were sent, by this outbox sender
     cdef int64_t _clock_ns       # stands still while the stream does not come
     cdef int64_t _now_ns
     cdef int64_t _due_ns         # nothing is sent again before
@@ -147,14 +147,14 @@ cdef class Courier:
 
     cdef bint doze(self, bint asleep) noexcept nogil
 
-cdef class Watch:
+cdef class StreamWatch:
     cdef readonly Store store
-    cdef readonly list couriers
+    cdef readonly list outbox_senders
     cdef Place _place
     cdef object _memory
     cdef uint64_t _cuts
     cdef bint _standing
-    cdef object _by_sender       # sender -> Courier
+    cdef object _by_sender       # sender -> OutboxSender
     cdef bint _is_through(self) except? False
     cdef _senders(self, const Record* record, uint64_t end)
-    cdef uint8_t[1025] _ours     # of sender: whether a courier of ours has it
+    cdef uint8_t[1025] _ours     # of sender: whether an outbox sender of ours has it

@@ -1,4 +1,4 @@
-"""From an app to the sequencer: the outbox, the courier, and the watch over what came back.
+"""From an app to the sequencer: the outbox, the outbox sender, and the watch over what came back.
 
 Nothing here waits for an answer. A message was delivered when this host's copy of the store has it;
 one that is not seen there in time is sent again, and the sequencer refuses what it has already.
@@ -24,7 +24,7 @@ from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
 from udpfast.errors import (
     OutboxFullError, OutboxLostError, SupersededError, WriterExistsError)
 
-__all__ = ["OUTBOX_HEADER", "Courier", "Outbox", "OutboxState", "Watch", "outbox_facts"]
+__all__ = ["OUTBOX_HEADER", "OutboxSender", "Outbox", "OutboxState", "StreamWatch", "outbox_facts"]
 
 #: Bytes at the beginning of an outbox that tell all of it but its messages.
 OUTBOX_HEADER = sizeof(OutboxHeader)
@@ -218,7 +218,7 @@ def outbox_facts(bytes header, size_bytes):
     }
 
 
-cdef class Courier:
+cdef class OutboxSender:
     """Brings what is in an outbox to the sequencer, and lets go what is safe.
 
     Parameters
@@ -243,7 +243,7 @@ cdef class Courier:
         self._resend_ns = resend_ns
         self._due_ns = INT64_MAX
         self.alive = True
-        self._sent = self.header.seen  # what another courier sent is sent again, oldest first
+        self._sent = self.header.seen  # what another outbox sender sent is sent again, oldest first
 
     cdef bint doze(self, bint asleep) noexcept nogil:
         # Say whether the daemon sleeps; whether there is something to send first.
@@ -369,7 +369,7 @@ cdef class Courier:
         datagrams = []
         if self._clock_ns >= self._due_ns:
             self._send_again(datagrams, most)
-        last = min(accepted, header.seen + COURIER_AHEAD)
+        last = min(accepted, header.seen + SENT_AHEAD)
         while self._sent < last and <uint64_t>len(datagrams) < most:
             until = self._send(datagrams, self._sent + 1, last, 0)
             self._sent = until
@@ -463,8 +463,8 @@ cdef class Courier:
             number = last + 1
 
 
-cdef class Watch:
-    """Reads this host's copy of a store, for its couriers: what of theirs came back.
+cdef class StreamWatch:
+    """Reads this host's copy of a store, for its outbox senders: what of theirs came back.
 
     Parameters
     ----------
@@ -473,13 +473,13 @@ cdef class Watch:
 
     def __init__(self, Store store):
         self.store = store
-        self.couriers = []
+        self.outbox_senders = []
         self._by_sender = {}
         self._cuts = store.cuts
 
-    def add(self, Courier courier) -> None:
+    def add(self, OutboxSender outbox_sender) -> None:
         """Look for an outbox's messages too, from where it was looked for them last."""
-        cdef OutboxHeader* header = courier.header
+        cdef OutboxHeader* header = outbox_sender.header
         cdef uint64_t same
         if header.state == OUTBOX_NEW and header.watched == 0:
             header.watched = self.store.end  # nobody knows of it yet
@@ -487,39 +487,39 @@ cdef class Watch:
         # A process that was killed may have set records aside, and told no outbox.
         same = self.store.lineage.until(header.watched_epoch, header.watched)
         if min(same, self.store.end) < header.watched:
-            courier.rolled_back(min(same, self.store.end))
-        self.couriers.append(courier)
-        self._note(courier)
+            outbox_sender.rolled_back(min(same, self.store.end))
+        self.outbox_senders.append(outbox_sender)
+        self._note(outbox_sender)
         if self._standing:
-            self._stand(min(self._place.position, courier.header.watched))
+            self._stand(min(self._place.position, outbox_sender.header.watched))
 
     def doze(self) -> bool:
         """Say to senders that the daemon sleeps now; return whether it should not.
 
         Until `wake`, each rings its bell.
         """
-        cdef Courier courier
+        cdef OutboxSender outbox_sender
         cdef bint due = False
-        for courier in self.couriers:
-            due |= courier.doze(True)
+        for outbox_sender in self.outbox_senders:
+            due |= outbox_sender.doze(True)
         return due
 
     def wake(self) -> None:
         """Say to senders that the daemon looks for itself."""
-        cdef Courier courier
-        for courier in self.couriers:
-            courier.doze(False)
+        cdef OutboxSender outbox_sender
+        for outbox_sender in self.outbox_senders:
+            outbox_sender.doze(False)
 
-    def remove(self, Courier courier) -> None:
+    def remove(self, OutboxSender outbox_sender) -> None:
         """Look for its messages no more."""
-        self.couriers.remove(courier)
-        self._by_sender.pop(courier.header.sender, None)
-        self._ours[courier.header.sender] = 0
+        self.outbox_senders.remove(outbox_sender)
+        self._by_sender.pop(outbox_sender.header.sender, None)
+        self._ours[outbox_sender.header.sender] = 0
 
-    def _note(self, Courier courier):
-        if courier.header.sender and courier.header.sender <= SENDERS_MAX:
-            self._by_sender[courier.header.sender] = courier
-            self._ours[courier.header.sender] = 1
+    def _note(self, OutboxSender outbox_sender):
+        if outbox_sender.header.sender and outbox_sender.header.sender <= SENDERS_MAX:
+            self._by_sender[outbox_sender.header.sender] = outbox_sender
+            self._ours[outbox_sender.header.sender] = 1
 
     def _stand(self, uint64_t position):
         position = max(position, <uint64_t>self.store.log.first()[0])
@@ -532,7 +532,7 @@ cdef class Watch:
         cdef int64_t size
         cdef const Record* record
         cdef const EpochBegin* begin
-        cdef Courier courier
+        cdef OutboxSender outbox_sender
         cdef uint64_t end
         cdef uint16_t sender
         if not self.store.key:
@@ -540,7 +540,7 @@ cdef class Watch:
         if self._cuts != self.store.cuts:
             self._roll_back()
         if not self._standing:
-            self._stand(min([(<Courier>c).header.watched for c in self.couriers],
+            self._stand(min([(<OutboxSender>c).header.watched for c in self.outbox_senders],
                             default=self.store.end))
         while True:
             size = place_look(&self._place)
@@ -557,9 +557,9 @@ cdef class Watch:
             if record.kind == KIND_BUS:
                 sender = <uint16_t>record.object
                 if sender <= SENDERS_MAX and self._ours[sender]:
-                    courier = self._by_sender[sender]
-                    if courier.header.incarnation == <uint32_t>record.flight_ns:
-                        courier.saw(record.number, end)
+                    outbox_sender = self._by_sender[sender]
+                    if outbox_sender.header.incarnation == <uint32_t>record.flight_ns:
+                        outbox_sender.saw(record.number, end)
             elif record.kind == KIND_SENDER or record.kind == KIND_SENDERS:
                 self._senders(record, end)
             elif record.kind == KIND_RESTART and record.length >= <int>(
@@ -571,10 +571,10 @@ cdef class Watch:
             count += 1
         if count:
             epoch = self.store.lineage.at(self._place.position - 1)[0]
-            for courier in self.couriers:
-                if courier.header.watched < self._place.position:
-                    courier.header.watched = self._place.position
-                    courier.header.watched_epoch = epoch
+            for outbox_sender in self.outbox_senders:
+                if outbox_sender.header.watched < self._place.position:
+                    outbox_sender.header.watched = self._place.position
+                    outbox_sender.header.watched_epoch = epoch
         return count
 
     cdef bint _is_through(self) except? False:
@@ -588,29 +588,29 @@ cdef class Watch:
     cdef _senders(self, const Record* record, uint64_t end):
         cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)
         cdef uint64_t i
-        cdef Courier courier
+        cdef OutboxSender outbox_sender
         for i in range((record.length - RECORD_SIZE) // sizeof(SenderEntry)):
-            for courier in self.couriers:
-                if memcmp(entries[i].name, courier.header.name, NAME_SIZE) == 0 and (
-                        courier.registered(entries[i].sender, entries[i].incarnation,
+            for outbox_sender in self.outbox_senders:
+                if memcmp(entries[i].name, outbox_sender.header.name, NAME_SIZE) == 0 and (
+                        outbox_sender.registered(entries[i].sender, entries[i].incarnation,
                                            entries[i].nonce, record.position)):
-                    self._note(courier)
-                    courier.saw(entries[i].next - 1, end)
+                    self._note(outbox_sender)
+                    outbox_sender.saw(entries[i].next - 1, end)
                     # Earlier epochs, which are read again where the end was damaged and is copied
                     # anew, have fewer of its messages, and lost none.
-                    if entries[i].next <= courier.header.freed and (
+                    if entries[i].next <= outbox_sender.header.freed and (
                             self.store.lineage.at(record.position)[0]
-                            > courier.header.freed_epoch):
-                        courier.lost(entries[i].next - 1)
+                            > outbox_sender.header.freed_epoch):
+                        outbox_sender.lost(entries[i].next - 1)
 
     def _roll_back(self):
-        cdef Courier courier
+        cdef OutboxSender outbox_sender
         cdef uint64_t end = self.store.cut_since(self._cuts)
         self._cuts = self.store.cuts
-        for courier in self.couriers:
-            self._ours[courier.header.sender] = 0
-            self._by_sender.pop(courier.header.sender, None)
-            courier.rolled_back(end)
-            self._note(courier)
+        for outbox_sender in self.outbox_senders:
+            self._ours[outbox_sender.header.sender] = 0
+            self._by_sender.pop(outbox_sender.header.sender, None)
+            outbox_sender.rolled_back(end)
+            self._note(outbox_sender)
         if self._standing:
             self._stand(min(self._place.position, end))

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from udpfast.bus.hello import Fenced, RefuseReason
 from udpfast.bus.log import Store
-from udpfast.bus.replication import Consumer
+from udpfast.bus.replication import LinkReceiver
 from udpfast.bus.wire import epoch_after
 
 __all__ = ["Promotion", "PromotionState"]
@@ -74,7 +74,7 @@ class Promotion:
         Nobody writes since: it was refused after others were fenced.
     source : str
         The host that has more than this one; empty: there is none.
-    consumer : Consumer or None
+    consumer : LinkReceiver or None
         To feed with what the host that `copy` was told sends, while `links`.
     """
 
@@ -89,7 +89,7 @@ class Promotion:
         self.source = ""
         self._put_off = ""  # why `source` does not give what it has, for now
         self._copied = ""  # the host at the other end of `consumer`
-        self.consumer: Consumer | None = None
+        self.consumer: LinkReceiver | None = None
         self._random = random
         self._hosts = hosts
         self._waiting = set(hosts)
@@ -219,10 +219,10 @@ class Promotion:
     def _refuse_by(self, furthest: str) -> None:
         self._refuse(f"{furthest} has more records, and refuses to give them: {self._put_off}")
 
-    def copy(self, host: str, nonce: int, now_ns: int) -> Consumer:
+    def copy(self, host: str, nonce: int, now_ns: int) -> LinkReceiver:
         """Return the end of a new link to a host; to `source`, whenever there is none."""
         self._copied = host
-        self.consumer = Consumer(self.store, nonce, now_ns, drain=True)
+        self.consumer = LinkReceiver(self.store, nonce, now_ns, drain=True)
         return self.consumer
 
     def _end_copy(self, why: str) -> None:

@@ -1,5 +1,6 @@
-# A store's way to another host: Source (of the copy) and Consumer (the copy). Each is one end of a
-# link; a link that breaks is over, and the next one begins with where the copy's records end.
+# A store's way to another host: LinkSender (of the copy) and LinkReceiver (the copy). Each is one
+# end of a link; a link that breaks is over, and the next one begins with where the copy's records
+# end.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -18,7 +19,7 @@ cdef enum:
     RUN_NONE = 0                 # there are no more records now
     RUN_ATTEND = -1              # `attend` first
 
-cdef class Source(LinkEnd):
+cdef class LinkSender(LinkEnd):
     cdef readonly Store store
     cdef readonly str consumer   # the host that it copies to; empty before its HELLO
     cdef readonly str closed     # why it ended; empty: it lives
@@ -54,7 +55,7 @@ cdef class Source(LinkEnd):
     cdef int64_t run(self, LinkHeader* header, const uint8_t** at) noexcept nogil
     cdef bint take_ack(self, const LinkHeader* header, int64_t now_ns) noexcept nogil
 
-cdef class Consumer(LinkEnd):
+cdef class LinkReceiver(LinkEnd):
     cdef readonly Store store
     cdef Log _log
     cdef readonly str closed     # why it ended; empty: it lives

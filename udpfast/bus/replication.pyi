@@ -1,9 +1,9 @@
 from udpfast.bus.hello import Refuse, Welcome
 from udpfast.bus.log import LinkEnd, Store
 
-__all__ = ["Consumer", "Source"]
+__all__ = ["LinkReceiver", "LinkSender"]
 
-class Source(LinkEnd):
+class LinkSender(LinkEnd):
     def __init__(self, store: Store, nonce: int, now_ns: int) -> None: ...
     @property
     def store(self) -> Store: ...
@@ -30,7 +30,7 @@ class Source(LinkEnd):
     def end(self) -> None: ...
     def close(self, reason: str) -> None: ...
 
-class Consumer(LinkEnd):
+class LinkReceiver(LinkEnd):
     def __init__(
         self,
         store: Store,

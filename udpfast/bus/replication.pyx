@@ -24,7 +24,7 @@ from udpfast.bus.lineage import divergence
 from udpfast.bus.wire import link_frame, link_parse
 from udpfast.errors import FormatError
 
-__all__ = ["Consumer", "Source"]
+__all__ = ["LinkReceiver", "LinkSender"]
 
 # The newest epoch ends there: it has no end yet.
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
@@ -40,7 +40,7 @@ cdef enum:
 cdef bytes NO_IDENTITY = bytes(16)
 
 
-cdef class Source(LinkEnd):
+cdef class LinkSender(LinkEnd):
     """The end of a link at which the records are.
 
     Parameters
@@ -425,7 +425,7 @@ cdef class Source(LinkEnd):
                 del self.store.links[self.consumer]
 
 
-cdef class Consumer(LinkEnd):
+cdef class LinkReceiver(LinkEnd):
     """The end of a link at which the copy is.
 
     Parameters

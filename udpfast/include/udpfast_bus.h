@@ -391,7 +391,7 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
             state == UDPFAST_OUTBOX_LOST ? UDPFAST_UNSENT_LOST : UDPFAST_UNSENT_SUPERSEDED, size);
     if (offset % outbox->capacity + size > outbox->capacity) /* a payload lies in one piece */
         offset += outbox->capacity - offset % outbox->capacity;
-    /* Acquire: what was let go is not read any more; stored by the daemon (Courier). */
+    /* Acquire: what was let go is not read any more; stored by the daemon (OutboxSender). */
     if (number - UDPFAST_LOAD_ACQUIRE(&header->freed) > outbox->slots
         || offset + size - UDPFAST_LOAD_ACQUIRE(&header->emptied) > outbox->capacity)
         return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_FULL, size);

@@ -6,11 +6,11 @@ import pytest
 
 from lab.bus_memory import MemoryLog
 from tests.bus.drive import IDENTITY, LAYOUT, MS, T0, S, lead
-from udpfast.bus.beginning import Beginning, Decision
+from udpfast.bus.creation import Decision, StoreCreation
 from udpfast.bus.hello import Fenced
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.replication import Source
+from udpfast.bus.replication import LinkSender
 from udpfast.bus.wire import LinkType, link_frame, link_parse
 
 OTHER = bytes(range(16, 32))
@@ -80,7 +80,7 @@ class Host:
 
     @property
     def writes(self):
-        return self.node.store.writer or self.node.fed
+        return self.node.store.writer or self.node.written_by_feed
 
 
 def test_host_without_others_begins_at_once():
@@ -93,7 +93,7 @@ def test_host_begins_when_all_others_say_that_they_have_nothing():
     host.has.update(one=NOTHING, two=NOTHING)
     assert host.work(MS).writes
     assert host.node.store.identity == IDENTITY
-    assert (host.node.waits, host.node.store.said) == ("", ["begins a new store"])
+    assert (host.node.waiting_for, host.node.store.said) == ("", ["begins a new store"])
 
 
 @pytest.mark.parametrize("two", [None, NOTHING, OTHER])
@@ -104,8 +104,8 @@ def test_host_that_lost_its_disk_follows_whoever_has_the_store(two):
         host.work(100 * MS)
     assert not host.writes
     assert host.node.store.identity == NOTHING
-    assert "this host has nothing, and copies the store from" in host.node.waits
-    assert "bus promote" in host.node.waits
+    assert "this host has nothing, and copies the store from" in host.node.waiting_for
+    assert "bus promote" in host.node.waiting_for
 
 
 def test_host_waits_for_one_that_is_down_and_says_for_whom():
@@ -114,13 +114,13 @@ def test_host_waits_for_one_that_is_down_and_says_for_whom():
     for _ in range(4000):
         host.work(S)
     assert not host.writes
-    assert "still waiting for two" in host.node.waits
-    assert host.node.store.said == [host.node.waits], "it is said once"
+    assert "still waiting for two" in host.node.waiting_for
+    assert host.node.store.said == [host.node.waiting_for], "it is said once"
     host.has.update(two=NOTHING)
     for _ in range(3):
         host.work(S)
     assert host.writes
-    assert host.node.waits == ""
+    assert host.node.waiting_for == ""
 
 
 def test_host_does_not_wait_where_it_is_told_so():
@@ -142,7 +142,7 @@ def test_host_that_is_told_not_to_wait_begins_no_second_store():
 
 
 def test_what_a_host_said_long_ago_does_not_count():
-    beginning = Beginning(["one", "two"], 0)
+    beginning = StoreCreation(["one", "two"], 0)
     assert beginning.due(0) == ["one", "two"]
     beginning.answered("one", has=False, now_ns=0)
     beginning.answered("two", has=False, now_ns=3 * S)
@@ -153,7 +153,7 @@ def test_what_a_host_said_long_ago_does_not_count():
 
 
 def test_store_that_goes_from_one_host_to_another_meanwhile_is_not_begun_again():
-    beginning = Beginning(["one", "two"], 0)
+    beginning = StoreCreation(["one", "two"], 0)
     beginning.due(0)
     beginning.answered("one", has=False, now_ns=0)
     # One copies from two, and is down; then two loses its disk.
@@ -168,7 +168,7 @@ def test_store_that_goes_from_one_host_to_another_meanwhile_is_not_begun_again()
 
 
 def test_answer_to_the_first_question_is_none_to_the_second():
-    beginning = Beginning(["one"], 0)
+    beginning = StoreCreation(["one"], 0)
     beginning.due(0)
     beginning.answered("one", has=False, now_ns=MS)
     assert beginning.decide(MS, 0) is Decision.WAIT
@@ -186,8 +186,8 @@ def test_host_that_promised_an_epoch_begins_no_store_by_itself():
     for _ in range(40):
         host.work(300 * MS)
     assert not host.writes
-    assert "no host has the store, although one of them wrote it" in host.node.waits
-    assert host.node.store.said == [host.node.waits], "it is said once"
+    assert "no host has the store, although one of them wrote it" in host.node.waiting_for
+    assert host.node.store.said == [host.node.waiting_for], "it is said once"
     host = Host(insist=True)
     host.node.store.fence(5 << 40)
     for _ in range(3):
@@ -196,7 +196,7 @@ def test_host_that_promised_an_epoch_begins_no_store_by_itself():
 
 
 def test_host_on_a_slow_path_is_waited_for():
-    beginning = Beginning(["one"], 0)
+    beginning = StoreCreation(["one"], 0)
     asked, over = [], None
     for now_ns in range(0, 20 * S, 10 * MS):
         if beginning.decide(now_ns, 0) is Decision.BEGIN:
@@ -212,7 +212,7 @@ def test_host_on_a_slow_path_is_waited_for():
 
 
 def test_host_that_is_down_is_asked_less_and_less_often():
-    beginning = Beginning(["one"], 0)
+    beginning = StoreCreation(["one"], 0)
     asked = [now_ns for now_ns in range(0, 10 * S, 10 * MS) if beginning.due(now_ns)]
     assert asked[:4] == [0, 50 * MS, 150 * MS, 350 * MS]
     assert asked[-1] - asked[-2] == S
@@ -236,7 +236,7 @@ def test_feed_begins_no_second_store():
     assert not host.writes
     begins = Host(feeds=True)
     begins.has.update(one=NOTHING, two=NOTHING)
-    assert begins.work(MS).node.fed
+    assert begins.work(MS).node.written_by_feed
     assert begins.node.sequencer is None
 
 
@@ -273,7 +273,7 @@ def test_fence_of_another_store_is_no_promise():
     kept = Store(MemoryLog(1 << 18, LAYOUT, IDENTITY), "S")
     writer = lead(kept)
     for identity, ends in ((OTHER, False), (IDENTITY, True)):
-        source = Source(kept, 1, 0)
+        source = LinkSender(kept, 1, 0)
         source.feed(link_frame(LinkType.FENCE, 0, 1 << 62, identity), 0)
         answer = Fenced.unpack(link_parse(source.output())[0].body)
         assert answer.identity == IDENTITY

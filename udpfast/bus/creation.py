@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from udpfast.bus.asking import FRESH_NS, Asking
 
-__all__ = ["Beginning", "Decision"]
+__all__ = ["Decision", "StoreCreation"]
 
 
 class Decision(enum.Enum):
@@ -26,7 +26,7 @@ class Decision(enum.Enum):
     FOLLOW = "follow"  # another host has the store
 
 
-class Beginning(Asking):
+class StoreCreation(Asking):
     """Decides whether this host begins the store.
 
     Parameters
