@@ -2,9 +2,8 @@
 
 import itertools
 
-from tests.bus.test_creation import OTHER
-
 from tests.bus.drive import MS, T0, S, lead, register, send, store
+from tests.bus.test_creation import OTHER
 from udpfast.bus.failures import FAILURES_SAID, Failures
 from udpfast.bus.node import RETRY_MAX_NS, Node
 from udpfast.bus.replication import LinkSender

@@ -1,9 +1,9 @@
 """Who wrote a store before asks the others first, and writes on only if nobody wrote since."""
 
 import pytest
-from tests.bus.test_creation import NOTHING, OTHER, Host
 
 from tests.bus.drive import IDENTITY, MS, S, lead
+from tests.bus.test_creation import NOTHING, OTHER, Host
 from udpfast.bus.hello import Fenced
 from udpfast.bus.returning import Return, Returning
 from udpfast.bus.wire import epoch_after
