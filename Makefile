@@ -87,10 +87,11 @@ docs: build ## the documentation site, with every link checked: build/site/index
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
 	@echo "udpfast: build/site/index.html; with search: python3 -m http.server --directory build/site"
 
-lint: build ## ruff and cython-lint; types, layers and style are tests
+lint: build ## ruff, cython-lint, mypy --strict and stubtest; layers and style are tests
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
 	@$(RUN) scripts/lint_cython.py udpfast bench lab docs/examples
+	@$(RUN) scripts/check_types.py
 
 format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix

@@ -25,7 +25,7 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ADVISED_BYTE
 
 #: What takes longest begins first, so that no worker is left alone with it in the end.
 LONG = (
-    *("spark", "test_packaging.py", "test_types.py", "test_tune_host.py", "test_properties.py"),
+    *("spark", "test_packaging.py", "test_tune_host.py", "test_properties.py"),
     *("bench", "system"),
 )
 

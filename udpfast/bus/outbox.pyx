@@ -592,8 +592,9 @@ cdef class StreamWatch:
         for i in range((record.length - RECORD_SIZE) // sizeof(SenderEntry)):
             for outbox_sender in self.outbox_senders:
                 if memcmp(entries[i].name, outbox_sender.header.name, NAME_SIZE) == 0 and (
-                        outbox_sender.registered(entries[i].sender, entries[i].incarnation,
-                                           entries[i].nonce, record.position)):
+                        outbox_sender.registered(
+                            entries[i].sender, entries[i].incarnation, entries[i].nonce,
+                            record.position)):
                     self._note(outbox_sender)
                     outbox_sender.saw(entries[i].next - 1, end)
                     # Earlier epochs, which are read again where the end was damaged and is copied
