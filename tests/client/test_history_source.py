@@ -10,10 +10,10 @@ from udpfast.agents.recorder import Recorder
 from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
-from udpfast.core.layout import Kind, Stream
+from udpfast.core.layout import Kind, LappedReason, Stream
 from udpfast.errors import ConfigError, NotReadyError
 from udpfast.log.journal import Journal
-from udpfast.log.segment import list_segments, segment_path
+from udpfast.log.segment import list_segments, segment_file_bytes, segment_path
 from udpfast.market.updates import LAYOUTS
 
 START_NS = 1_800_000_000_000_000_000
@@ -340,6 +340,37 @@ def test_journal_that_grew_while_a_log_before_was_read_is_counted_right(instance
         assert found == list(range(5, 320)) and reader.lapped == 1  # nobody knows of the first log
     recorder.on_stop()
     other.close()
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged"])
+def test_journal_without_the_begin_of_a_log_does_not_say_that_the_one_before_was_whole(
+    instance, tmp_path, how
+):
+    publish(instance, 0, 10)
+    record(instance, tmp_path).on_stop()
+    with Reader(both(instance, tmp_path), start="tail") as reader:
+        publish(instance, 10, 10)
+        assert numbers(reader, 10) == list(range(10, 20))
+        instance.ring.region.close()
+        instance.names_region.close()
+        (instance.directory / "ring").unlink()
+        other = Instance(instance.directory, 1 << 18)
+        recorder = recorder_of(other, tmp_path)
+        for first in range(0, 500, 50):
+            publish(other, first, 50)
+            drive(recorder)
+        path = segment_path(tmp_path / "journal", 2)  # it said what nobody knows of the first log
+        if how == "lost":
+            path.unlink()
+        else:
+            with path.open("r+b") as segment:
+                segment.seek(segment_file_bytes(1 << 18) - (1 << 18) + 64)
+                segment.write(b"damage")
+        told = next(reader)
+        assert told.kind is Kind.LAPPED and told.data["reason"] == LappedReason.UNKNOWN
+        assert told.lapped == int(bytes(next(reader).payload)[:8]) + 1
+        recorder.on_stop()
+        other.close()
 
 
 def test_journal_that_only_says_what_is_missing_does_not_hide_it(instance, tmp_path):

@@ -152,6 +152,41 @@ def test_runs_from_a_position_amid_a_segment_are_counted(journal):
     assert found == [(BEFORE, 1649, 1700, True)]
 
 
+@pytest.mark.parametrize("hidden", ["nothing", "damaged", "lost"])
+@pytest.mark.parametrize("within", [False, True])
+def test_begin_of_a_log_that_cannot_be_read_hides_what_the_one_before_lacks(
+    journal, hidden, within
+):
+    # A recorder that did not see the end of the log before says so there, and nowhere else.
+    roll(journal)
+    records(journal, range(5))
+    roll(journal, LATER)
+    begin = journal.position
+    lapped(journal, 3)
+    records(journal, range(3, 200))
+    roll(journal, LATER, source_index=200)
+    records(journal, range(200, 205))
+    if hidden == "damaged":
+        damage(journal, 2, 66)
+    elif hidden == "lost":
+        segment_path(journal.directory, 2).unlink()
+    start = ("position", begin) if within else "begin"
+    with JournalCursor.attach(journal.directory, start, follow=False, layouts=LAYOUTS) as cursor:
+        runs = RecordedRuns(cursor, LATER, 0, 5) if within else RecordedRuns(cursor)
+        found = [(runs.log, runs.unknown) for _ in runs]
+    assert found[0] == ((LATER, hidden != "nothing") if within else (BEFORE, False))
+    assert found[-1] == (LATER, hidden != "nothing")
+
+
+def test_begin_of_the_first_log_of_a_journal_hides_nothing_of_one_before(journal):
+    roll(journal)
+    records(journal, range(100))
+    damage(journal, 1, 66)
+    with JournalCursor.attach(journal.directory, follow=False, layouts=LAYOUTS) as cursor:
+        runs = RecordedRuns(cursor)
+        assert [(runs.index > 0, runs.unknown) for _ in runs] == [(True, False)]
+
+
 def test_number_of_a_lost_segment_is_not_given_again(tmp_path):
     for _ in range(2):
         with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=SEGMENT) as journal:

@@ -98,7 +98,8 @@ cdef class RecordedRuns:
     cdef bint _poll(self, int64_t limit) except -1:
         # Have the next records of a segment in memory. False: there are none.
         cdef JournalCursor cursor = self.cursor
-        cdef uint64_t at = cursor.index, missed, first
+        cdef uint64_t at = cursor.index, missed, first, before = self.index
+        cdef bytes log = self.log
         cdef int64_t count = cursor.poll_all(limit)
         missed, cursor.missed = cursor.missed, 0
         if missed and cursor.missed_reason == LAPPED_DAMAGE:
@@ -114,6 +115,13 @@ cdef class RecordedRuns:
             self.index += missed
             if not self.locate(first, count == 0):
                 self.exact = False
+        # Whether records of the log before are missing is said by the first one of a log, alone.
+        if not self.known:
+            pass
+        elif self.log == log:
+            self.unknown = self.unknown or missed > 0 and before == 0
+        elif first != cursor.segment.header.index or cursor.segment.header.source_index > 0:
+            self.unknown = True
         if skipped or not self.known:
             self._note_begin(first)
         self.known = self.known or count > 0
