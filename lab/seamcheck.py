@@ -6,7 +6,7 @@ A feed publishes, is stopped in good order, killed, started again with another s
 ring is lost; its recorder works, is away, is killed, comes back; its journal is lost, or damaged: a
 record within it, the tail of its last segment, a whole segment. Readers are opened at any moment,
 also before there is a ring or a journal, from a beginning, a time, a position or the tail, with
-filters and batches of any size. The model is a list of all records ever published, what the journal
+filters and batches of any size; some pause before they read, as they look round by the clock. The model is a list of all records ever published, what the journal
 can be read of, and what the ring still has: each record comes once, in order; what is missing is
 said to the record, and is nowhere to be had.
 """
@@ -18,6 +18,7 @@ import contextlib
 import random
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -56,13 +57,17 @@ _CREATED_AT = 32
 #: A recorder that has nothing to do for so many turns has done all.
 _IDLE = 4
 _TURNS = 10_000
+#: Seconds before a read: below and above what lies between two looks at a journal's writer (10 ms),
+#: at what a reader reads from (20 ms), and at a file in a ring's place (50 ms).
+_PAUSES = (0.002, 0.012, 0.025, 0.06, 0.2)
 
 
 class World:
     """A feed, its recorder, and all that was ever published: each record says its number."""
 
-    def __init__(self, directory: Path, rng: random.Random) -> None:
+    def __init__(self, directory: Path, rng: random.Random, pauses: random.Random) -> None:
         self.directory, self.rng = directory, rng
+        self.pauses = pauses
         self.instance, self.journal = directory / "feed", directory / "journal"
         self.instance.mkdir(mode=0o700)
         self.count = 0
@@ -319,7 +324,11 @@ class Check:
 
     def take(self, most: int) -> None:
         """Read so many, or what is there; each must be the next, or said to be missing."""
-        for _ in range(most):
+        pauses = self.world.pauses
+        pause_at = pauses.choice((0, 1, 5)) if pauses.random() < 0.15 else -1
+        for taken in range(most):
+            if taken == pause_at:
+                time.sleep(pauses.choice(_PAUSES))
             try:
                 if not self.reader.wait(0):
                     self.reader._look()  # as it does by the clock, when it finds nothing
@@ -417,7 +426,7 @@ def check(seed: int) -> dict[str, int]:
     """Run one seed; AssertionError says what is wrong, and what happened before it."""
     rng = random.Random(seed)
     directory = Path(tempfile.mkdtemp(prefix="udpfast-seam-"))
-    world = World(directory, rng)
+    world = World(directory, rng, random.Random(~seed))
     checks: list[Check] = []
     try:
         for _ in range(_STEPS):
