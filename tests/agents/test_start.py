@@ -107,3 +107,12 @@ def test_feed_whose_files_are_removed_goes_on_and_says_so(tmp_path, monkeypatch,
             say_removed(feed, said)
         assert capsys.readouterr().err.count("removed while the feed runs") == 1
         assert (feed.failure, reader.state) == (None, "alive")
+
+
+def test_feed_of_a_store_has_no_files_of_a_ring_to_be_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    store = {"output": "store", "store": {"directory": str(tmp_path / "store")}}
+    with Subscriber(instance_settings(free_ports(1)[0], **store)) as feed:
+        said = {}
+        say_removed(feed, said)
+        assert not said
