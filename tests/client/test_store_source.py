@@ -483,6 +483,49 @@ def test_position_of_a_record_of_a_feed_at_work_is_where_it_goes_on(tmp_path: Pa
         assert [record.position for record in reader_records(reader, 1)] == positions[-1:]
 
 
+@pytest.mark.parametrize("by_feed", [False, True])
+def test_position_of_a_record_that_nobody_told_of_yet_is_where_it_goes_on(
+    tmp_path: Path, by_feed: bool
+) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    kept.tell()
+    if by_feed:
+        kept.live.introduce("S", shared_directory(kept.folder), by_feed=True)
+        kept.live.begin_feed(1, 0, 0)
+    for number in range(1, 11):
+        send(seq, number)  # readers see it: neither the mark nor the daemon tells of it
+    with Reader(f"store:{kept.folder}") as reader:
+        records = reader_records(reader, 13)
+    last = records[-1]
+    assert last.number == 10
+    with Reader(f"store:{kept.folder}", start=("position", last.position)) as reader:
+        assert reader.index == last.index
+        assert [record.position for record in reader_records(reader, 2)] == [last.position]
+    with Reader(f"store:{kept.folder}", start=("position", kept.store.end)) as reader:
+        assert reader.index == last.index + 1
+        send(seq, 11)
+        assert [record.number for record in reader_records(reader, 2)] == [11]
+    with pytest.raises(ConfigError, match="or earlier, where this host's copy"):
+        Reader(f"store:{kept.folder}", start=("position", kept.store.end + 64))
+
+
+def test_tail_of_a_store_begins_with_what_is_written_next(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    kept.tell()
+    send(seq, 1)  # nobody told of it
+    with Reader(f"store:{kept.folder}", start="tail") as reader:
+        index = reader.index
+        send(seq, 2)
+        kept.tell()
+        assert [(record.index, record.number) for record in reader_records(reader, 2)] == [
+            (index, 2)
+        ]
+
+
 def reader_records(reader: Reader, most: int) -> list[ReadRecord]:
     found = []
     while len(found) < most and reader.wait(0):

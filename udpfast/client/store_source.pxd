@@ -28,5 +28,5 @@ cdef class StoreSource(PolledSource):
     cdef bint feed_over(self)
     cdef _note(self, int64_t count)
     cdef int64_t go_back(self, uint64_t most=*, uint64_t known=*) except -1
-    cdef _note_next(self)
+    cdef _note_next(self, uint64_t wanted)
     cdef _stand(self, uint64_t position)

@@ -101,7 +101,9 @@ cdef class StoreSource(PolledSource):
         except FileNotFoundError:
             raise NotReadyError(f"{directory}: {_why_empty(directory)}") from None
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
-        self._note_next()
+        self._note_next(UINT64_MAX if start == "tail" else self.cursor._start_position)
+        if start == "tail":
+            self.cursor._start_position = max(self.cursor._start_position, self.at_position)
         self.epochs = store_lineage(directory).before(self.at_position)
         self.join = join
         self.join_left = 0 if join is None else join.left
@@ -124,8 +126,8 @@ cdef class StoreSource(PolledSource):
         return min(self.end, load_acquire(&self.said.released))
 
     cdef uint64_t said_end(self) noexcept:
-        # Position behind the last record. While a feed of this host writes, its own mark says so,
-        # where an image's join stands, too; the daemon repeats it from time to time only.
+        # Position behind the last record that was told of: a feed of this host says it by its mark,
+        # the daemon from time to time only.
         cdef WrittenMark mark
         if load_acquire(&self.said.feed_end) == UINT64_MAX and self.cursor._written(&mark):
             return mark.position
@@ -249,11 +251,11 @@ cdef class StoreSource(PolledSource):
         self.missed = 0
         return 1
 
-    cdef _note_next(self):
+    cdef _note_next(self, uint64_t wanted):
         # The first record wanted. A cursor stands at it, or a little before it, and passes over
-        # what lies between when that may be seen.
+        # what lies between when that may be seen. Of records, as of what is read, the commit word
+        # tells that they are there: whoever says where the store ends says it a little later.
         cdef uint64_t count
-        cdef uint64_t wanted = min(self.cursor._start_position, self.said_end())
         self.at_position, self.at_index = self.cursor.position, self.cursor.index
         if wanted <= self.at_position:
             return
@@ -273,7 +275,7 @@ cdef class StoreSource(PolledSource):
         self.cursor.missed_total = before.missed_total
         before.close()
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
-        self._note_next()
+        self._note_next(position)
 
     cdef names_published(self):
         return known_names(self.directory)
