@@ -48,7 +48,7 @@ from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
 from udpfast.net.bad_network import Arrival, LineFaults, LineMap, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 
-from .program import program
+from .program import memory, program
 
 __all__ = ["Attach", "Check", "judge", "main", "run"]
 
@@ -149,7 +149,7 @@ def run(
         span_ns = _span_ns(source, events)
     published = _Published(source, events, span_ns)
     arrived = _arrived(published, seed)
-    with tempfile.TemporaryDirectory(prefix="udpfast-latejoin-", dir=_memory()) as root:
+    with tempfile.TemporaryDirectory(prefix="udpfast-latejoin-", dir=memory()) as root:
         directory = Path(root) / "feed"
         directory.mkdir(mode=0o700)
         results, oracle, restarts = _play(
@@ -453,10 +453,6 @@ def judge(results: list[Attach], records: list[Any]) -> dict[str, Any]:
         "image_records": sum(attach.image_records for attach in results),
         "records_followed": sum(attach.records for attach in results),
     }
-
-
-def _memory() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def _market() -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sys
 import traceback
@@ -12,7 +13,7 @@ from typing import Any, ParamSpec
 
 import click
 
-__all__ = ["by_seeds", "program", "repeat"]
+__all__ = ["by_seeds", "memory", "program", "repeat"]
 
 P = ParamSpec("P")
 
@@ -72,6 +73,11 @@ def by_seeds(
     if rows:
         run = click.option("--row", type=click.Choice(list(rows)), help="These faults alone.")(run)
     return click.command(_name(module), help=_help(sys.modules[module].__doc__ or ""))(run)
+
+
+def memory() -> str | None:
+    """Return the directory in memory, for files that no disk shall slow; None: there is none."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def repeat(module: str, *arguments: str, **options: Any) -> str:

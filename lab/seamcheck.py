@@ -6,9 +6,10 @@ A feed publishes, is stopped in good order, killed, started again with another s
 ring is lost; its recorder works, is away, is killed, comes back; its journal is lost, or damaged: a
 record within it, the tail of its last segment, a whole segment. Readers are opened at any moment,
 also before there is a ring or a journal, from a beginning, a time, a position or the tail, with
-filters and batches of any size; some pause before they read, as they look round by the clock. The model is a list of all records ever published, what the journal
-can be read of, and what the ring still has: each record comes once, in order; what is missing is
-said to the record, and is nowhere to be had.
+filters and batches of any size; some pause before they read, as they look round by the clock. The
+model is a list of all records ever published, what the journal can be read of, and what the ring
+still has: each record comes once, in order; what is missing is said to the record, and is nowhere
+to be had.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table
 
-from .program import by_seeds
+from .program import by_seeds, memory
 
 __all__ = ["check", "main"]
 
@@ -425,7 +426,7 @@ def _overwrite(path: Path, at: int, content: bytes) -> None:
 def check(seed: int) -> dict[str, int]:
     """Run one seed; AssertionError says what is wrong, and what happened before it."""
     rng = random.Random(seed)
-    directory = Path(tempfile.mkdtemp(prefix="udpfast-seam-"))
+    directory = Path(tempfile.mkdtemp(prefix="udpfast-seam-", dir=memory()))
     world = World(directory, rng, random.Random(~seed))
     checks: list[Check] = []
     try:
