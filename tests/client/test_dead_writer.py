@@ -245,3 +245,46 @@ def test_subscriber_of_a_feed_that_failed_is_told_once_and_goes_on_with_the_next
             read_until(turn, lambda _: not books[BTC].stale)
             assert reader.state == "alive"
         other.close()
+
+
+@pytest.mark.parametrize("kinds", [None, {Kind.TRADES}])
+def test_records_of_a_file_that_came_and_went_are_missing_before_the_next_one_comes(
+    instance: Instance, kinds: set[Kind] | None
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest", kinds=kinds) as reader:
+        while reader.wait(0):
+            next(reader)
+        die(instance)
+        between = Instance(instance.directory, 1 << 21)  # another size is another file
+        between.book([(12, 1)], [(13, 1)], stream=1)
+        between.close()
+        after = Instance(instance.directory, 1 << 20)  # quiet yet
+        read = reader.index
+        assert not reader.wait(0)
+        reader._look()  # type: ignore[attr-defined]
+        assert reader.wait(0)
+        told = next(reader)
+        assert (told.kind, told.lapped, reader.lapped) == (Kind.LAPPED, 1, 1)
+        assert not reader.wait(0)
+        assert reader.index == read + 1
+        after.append(Kind.TRADES, bytes(24))
+        after.ring.flush()
+        assert next(reader).kind is Kind.TRADES
+        assert reader.lapped == 1
+        after.close()
+
+
+def test_what_another_log_follows_is_in_doubt_before_that_has_a_record(instance: Instance) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books = Books(reader)
+        read_until(lambda: kinds_of(books.poll(timeout=0)), lambda kinds: Kind.BOOK in kinds)
+        assert not books[BTC].stale
+        die(instance)
+        (instance.directory / "ring").unlink()
+        after = Instance(instance.directory, 1 << 20)
+        reader._look()  # type: ignore[attr-defined]
+        books.poll(timeout=0)
+        assert books[BTC].stale and reader.lapped == 1
+        after.close()

@@ -16,6 +16,7 @@ cdef class RingSource(Source):
     cdef uint64_t join_taken     # handed out, and not the ring's: records of it, and our own
     cdef bint dead               # the ring's writer is, and that was said
     cdef bint unknown            # another log follows: what is missing, nobody knows
+    cdef bint followed           # another file was begun, and it was not looked what that lacks
     cdef uint32_t turned         # ConnectionStatus to be handed out; 0: none
     cdef uint64_t missed_unknown  # as missed, at least so many
     cdef int64_t looked_ns       # when the writer was looked for
@@ -31,3 +32,4 @@ cdef class RingSource(Source):
     cdef int64_t _last_ns(self) noexcept
     cdef int64_t _end(self, int64_t code) noexcept
     cdef int64_t _hand_out_connection(self) noexcept
+    cdef int64_t _hand_out_lapped(self) noexcept

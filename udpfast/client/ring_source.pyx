@@ -14,9 +14,9 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
-    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record)
+    LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
 from udpfast.log.cursor cimport RingCursor
-from udpfast.log.doubt cimport doubt_record
+from udpfast.log.doubt cimport doubt_record, lapped_record
 from udpfast.log.readers cimport ReaderRegistration, reader_report
 from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 
@@ -121,6 +121,11 @@ cdef class RingSource(Source):
                     if unlikely(self.unknown):
                         self._note_unknown()
                     return count
+                if unlikely(self.followed):
+                    with gil:
+                        count = self._hand_out_lapped()
+                    if count != 0:
+                        return count
             if look and (self.closing or clock_monotonic_ns() >= until_ns):
                 return 0
             idle_step(idle, 0)
@@ -148,14 +153,43 @@ cdef class RingSource(Source):
             return False
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.unknown = self.unknown or not same
+        self.followed = True
         return True
+
+    cdef int64_t _hand_out_lapped(self) noexcept:
+        # What the file lacks that took another one's place and has no record yet: nobody else ever
+        # says it, and it may be long before the first record comes. 0: it lacks nothing.
+        cdef Lapped lapped
+        cdef RingReader* ring = &self.cursor.reader
+        cdef uint64_t missed = 0
+        self.followed = False
+        if ring.jumped and ring.cursor == ring.header.first:
+            missed = ring.header.first_index - ring.index
+            ring.index += missed
+            ring.lapped += missed
+            ring.jumped = False
+        self.missed = 0
+        self.missed_reason = LAPPED_READER
+        if self.unknown:
+            self._note_unknown()
+        missed += self.missed
+        self.missed = 0
+        if missed == 0:
+            return 0
+        lapped_record(self.headers, &lapped, missed, self.missed_reason, clock_realtime_ns())
+        memcpy(self.payloads, &lapped, sizeof(lapped))
+        self.headers.position = ring.cursor
+        self.headers.index = ring.index
+        self.offsets[0] = 0
+        self.join_taken += 1
+        return 1
 
     cdef take_file(self):
         # The cursor goes on in another file.
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.names_region = None
         self.names = NameCache()
-        self.unknown = self.dead = False
+        self.unknown = self.dead = self.followed = False
 
     cdef int64_t _hand_out_connection(self) noexcept:
         # The writer is dead, or another one is there: a record that no ring carries.
