@@ -19,6 +19,8 @@ __all__ = ["DEVIATIONS", "admit", "check"]
 DEVIATIONS = {
     "S3_repeats": "an accepted snapshot makes the object LIVE, so that the next rounds are skipped "
     "instead of being decoded again and overwriting newer state",
+    "S4_then_S3": "a snapshot from before the first collected update is taken if that update names "
+    "it as the state that it continues: nothing lies between them",
 }
 
 

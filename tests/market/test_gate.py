@@ -200,6 +200,29 @@ def test_snapshot_older_than_the_first_collected_is_refused(feed: Feed) -> None:
     assert feed.count("snapshots_too_old") == 1
 
 
+def test_snapshot_that_the_first_collected_continues_exactly_is_taken(feed: Feed) -> None:
+    feed.update(100, 97)
+    feed.update(102, 100)
+    assert feed.snapshot(96) == feed.snapshot(98) == []
+    assert feed.snapshot(97) == ["RECOVERED 102", "snapshot 97", "released 100", "released 102"]
+    assert feed.update(103, 102) == ["update 103"]
+
+
+def test_snapshot_of_no_update_is_not_what_an_update_of_none_continues(feed: Feed) -> None:
+    # Whether the number 0 is meant, or none yet, is not known to who joined late.
+    feed.update(100, 0)
+    assert feed.snapshot(0) == []
+    assert feed.count("snapshots_too_old") == 1
+
+
+def test_snapshot_continued_by_what_was_collected_behind_a_lost_one_is_taken(feed: Feed) -> None:
+    live(feed, 90)
+    feed.gap(91, 92)
+    assert feed.update(93, 91) == ["STALE 90"]
+    assert feed.snapshot(90) == []
+    assert feed.snapshot(91) == ["RECOVERED 93", "snapshot 91", "released 93"]
+
+
 def test_broken_chain_applies_nothing_and_keeps_waiting(feed: Feed) -> None:
     feed.update(210, 204)
     feed.gap(211, 216)
@@ -223,7 +246,7 @@ def test_gap_object_that_was_hit_turns_stale_and_waits(feed: Feed) -> None:
     assert feed.update(207, 204) == ["STALE 201"]
     assert feed.update(208, 207) == []
     assert feed.status() == ObjectStatus.STALE
-    assert feed.snapshot(204) == []
+    assert feed.snapshot(203) == []
     assert feed.snapshot(207) == ["RECOVERED 208", "snapshot 207", "released 208"]
 
 
@@ -241,7 +264,7 @@ def test_snapshots_numbered_anew_put_what_they_began_in_doubt(feed: Feed) -> Non
     assert feed.snapshots_anew() == ["GAP"]
     assert feed.status() == ObjectStatus.STALE
     assert feed.update(202, 201) == ["STALE 0"]
-    assert feed.snapshot(201) == []
+    assert feed.snapshot(200) == []
     assert feed.snapshot(202)[-2:] == ["RECOVERED 202", "snapshot 202"]
     assert feed.update(203, 202) == ["update 203"]
 
@@ -378,7 +401,7 @@ def test_collecting_beyond_the_limit_begins_anew() -> None:
     view = feed.objects.state(*KEY)
     assert (view.collected, view.first_collected) == (1, 103)
     assert feed.count("collect_full") == 3
-    assert feed.snapshot(102) == []
+    assert feed.snapshot(101) == []
     assert feed.snapshot(103)[-1] == "snapshot 103"
 
 

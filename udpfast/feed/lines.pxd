@@ -12,8 +12,9 @@ from udpfast.core.layout cimport (
     CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY, KIND_CONNECTION,
 )
 from udpfast.feed.control cimport Control, control_push
+from udpfast.feed.pace cimport pace_apart
 from udpfast.feed.pipeline_state cimport Carrier, Pipeline
-from udpfast.feed.run cimport CLAIM_ENDED, CLAIM_SESSION, RUN_BACK_MAX, Run, run_span
+from udpfast.feed.run cimport CLAIM_ENDED, CLAIM_SESSION, RUN_BACK_MAX, Run
 from udpfast.feed.window_state cimport (
     SLOT_DELIVERED, WINDOW_JUDGE_MAX, LineAccount, Slot, Window, window_slot,
 )
@@ -63,9 +64,12 @@ cdef inline bint line_was_beyond(
     return line.highest > at and 0 < line.sent_ns < unit.sent_ns
 
 
-cdef inline bint line_steps_back(const LineAccount* line, int64_t at) noexcept nogil:
+cdef inline bint line_steps_back(
+    const Window* w, const LineAccount* line, int64_t at,
+) noexcept nogil:
     # Further than its datagrams overtake each other: it had come to beyond this one.
-    return at + run_span(&line.run, RUN_BACK_MAX) < line.highest
+    return unlikely(at + RUN_BACK_MAX < line.highest) and (
+        pace_apart(w, at, line.highest) > RUN_BACK_MAX)
 
 
 cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:

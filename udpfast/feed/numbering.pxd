@@ -26,7 +26,7 @@ from udpfast.feed.lines cimport (
     line_advances, line_claims, line_is_alive, line_reach, line_spoke_ns, line_steps_back,
     line_was_beyond, lines_hear, lines_note_lagging,
 )
-from udpfast.feed.pace cimport pace_is_quiet, pace_takes_ns
+from udpfast.feed.pace cimport pace_apart, pace_is_quiet, pace_takes_ns
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_first_hash, pipeline_hash
 from udpfast.feed.proof cimport (
@@ -44,8 +44,8 @@ from udpfast.feed.run cimport (
 from udpfast.feed.session cimport RetiredSession, session_goes_on, session_retired, session_was_at
 from udpfast.feed.waiting cimport window_is_doubtful
 from udpfast.feed.window cimport (
-    window_accepted_ns, window_compare_before, window_is_before, window_is_copy,
-    window_is_delivered,
+    window_accepted_ns, window_compare_before, window_copy, window_is_before, window_is_copy,
+    window_is_delivered, window_past,
 )
 from udpfast.feed.window_state cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, LineAccount, Slot, Window, window_furthest,
@@ -342,8 +342,9 @@ cdef inline bint numbering_is_announced(
     # Whether a unit of the current session, by its id, is of one that began anew. One unit that
     # says so proves nothing.
     cdef int64_t at
-    if unit.flags & UNIT_RESET or (
-        unit.flags & UNIT_START_OF_SESSION and unit.count and unit.sent_ns > w.sent_ns
+    if unit.flags & UNIT_RESET or unit.flags & UNIT_START_OF_SESSION and (
+        unit.count and unit.sent_ns > w.sent_ns
+        or w.numbering.ended_at == window_furthest(w) + 1
     ):
         at = window_unwrap(w, unit.number)
         if at < w.next and (
@@ -497,21 +498,65 @@ cdef inline int numbering_weigh_next(
         where.verdict = VERDICT_SESSION_RETIRED
         return WEIGHED_HELD
     where.verdict = VERDICT_SESSION_PENDING
-    if unlikely(where.sent_after):
+    if unlikely(where.sent_after or not further and (
+            unit.count > 1 and numbering_contradicts(p, w, d, unit, where)
+            or w.contested and numbering_fills_run(w, line, unit, where))):
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
-    if likely(not w.contested and not line_steps_back(line, last)):
+    if likely(not w.contested and not line_steps_back(w, line, last)):
         return WEIGHED_CONTINUES
     if follows and numbering_is_overtaken(p, w, unit, last):
         return numbering_also_of(p, w, line, d, unit, where, True, now_ns, adoption)
     if where.forward:
         numbering_refute(w, line)
-    if last <= window_furthest(w) and (follows or line_steps_back(line, last)):
+    if last <= window_furthest(w) and (follows or line_steps_back(w, line, last)):
         # It fills a hole of whichever it is, if only with some of its messages: held, it is lost to
         # neither, and proves nothing.
         where.evidence.bytes = BYTES_NONE
         where.evidence.filled = True
         return numbering_also_of(p, w, line, d, unit, where, False, now_ns, adoption)
     return WEIGHED_CONTINUES
+
+
+cdef inline bint numbering_contradicts(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, Located* where,
+) noexcept nogil:
+    # Whether a unit that would fill a hole has other messages which the current numbering knows by
+    # other bytes: then what fills the hole is not of it either.
+    cdef MessageWalk walk
+    cdef Unit piece
+    cdef Evidence e
+    cdef uint32_t n, hash
+    evidence_begin(&e)
+    pieces_begin(&walk, d, unit)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        hash = pipeline_hash(p, w, d, &piece)
+        if where.at + n < w.next:
+            window_past(w, d, &piece, where.at + n, hash, &e)
+        elif window_is_copy(w, &piece, where.at + n):
+            window_copy(w, window_slot(w, where.at + n), d, &piece, hash, &e)
+    if e.bytes != BYTES_OTHER:
+        return False
+    where.evidence.bytes = BYTES_OTHER
+    return True
+
+
+cdef inline bint numbering_fills_run(
+    const Window* w, const LineAccount* line, const Unit* unit, Located* where,
+) noexcept nogil:
+    # Whether a unit that would fill a hole, and that its line should have brought long ago, goes on
+    # with a run that contradicts what was accepted: then it is of that one alone.
+    cdef const Run* c
+    cdef uint32_t i
+    if not line_steps_back(w, line, where.last):
+        return False
+    for i in range(w.lines):
+        c = &w.line[i].run
+        if c.count >= RUN_ESTABLISHED and c.other >= RUN_ESTABLISHED and not run_is_replay(c):
+            if run_follows(c, CLAIM_BACK, unit):
+                where.evidence.bytes = BYTES_NONE
+                return True
+    return False
 
 
 cdef inline int numbering_also_of(
@@ -534,6 +579,10 @@ cdef inline int numbering_weigh_beyond(
     if numbering_is_foreign(w, line, unit, where.at):
         where.verdict = VERDICT_REPLAY
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
+    w.contested = True
+    w.waiting.jump_from = where.at
+    if where.at - window_furthest(w) <= run_span(c, RUN_STEP_MAX):
+        return WEIGHED_CONTINUES
     if numbering_is_previous(w, unit, now_ns):
         where.verdict = VERDICT_SESSION_RETIRED
         where.evidence.bytes = BYTES_NONE
@@ -541,10 +590,6 @@ cdef inline int numbering_weigh_beyond(
             w, unit, where.at, pipeline_first_hash(p, w, d, unit), &where.evidence)
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
     where.verdict = VERDICT_SESSION_PENDING
-    w.contested = True
-    w.waiting.jump_from = where.at
-    if where.at - window_furthest(w) <= run_span(c, RUN_STEP_MAX):
-        return WEIGHED_CONTINUES
     if not run_note(c, CLAIM_AHEAD, unit, &where.evidence, now_ns):
         return WEIGHED_HELD
     if c.count < p.proofs[PROOF_AHEAD].datagrams:
@@ -759,7 +804,8 @@ cdef inline bint numbering_was_here(const Window* w, int64_t first) noexcept nog
     if window_is_doubtful(w):
         return -window_span(w, WINDOW_START) <= first - w.numbering.fork_from and (
             first < w.numbering.resumed_at)
-    return window_furthest(w) - window_span(w, WINDOW_START) < first <= window_furthest(w)
+    return first <= window_furthest(w) and (
+        pace_apart(w, first, window_furthest(w)) < WINDOW_START)
 
 
 cdef inline bint numbering_follows_run(const Window* w, const Unit* unit) noexcept nogil:

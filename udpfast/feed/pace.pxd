@@ -4,7 +4,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.feed.run cimport Packing
-from udpfast.feed.window_state cimport WINDOW_PACE, WINDOW_PACE_UNKNOWN_NS, Window, window_furthest
+from udpfast.feed.window_state cimport (
+    WINDOW_PACE, WINDOW_PACE_UNKNOWN_NS, Numbering, Window, window_furthest,
+)
+
+cdef enum:
+    PACE_MARKS = 16              # twice as far back as anything that is counted in datagrams
 
 
 cdef inline void pace_pass_milestone(
@@ -41,6 +46,8 @@ cdef inline void pace_count(
             pace_time(w, now_ns)
             w.numbering.pace_left = WINDOW_PACE
             w.numbering.pace_known = True
+            w.numbering.marks[w.numbering.marked % PACE_MARKS] = window_furthest(w)
+            w.numbering.marked += 1
             packing.wide = max(packing.widest, packing.wide - (packing.wide >> 4), 1)
             packing.widest = 0
     else:
@@ -67,6 +74,28 @@ cdef inline int64_t pace_now_ns(const Window* w) noexcept nogil:
             return WINDOW_PACE_UNKNOWN_NS
         return pace_ns * WINDOW_PACE // steps
     return pace_ns
+
+
+cdef inline int64_t pace_apart(const Window* w, int64_t before, int64_t at) noexcept nogil:
+    # How many datagrams of the current numbering lie between these seqnos, at least. Marks tell of
+    # the latest ones; of what they do not, as many as the widest of them would be.
+    cdef const Numbering* n = &w.numbering
+    cdef int64_t between = 0
+    cdef int64_t first = at
+    cdef int64_t last = at
+    cdef int64_t mark
+    cdef uint32_t i
+    if n.each_datagram:
+        return at - before
+    for i in range(min(n.marked, <uint32_t>PACE_MARKS)):
+        mark = n.marks[i]
+        if before < mark <= at:
+            first = min(first, mark)
+            last = mark if between == 0 else max(last, mark)
+            between += WINDOW_PACE
+    if between:
+        between -= WINDOW_PACE
+    return between + (first - before + at - last) // w.packing.wide
 
 
 cdef inline int64_t pace_takes_ns(const Window* w, int64_t numbers) noexcept nogil:

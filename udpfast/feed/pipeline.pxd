@@ -55,12 +55,13 @@ from udpfast.feed.pieces cimport (
     piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
 )
 from udpfast.feed.pipeline_state cimport (
-    UNIT_DATAGRAM_MAX, Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look, pipeline_stream,
+    UNIT_DATAGRAM_MAX, Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look,
 )
 from udpfast.feed.run cimport (
     BYTES_NEW, BYTES_NONE, CLAIM_SESSION, Evidence, evidence_begin, run_refute,
 )
 from udpfast.feed.slab cimport CELL_SCRATCH
+from udpfast.feed.streams cimport streams_find
 from udpfast.feed.waiting cimport (
     WAITING_PARK, waiting_decide, waiting_deliver, waiting_force, waiting_gap, waiting_hold,
     waiting_jump, waiting_note_sent, waiting_note_stored,
@@ -78,8 +79,8 @@ from udpfast.wire.unit cimport (
     MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
     MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
     MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
-    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RETRANSMISSION,
-    UNIT_SNAPSHOT, UNIT_UNSEQUENCED, Unit,
+    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_END_OF_SESSION, UNIT_HEARTBEAT,
+    UNIT_RETRANSMISSION, UNIT_SNAPSHOT, UNIT_UNSEQUENCED, Unit,
 )
 
 # --- accept: Roq, whose datagrams are one unit each ----------------------------------------------
@@ -141,7 +142,7 @@ cdef inline bint pipeline_adds_fragment(
         and not w.contested and w.connected and w.waiting.highest == at and w.pending
         and slot.key == at and slot.fragment_max == frame.fragment_max and size
         and not w.waiting.fragments[slot.fragments + frame.fragment].present
-        and not line_steps_back(line, at)
+        and not line_steps_back(w, line, at)
     ):
         return False
     early = window_early(w, at)
@@ -272,7 +273,7 @@ cdef inline int pipeline_order(
     Pipeline* p, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # Returns the Verdict. Datagram and unit must stay until take() has returned 0.
-    cdef Window* w = pipeline_stream(p, d.channel, unit.stream)
+    cdef Window* w = streams_find(p, d.channel, unit.stream)
     cdef int verdict = VERDICT_STREAM_REFUSED
     invariant(p.ready == NULL and p.parked == NULL)
     p.now_ns = now_ns
@@ -441,6 +442,8 @@ cdef inline int pipeline_name_next(
         pace_count(w, 0, now_ns)
         if unlikely(w.contested):
             numbering_refute(w, line)
+    if unlikely(unit.flags & UNIT_END_OF_SESSION):
+        w.numbering.ended_at = at
     if at >= w.next and at - 1 > line.highest:
         line.highest = at - 1
     if at > w.waiting.named and at > w.next:

@@ -5,12 +5,11 @@ from libc.errno cimport EINVAL
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from udpfast.core.atomics cimport counter_add
-from udpfast.core.counter cimport FEED_STREAMS, Counters
-from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
+from udpfast.core.counter cimport Counters
+from udpfast.core.keyed cimport Key, keyed_draw
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, FRAGMENT_SIZE,
-    LINES_MAX, MESSAGE_SIZE_MAX, STREAM_FIRST, Datagram, Gap,
+    LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Gap,
 )
 from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
@@ -99,6 +98,7 @@ cdef struct Pipeline:
     uint32_t slots_mask
     StreamSlot* slots
     StreamSlot* latest           # that was asked for
+    uint32_t asked               # windows that were asked to give way, from the first one on
     Key key
     Unit* units                  # UNITS_MAX
     Unit* held_units             # UNITS_MAX: of a datagram that was held
@@ -292,9 +292,16 @@ cdef inline Window* window_open(
     Pipeline* p, uint32_t channel, uint16_t stream, uint32_t stream_key,
 ) noexcept nogil:
     # The next window, for a stream of this channel.
-    cdef Window* w = &p.window[p.windows]
-    cdef int i
     p.windows += 1
+    window_give(p, &p.window[p.windows - 1], channel, stream, stream_key)
+    return &p.window[p.windows - 1]
+
+
+cdef inline void window_give(
+    Pipeline* p, Window* w, uint32_t channel, uint16_t stream, uint32_t stream_key,
+) noexcept nogil:
+    # A window to a stream of this channel.
+    cdef int i
     p.carrier[channel].windows += 1
     w.channel = <uint8_t>channel
     w.stream = stream
@@ -312,35 +319,6 @@ cdef inline Window* window_open(
     w.counters = p.counters.channel[channel]
     for i in range(LINES_MAX):
         line_init(&w.line[i], p.counters.line[channel][i], w.shift, &w.packing)
-    return w
-
-
-cdef inline Window* pipeline_stream(
-    Pipeline* p, uint32_t channel, uint32_t stream_key,
-) noexcept nogil:
-    # The window of a stream, which may be a new one; NULL: there are too many.
-    cdef uint64_t key = (<uint64_t>channel << 32) | stream_key
-    cdef StreamSlot* slot = p.latest
-    cdef uint32_t place
-    if slot.window != NULL and slot.key == key:
-        return slot.window
-    place = <uint32_t>keyed_word(&p.key, key)
-    while True:
-        slot = &p.slots[place & p.slots_mask]
-        if slot.window == NULL:
-            break
-        if slot.key == key:
-            p.latest = slot
-            return slot.window
-        place += 1
-    if p.streams == p.streams_max:
-        return NULL
-    slot.key = key
-    slot.window = window_open(p, channel, <uint16_t>(STREAM_FIRST + p.streams), stream_key)
-    p.streams += 1
-    p.latest = slot
-    counter_add(&p.counters.feed[FEED_STREAMS], 1)
-    return slot.window
 
 
 # --- what every stage needs -----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from udpfast.feed.window_state cimport WINDOW_PACE, Window
 cdef enum:  # ProofRow
     PROOF_SESSION = 0            # another session id, never heard of
     PROOF_RESET = 1              # this session, and its sender says that it begins anew
-    PROOF_START = 2              # ... or sends its first number again, at a later time
+    PROOF_START = 2              # ... or starts it again: later, or behind its end
     PROOF_BACK = 3               # numbers of this session that fall back
     PROOF_GAP = 4                # ... to a gap which little has followed
     PROOF_RESUMED = 5            # ... to where the numbering before a restart was left

@@ -35,7 +35,7 @@ cdef inline bint window_is_whole(Window* w, int64_t key) noexcept nogil:
 
 cdef inline bint window_is_filled_by(Window* w, const LineAccount* line) noexcept nogil:
     # Whether the message at `next`, behind which others wait, is simply late on its line.
-    return window_slot(w, w.next).key != w.next and not line_steps_back(line, w.next)
+    return window_slot(w, w.next).key != w.next and not line_steps_back(w, line, w.next)
 
 
 cdef inline bint window_is_copy(Window* w, const Unit* unit, int64_t at) noexcept nogil:

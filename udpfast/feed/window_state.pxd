@@ -130,6 +130,7 @@ cdef struct Numbering:           # the current one; what every datagram asks of 
     int64_t begun_ns
     int64_t resumed_at           # what follows the last gap
     int64_t fork_from            # first seqno of the gaps since which little came in one piece
+    int64_t ended_at             # its sender said that it ends before this seqno
     int64_t fork_came            # what was delivered between these gaps
     int64_t pace_at              # the seqno that ends the messages which are being timed
     int64_t pace_from
@@ -137,6 +138,8 @@ cdef struct Numbering:           # the current one; what every datagram asks of 
     int64_t pace_ns              # the longest of late that WINDOW_PACE messages took
     uint32_t pace_left           # not Roq: so many datagrams end them
     bint pace_known              # not Roq: a pace was measured
+    int64_t marks[16]            # PACE_MARKS; not Roq: the furthest seqno, each WINDOW_PACE
+    uint32_t marked              # datagrams, in a ring; so many were set
     bint each_datagram           # Roq: each datagram takes a number, or a part of one
     int64_t opening_ns           # a session that is proven begins by then; INT64_MAX: none waits
     # the numbering before a restart with the same id: its stragglers must not look like a jump
@@ -235,6 +238,7 @@ cdef inline void window_begin(Window* w, uint64_t number, int64_t now_ns) noexce
     w.numbering.pace_at = w.numbering.base + WINDOW_PACE if w.numbering.each_datagram else INT64_MAX
     w.numbering.pace_left = WINDOW_PACE + 1        # the first one begins them
     w.numbering.pace_known = False
+    w.numbering.marked = 0
     w.numbering.pace_from = w.numbering.base
     w.numbering.pace_from_ns = now_ns
     w.numbering.pace_ns = 0

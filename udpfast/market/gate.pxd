@@ -21,7 +21,8 @@
 #   snapshot channel: same state      skip      RECOVERED if proven     (as the next row)
 #   snapshot channel: newer state     skip      pass; RECOVERED if      pass it, then what is kept
 #                                               proven                  behind it
-#   snapshot channel: older state     skip      skip                    skip
+#   snapshot channel: older state     skip      skip                    skip; as newer, if the first
+#                                                                       of those kept continues it
 #   first update of a session seen    pass      -                       WAITING: RECOVERED, pass
 #     from its first number
 #   payload that cannot be used       STALE     STALE                   STALE
@@ -496,7 +497,7 @@ cdef inline void gate_snapshot(
     if likely(object.status == OBJECT_LIVE):
         counter_add(&gate.counters[FEED_SNAPSHOTS_SKIPPED], 1)
     elif object.first:
-        if seqno < object.first:
+        if seqno < object.first and not kept_begin_at(gate, object, seqno):
             counter_add(&gate.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
         elif not kept_continue(gate, object, seqno):
             counter_add(&gate.counters[FEED_SNAPSHOTS_BROKEN], 1)
@@ -546,6 +547,16 @@ cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
     object.seen = 1
     object.snapshots = 1
     object.believed = <uint32_t>gate.message.number
+
+
+cdef inline bint kept_begin_at(Gate* gate, const Object* object, uint64_t seqno) noexcept nogil:
+    # Whether what is kept begins with the update that a snapshot from before it names as the one
+    # due next: nothing of the object lies between them. 0 names none.
+    cdef const CollectHead* head
+    if object.kept == 0 or <uint32_t>seqno == 0:
+        return False
+    head = collect_head(&gate.collect, object.head)
+    return head.seqno == object.first and <uint32_t>head.detail == <uint32_t>seqno
 
 
 cdef inline bint kept_continue(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
