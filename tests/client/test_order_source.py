@@ -12,7 +12,7 @@ from tests.client.test_store_source import Kept
 from tests.ports import free_ports
 from udpfast.archive.bus_files import describe_composite
 from udpfast.bus.log import Store
-from udpfast.bus.merger import BATCH, ORDER_BACK, ORDER_ENTRY, Merger
+from udpfast.bus.merger import BATCH, LACKING_NS, ORDER_BACK, ORDER_ENTRY, Merger
 from udpfast.bus.node import Node
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
@@ -370,3 +370,19 @@ def test_records_as_long_as_those_that_were_lost_are_not_taken_for_them(tmp_path
     back, again = ordered(both.merger, place)
     assert back == (0, ORDER_BACK, end, taken, index, source.log.end_index - index)
     assert again == (0, 0, end, taken, index, source.log.end_index - index)
+
+
+def test_order_of_records_that_nobody_has_any_more_is_said_and_ends_with_a_promotion(
+    tmp_path: Path,
+) -> None:
+    both = Composite(tmp_path)
+    _, copy, merger = copied(both, tmp_path)
+    order, end = both.node.store.end, copy.end
+    now_ns, unix_ns = 10_000_000, 1_700_000_000_000_000_000
+    assert merger.work(now_ns, unix_ns) == 0
+    assert merger.lacks(now_ns + LACKING_NS - 1) == []
+    assert merger.lacks(now_ns + LACKING_NS) == [0]
+    lead(copy, promoted=True)
+    back, _ = ordered(merger, order)
+    assert (back[1], back[2]) == (ORDER_BACK, end)
+    assert merger.lacks(now_ns + 2 * LACKING_NS) == []

@@ -68,7 +68,8 @@ class _Part:
     ) -> None:
         self.name = name
         self.settings = settings = config.logs[name]
-        self.merger: Merger | None = None  # of a composite's order log
+        self.merger: Merger | None = None  # of a composite's order log ...
+        self.inputs: tuple[str, ...] = ()  # ... and what it orders
         path = journal_directory(directory / name if directory is not None else name, create=True)
         _check_copy(path, name, host, settings)
         self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
@@ -277,7 +278,7 @@ class _Part:
             "source_left": self.node.left,
             "wish": self._wish,
             "outcome": node.outcome,
-            "waits": node.waiting_for,
+            "waits": node.waiting_for or self._lacks(),
             "stopped": node.stop_reason or node.failures.reason,
             "reconnects": node.reconnects,
             "damaged": node.damaged,
@@ -291,6 +292,17 @@ class _Part:
             "clock_steps": 0 if sequencer is None else sequencer.clock_steps,
             "feed": None if self.feed is None else self.feed.description(),
         }  # fmt: skip
+
+    def _lacks(self) -> str:
+        # Why the composite stands still although its inputs do not; empty: it does not.
+        at = [] if self.merger is None else self.merger.lacks(monotonic_ns())
+        if not at:
+            return ""
+        names = ", ".join(self.inputs[each] for each in at)
+        return (
+            f"the order took records of {names} that this host does not have: it waits for them; "
+            "if no host has them any more, promote a writer of that store until the order goes on"
+        )
 
     def end(self) -> None:
         """End everything in good order."""
@@ -355,7 +367,8 @@ class BusHost:
         for name, composite in config.composites.items():
             if name in by_name:
                 part = by_name[name]
-                part.merger = Merger(part.node, [by_name[each].node for each in composite.inputs])
+                part.inputs = tuple(composite.inputs)
+                part.merger = Merger(part.node, [by_name[each].node for each in part.inputs])
                 describe_composite(part.directory, [by_name[each].directory
                                                     for each in composite.inputs])  # fmt: skip
         self._stopped = False

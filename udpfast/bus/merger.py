@@ -19,13 +19,15 @@ from udpfast.bus.node import Node
 from udpfast.bus.sequencer import Sequencer
 from udpfast.core.layout import Kind
 
-__all__ = ["BATCH", "ORDER_BACK", "ORDER_ENTRY", "Merger", "Taken"]
+__all__ = ["BATCH", "LACKING_NS", "ORDER_BACK", "ORDER_ENTRY", "Merger", "Taken"]
 
 #: Input, flags, position, end, index of the first, records (core.layout.ORDER_ENTRY).
 ORDER_ENTRY = struct.Struct("<IIQQQQ")
 ORDER_BACK = 1
 #: Records that one entry takes at most: others get their turn.
 BATCH = 4096
+#: How long an input may lack what was taken of it before that is said.
+LACKING_NS = 5_000_000_000
 
 _NUMBER = struct.Struct("<Q")
 
@@ -72,6 +74,7 @@ class Merger:
         self.node = node
         self.inputs = list(inputs)
         self._taken: list[Taken] = []
+        self._lacking: dict[int, int] = {}  # input -> since when its copy here lacks what was taken
         self._led: Sequencer | None = None
 
     def work(self, now_ns: int, unix_ns: int) -> int:
@@ -93,7 +96,9 @@ class Merger:
                 continue
             taken = self._taken[at]
             if not taken.ends_in(store):
+                self._lacking.setdefault(at, now_ns)
                 continue  # another host took it: this one's copy is not so far yet
+            self._lacking.pop(at, None)
             # Not what was removed before it was taken: readers miss it, like all that was removed.
             first, index = max(taken[:2], store.log.first())
             end, count = store.log.run(first, store.released, BATCH)
@@ -104,7 +109,14 @@ class Merger:
                 total += count
         return total
 
+    def lacks(self, now_ns: int) -> list[int]:
+        """Return the inputs whose copies here have lacked records that were taken, for a while."""
+        if self._led is None:
+            return []
+        return [at for at, since_ns in self._lacking.items() if now_ns - since_ns >= LACKING_NS]
+
     def _recover(self) -> None:
+        self._lacking.clear()
         self._taken = [Taken() for _ in self.inputs]
         for at, taken in _taken_by(self.node.store.log):
             self._taken[at] = taken
