@@ -4,7 +4,8 @@
 
 A set of venue captures (below `UDPFAST_SHARED`, venues/books) goes through a feed, a relay, two
 lines that lose datagrams each by itself, and another feed. The relay is killed and started again,
-stands still until the ring has lapped it, and loses its feed, at moments drawn from the seed. After
+stands still until the ring has lapped it, and loses its feed, at moments drawn from the seed; some
+lines are too thin for what the venue says. After
 each record at the far end, a book that is sound there has to be one that was sound here a moment
 ago. In the end, when nothing is lost any more, both ends have to know the same: every book, every
 top, and what is in doubt. All in one process, with time as a number.
@@ -30,10 +31,11 @@ from udpfast.agents.replayer import Replayer
 from udpfast.cli.scratch import scratch_directory
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
-from udpfast.config import FeedConfig, ImageConfig, RelayConfig, parse_feed
+from udpfast.config import FeedConfig, ImageConfig, RelayConfig, RelayLine, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.net.bad_network import BadNetwork, LineFaults
 from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.shm.relay_counts import RELAY_VERDICTS
 
 from .conformance.books import Followed, Line, read_set
 from .program import by_seeds
@@ -44,8 +46,12 @@ SETS = ("itch_small", "pitch_2", "cme_1", "cme_2_reset", "itch_1")
 #: So long ago a book that is sound at the far end was sound here: a hole waits 5 ms, and until a
 #: heartbeat shows it; steps of the clock are no longer than the last number.
 LAG_NS = 400_000_000
+#: The same, of what a thin line holds back for so long, or carries for so long.
+LATE_NS = 200_000_000
+THIN_LAG_NS = LAG_NS + LATE_NS + 1_500_000_000
 STEP_NS = 20_000_000
 QUIET_NS = 4_000_000_000
+THIN_QUIET_NS = 40_000_000_000
 START_NS = 1_000_000_000
 #: Turns between two versions of the image: its own pace is of another clock.
 IMAGE_TURNS = 20
@@ -65,6 +71,8 @@ class Faults:
         How often the relay is killed, stands still until it is lapped, and the feed starts anew.
     image : bool
         The feed keeps an image, with which a relay goes on.
+    bits_per_s : int
+        What each line takes; 0: all.
     """
 
     loss: float = 0.01
@@ -73,6 +81,7 @@ class Faults:
     stalls: int = 0
     restarts: int = 0
     image: bool = False
+    bits_per_s: int = 0
 
 
 class End:
@@ -123,7 +132,13 @@ class World:
         self, directory: Path, config: FeedConfig, faults: Faults, seed: int, **settings: Any
     ) -> None:
         self.directory, self.config, self.faults = directory, config, faults
-        self.settings = replace(RelayConfig(), **settings)
+        self.settings = replace(
+            RelayConfig(),
+            lines=(RelayLine("thin", "127.0.0.1:1", bits_per_s=faults.bits_per_s),),
+            late_ms=LATE_NS // 1_000_000,
+            **settings,
+        )
+        self.lag_ns = THIN_LAG_NS if faults.bits_per_s else LAG_NS
         self.network = BadNetwork(LineFaults(loss=faults.loss, burst_mean=faults.burst), seed)
         self.now_ns = self.relayed_ns = START_NS
         self.history: dict[Name, list[tuple[int, Any]]] = {}
@@ -146,7 +161,7 @@ class World:
 
     def open_relay(self) -> None:
         """Start the relay."""
-        self.relay = Relay(self.settings, self.near.directory)
+        self.relay = Relay(self.settings, self.near.directory, keep=True)
         self.relay.on_start()
 
     def kill_relay(self) -> None:
@@ -191,8 +206,8 @@ class World:
         while relaying and self.relay.work(self.now_ns) > 0:
             pass
         if relaying:
-            if self.now_ns - self.relayed_ns > LAG_NS:
-                self.excused = self.now_ns + LAG_NS, self.relayed_ns
+            if self.now_ns - self.relayed_ns > self.lag_ns:
+                self.excused = self.now_ns + self.lag_ns, self.relayed_ns
             self.relayed_ns = self.now_ns
             self.deliver()
         for name in self.far.followed.levels:
@@ -201,7 +216,7 @@ class World:
     def quiet(self) -> None:
         """Let time pass until all that was lost is healed."""
         self.network = BadNetwork(LineFaults(), 0)
-        end_ns = self.now_ns + QUIET_NS
+        end_ns = self.now_ns + (THIN_QUIET_NS if self.faults.bits_per_s else QUIET_NS)
         while self.now_ns < end_ns:
             self.now_ns += STEP_NS
             self.turn()
@@ -240,7 +255,7 @@ class World:
             return
         # While the relay stands still the far end hears nothing, not even heartbeats.
         until_ns, relayed_ns = self.excused
-        since_ns = (relayed_ns if self.now_ns < until_ns else self.relayed_ns) - LAG_NS
+        since_ns = (relayed_ns if self.now_ns < until_ns else self.relayed_ns) - self.lag_ns
         told = self.history.get(name, [])
         for at in range(len(told) - 1, -1, -1):
             if told[at][1] == there:
@@ -256,6 +271,11 @@ class World:
     def compare(self) -> None:
         """Check that both ends know the same."""
         near, far = self.near, self.far
+        counts = self.relay.read_counts()["relay"]
+        self.found += Counter({key: counts[key] for key in ("delayed", "conflated", "late")})
+        verdicts = sum(counts[key] for key in RELAY_VERDICTS)
+        if verdicts != counts["records"]:
+            raise AssertionError(f"verdicts of {verdicts} records, of {counts['records']}")
         for name in near.followed.levels:
             here, there = near.sound(name), far.sound(name)
             if name in self.lost and there is None:
@@ -318,6 +338,7 @@ def check(seed: int) -> dict[str, int]:
         stalls=rng.choice((0, 0, 1, 2)),
         restarts=rng.choice((0, 0, 1)),
         image=rng.random() < 0.6,
+        bits_per_s=rng.choice((0, 0, 200_000, 1_000_000)),
     )
     folder = Path(shared, "venues", "books", name)
     capture = rng.choice(("clean", "feed"))

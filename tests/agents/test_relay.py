@@ -36,7 +36,9 @@ class World:
         self.near = Instance(directory / "near", 1 << 22)
         # So often that the far end's clock goes on with each step.
         self.relay = Relay(
-            RelayConfig(heartbeat_ms=STEP_NS // 1_000_000, **settings), self.near.directory
+            RelayConfig(heartbeat_ms=STEP_NS // 1_000_000, **settings),
+            self.near.directory,
+            keep=True,
         )
         self.relay.on_start()
         small = {

@@ -33,6 +33,8 @@ from udpfast.monitor.metrics import metrics_text
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import read_status
 from udpfast.shm.histogram import LatencyHistogram
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.relay_counts import RelayCounts
 
 parser = pytest.importorskip("prometheus_client.openmetrics.parser")
 
@@ -51,7 +53,10 @@ def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber
 
 @pytest.fixture
 def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Run a feed with a recorder and a bus of two hosts; return the metrics of all that."""
+    """Run a feed with a recorder, and a bus of two hosts; return the metrics of all that.
+
+    Beside the feed lies what a relay has counted.
+    """
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "S"))
     wrong = [
@@ -64,6 +69,8 @@ def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
     config = bus_settings(tmp_path, free_port())
     with ExitStack() as stack:
         stack.enter_context(Subscriber({**settings, "image": {"enabled": True}}))
+        relayed = RelayCounts.create(instance_directory("deribit"), ["microwave"])
+        stack.callback(relayed.close)
         group = stack.enter_context(closing(GroupFile("us")))
         group.write([GroupFeed("deribit", "ring:deribit", "running")])
         stack.enter_context(running(config, "S", tmp_path))

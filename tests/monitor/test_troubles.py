@@ -16,6 +16,7 @@ from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts
 from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.status import InstanceStatus, read_status
 from udpfast.monitor.troubles import TroubleKind, describe_troubles, feed_troubles, find_troubles
+from udpfast.shm.relay_counts import RELAY_COUNTS, RelayCounts
 
 NOW_NS = realtime_ns()
 
@@ -67,6 +68,19 @@ def test_one_silent_line_and_all_of_them_are_told_apart(feed: Subscriber) -> Non
     assert texts(status_of(feed, silent=both)) == [
         "feed deribit: every line of incremental is silent: incremental.A: nothing for 7 s"
     ]
+
+
+def test_relay_whose_lines_are_too_thin_is_named_until_they_are_not(feed: Subscriber) -> None:
+    counts = RelayCounts.create(status_of(feed).path, ["microwave"])
+    counts.relay[list(RELAY_COUNTS).index("short")] = 1
+    counts.relay[list(RELAY_COUNTS).index("waiting")] = 7
+    (text,) = texts(status_of(feed))
+    assert text.startswith("feed deribit: its relay's lines are too thin: 7 updates wait")
+    shown = CliRunner().invoke(cli, ["top", "deribit", "--once"])
+    assert "waiting 7, short 1" in shown.output
+    counts.relay[list(RELAY_COUNTS).index("short")] = 0
+    assert texts(status_of(feed)) == []
+    counts.close()
 
 
 @pytest.mark.parametrize("state", ["waiting", "running", "failed"])

@@ -95,6 +95,7 @@ STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastLineSilent": ({("udpfast_line_silent", 'line="B"'): 1}, set()),
     "UdpfastLinesDisagree": ({("udpfast_line_disagreements_total", 'line="B"'): grows(2)}, set()),
     "UdpfastMemoryFull": ({("udpfast_feed_names_full_total", ""): grows(2)}, set()),
+    "UdpfastRelayShort": ({("udpfast_relay_short", ""): 1.0}, set()),
     "UdpfastReaderLapped": ({("udpfast_reader_lapped_records_total", ""): grows(5)}, set()),
     "UdpfastAgentRestarted": ({("udpfast_agent_restarts_total", "image"): grows(2)}, set()),
     "UdpfastLedgerDiffers": (STOPPED | {("udpfast_feed_ledger_difference", ""): 3}, set()),

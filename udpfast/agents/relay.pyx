@@ -28,7 +28,7 @@ from udpfast.log.readers cimport ReaderRegistration
 from udpfast.market.state cimport state_free
 
 from udpfast.agents.relay_feed import RelayFeed
-from udpfast.agents.relay_lines import RelayLines
+from udpfast.agents.relay_lines import RelayLines, line_budget
 from udpfast.config import FeedConfig, RelayConfig
 from udpfast.core.log import say_info, say_warning
 from udpfast.errors import NotReadyError
@@ -53,21 +53,26 @@ cdef class Relay(Agent):
     Parameters
     ----------
     config : RelayConfig
-        Without lines, datagrams are kept in `feed.kept`, for tests.
     directory : Path
         The instance's.
     name : str
         What the feed is called in messages.
+    keep : bool
+        Datagrams are kept in `feed.kept`, and leave by no line: for tests.
     """
 
     cdef object _config
     cdef object _directory
     cdef object _name
+    cdef bint _keep
     cdef readonly RelayFeed feed
     cdef readonly object counts          # RelayCounts
     cdef FeedCursor _cursor
     cdef ReaderRegistration _registration
     cdef object _names                   # Region
+    cdef int64_t _at                     # of the records of the last poll, the next to take,
+    cdef int64_t _count                  # and how many there are
+    cdef int64_t _behind_ns              # since when records have waited for the lines; 0: none do
     cdef uint64_t _read
     cdef int64_t _report_at_ns
     cdef int64_t _look_at_ns
@@ -78,11 +83,13 @@ cdef class Relay(Agent):
     cdef dict _troubles
     cdef dict _last_counts               # of a relay that was stopped
 
-    def __init__(self, config: RelayConfig, directory: Path, name: str = "relay"):
+    def __init__(self, config: RelayConfig, directory: Path, name: str = "relay", *,
+                 keep: bool = False):
         super().__init__("udpfast relay")
         self._config = config
         self._directory = Path(directory)
         self._name = name
+        self._keep = keep
         self._troubles = {}
 
     def on_start(self) -> None:
@@ -92,13 +99,14 @@ cdef class Relay(Agent):
             self._directory, [line.name for line in config.lines])
         lines = None
         try:
-            if config.lines:
+            if not self._keep:
                 lines = RelayLines(config.lines, self.counts.lines)
             self.feed = RelayFeed(
                 lines, objects=config.objects, counts=self.counts.relay,
                 heartbeat_interval_ns=config.heartbeat_ms * 1_000_000,
                 snapshot_interval_ns=config.snapshot_interval_ms * 1_000_000,
-                snapshot_rate_per_s=config.snapshot_rate_per_s)
+                snapshot_rate_per_s=config.snapshot_rate_per_s,
+                late_ns=config.late_ms * 1_000_000, **line_budget(config.lines))
             self._cursor = state_open(
                 &self.feed.state, self._directory, BATCH, config.objects)
             self._registration = ReaderRegistration.create(
@@ -149,20 +157,21 @@ cdef class Relay(Agent):
         return self.do_work(now_ns)
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
-        cdef int64_t i, count
+        cdef int64_t i, count = 0
         cdef uint64_t first
         cdef int rc
         self.feed.now_ns = now_ns
         self.feed.unix_ns = clock_realtime_ns()
-        count = self._cursor.poll(BATCH)
-        if count < 0:
-            return self._stop(count)
-        if count and self._gone or self._cursor.missed:
-            with gil:
-                if self._resume(now_ns):
-                    return 1
-        first = self._cursor.index() - <uint64_t>count
-        for i in range(count):
+        if self._at == self._count:
+            rc = self._poll(now_ns)
+            if rc != 0:
+                return rc
+        first = self._cursor.index() - <uint64_t>self._count
+        # What the lines have no room for stays in the log.
+        while self._at < self._count and not self.feed.full():
+            i = self._at
+            self._at += 1
+            count += 1
             if unlikely(first + <uint64_t>i < self._joined):
                 rc = self.feed.learn(
                     self._cursor.headers + i, self._cursor.payloads + self._cursor.offsets[i])
@@ -174,8 +183,9 @@ cdef class Relay(Agent):
             if self._cursor.headers[i].kind == KIND_RESTART:
                 with gil:
                     self._renew_names()
+        self._look_behind(now_ns)
         # In the middle of what lies back, what is true is an old truth.
-        rc = self.feed.work() if self._cursor.index() >= self._joined else 0
+        rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             with gil:
@@ -186,6 +196,30 @@ cdef class Relay(Agent):
             store_relaxed(&self._registration.entry.read, self._read)
             self._cursor.report(self._registration.entry)
         return <int>count + rc
+
+    cdef void _look_behind(self, int64_t now_ns) noexcept nogil:
+        # Records that wait grow old, and what the far end believes with them.
+        if self._at < self._count:
+            if self._behind_ns == 0:
+                self._behind_ns = now_ns
+            elif now_ns - self._behind_ns >= self.feed.late_ns:
+                self.feed.fall_behind(True)
+        elif self._behind_ns and self._count < BATCH:
+            self._behind_ns = 0
+            self.feed.fall_behind(False)
+
+    cdef int _poll(self, int64_t now_ns) noexcept nogil:
+        # The next records. Not 0: the turn ends with that.
+        cdef int64_t count = self._cursor.poll(BATCH)
+        self._at = self._count = 0
+        if count < 0:
+            return self._stop(count)
+        if count and self._gone or self._cursor.missed:
+            with gil:
+                if self._resume(now_ns):
+                    return 1
+        self._count = count
+        return 0
 
     cdef int _stop(self, int64_t code) noexcept nogil:
         with gil:

@@ -20,11 +20,20 @@
 # A number that is left out is a gap there: every object is in doubt until its next message, which
 # names the one before, shows that nothing of it was lost. So a GAP here, which doubts all objects
 # of a stream in the same way, costs one number and no message.
+#
+# With a budget (relay_budget.pxd) a top or a book for which there is no room is held (relay_held),
+# and its newest state leaves as soon as there is. What was put is charged at once; its datagrams
+# leave one by one as they are paid for. Every record has one verdict:
+#
+#   records = learnt + control + not_carried + refused + doubted
+#             + updates + in_whole + delayed + conflated + waiting
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from udpfast.agents.relay_budget cimport Budget
+from udpfast.agents.relay_held cimport Held
 from udpfast.agents.relay_lines cimport RelayLines
-from udpfast.core.layout cimport Frame, Record
+from udpfast.core.layout cimport CHANNEL_COUNT, Frame, Record
 from udpfast.feed.publication cimport Publication
 from udpfast.market.names cimport Names
 from udpfast.market.state cimport State, StateObject, StateValue
@@ -45,6 +54,15 @@ cdef enum:  # RelayCount: what is counted, as `RELAY_COUNTS` names it
     RELAY_LAPPED
     RELAY_NOT_CARRIED
     RELAY_REFUSED
+    RELAY_CONTROL
+    RELAY_DOUBTED
+    RELAY_IN_WHOLE
+    RELAY_DELAYED
+    RELAY_CONFLATED
+    RELAY_WAITING
+    RELAY_LATE
+    RELAY_BEHIND
+    RELAY_SHORT
     RELAY_COUNT
 
 cdef enum:  # Told.status
@@ -88,6 +106,14 @@ cdef class RelayFeed:
     cdef bytes status_payload        # GatewayStatus, as it is now
     cdef bint status_due             # it was not said yet
     cdef bint available
+    # the budget
+    cdef Budget budget
+    cdef Held held
+    cdef int64_t late_ns             # what was held for so long is in doubt
+    cdef int64_t held_ns             # when something was held last
+    cdef bint behind                 # what is taken is old: no book and no top may leave
+    cdef uint32_t charged[CHANNEL_COUNT]     # datagrams of the outbox that are paid for,
+    cdef int64_t charged_ns[CHANNEL_COUNT]   # and what they cost
     # the snapshot round
     cdef int64_t round_interval_ns
     cdef int64_t round_datagram_ns
@@ -109,6 +135,10 @@ cdef class RelayFeed:
     cdef void miss(self, uint64_t count, uint64_t epoch) noexcept nogil
     # What is due, and send what waits; how many datagrams were due.
     cdef int work(self) noexcept nogil
+    # Whether so much waits to leave that no record is to be taken now.
+    cdef bint full(self) noexcept nogil
+    # What is taken from now on is old, or no longer is.
+    cdef void fall_behind(self, bint behind) noexcept nogil
 
     cdef int _follow(self) noexcept nogil
     cdef begin_session(self)
@@ -120,6 +150,18 @@ cdef class RelayFeed:
     cdef void _doubt_values(self, int64_t stream) noexcept nogil
     cdef void doubt_all(self) noexcept nogil
     cdef void _doubt(self, uint32_t index) noexcept nogil
+    cdef void _say_doubt(self, uint32_t index) noexcept nogil
+    cdef int64_t _credit_ns(self) noexcept nogil
+    cdef bint _has_to_wait(self, uint32_t index, uint16_t kind) noexcept nogil
+    cdef void _hold(
+        self, uint32_t index, const Record* header, const uint8_t* payload) noexcept nogil
+    cdef void _line_up(self, uint32_t index) noexcept nogil
+    cdef void _tell_whole(self, uint32_t index) noexcept nogil
+    cdef void _answer(self, uint32_t index, bint said) noexcept nogil
+    cdef int _release(self) noexcept nogil
+    cdef void _put_held(self, uint32_t index) noexcept nogil
+    cdef void _look_at_late(self) noexcept nogil
+    cdef void _look_at_budget(self) noexcept nogil
     cdef bint _put_record(
         self, uint32_t index, const Record* header, const uint8_t* payload) noexcept nogil
     cdef bint _put_whole(self, uint32_t index) noexcept nogil
@@ -138,6 +180,8 @@ cdef class RelayFeed:
     cdef bint _name(self, Told* told, int kind) noexcept nogil
     cdef void _put_status(self) noexcept nogil
     cdef void flush(self, int channel) noexcept nogil
+    cdef void _send(self, int channel, uint32_t count) noexcept nogil
+    cdef uint32_t _paid(self, int channel) noexcept nogil
     cdef int _round(self) noexcept nogil
     cdef uint32_t _round_next(self) noexcept nogil
     cdef void _open_snapshot(

@@ -29,6 +29,10 @@ class RelayFeed:
         snapshot_rate_per_s: int = 20_000,
         session_id: int | None = None,
         counts: npt.NDArray[np.int64] | None = None,
+        bits_per_s: int = 0,
+        burst_bytes: int = 16_384,
+        headers: int = ...,
+        late_ns: int = 1_000_000_000,
     ) -> None: ...
     def use_names(self, names: NameTable) -> None: ...
     def flush_all(self) -> None: ...

@@ -8,24 +8,31 @@ from libc.errno cimport ENOMEM
 from libc.math cimport NAN
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
+from udpfast.agents.relay_budget cimport (
+    HEADERS_IPV6, budget_cost_ns, budget_credit_ns, budget_init, budget_pay)
+from udpfast.agents.relay_held cimport (
+    HELD_LEVELS, HELD_TOPS, HELD_WHOLE, HeldLevels, HeldObject, held_all, held_free, held_init,
+    held_let_go, held_pop, held_push, held_reserve, held_reset, held_set)
 from udpfast.agents.relay_lines cimport RelayLines
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, CONNECTION_READY, FRAGMENT_SIZE,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, CONNECTION_READY, DATAGRAM_SIZE_MAX,
+    FRAGMENT_SIZE, FRAGMENTS_MAX,
     KIND_BUS, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_SESSION,
     KIND_STALE, KIND_UPDATES, Lapped, MESSAGE_SIZE_MAX, RECORD_SIZE, Record)
 from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY, KIND_ORDERS, KIND_STATISTICS,
     KIND_TOP_OF_BOOK, KIND_TRADES)
-from udpfast.feed.publication cimport OUTBOX_FLUSH, Outbox, Publication
+from udpfast.feed.publication cimport (
+    OUTBOX_FLUSH, OUTBOX_SLOTS, Outbox, Publication, outbox_datagram)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update_replaces
 from udpfast.market.doubt cimport (
     doubt_key_stream, doubt_said_tag, doubt_stream, doubt_tag, doubts_begin_all)
 from udpfast.market.ladder cimport ladder_copy
 from udpfast.market.names cimport NameTable, names_get
-from udpfast.market.publish cimport PUBLISH_ROOM
+from udpfast.market.publish cimport PUBLISH_ROOM, UPDATE_INCREMENTAL
 from udpfast.market.state cimport (
     StateObject, StateValue, state_apply, state_at, state_find, state_free, state_init,
     state_lapped, state_sound)
@@ -48,6 +55,8 @@ __all__ = ["RelayFeed"]
 #: What a relay may carry, as the bits of a gateway's status have it: all that a feed decodes, but
 #: single orders.
 SUPPORTED = 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x40
+#: What a short line holds back: tops of book, and books by price.
+HELD_BACK = 0x4 | 0x8
 
 cdef enum:
     # A level takes 24 bytes at least: more of them fit no message of 131,072.
@@ -63,6 +72,13 @@ cdef enum:
     SESSION_IDS = 1 << 16
     # The last one shows what is lost before it, if it arrives: several do.
     END_HEARTBEATS = 3
+    # Levels leave a quarter of the burst to tops and trades. Rounds take a quarter of the rate, so
+    # that an object in doubt is told of though levels wait without end.
+    LEVELS_RESERVE = 4
+    ROUND_SHARE = 4
+    # So long after something was held last, the line is no longer called short.
+    SHORT_NS = 1_000_000_000
+    ROOM_KEPT = 16               # datagrams of an outbox for heartbeats and the relay's status
 
 if len(RELAY_COUNTS) != RELAY_COUNT:
     raise ImportError(f"expected {RELAY_COUNT} names, found {len(RELAY_COUNTS)}")
@@ -96,6 +112,12 @@ cdef class RelayFeed:
         Drawn at random by default.
     counts : numpy.ndarray, optional
         int64, one for each of `shm.relay_counts.RELAY_COUNTS`: where it counts, and kept.
+    bits_per_s, burst_bytes : int
+        What a line takes that carries all datagrams, and at once after a silence; 0 bits: all.
+    headers : int
+        Bytes of a datagram on the line beside its payload.
+    late_ns : int
+        An object that was held for so long is said to be in doubt.
 
     Attributes
     ----------
@@ -115,6 +137,7 @@ cdef class RelayFeed:
 
     def __dealloc__(self):
         state_free(&self.state)
+        held_free(&self.held)
         free(self.encoded)
         free(self.open_payload)
         free(self.rows)
@@ -122,7 +145,8 @@ cdef class RelayFeed:
 
     def __init__(self, RelayLines lines=None, *, objects=1 << 18,
                  heartbeat_interval_ns=100_000_000, snapshot_interval_ns=1_000_000_000,
-                 snapshot_rate_per_s=20_000, session_id=None, counts=None):
+                 snapshot_rate_per_s=20_000, session_id=None, counts=None, bits_per_s=0,
+                 burst_bytes=16_384, headers=HEADERS_IPV6, late_ns=1_000_000_000):
         cdef int64_t[::1] memory
         state_init(&self.state, objects)
         self.lines = lines
@@ -141,6 +165,14 @@ cdef class RelayFeed:
         self.counts[RELAY_SESSIONS] += 1
         self.round_interval_ns = snapshot_interval_ns
         self.round_datagram_ns = max(1, 1_000_000_000 // snapshot_rate_per_s)
+        budget_init(&self.budget, bits_per_s, burst_bytes, headers)
+        self.late_ns = late_ns
+        if bits_per_s:
+            self.round_datagram_ns = max(
+                self.round_datagram_ns,
+                ROUND_SHARE * budget_cost_ns(&self.budget, DATAGRAM_SIZE_MAX))
+            if not held_init(&self.held):
+                raise MemoryError
         self.available = True
         self._say_status()
 
@@ -151,9 +183,11 @@ cdef class RelayFeed:
         self.has_names = True
 
     def flush_all(self) -> None:
-        """Send what waits."""
-        self.flush(CHANNEL_INCREMENTAL)
-        self.flush(CHANNEL_SNAPSHOT)
+        """Send what waits, whether or not it is paid for."""
+        cdef int channel
+        self._credit_ns()
+        for channel in range(CHANNEL_COUNT):
+            self._send(channel, self.publication.outboxes[channel].count)
 
     def read_counts(self) -> dict:
         """Return what was counted so far, by name."""
@@ -175,11 +209,13 @@ cdef class RelayFeed:
         self.doubt_all()
         for _ in range(END_HEARTBEATS):
             self.publication.put_heartbeat(CHANNEL_INCREMENTAL, self.now_ns)
-            self.flush(CHANNEL_INCREMENTAL)
+            self.flush_all()
 
     def _say_status(self):
         status = {"supported": SUPPORTED, "account": "relay"}
-        status["available" if self.available else "unavailable"] = SUPPORTED
+        # What a short line holds back is neither available nor unavailable.
+        held_back = HELD_BACK if self.available and self.counts[RELAY_SHORT] else 0
+        status["available" if self.available else "unavailable"] = SUPPORTED & ~held_back
         self.status_payload = encode_event({"value_name": "GatewayStatus", "value": status})
         self.status_due = True
 
@@ -228,6 +264,8 @@ cdef class RelayFeed:
             memset(self.told + self.told_room, 0,
                    (self.state.values_room - self.told_room) * sizeof(Told))
             self.told_room = self.state.values_room
+            if not held_reserve(&self.held, self.told_room):
+                return -ENOMEM
         return 0
 
     cdef begin_session(self):
@@ -242,6 +280,10 @@ cdef class RelayFeed:
         self.generation = self.state.mark.generation
         if self.told != NULL:
             memset(self.told, 0, self.told_room * sizeof(Told))
+        # What waited is told anew, or forgotten, with its object.
+        self.counts[RELAY_CONFLATED] += self.counts[RELAY_WAITING]
+        self.counts[RELAY_WAITING] = 0
+        held_reset(&self.held)
         memset(self.given, 0, sizeof(self.given))
         self.number = self.left_out = 0
         self.said = False
@@ -259,6 +301,7 @@ cdef class RelayFeed:
     cdef void _take_control(
             self, const Record* header, const uint8_t* payload, uint32_t gaps) noexcept nogil:
         cdef Lapped lapped
+        self.counts[RELAY_NOT_CARRIED if header.kind == KIND_MESSAGE else RELAY_CONTROL] += 1
         if header.kind == KIND_GAP:
             if self.state.doubts.heard[doubt_stream(header.stream)].gaps != gaps:
                 self.counts[RELAY_GAPS] += 1
@@ -276,8 +319,6 @@ cdef class RelayFeed:
         elif header.kind == KIND_CONNECTION:
             if self.state.mark.has_connection[CHANNEL_INCREMENTAL]:
                 self._look_at_connection()
-        elif header.kind == KIND_MESSAGE:
-            self.counts[RELAY_NOT_CARRIED] += 1
 
     cdef void _look_at_connection(self) noexcept nogil:
         cdef bint available = (
@@ -301,21 +342,31 @@ cdef class RelayFeed:
             return
         told = self.told + index
         if header.kind == KIND_TRADES or header.kind == KIND_EXTERNAL_LATENCY:
-            if not self._put_record(index, header, payload):
+            if self._put_record(index, header, payload):
+                self.counts[RELAY_UPDATES] += 1
+            else:
                 self.counts[RELAY_REFUSED] += 1
                 self.doubt_all()     # of these nothing but a gap tells that one is missing
             return
         if unlikely(not state_sound(&self.state, self.state.values + index)):
+            self.counts[RELAY_DOUBTED] += 1
             self._doubt(index)
             return
         if header.kind == KIND_BOOK and update.present & PRESENT_MORE and (
                 <uint64_t>header.length - RECORD_SIZE + sizeof(Level) > PUBLISH_ROOM):
             told.parts = True        # as much as a record takes: the book is not whole yet
+            self.counts[RELAY_IN_WHOLE] += 1
+            return
+        if unlikely(self.budget.ps_per_byte) and self._has_to_wait(index, header.kind):
+            self._hold(index, header, payload)
+            self.held.objects[index].updates += 1
+            self.counts[RELAY_WAITING] += 1
             return
         if likely(told.status == TOLD_SOUND and not told.parts):
             if likely(self._put_record(index, header, payload)):
+                self.counts[RELAY_UPDATES] += 1
                 return
-        self._put_whole(index)
+        self.counts[RELAY_IN_WHOLE if self._put_whole(index) else RELAY_REFUSED] += 1
 
     cdef void _look_at_object(self, const Record* header, uint64_t tag) noexcept nogil:
         # What is true of its values may be another thing now.
@@ -328,7 +379,9 @@ cdef class RelayFeed:
             if not state_sound(&self.state, self.state.values + at - 1):
                 self._doubt(at - 1)
             elif self.told[at - 1].status == TOLD_WHOLE:
-                self._put_whole(at - 1)
+                self._tell_whole(at - 1)
+            elif self.budget.ps_per_byte:
+                self._line_up(at - 1)
             at = self.state.values[at - 1].next
 
     cdef void _doubt_values(self, int64_t stream) noexcept nogil:
@@ -341,6 +394,7 @@ cdef class RelayFeed:
                 any_ = any_ or self.told[i].status == TOLD_SOUND
                 self.told[i].status = TOLD_WHOLE if self.told[i].status else TOLD_NOTHING
                 self.told[i].parts = False
+                self._answer(i, False)
         if any_:
             self.doubt_all()
 
@@ -360,6 +414,10 @@ cdef class RelayFeed:
 
     cdef void _doubt(self, uint32_t index) noexcept nogil:
         # A value is in doubt here: the far end must not believe it either.
+        self._answer(index, False)
+        self._say_doubt(index)
+
+    cdef void _say_doubt(self, uint32_t index) noexcept nogil:
         cdef Told* told = self.told + index
         cdef const StateValue* value = self.state.values + index
         cdef Book book
@@ -408,7 +466,6 @@ cdef class RelayFeed:
         if size == 0 or not self._name(told, header.kind):
             memset(self.encoded, 0, size)
             return False
-        self.counts[RELAY_UPDATES] += 1
         self._put(told, size, has_snapshots(header.kind) and (
             not has_parts(header.kind) or update_replaces(header.flags, update.update_type)))
         return True
@@ -425,6 +482,7 @@ cdef class RelayFeed:
         self._put(told, size, has_snapshots(kind))
         told.status = TOLD_SOUND
         told.parts = False
+        self._answer(index, True)
         return True
 
     cdef uint32_t _encode_whole(self, uint32_t index) noexcept nogil:
@@ -436,7 +494,6 @@ cdef class RelayFeed:
         if value.record.kind != KIND_BOOK:
             size = self._encode(
                 value.record.kind, value.payload, NULL, value.size, value.record.received_ns, True)
-            self.counts[RELAY_REFUSED] += size == 0
             return size
         if told.refused_rows and rows >= told.refused_rows:
             return 0                 # nor does it fit now
@@ -452,7 +509,6 @@ cdef class RelayFeed:
                 KIND_BOOK, <const uint8_t*>&book, <const uint8_t*>self.rows,
                 sizeof(Book) + rows * sizeof(Level), value.record.received_ns, True)
         told.refused_rows = 0 if size else rows
-        self.counts[RELAY_REFUSED] += size == 0
         return size
 
     cdef uint32_t _encode(
@@ -543,6 +599,10 @@ cdef class RelayFeed:
         self.said = True
         if self.publication.outboxes[CHANNEL_INCREMENTAL].count >= OUTBOX_FLUSH:
             self.flush(CHANNEL_INCREMENTAL)
+        if unlikely(self.publication.outboxes[CHANNEL_INCREMENTAL].count
+                    > OUTBOX_SLOTS - FRAGMENTS_MAX - ROOM_KEPT):
+            # One record made more than the line may carry at once: a message has to fit behind it.
+            self._send(CHANNEL_INCREMENTAL, self.publication.outboxes[CHANNEL_INCREMENTAL].count)
 
     cdef bint _name(self, Told* told, int kind) noexcept nogil:
         # See that it has an object: types of its kind, with all ids of each. False: none is left.
@@ -566,35 +626,242 @@ cdef class RelayFeed:
         self.number += 1
         self.status_due = False
 
+    # --- a short line ---------------------------------------------------------------------------
+
+    cdef int64_t _credit_ns(self) noexcept nogil:
+        # What may leave at once after all that was put; below 0: so long it takes to leave.
+        cdef Outbox* outbox
+        cdef int64_t cost_ns
+        cdef int channel
+        if self.budget.ps_per_byte == 0:
+            return 0
+        for channel in range(CHANNEL_COUNT):
+            outbox = &self.publication.outboxes[channel]
+            while self.charged[channel] < outbox.count:
+                cost_ns = budget_cost_ns(&self.budget, outbox.sizes[self.charged[channel]])
+                budget_pay(&self.budget, self.now_ns, cost_ns)
+                self.charged_ns[channel] += cost_ns
+                self.charged[channel] += 1
+        return budget_credit_ns(&self.budget, self.now_ns)
+
+    cdef uint32_t _paid(self, int channel) noexcept nogil:
+        # How many datagrams of an outbox may leave now. Snapshots come behind the increments.
+        cdef Outbox* outbox = &self.publication.outboxes[channel]
+        cdef int64_t credit_ns = self._credit_ns()
+        cdef uint32_t count = 0
+        if self.budget.ps_per_byte == 0:
+            return outbox.count
+        credit_ns += self.charged_ns[channel]
+        if channel == CHANNEL_INCREMENTAL:
+            credit_ns += self.charged_ns[CHANNEL_SNAPSHOT]
+        while count < outbox.count and credit_ns > 0:
+            credit_ns -= budget_cost_ns(&self.budget, outbox.sizes[count])
+            count += 1
+        return count
+
+    cdef bint full(self) noexcept nogil:
+        return self.budget.ps_per_byte and self._credit_ns() < -self.budget.burst_ns
+
+    cdef void fall_behind(self, bint behind) noexcept nogil:
+        if behind and not self.behind:
+            self.counts[RELAY_BEHIND] += 1
+            self.doubt_all()
+        self.behind = behind
+
+    cdef bint _has_to_wait(self, uint32_t index, uint16_t kind) noexcept nogil:
+        # Tops and books wait for the line, and behind those that wait already.
+        cdef int64_t credit_ns
+        if kind != KIND_TOP_OF_BOOK and kind != KIND_BOOK:
+            return False
+        if self.behind or self.held.objects[index].waits or self.held.heads[HELD_TOPS]:
+            return True
+        credit_ns = self._credit_ns()
+        if kind == KIND_TOP_OF_BOOK:
+            return credit_ns <= 0
+        return (credit_ns <= self.budget.burst_ns // LEVELS_RESERVE
+                or self.held.heads[HELD_LEVELS] or self.held.heads[HELD_WHOLE])
+
+    cdef void _hold(
+            self, uint32_t index, const Record* header, const uint8_t* payload) noexcept nogil:
+        # Keep in mind that there is something to say of a sound value; NULL: all of it.
+        cdef Told* told = self.told + index
+        cdef HeldObject* object = self.held.objects + index
+        cdef const Book* book = <const Book*>payload
+        cdef const Level* rows
+        self.held_ns = self.now_ns
+        if not object.waits:
+            object.waits = True
+            object.since_ns = self.now_ns
+        if self.state.values[index].record.kind == KIND_BOOK:
+            if (payload == NULL or told.status != TOLD_SOUND or told.parts
+                    or update_replaces(header.flags, book.header.update_type)):
+                held_all(&self.held, object)
+            else:
+                rows = <const Level*>(payload + sizeof(Book))
+                held_set(&self.held, object, rows, book.bid_count, rows + book.bid_count,
+                         book.ask_count)
+            told.parts = told.parts and payload == NULL
+        self._line_up(index)
+
+    cdef void _line_up(self, uint32_t index) noexcept nogil:
+        # What is held waits in its queue.
+        cdef HeldObject* object = self.held.objects + index
+        if not object.waits or object.queue:
+            return
+        if self.told[index].status != TOLD_SOUND:
+            held_push(&self.held, index, HELD_WHOLE)
+        elif self.state.values[index].record.kind == KIND_BOOK:
+            held_push(&self.held, index, HELD_LEVELS)
+        else:
+            held_push(&self.held, index, HELD_TOPS)
+
+    cdef void _tell_whole(self, uint32_t index) noexcept nogil:
+        # A value is sound again: now, or when the line has room for it.
+        if self.budget.ps_per_byte and self._has_to_wait(
+                index, self.state.values[index].record.kind):
+            self._hold(index, NULL, NULL)
+        else:
+            self._put_whole(index)
+
+    cdef void _answer(self, uint32_t index, bint said) noexcept nogil:
+        # What was held of a value was said just now, all in one; or is not said at all.
+        cdef HeldObject* object
+        if self.held.objects == NULL:
+            return
+        object = self.held.objects + index
+        if object.updates:
+            self.counts[RELAY_WAITING] -= object.updates
+            self.counts[RELAY_DELAYED] += said
+            self.counts[RELAY_CONFLATED] += <int64_t>object.updates - said
+        held_let_go(&self.held, object)
+
+    cdef int _release(self) noexcept nogil:
+        # Say what was held, as far as there is room: tops first, whole books last.
+        cdef int queue, done = 0
+        cdef uint32_t index
+        cdef int64_t kept_ns
+        for queue in range(HELD_TOPS, HELD_WHOLE + 1):
+            kept_ns = 0 if queue == HELD_TOPS else self.budget.burst_ns // LEVELS_RESERVE
+            while self.held.heads[queue]:
+                if self._credit_ns() <= kept_ns:
+                    return done
+                index = held_pop(&self.held, queue)
+                if self.held.objects[index].waits and state_sound(
+                        &self.state, self.state.values + index):
+                    self._put_held(index)
+                    done += 1
+        return done
+
+    cdef void _put_held(self, uint32_t index) noexcept nogil:
+        # The newest state of a sound value: of a book the levels that changed, or all of it.
+        cdef Told* told = self.told + index
+        cdef const StateValue* value = self.state.values + index
+        cdef HeldObject* object = self.held.objects + index
+        cdef HeldLevels* levels
+        cdef Book book
+        cdef uint32_t size
+        if told.parts:               # more of it comes, and is told with that
+            return
+        if told.status != TOLD_SOUND or value.record.kind != KIND_BOOK or object.levels == 0:
+            self._put_whole(index)
+            return
+        levels = self.held.books + object.levels - 1
+        memcpy(&book, value.payload, sizeof(Book))
+        book.bid_count = levels.bid_count
+        book.ask_count = levels.ask_count
+        book.header.row_count = book.bid_count + book.ask_count
+        book.header.present |= PRESENT_ROWS | PRESENT_ASKS
+        book.header.update_type = UPDATE_INCREMENTAL
+        memcpy(self.rows, levels.bids, book.bid_count * sizeof(Level))
+        memcpy(self.rows + book.bid_count, levels.asks, book.ask_count * sizeof(Level))
+        size = self._encode(
+            KIND_BOOK, <const uint8_t*>&book, <const uint8_t*>self.rows,
+            sizeof(Book) + book.header.row_count * sizeof(Level), value.record.received_ns, False)
+        if size == 0:
+            self._put_whole(index)
+            return
+        self._put(told, size, False)
+        self._answer(index, True)
+
+    cdef void _look_at_late(self) noexcept nogil:
+        # What waits for too long may be wrong by now.
+        cdef int queue
+        cdef uint32_t index
+        cdef HeldObject* object
+        for queue in range(HELD_TOPS, HELD_LEVELS + 1):
+            while self.held.heads[queue]:
+                index = self.held.heads[queue] - 1
+                object = self.held.objects + index
+                if object.waits and self.now_ns - object.since_ns < self.late_ns:
+                    break
+                held_pop(&self.held, queue)
+                if not object.waits:
+                    continue
+                if self.full():
+                    self.doubt_all()     # cheaper than a word for each
+                self.counts[RELAY_LATE] += 1
+                held_all(&self.held, object)
+                self._say_doubt(index)
+                self._line_up(index)
+
+    cdef void _look_at_budget(self) noexcept nogil:
+        # Whether the far end has to know that the line is short, or no longer is.
+        cdef bint is_short = self.held_ns > 0 and self.now_ns - self.held_ns < SHORT_NS
+        self._look_at_late()
+        if is_short != (self.counts[RELAY_SHORT] != 0):
+            self.counts[RELAY_SHORT] = is_short
+            with gil:
+                self._say_status()
+
     # --- turns ----------------------------------------------------------------------------------
 
     cdef int work(self) noexcept nogil:
-        # What is due: status, heartbeats, snapshots. How many datagrams that were; all are sent.
+        # What is due: status, what was held, heartbeats, snapshots. How many datagrams that were.
         cdef int channel, done = 0
+        if self.budget.ps_per_byte:
+            self._look_at_budget()
         if self.status_due:
             self._put_status()
             done += 1
+        if self.budget.ps_per_byte and not self.behind:
+            done += self._release()
         for channel in range(CHANNEL_COUNT):
             if (self.now_ns - self.publication.last_published_ns[channel]
                     >= self.publication.heartbeat_interval and not (
                         channel == CHANNEL_SNAPSHOT and self.open_size)):
                 self.publication.put_heartbeat(channel, self.now_ns)
                 done += 1
-        done += self._round()
+        if not (self.behind or self.full()) and (
+                self.publication.outboxes[CHANNEL_SNAPSHOT].count < OUTBOX_FLUSH):
+            done += self._round()
         self.flush(CHANNEL_INCREMENTAL)
         self.flush(CHANNEL_SNAPSHOT)
         return done
 
     cdef void flush(self, int channel) noexcept nogil:
+        # Send what is paid for.
+        if self.publication.outboxes[channel].count:
+            self._send(channel, self._paid(channel))
+
+    cdef void _send(self, int channel, uint32_t count) noexcept nogil:
+        # The first so many datagrams of an outbox.
         cdef Outbox* outbox = &self.publication.outboxes[channel]
-        if outbox.count == 0:
+        cdef uint32_t i, rest = outbox.count - count
+        if count == 0:
             return
+        for i in range(count if self.budget.ps_per_byte else <uint32_t>0):
+            self.charged_ns[channel] -= budget_cost_ns(&self.budget, outbox.sizes[i])
+        outbox.count = count
         if self.lines is not None:
-            self.lines.send(channel, outbox)
+            self.lines.send(channel, outbox, self.now_ns)
         else:
             with gil:
                 self.kept[channel].extend(self.publication.take(channel))
-        outbox.count = 0
+        outbox.count = rest
+        self.charged[channel] = rest
+        if rest:
+            memmove(outbox.data, outbox_datagram(outbox, count), <size_t>rest * DATAGRAM_SIZE_MAX)
+            memmove(outbox.sizes, outbox.sizes + count, rest * sizeof(int64_t))
 
     cdef int _round(self) noexcept nogil:
         # Each value once a round: what the far end is not sure of, on the incremental channel; its
@@ -634,12 +901,15 @@ cdef class RelayFeed:
         # What nothing was said of since a number was left out is in doubt there, and sound here.
         if told.status != TOLD_SOUND or told.number < self.left_out:
             return told.fragments if self._put_whole(index) else 0
+        if self.budget.ps_per_byte:
+            self._line_up(index)
         size = self._encode_whole(index)
         if size == 0:
             return 0
         if not has_snapshots(value.record.kind):
             self.counts[RELAY_REPEATED] += 1
             self._put(told, size, False)
+            self._answer(index, True)
             return told.fragments
         self.counts[RELAY_SNAPSHOTS] += 1
         self._open_snapshot(size, told.object_type, told.object_id, told.last_seqno)

@@ -5,9 +5,12 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.config import RelayLine
+from udpfast.feed.publication import Publication
 from udpfast.net.sender import DatagramSender
 
-__all__ = ["RelayLines"]
+__all__ = ["RelayLines", "line_budget"]
+
+def line_budget(lines: Sequence[RelayLine]) -> dict[str, int]: ...
 
 @final
 class RelayLines:
@@ -19,4 +22,5 @@ class RelayLines:
         self, lines: Sequence[RelayLine], counts: npt.NDArray[np.int64] | None = None
     ) -> None: ...
     def close(self) -> None: ...
+    def send_publication(self, publication: Publication, now_ns: int) -> None: ...
     def troubles(self) -> dict[str, str]: ...

@@ -1,10 +1,14 @@
 """The lines of a relay: each carries the same datagrams, and none waits for another."""
 
 from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memcpy
 
-from udpfast.core.layout cimport CHANNEL_COUNT, DATAGRAM_SIZE_MAX, LINES_MAX
+from udpfast.agents.relay_budget cimport (
+    HEADERS_IPV4, HEADERS_IPV6, budget_cost_ns, budget_credit_ns, budget_init, budget_pay)
+from udpfast.core.layout cimport (
+    CHANNEL_COUNT, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, Frame, LINES_MAX)
 from udpfast.core.oserr cimport check
-from udpfast.feed.publication cimport Outbox
+from udpfast.feed.publication cimport Outbox, Publication, outbox_datagram
 from udpfast.net.sender cimport DatagramSender, SendBatch, send_slots
 
 import numpy as np
@@ -12,15 +16,39 @@ import numpy as np
 from udpfast.net.sender import DatagramSender
 from udpfast.shm.relay_counts import RELAY_LINE_COUNTS
 
-__all__ = ["RelayLines"]
+__all__ = ["RelayLines", "line_budget"]
 
 cdef enum:
     # How often a full queue is asked again before the rest is given up for that line: about 0.1 ms,
     # for which the other lines wait.
     ATTEMPTS = 100
+    # The relay's object types: one of each kind, and so many further on the next one of that kind.
+    KINDS = 16
+    # Levels and snapshots leave this part of a burst to what goes before them.
+    RESERVE = 4
 
 if len(RELAY_LINE_COUNTS) != RELAY_LINE_COUNT:
     raise ImportError(f"expected {RELAY_LINE_COUNT} names, found {len(RELAY_LINE_COUNTS)}")
+
+
+def line_budget(lines) -> dict[str, int]:
+    """Return what a relay may send that sends the same by all lines, as `RelayFeed` takes it.
+
+    The strictest budget of the lines that do not leave out. Parity counts as what it adds.
+    """
+    rates = [line.bits_per_s for line in lines if line.bits_per_s and line.short == "conflate"]
+    if not rates:
+        return {}
+    return {
+        "bits_per_s": min(rates),
+        "burst_bytes": min(line.burst_bytes for line in lines
+                           if line.bits_per_s and line.short == "conflate"),
+        "headers": max(line_headers(line) for line in lines),
+    }
+
+
+def line_headers(line) -> int:
+    return HEADERS_IPV6 if line.incremental.startswith("[") else HEADERS_IPV4
 
 
 cdef class RelayLines:
@@ -58,6 +86,9 @@ cdef class RelayLines:
         self.counts_stride = memory.shape[1]
         try:
             for number, line in enumerate(lines):
+                if line.short == "leave_out":
+                    budget_init(&self.budgets[<int>number], line.bits_per_s, line.burst_bytes,
+                                line_headers(line))
                 for channel, address in enumerate((line.incremental, line.snapshot)):
                     sender = DatagramSender(
                         address, interface=line.interface, ttl=line.ttl, loop=line.loop)
@@ -89,33 +120,84 @@ cdef class RelayLines:
                     found[name] = self.senders[channel][line].trouble
         return found
 
-    cdef void send(self, int channel, const Outbox* outbox) noexcept nogil:
+    def send_publication(self, Publication publication not None, int64_t now_ns):
+        """Send what waits in a publication's outboxes, by every line, and empty them; for tests."""
+        cdef int channel
+        for channel in range(CHANNEL_COUNT):
+            self.send(channel, &publication.outboxes[channel], now_ns)
+            publication.outboxes[channel].count = 0
+
+    cdef void send(self, int channel, Outbox* outbox, int64_t now_ns) noexcept nogil:
         cdef uint32_t line
-        cdef int64_t* counts
-        cdef SendBatch* batch
         for line in range(self.lines):
-            batch = self.batches[channel][line]
-            counts = self.counts + line * self.counts_stride
-            counts[RELAY_LINE_DATAGRAMS] -= <int64_t>batch.datagrams
-            counts[RELAY_LINE_BYTES] -= <int64_t>batch.bytes
-            counts[RELAY_LINE_UNSENT] -= <int64_t>batch.unreachable
-            counts[RELAY_LINE_UNSENT] += send_all(batch, outbox, &self.errors[channel][line])
-            counts[RELAY_LINE_DATAGRAMS] += <int64_t>batch.datagrams
-            counts[RELAY_LINE_BYTES] += <int64_t>batch.bytes
-            counts[RELAY_LINE_UNSENT] += <int64_t>batch.unreachable
+            if self.budgets[line].ps_per_byte:
+                self._send_some(channel, line, outbox, now_ns)
+            else:
+                self._send_all(channel, line, outbox, 0, outbox.count)
+
+    cdef void _send_all(
+            self, int channel, uint32_t line, const Outbox* outbox, uint32_t first,
+            uint32_t stop) noexcept nogil:
+        # Datagrams [first, stop).
+        cdef SendBatch* batch = self.batches[channel][line]
+        cdef int64_t* counts = self.counts + line * self.counts_stride
+        if first == stop:
+            return
+        counts[RELAY_LINE_DATAGRAMS] -= <int64_t>batch.datagrams
+        counts[RELAY_LINE_BYTES] -= <int64_t>batch.bytes
+        counts[RELAY_LINE_UNSENT] -= <int64_t>batch.unreachable
+        counts[RELAY_LINE_UNSENT] += send_all(
+            batch, outbox, first, stop, &self.errors[channel][line])
+        counts[RELAY_LINE_DATAGRAMS] += <int64_t>batch.datagrams
+        counts[RELAY_LINE_BYTES] += <int64_t>batch.bytes
+        counts[RELAY_LINE_UNSENT] += <int64_t>batch.unreachable
+
+    cdef void _send_some(
+            self, int channel, uint32_t line, Outbox* outbox, int64_t now_ns) noexcept nogil:
+        # What the line's budget has room for: a message of an outbox goes whole or not at all.
+        cdef Budget* budget = &self.budgets[line]
+        cdef uint32_t first = 0, at = 0, end, i
+        cdef int64_t kept_ns
+        while at < outbox.count:
+            end = at + 1
+            while end < outbox.count and (
+                    frame_at(outbox, end).seqno == frame_at(outbox, at).seqno):
+                end += 1
+            kept_ns = budget.burst_ns // RESERVE if (
+                channel == CHANNEL_SNAPSHOT or is_book(frame_at(outbox, at))) else 0
+            if budget_credit_ns(budget, now_ns) > kept_ns:
+                for i in range(at, end):
+                    budget_pay(budget, now_ns, budget_cost_ns(budget, outbox.sizes[i]))
+            else:
+                self._send_all(channel, line, outbox, first, at)
+                self.counts[line * self.counts_stride + RELAY_LINE_LEFT_OUT] += end - at
+                first = end
+            at = end
+        self._send_all(channel, line, outbox, first, at)
 
 
-cdef int64_t send_all(SendBatch* batch, const Outbox* outbox, int* error) noexcept nogil:
+cdef inline Frame frame_at(Outbox* outbox, uint32_t index) noexcept nogil:
+    cdef Frame frame
+    memcpy(&frame, outbox_datagram(outbox, index), sizeof(Frame))
+    return frame
+
+
+cdef inline bint is_book(Frame frame) noexcept nogil:
+    return frame.object_type % KINDS == 1
+
+
+cdef int64_t send_all(
+        SendBatch* batch, const Outbox* outbox, uint32_t first, uint32_t stop,
+        int* error) noexcept nogil:
     # How many were given up, and why if it was for an error.
-    cdef uint32_t done = 0
+    cdef uint32_t done = first
     cdef int sent = 0, _attempt
     for _attempt in range(ATTEMPTS):
-        sent = send_slots(
-            batch, outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, done, outbox.count)
+        sent = send_slots(batch, outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, done, stop)
         if sent < 0:
             break
         done += <uint32_t>sent
-        if done == outbox.count:
+        if done == stop:
             break
     error[0] = -sent if sent < 0 else 0
-    return outbox.count - done
+    return stop - done

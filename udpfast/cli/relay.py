@@ -31,6 +31,7 @@ SILENT_MS = 1_000
 Examples:
   udpfast relay feed.toml
   udpfast relay cme --lines microwave=127.0.0.1:7001,fibre=127.0.0.1:7101
+  udpfast relay cme --lines microwave=127.0.0.1:7001 --budget microwave=10000000
   udpfast relay cme --lines microwave=127.0.0.1:7001,fibre=127.0.0.1:7101 --print-far > far.toml"""
 )
 @click.argument("source", metavar="FEED.TOML|NAME")
@@ -42,6 +43,11 @@ Examples:
 )
 @click.option("--interface", default="", help="Name or address of the interface for --lines.")
 @click.option("--ttl", type=click.IntRange(0, 255), default=1, help="Multicast hops of --lines.")
+@click.option(
+    "--budget",
+    metavar="NAME=BITS_PER_S,...",
+    help="What a line of --lines may carry, in bits per second; the others: no limit.",
+)
 @click.option("--heartbeat-ms", type=click.IntRange(1, 60_000), help="Silence until a heartbeat.")
 @click.option(
     "--snapshot-ms",
@@ -120,7 +126,8 @@ def _is_running(directory: Path) -> bool:
 
 
 def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:
-    lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"))
+    budgets = _budgets(options.pop("budget"))
+    lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"), budgets)
     chosen = {key: value for key, value in options.items() if value is not None}
     if Path(source).is_file():
         feed = load_feed(source)
@@ -135,16 +142,46 @@ def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:
     return name, check_relay(where, replace(config, enabled=True, **chosen))
 
 
-def _lines(text: str | None, interface: str, ttl: int) -> tuple[RelayLine, ...]:
+def _pairs(text: str | None, option: str, value: str) -> list[tuple[str, str]]:
+    # Each part in its order; a name that is there twice is refused where lines are checked.
     found = []
     for part in [] if text is None else text.split(","):
-        name, equals, address = part.strip().partition("=")
-        if not (name and equals and address):
+        name, equals, said = part.strip().partition("=")
+        if not (name and equals and said):
             raise click.BadParameter(
-                f"expected NAME=IP:PORT on both sides of each comma, found {text!r}",
-                param_hint="--lines",
+                f"expected NAME={value} on both sides of each comma, found {text!r}",
+                param_hint=option,
             )
+        found.append((name, said))
+    return found
+
+
+def _budgets(text: str | None) -> dict[str, int]:
+    found = {}
+    for name, said in _pairs(text, "--budget", "BITS_PER_S"):
+        try:
+            found[name] = int(said)
+        except ValueError:
+            raise click.BadParameter(
+                f"expected a whole number of bits per second for {name}, found {said!r}",
+                param_hint="--budget",
+            ) from None
+    return found
+
+
+def _lines(
+    text: str | None, interface: str, ttl: int, budgets: dict[str, int]
+) -> tuple[RelayLine, ...]:
+    found: list[dict[str, Any]] = []
+    for name, address in _pairs(text, "--lines", "IP:PORT"):
         found.append({"name": name, "incremental": address, "interface": interface, "ttl": ttl})
+        if name in budgets:
+            found[-1]["bits_per_s"] = budgets[name]
+    unknown = budgets.keys() - {line["name"] for line in found}
+    if unknown:
+        raise click.BadParameter(
+            f"expected names of --lines, found {', '.join(sorted(unknown))}", param_hint="--budget"
+        )
     return parse_relay({"lines": found}, "--lines").lines
 
 

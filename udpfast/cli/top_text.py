@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from udpfast.cli.top_host import journal_lines
@@ -102,6 +102,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     yield from section(
         f"{'verdicts other than delivery':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
     )
+    yield from section("relay, since its start", list(_relay_rows(status.relay or {})))
     yield from journal_lines(status.journals)
     was = "" if status.alive else "was "
     yield from section(
@@ -114,6 +115,12 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     )
     yield from status.silent
     yield from (f"FULL: {sentence}" for sentence in status.limits.values())
+
+
+def _relay_rows(relay: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for scope, values in relay.items():
+        told = ", ".join(f"{key} {short(value).strip()}" for key, value in values.items() if value)
+        yield from textwrap.wrap(f"{scope}: {told or 'nothing yet'}", 79)
 
 
 def object_lines(status: InstanceStatus) -> Iterator[str]:

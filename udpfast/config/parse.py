@@ -114,7 +114,8 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
     Raises
     ------
     ConfigError
-        It is enabled without a line, a name or an address is there twice, or no port follows.
+        It is enabled without a line, a name or an address is there twice, no port follows, or
+        every line may leave messages out.
     """
     if relay.enabled and not relay.lines:
         raise ConfigError(f"{where}: relay.lines: expected at least one line, found none")
@@ -141,6 +142,11 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
                 )
             taken[key] = f"{line.name}.{channel}"
         lines.append(replace(line, snapshot=snapshot))
+    if lines and all(line.bits_per_s and line.short == "leave_out" for line in lines):
+        raise ConfigError(
+            f'{where}: relay.lines: expected a line without bits_per_s, or with short = "conflate",'
+            " because what a line leaves out another one has to carry"
+        )
     return replace(relay, lines=tuple(lines))
 
 

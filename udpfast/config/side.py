@@ -257,6 +257,31 @@ class RelayLine(Struct, frozen=True):
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
     loop: Annotated[bool, Meta(description="let this host receive its own multicast, too")] = True
+    bits_per_s: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000_000,
+            description="what the line may carry, in bits per second, with the headers of UDP, IP "
+            "and Ethernet; 0: no limit",
+        ),
+    ] = 0
+    burst_bytes: Annotated[
+        int,
+        Meta(
+            ge=2_048,
+            le=1 << 24,
+            description="with bits_per_s: bytes that may leave at once after a silence",
+        ),
+    ] = 16_384
+    short: Annotated[
+        Literal["conflate", "leave_out"],
+        Meta(
+            description="what to do when bits_per_s is too little. conflate: of each level and top "
+            "of book the newest state alone is sent, by all lines; leave_out: this line leaves "
+            "messages out, levels first, and the other lines carry them"
+        ),
+    ] = "conflate"
 
 
 class RelayConfig(SideConfig, frozen=True):
@@ -295,3 +320,12 @@ class RelayConfig(SideConfig, frozen=True):
             description="number of objects of one session to carry; further ones are left out",
         ),
     ] = 262_144
+    late_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=3_600_000,
+            description="ms that an object may wait for a line with bits_per_s; then the far end "
+            "is told that it is in doubt",
+        ),
+    ] = 1_000

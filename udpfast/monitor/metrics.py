@@ -30,7 +30,7 @@ from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
 from udpfast.monitor.troubles import TroubleKind, find_troubles
 from udpfast.shm.answers import TALLIES
-from udpfast.shm.relay_counts import RELAY_COUNTS, RELAY_LINE_COUNTS
+from udpfast.shm.relay_counts import RELAY_COUNTS, RELAY_GAUGES, RELAY_LINE_COUNTS
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -274,7 +274,12 @@ def _add_relay(families: Families, feed: str, status: InstanceStatus) -> None:
         meanings = RELAY_COUNTS if line == scope else RELAY_LINE_COUNTS
         for key, value in values.items():
             name = key if line == scope else f"line_{key}"
-            families.counter(f"relay_{name}", meanings[key], value, **labels)
+            add = (
+                families.gauge
+                if meanings is RELAY_COUNTS and key in RELAY_GAUGES
+                else (families.counter)
+            )
+            add(f"relay_{name}", meanings[key], value, **labels)
 
 
 def _add_latency(families: Families, feed: str, hops: dict[str, Hop]) -> None:

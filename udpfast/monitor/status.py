@@ -256,6 +256,8 @@ def _read_relay(directory: Path) -> dict[str, dict[str, int]] | None:
     except (FileNotFoundError, UdpfastError):
         return None
     found = counts.read()
+    if not counts.alive:
+        found["relay"]["short"] = 0  # nothing waits any more
     counts.close()
     return found
 

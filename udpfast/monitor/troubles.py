@@ -49,8 +49,9 @@ class TroubleKind(IntEnum):
     TABLE_FULL = 8
     OUTBOX_FULL = 9
     NOT_RECORDED = 10
-    HOST_FAULT = 11
-    UNREADABLE = 12
+    RELAY_SHORT = 11
+    HOST_FAULT = 12
+    UNREADABLE = 13
 
 
 class Trouble(Struct, frozen=True):
@@ -116,6 +117,13 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
     for sentence in describe_servers(status.servers):
         yield Trouble(TroubleKind.SERVER_SILENT, f"feed {name}: {sentence}")
+    relay = (status.relay or {}).get("relay", {})
+    if relay.get("short"):
+        yield Trouble(
+            TroubleKind.RELAY_SHORT,
+            f"feed {name}: its relay's lines are too thin: {relay['waiting']:,} updates wait, "
+            f"{relay['conflated']:,} were conflated, {relay['late']:,} objects were late",
+        )
     for agent in status.agents:
         if not agent.works:
             text = _of_agent(agent, status)

@@ -1,6 +1,6 @@
 """What a relay counts: written by its one thread, read by every tool, dead or alive.
 
-    0 RegionHeader, description {"lines": [..]} | 4096 the relay's | 4096 + 128 line by line
+    0 RegionHeader, description {"lines": [..]} | 4096 the relay's | 4096 + 256 line by line
 
 Counts are int64, those of each line at a multiple of 128 bytes.
 """
@@ -17,12 +17,18 @@ import numpy.typing as npt
 from udpfast.errors import RegionError
 from udpfast.shm.region import Region
 
-__all__ = ["RELAY_COUNTS", "RELAY_LINE_COUNTS", "RelayCounts"]
+__all__ = [
+    "RELAY_COUNTS",
+    "RELAY_GAUGES",
+    "RELAY_LINE_COUNTS",
+    "RELAY_VERDICTS",
+    "RelayCounts",
+]
 
 #: The relay's, in the order of their numbers (agents/relay_feed.pxd), with what they mean.
 RELAY_COUNTS = {
     "records": "records read from the feed",
-    "updates": "updates passed on as they came",
+    "updates": "updates passed on as they came, at once",
     "whole": "objects sent whole on the incremental channel: new, or sound again",
     "repeated": "tops of book sent once more by a snapshot round",
     "snapshots": "snapshots sent",
@@ -33,23 +39,44 @@ RELAY_COUNTS = {
     "learnt": "records read without sending them: from before the start, and after a lap",
     "lapped": "records that the relay itself missed",
     "not_carried": "records that a relay does not carry: ORDERS, and undecoded messages",
-    "refused": "records and books that fit no message or limit: their objects stay in doubt",
+    "refused": "updates that fit no message or limit: their objects stay in doubt",
+    "control": "records that are no updates: what is said of sessions, gaps, objects and lines",
+    "doubted": "updates of objects that are in doubt here: nothing is sent of them",
+    "in_whole": "updates that went with all of their object, at once or with its last part",
+    "delayed": "updates that waited for a short line, and were the newest of their object then",
+    "conflated": "updates that waited for a short line until a newer state of their object, or "
+    "doubt, or a new session took their place",
+    "waiting": "updates that wait for a short line now",
+    "late": "objects that waited for longer than late_ms, and were said to be in doubt",
+    "behind": "times that what had to be sent in full took longer than late_ms: all was said to be "
+    "in doubt until the relay had caught up",
+    "short": "whether an update had to wait in the last second",
 }
+#: Those of the relay that tell how it is, rather than what it has done.
+RELAY_GAUGES = ("waiting", "short")
+#: What becomes of a record: these add up to `records`.
+RELAY_VERDICTS = (
+    *("learnt", "control", "not_carried", "refused", "doubted", "updates", "in_whole"),
+    *("delayed", "conflated", "waiting"),
+)
 #: Those of each line (agents/relay_lines.pxd).
 RELAY_LINE_COUNTS = {
     "datagrams": "datagrams sent",
     "bytes": "bytes of UDP payload sent",
     "unsent": "datagrams given up: the queue stayed full, or there was no way",
+    "left_out": "datagrams that the line's budget had no room for: the other lines carry them",
 }
 
 _KIND = "RLAY"
 _FIRST = 4096
+_RELAY = 256
 _SCOPE = 128
 _LAYOUT_HASH = int.from_bytes(
     hashlib.sha256(",".join([*RELAY_COUNTS, *RELAY_LINE_COUNTS]).encode()).digest()[:8], "little"
 )
 
-assert 8 * max(len(RELAY_COUNTS), len(RELAY_LINE_COUNTS)) <= _SCOPE
+assert 8 * len(RELAY_COUNTS) <= _RELAY
+assert 8 * len(RELAY_LINE_COUNTS) <= _SCOPE
 
 
 class RelayCounts:
@@ -70,7 +97,7 @@ class RelayCounts:
         self._region = region
         memory = np.frombuffer(region.view(), np.int64, offset=_FIRST)
         self.relay: npt.NDArray[np.int64] = memory[: len(RELAY_COUNTS)]
-        self.lines: npt.NDArray[np.int64] = memory[_SCOPE // 8 :].reshape(len(names), _SCOPE // 8)
+        self.lines: npt.NDArray[np.int64] = memory[_RELAY // 8 :].reshape(len(names), _SCOPE // 8)
 
     @classmethod
     def create(cls, directory: Path, names: list[str]) -> Self:
@@ -81,8 +108,9 @@ class RelayCounts:
         WriterExistsError
             A relay runs beside this instance.
         """
-        size = _FIRST + _SCOPE * (1 + len(names))
-        region = Region.create(directory / "relay", _KIND, size, _LAYOUT_HASH, replace=True)
+        region = Region.create(
+            directory / "relay", _KIND, _size(len(names)), _LAYOUT_HASH, replace=True
+        )
         region.describe({"lines": names})
         region.mark_ready()
         return cls(region, tuple(names))
@@ -100,7 +128,7 @@ class RelayCounts:
         """
         region = Region.attach(directory / "relay", _KIND, _LAYOUT_HASH)
         names = region.description().get("lines")
-        if not isinstance(names, list) or region.size_bytes != _FIRST + _SCOPE * (1 + len(names)):
+        if not isinstance(names, list) or region.size_bytes != _size(len(names)):
             raise RegionError(f"{region.path}: expected counts of lines, found {names!r}")
         return cls(region, tuple(map(str, names)))
 
@@ -119,3 +147,7 @@ class RelayCounts:
     def close(self) -> None:
         """Let go of the file; it stays for those who want to know how it ended."""
         self._region.close()
+
+
+def _size(lines: int) -> int:
+    return _FIRST + _RELAY + _SCOPE * lines
