@@ -12,7 +12,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.agents.output cimport (
-    Output, output_claim, output_commit, output_flush, output_note_session, output_position)
+    Output, output_claim, output_commit, output_flush, output_note_session, output_position,
+    output_time)
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_realtime_ns
@@ -439,6 +440,7 @@ cdef class Engine:
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef Pipeline* pipeline = &self.stages.pipeline
         cdef int i, n
+        unix_ns = output_time(self.output, unix_ns)
         if unlikely(self.capture != NULL):
             self._capture(items, count, now_ns, unix_ns)
         if likely(pipeline.roq):
@@ -567,6 +569,7 @@ cdef class Engine:
         cdef uint64_t position = output_position(self.output)
         # The first one begins the watch for silence, whether it says something or not.
         cdef bint mattered = not self.stages.pipeline.watching
+        unix_ns = output_time(self.output, unix_ns)
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
         if self.asks:
@@ -578,6 +581,7 @@ cdef class Engine:
             self._capture_clock(CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        unix_ns = output_time(self.output, unix_ns)
         if self.capture != NULL:
             self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.stages.pipeline, now_ns)

@@ -58,10 +58,16 @@ cdef inline void output_commit(
         o.missed += 1
         o.log.journal.written.dropped += 1
     else:
-        # Times only grow with positions: a host's clock may be set back.
-        record.published_ns = max(record.published_ns, o.log.last_ns + 1)
+        # As output_time: what was said of the disk meanwhile has a time of its own.
+        record.published_ns = max(record.published_ns, o.log.last_ns)
         segment_commit(&o.log.writer, kind, line, flags, payload_size)
         log_note(o.log, record)
+
+
+cdef inline int64_t output_time(Output o, int64_t unix_ns) noexcept nogil:
+    # The loop's clock, as what it publishes and what it received are kept with: in a store, times
+    # do not fall with positions, though a host's clock is set back.
+    return unix_ns if likely(o.ring != NULL) else max(unix_ns, o.log.last_ns)
 
 
 cdef inline void output_flush(Output o, int64_t unix_ns) noexcept nogil:

@@ -4,6 +4,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.agents.store_disk import StoreDisk
 from udpfast.config import FeedConfig
 from udpfast.net.pcap import CaptureBatch
 
@@ -11,7 +12,9 @@ __all__ = ["Replayer"]
 
 @final
 class Replayer:
-    def __init__(self, config: FeedConfig, directory: Path) -> None: ...
+    def __init__(
+        self, config: FeedConfig, directory: Path, disk: StoreDisk | None = None
+    ) -> None: ...
     @property
     def finished(self) -> bool: ...
     def play(self, batch: CaptureBatch, start: int, stop: int, limit: int = 64) -> int: ...

@@ -33,6 +33,8 @@ cdef class Replayer:
         The feed; its addresses are not used.
     directory : Path
         Where the instance's regions go; a reader attaches there.
+    disk : StoreDisk, optional
+        Of a store, which gets the records instead of a ring.
 
     Attributes
     ----------
@@ -48,11 +50,11 @@ cdef class Replayer:
     cdef Datagram _items[BATCH_MAX]
     cdef object _lines               # of each channel, how many
 
-    def __init__(self, config, directory):
+    def __init__(self, config, directory, disk=None):
         self._lines = np.zeros(CHANNEL_NONE + 1, np.int64)
         self._lines[:2] = [len(names) for names in config.line_names]
         self._lines[CHANNEL_NONE] = 256
-        self._engine = Engine(config, directory)
+        self._engine = Engine(config, directory, disk=disk)
 
     def _check_lines(self, channels, lines):
         # The engine has counters and windows for the feed's lines, and for no others.
