@@ -280,6 +280,19 @@ def test_journal_lost_before_it_is_read_is_made_good_by_the_ring(instance, tmp_p
         assert numbers(reader, 10) == list(range(10))
 
 
+def test_journal_lost_before_it_is_read_is_made_good_though_none_of_it_could_be(instance, tmp_path):
+    for first in (0, 3):
+        publish(instance, first, 3)
+        record(instance, tmp_path).on_stop()  # a segment each
+    with segment_path(tmp_path / "journal", 1).open("r+b") as segment:
+        segment.seek(segment_file_bytes(1 << 18) - (1 << 18))
+        segment.write(b"damage" * 540)
+    with Reader(both(instance, tmp_path), start=("position", 0)) as reader:
+        shutil.rmtree(tmp_path / "journal")
+        publish(instance, 6, 4)
+        assert numbers(reader, 10) == list(range(10))
+
+
 def test_what_is_overwritten_in_the_ring_comes_from_the_journal(instance, tmp_path):
     publish(instance, 0, 10)
     recorder = record(instance, tmp_path)

@@ -313,8 +313,8 @@ cdef class HistorySource(Source):
         if not self.log:
             if runs.locate(runs.cursor.index, True):
                 self._place(runs.log, runs.index)
-            elif not lost:
-                return False
+            elif not lost and not self.whole:
+                return False  # else it begins with what there is, wherever that is
         elif not self.exact:
             return False
         return self._read_elsewhere()
