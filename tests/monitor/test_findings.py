@@ -1,10 +1,12 @@
 """What of a host is not as one feed wants it."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from udpfast.agents.subscriber import Subscriber
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import Finding, HostUse
 from udpfast.monitor.findings import feed_use, inspect_feed
@@ -13,7 +15,7 @@ from udpfast.monitor.findings import feed_use, inspect_feed
 def feed(address: str = "127.0.0.1:0", **tables: object) -> FeedConfig:
     """Return a feed of one line."""
     lines = {"lines": [{"name": "A", "address": address}]}
-    return parse_feed({"name": "test", "incremental": lines, **tables})
+    return parse_feed({"name": "test", "incremental": lines} | tables)
 
 
 def inspect(config: FeedConfig) -> dict[str, Finding]:
@@ -51,6 +53,23 @@ def test_inspect_feed_core_must_be_one_that_is_allowed(
     finding = inspect(feed(agent={} if core is None else {"core": core}))["agent.core"]
     assert finding.ok is ok
     assert finding.have.startswith(have or str(core))
+
+
+def test_inspect_feed_lines_that_the_feed_itself_holds_are_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        finding = inspect(feed(address))[f"incremental.A {address}"]
+        assert finding.fault and finding.ok is False
+        assert finding.have == "the port is taken by another program (ss -lunp)"
+    with Subscriber(feed(address)):
+        finding = inspect(feed(address))[f"incremental.A {address}"]
+        assert finding.ok is None and finding.have == f"of the feed, which runs (pid {os.getpid()})"
+        finding = inspect(feed(address, name="other"))[f"incremental.A {address}"]
+        assert finding.fault and finding.ok is False
 
 
 def test_inspect_feed_directory_must_be_one_that_can_be_made(tmp_path: Path) -> None:

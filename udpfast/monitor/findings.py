@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,15 @@ from udpfast.config import FeedConfig, LineConfig
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
+from udpfast.host.finding import unjudged
 from udpfast.monitor.bypass import planned_launch
+from udpfast.monitor.output import read_output
 from udpfast.net.bypass import STACKS, environment_settings
 from udpfast.net.bypass_launch import find_library
+from udpfast.net.drops import socket_drops
 from udpfast.net.line import open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
-from udpfast.shm.instance import journal_directory
+from udpfast.shm.instance import instance_directory, journal_directory
 
 __all__ = ["feed_use", "inspect_feed"]
 
@@ -98,13 +102,13 @@ def _sockets(config: FeedConfig) -> list[Finding]:
     # Which options of the lines' sockets are not granted, and why.
     findings = []
     options = receive_options(config)
+    pid = _running(config.name)
     for channel, line in _lines(config):
         name = f"{channel}.{line.name} {line.address}"
         try:
             sock, results = open_receiver(line_address(line), options)
         except OSError as error:
-            effect = "This line cannot be received (or is, by a process that runs already)."
-            findings.append(Finding(name, "a socket", str(error), False, effect, fault=True))
+            findings.append(_refused(name, line, error, pid))
             continue
         sock.close()
         findings += [
@@ -119,6 +123,35 @@ def _sockets(config: FeedConfig) -> list[Finding]:
             for result in results
         ]
     return findings
+
+
+def _refused(name: str, line: LineConfig, error: OSError, pid: int | None) -> Finding:
+    # Why a line has no socket; what the feed itself holds, because it runs, is no fault.
+    want, effect = "a socket", "This line cannot be received."
+    if error.errno == errno.EADDRINUSE:
+        if pid is not None and line.address in _held(pid):
+            reason = "bound already: its options can be judged while the feed is stopped"
+            return unjudged(name, want, f"of the feed, which runs (pid {pid})", effect, reason)
+        return Finding(
+            name, want, "the port is taken by another program (ss -lunp)", False, effect, fault=True
+        )
+    return Finding(name, want, error.strerror or str(error), False, effect, fault=True)
+
+
+def _running(name: str) -> int | None:
+    # The process of the feed of this name, if it lives.
+    try:
+        output = read_output(instance_directory(name))
+    except (UdpfastError, OSError):  # none yet, or one that its status speaks of
+        return None
+    return output.writer_pid if output.alive and output.state == "open" else None
+
+
+def _held(pid: int) -> set[str]:
+    try:
+        return {one.address for one in socket_drops(pid)}
+    except OSError:  # it ended meanwhile, or is another user's
+        return set()
 
 
 def _stacks(config: FeedConfig | None) -> list[Finding]:
