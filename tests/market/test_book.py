@@ -255,3 +255,7 @@ def test_depth_has_both_sides_beside_each_other() -> None:
     assert list(frame.columns) == ["bid_price", "bid_quantity", "ask_price", "ask_quantity"]
     assert frame["bid_quantity"].tolist() == [2.0, 3.0]
     assert len(book.to_pandas(1)) == 1
+    pytest.importorskip("polars")
+    assert book.to_polars().columns == list(frame.columns)
+    np.testing.assert_array_equal(book.to_polars().to_numpy(), frame.to_numpy())
+    assert len(book.to_polars(1)) == 1

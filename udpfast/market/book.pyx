@@ -195,6 +195,14 @@ cdef class OrderBook:
         pandas = load_optional("pandas", "pandas")
         return pandas.DataFrame(self.depth(max(self.levels) if count is None else count))
 
+    def to_polars(self, count: int | None = None):
+        """Return `depth(count)`, by default all levels, as a polars DataFrame.
+
+        Needs polars: `pip install 'udpfast[polars]'`.
+        """
+        polars = load_optional("polars", "polars")
+        return polars.DataFrame(self.depth(max(self.levels) if count is None else count))
+
     @property
     def levels(self) -> tuple[int, int]:
         """The number of bid and of ask levels."""
