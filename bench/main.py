@@ -12,6 +12,7 @@ from typing import TextIO
 
 import click
 
+from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import FormatError
 
 from .compare import compare, host_differences
@@ -31,13 +32,14 @@ RESULT = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(
+    cls=SmallGroup,
     epilog="""\b
 Examples:
   udpfast bench list
   udpfast bench run --quick
   udpfast bench compare old.jsonl new.jsonl
   udpfast bench report new.jsonl
-"""
+""",
 )
 def bench() -> None:
     """Measure udpfast and its peers on this host, and compare what was measured."""

@@ -32,6 +32,12 @@ def state(folder: Path, host: str) -> dict[str, Any]:
     return found
 
 
+def test_stat_of_a_store_that_is_not_here_says_where_it_looked(tmp_path: Path) -> None:
+    settings(tmp_path, free_port())
+    output = stat(tmp_path, "nowhere")
+    assert f"orders: not in {tmp_path / 'nowhere'}; if it lies elsewhere" in output
+
+
 def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port())
     with ExitStack() as stack:

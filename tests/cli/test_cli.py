@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.client.instance import Instance
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
 from udpfast.agents.subscriber import Subscriber
@@ -140,6 +141,64 @@ def test_tail_of_a_journal_prints_its_records_and_ends(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert [json.loads(line)["number"] for line in result.output.splitlines()] == [0, 1, 2]
     assert CliRunner().invoke(cli, ["tail", "journal:kept"]).output == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"), [("gap", [1]), ("GAP", [1]), ("gaps", [1]), ("message", [0])]
+)
+def test_tail_kind_goes_by_any_name_that_a_reader_takes(
+    kind: str, numbers: list[int], tmp_path: Path
+) -> None:
+    with Journal.open(tmp_path / "kept", durable=False) as journal:
+        journal.append(Kind.MESSAGE, b"payload", number=0)
+        journal.append(Kind.GAP, bytes(64), number=1)
+    arguments = ["tail", f"journal:{tmp_path}/kept", "--begin", "--json", "--kind", kind]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["number"] for line in result.output.splitlines()] == numbers
+
+
+def test_tail_unknown_kind_suggests_one_and_says_which_there_are() -> None:
+    result = CliRunner().invoke(cli, ["tail", "x", "--kind", "bok"])
+    assert result.exit_code == 2
+    assert "was 'bok'; did you mean 'BOOK'" in result.output
+    assert "top_of_book" in result.output
+
+
+def test_tail_of_a_symbol_that_was_not_published_says_so(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed")
+    instance.top(1.0, 2.0)
+    instance.ring.close()
+    arguments = ["tail", str(tmp_path / "feed"), "--begin", "--symbol"]
+    result = CliRunner().invoke(cli, [*arguments, "BTCUSD"])
+    assert result.exit_code == 0, result.output
+    assert "not published so far: 'BTCUSD'" in result.output
+    assert "did you mean 'BTCUSDT'?" in result.output
+    assert "TOP_OF_BOOK" in CliRunner().invoke(cli, [*arguments, "BTCUSDT"]).output
+
+
+def test_instance_that_is_not_there_is_suggested_by_the_file_of_its_feed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    (tmp_path / "shm").mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path)
+    Path("feed.toml").write_text('name = "deribit"')
+    for verb in ("stat", "tail"):
+        error = CliRunner().invoke(cli, [verb, "feed.toml"]).exception
+        assert "; did you mean 'deribit', the feed of feed.toml?" in str(error)
+
+
+@pytest.mark.parametrize("group", ["bus", "spark", "venues", "bench", "wire"])
+def test_help_of_a_group_shows_whole_sentences(group: str) -> None:
+    output = CliRunner().invoke(cli, [group, "--help"]).output
+    _, _, verbs = output.partition("Verbs:")
+    assert verbs
+    assert "..." not in verbs.partition("Example")[0]
+
+
+def test_group_suggests_a_similar_command() -> None:
+    assert "Did you mean 'stat'?" in CliRunner().invoke(cli, ["bus", "stta"]).output
 
 
 def test_tail_of_a_closed_ring_prints_its_records_and_ends(instance):

@@ -48,7 +48,8 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
             ["live", "running"],
         ]
         assert rows[4:6] == [[], ["what", "needs", "attention"]]
-        assert rows[1][-1] == "incremental.A"
+        assert rows[1][-1] == "-"
+        assert rows[2][-1] == rows[3][-1] == "incremental.A"
         found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
         assert set(found["instances"]) == {"ended", "killed", "live"}
         ended = CliRunner().invoke(cli, ["stat", "ended"])

@@ -54,6 +54,14 @@ def test_closed_app_sends_nothing_beside_the_one_that_has_its_outbox(address: st
         assert app.send(b"3") == 3
 
 
+def test_repr_says_how_far_its_messages_are(address: str) -> None:
+    with App(address, "a") as app:
+        app.send(b"1")
+        text = repr(app)
+        assert text.startswith(f"<App a of {address} accepted=1 seen=0 ")
+    assert repr(app) == f"<App a of {address} closed>"
+
+
 def test_forked_child_sends_nothing_of_its_parents_app(address: str) -> None:
     with App(address, "a") as app:
         assert app.send(b"1") == 1

@@ -25,6 +25,7 @@ from udpfast.cli.options import FiniteRange, log_level
 from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
+from udpfast.cli.verbs import SmallGroup
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.log import say_warning
@@ -34,7 +35,7 @@ from udpfast.log.journal_header import adopt_copy, is_copy
 from udpfast.monitor.stores import StoreStatus, read_store
 from udpfast.monitor.troubles import store_troubles
 from udpfast.page.words import literal
-from udpfast.shm.instance import journal_directory
+from udpfast.shm.instance import journal_directory, journal_root
 
 __all__ = ["bus"]
 
@@ -50,7 +51,7 @@ _DIRECTORY = click.option(
 )
 
 
-@click.group()
+@click.group(cls=SmallGroup)
 def bus() -> None:
     """One order of messages, kept, on several hosts.
 
@@ -161,7 +162,7 @@ def stat(file: Path, directory: Path | None, host: str | None, as_json: bool) ->
     if as_json:
         click.echo(json.dumps(to_builtins(found)))
     else:
-        _print_stores(found)
+        _print_stores(found, directory)
     sys.exit(
         any(
             isinstance(store, str) or (store is not None and bool(store_troubles(store)))
@@ -170,10 +171,11 @@ def stat(file: Path, directory: Path | None, host: str | None, as_json: bool) ->
     )
 
 
-def _print_stores(found: dict[str, StoreStatus | str | None]) -> None:
+def _print_stores(found: dict[str, StoreStatus | str | None], directory: Path | None) -> None:
     for name, store in found.items():
         if store is None:
-            click.echo(f"{name}: not on this host")
+            where = journal_root() if directory is None else directory
+            click.echo(f"{name}: not in {where}; if it lies elsewhere, give --directory")
         elif isinstance(store, str):
             click.echo(f"{name}: {literal(store)}")
         else:

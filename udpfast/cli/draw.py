@@ -41,11 +41,12 @@ def _print_instances(host: HostStatus) -> None:
     )
     for name, status in host.instances.items():
         lost = status.counters["incremental"]["lost"]  # what recovery lacks, it sends again
-        silent = ", ".join(status.silent_lines)
+        # What a stopped feed does not hear says nothing of its lines.
+        silent = "-" if status.life == "stopped" else ", ".join(status.silent_lines) or "none"
         readers = sum(reader.alive for reader in status.readers)
         say(
             f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
-            f"{lost:>10,}{readers:>9}  {silent or 'none'}"
+            f"{lost:>10,}{readers:>9}  {silent}"
         )
     for name, reason in host.unreadable.items():
         say(f"{name:<{width}}  {reason}")

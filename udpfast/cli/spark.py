@@ -17,6 +17,7 @@ import click
 
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
+from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.manifest import export_identity
 from udpfast.export.schema import TABLES
@@ -39,7 +40,7 @@ Examples:
 """
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(cls=SmallGroup, epilog=EXAMPLES)
 def spark() -> None:
     """Analyse journals and exports with Spark: losses, line races, latency, bars, books, a bus."""
 

@@ -11,22 +11,41 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from udpfast.cli.options import InstanceName
+from udpfast.client.kinds import kinds_of
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record, record_line
 from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["tail"]
 
 
+_KINDS = [kind.name.lower() for kind in Kind if kind is not Kind.PAD]
 #: What else than a ring is read as it comes.
 _STORES = ("store:", "composite:")
 _JOURNAL = "journal:"
 #: In which a daemon that is started again is back, or its host's disk answers.
 _PATIENCE_S = 2.0
+
+
+def _kinds(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> set[Kind]:
+    # As a Reader takes them: by name in any case, or by the name of a table.
+    try:
+        return set(kinds_of(words))
+    except ConfigError as error:
+        known = ", ".join(_KINDS)
+        raise click.BadParameter(f"{error}; kinds are {known}", context, option) from None
+
+
+def _complete_kind(
+    context: click.Context, option: click.Parameter, begun: str
+) -> list[CompletionItem | str]:
+    return [name for name in _KINDS if name.startswith(begun.lower())]
 
 
 @click.command(epilog="Example: udpfast tail deribit --kind book --count 10")
@@ -35,8 +54,11 @@ _PATIENCE_S = 2.0
     "--kind",
     "kinds",
     multiple=True,
-    type=click.Choice([kind.name.lower() for kind in Kind]),
-    help="Print only records of this kind; may be given several times.",
+    callback=_kinds,
+    shell_complete=_complete_kind,
+    metavar="KIND",
+    help="Print only records of this kind (book, trades, gap, ...), or of this table of an export "
+    "(levels, tops, gaps, ...); may be given several times.",
 )
 @click.option("--symbol", "symbols", multiple=True, help="Print only records of this symbol.")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after this many records.")
@@ -44,7 +66,7 @@ _PATIENCE_S = 2.0
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
     name: str,
-    kinds: tuple[str, ...],
+    kinds: set[Kind],
     symbols: tuple[str, ...],
     count: int | None,
     begin: bool,
@@ -57,7 +79,6 @@ def tail(
     host's daemon of the store, has ended or is dead, the command prints the records that it left
     (with --begin) and ends.
     """
-    wanted = {Kind[kind.upper()] for kind in kinds}  # none: all, also those of later versions
     address = name if name.startswith(("ring:", _JOURNAL, *_STORES)) else f"ring:{name}"
     shown = 0
     start = "oldest" if begin else "tail"
@@ -65,8 +86,10 @@ def tail(
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end
         _open(address, start) as reader,
     ):
+        _note_unknown(address, symbols)
         for record in _records(reader):
-            if (wanted and record.kind not in wanted) or (symbols and record.symbol not in symbols):
+            # No kind given: all, also those of later versions.
+            if (kinds and record.kind not in kinds) or (symbols and record.symbol not in symbols):
                 continue
             click.echo(json.dumps(describe_record(record)) if as_json else record_line(record))
             shown += 1
@@ -79,6 +102,17 @@ def _open(address: str, start: str) -> Reader:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return Reader(address, start=start, name="tail")
+
+
+def _note_unknown(address: str, symbols: tuple[str, ...]) -> None:
+    # A symbol that is misspelt would be waited for in silence.
+    if symbols:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            Reader(address, symbols=symbols, name="tail").close()
+        for each in said:
+            if each.category is UserWarning:
+                click.echo(f"udpfast: {each.message}", err=True)
 
 
 def _records(reader: Reader) -> Iterator[Any]:

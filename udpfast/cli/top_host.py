@@ -110,7 +110,7 @@ def _group_row(group: Group) -> str:
 
 def _store_rows(store: StoreStatus) -> Iterator[str]:
     behind = "-" if store.lag_bytes is None else size(store.lag_bytes)
-    state = _part(store) if store.alive else "ENDED" if store.ended else "DEAD"
+    state = _part(store) if store.alive else "stopped" if store.ended else "DEAD"
     yield (
         f"{store.store[:15]:<16}{store.host[:9]:<10}{store.epoch[:8]:<9}{size(store.end):>8}"
         f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:16]}"

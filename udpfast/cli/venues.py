@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import ConfigError, shown
 from udpfast.payload.sbe.document import Element, read_document
 
@@ -23,7 +24,7 @@ class _Line:
     address: str
 
 
-@click.group()
+@click.group(cls=SmallGroup)
 def venues() -> None:
     """Make a feed's settings from what a venue publishes of its lines.
 

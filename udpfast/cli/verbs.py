@@ -12,13 +12,39 @@ from typing import Any
 
 import click
 
-__all__ = ["Verbs"]
+__all__ = ["SmallGroup", "Verbs"]
 
+#: Characters of a command's line in a group's help: all of its first sentence.
+_LINE_MAX = 300
 #: Exit code of a command whose output was closed, as shells have it: 128 and SIGPIPE.
 OUTPUT_CLOSED = 141
 
 
-class Verbs(click.Group):
+class SmallGroup(click.Group):
+    """A group that suggests commands for an unknown one, and shows their whole first sentences."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is asked for; for an unknown one, suggest a similar name."""
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(self._rows(ctx))
+
+    def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        return [(name, one.get_short_help_str(_LINE_MAX)) for name, one in commands if one]
+
+
+class Verbs(SmallGroup):
     """A group whose commands lie in a file each: start-up stays fast.
 
     Parameters
@@ -49,16 +75,6 @@ class Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is asked for; for an unknown one, suggest a similar name."""
-        if args[0] not in self._lines and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], self._lines)
-            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; if its output is closed early (`| head`), say so and end with 141."""
         try:
@@ -72,10 +88,8 @@ class Verbs(click.Group):
             click.echo("udpfast: the output was closed before its end", err=True)
         sys.exit(OUTPUT_CLOSED)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing any."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(self._lines.items()))
+    def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
+        return list(self._lines.items())  # without importing any
 
 
 def _output_is_closed() -> bool:

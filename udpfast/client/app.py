@@ -111,6 +111,7 @@ class App:
                 f"{shown(name)}"
             )
         self.name = name
+        self.address = address
         try:
             self._directory = journal_directory(target)
             described = read_description(self._directory)
@@ -244,6 +245,12 @@ class App:
                 if time.monotonic() >= until:
                     raise OutboxFullError(f"{full}: {_why_full(self._directory)}") from None
                 time.sleep(0.001)
+
+    def __repr__(self) -> str:
+        state = "closed"
+        if self._fd >= 0:
+            state = " ".join(f"{word}={count}" for word, count in self.counts().items())
+        return f"<App {self.name} of {self.address} {state}>"
 
     @property
     def position(self) -> int | None:
