@@ -54,7 +54,7 @@ def test_address_without_a_prefix_is_told_what_it_may_be(
 
 
 def test_misspelt_instance_is_told_the_right_one(host: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no ring 'deribti': .*; did you mean 'deribit'\?"):
+    with pytest.raises(FileNotFoundError, match=r"no ring 'deribti'; did you mean 'deribit'\?"):
         Reader("ring:deribti")
     with pytest.raises(FileNotFoundError) as caught:
         Reader("ring:bitmex")
@@ -67,7 +67,7 @@ def test_misspelt_prefix_is_told_the_right_one(host: Path) -> None:
 
 
 def test_misspelt_journal_is_told_the_right_one(host: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no such journal; .*; did you mean 'binance'\?"):
+    with pytest.raises(FileNotFoundError, match=r"no such journal; did you mean 'binance'\?"):
         Reader("journal:binnance")
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 from udpfast.log.segment import list_segments
-from udpfast.shm.instance import journal_root, list_instances
+from udpfast.shm.instance import journal_root, list_instances, name_in_file
 
 __all__ = ["address_hint", "prefix_hint"]
 
@@ -17,7 +16,7 @@ def address_hint(text: str) -> str:
     """Return the end of an error that suggests an address."""
     path = Path(text)
     if text.endswith(".toml"):
-        name = _name_in(path)
+        name = name_in_file(text)
         if name:
             return f"; did you mean 'ring:{name}', the feed of {text}?"
         return f"; {text} is a feed's file: the address is 'ring:' and the `name` in it"
@@ -34,15 +33,6 @@ def prefix_hint(prefix: str, target: str, known: Iterable[str]) -> str:
     """Return the end of an error that suggests an address with a prefix that there is, or ""."""
     near = get_close_matches(prefix, known, 1)
     return f"; did you mean {f'{near[0]}:{target}'!r}?" if near else ""
-
-
-def _name_in(path: Path) -> str:
-    # The name of the feed that a file describes; empty: it cannot be read, or is another file.
-    try:
-        name = tomllib.loads(path.read_text(encoding="utf-8")).get("name")
-    except (OSError, ValueError):
-        return ""
-    return name if isinstance(name, str) else ""
 
 
 def _prefix_of(path: Path) -> str:

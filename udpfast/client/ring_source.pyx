@@ -31,12 +31,12 @@ from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import (
-    NotReadyError, RegionError, RingClosedError, UdpfastError, did_you_mean)
+    NotReadyError, RegionError, RingClosedError, UdpfastError)
 from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.instance import instance_directory, list_instances
+from udpfast.shm.instance import instance_directory, instance_hint
 from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.wake import Sleeper
 
@@ -347,10 +347,8 @@ def open_source(
             lambda: _attach(target, (start, batch, buffer_bytes, PAYLOAD_HASH, populate)),
             deadline_s)
     except FileNotFoundError as error:
-        near = did_you_mean(target, [each.name for each in list_instances()])
         raise FileNotFoundError(
-            errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?{near}",
-            error.filename) from None
+            errno.ENOENT, f"no ring {target!r}{instance_hint(target)}", error.filename) from None
     if (life := cursor.life) in ("failed", "gone"):
         how = "is dead" if life == "gone" else "has failed"
         warnings.warn(

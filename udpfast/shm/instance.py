@@ -29,10 +29,12 @@ __all__ = [
     "admit_group",
     "admit_group_to_journal",
     "instance_directory",
+    "instance_hint",
     "instance_root",
     "journal_directory",
     "journal_root",
     "list_instances",
+    "name_in_file",
 ]
 
 #: Folders in the root that are no instances: what buses share with their apps; groups of feeds.
@@ -115,14 +117,42 @@ def instance_directory(
     if create:
         directory.mkdir(mode=0o700, exist_ok=True)
     if "/" not in text and not os.path.lexists(directory):
-        near = did_you_mean(text, [each.name for each in list_instances()])
-        raise FileNotFoundError(errno.ENOENT, f"no such {_INSTANCE}{near}", str(directory))
+        said = f"no such instance{instance_hint(text)}"
+        raise FileNotFoundError(errno.ENOENT, said, str(directory))
     _check_directory(directory)
     if create:
         (directory / "readers").mkdir(mode=0o700, exist_ok=True)
         if group is not None:
             admit_group(directory, group)
     return directory
+
+
+def instance_hint(text: str) -> str:
+    """Return the end of an error about an instance that is not there: a suggestion or a question.
+
+    Parameters
+    ----------
+    text : str
+        What stood in place of an instance's name, perhaps the file that describes its feed.
+    """
+    name = name_in_file(text)
+    if name:
+        return f"; did you mean {name!r}, the feed of {text}?"
+    near = did_you_mean(text, [each.name for each in list_instances()])
+    return near or "; is its feed running (udpfast run)?"
+
+
+def name_in_file(path: str) -> str:
+    """Return the name of the feed that a file describes; "": it cannot be read, or is another."""
+    if not path.endswith(".toml"):
+        return ""
+    import tomllib
+
+    try:
+        name = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("name")
+    except (OSError, ValueError):
+        return ""
+    return name if isinstance(name, str) else ""
 
 
 def admit_group(directory: Path, group: str) -> None:
@@ -241,8 +271,8 @@ def _journal_hint(text: str, what: str) -> str:
     names: list[str] = []
     with contextlib.suppress(OSError):
         names = [each.name for each in journal_root().iterdir() if each.is_dir()]
-    near = did_you_mean(text, names)
-    return f"{question} If it is elsewhere ({key}), give its path, with a slash{near}"
+    near = did_you_mean(text, names).removeprefix("; ")
+    return f"{near or question} If it is elsewhere ({key}), give its path, with a slash"
 
 
 def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
