@@ -42,7 +42,7 @@ def test_nothing_lost_is_said_first() -> None:
     rows = [losses(messages=3000), losses(1, messages=5, lost=7, gaps=1)]
     assert said(losses=rows) == [
         "good! Nothing was lost: 3,000 messages arrived in order, each once.",
-        "The recovery channel lost 7 messages; it repeats every state regularly.",
+        "The snapshot channel lost 7 messages; it repeats every state regularly.",
     ]
 
 
@@ -151,7 +151,10 @@ def test_lead_of_a_pair_is_said_with_who_is_first() -> None:
 
     rows = [pair("A", 0, 0.3), pair("A", -100, 0.8), pair("C", 0, 0.5), pair("C", 100, None)]
     assert said(leadlag=rows) == [
-        "A moves 100 ms after B: the highest correlation of all pairs (0.80)."
+        "A moves 100 ms after B: the strongest correlation of all pairs (0.80)."
     ]
     assert said(leadlag=[pair("A", 200, 0.4)])[0].startswith("B moves 200 ms after A")
+    assert said(leadlag=[pair("A", 0, -0.4)]) == [
+        "B moves together with A, the other way: the strongest correlation of all pairs (-0.40)."
+    ]
     assert said(leadlag=[pair("A", 0, 0.1)]) == []

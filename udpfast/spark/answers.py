@@ -60,7 +60,7 @@ def answers(
 
 
 def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
-    # All but the recovery channel's, whichever record says so.
+    # All but the snapshot channel's, whichever record says so.
     market = [row for row in rows if row["stream"] != SNAPSHOT]
     messages = sum(row["messages"] for row in market)
     counts = {reason: sum(row[lost_by(reason)] for row in market) for reason in LOST}
@@ -86,7 +86,7 @@ def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
     repeated = sum(row["lost"] for row in snapshots)
     if repeated:
         lost = _many(repeated, "message")
-        yield "", f"The recovery channel lost {lost}; it repeats every state regularly."
+        yield "", f"The snapshot channel lost {lost}; it repeats every state regularly."
 
 
 def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str, int]) -> str:
@@ -209,7 +209,11 @@ def _first(rows: list[Row]) -> Iterator[str]:
             first, second, lag = second, first, -lag
         moves = f"{lag:,} ms after" if lag else "together with"
         strength = f"{row['correlation']:.2f}"
-        yield f"{second} moves {moves} {first}: the highest correlation of all pairs ({strength})."
+        against = ", the other way" if row["correlation"] < 0 else ""
+        yield (
+            f"{second} moves {moves} {first}{against}: the strongest correlation of all pairs "
+            f"({strength})."
+        )
 
 
 def _many(count: int, noun: str) -> str:

@@ -22,7 +22,7 @@ __all__ = [
     "shown_columns",
 ]
 
-#: For each feed: the names of its lines, and those of its recovery channel's lines.
+#: For each feed: the names of its lines, and those of its snapshot channel's lines.
 Lines = dict[str, list[list[str]]]
 
 #: For each composite: the names of its inputs.
