@@ -147,7 +147,10 @@ def test_reference_data_are_definitions(dbn: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--table", "trades"], "found quantity 0.5 in units of 1; choose a size unit"),
+        (
+            ["--table", "trades"],
+            "found quantity 0.5 in units of 1; choose a smaller unit .--size-unit",
+        ),
         (["--table", "levels"], "DBN has no schema for the table 'levels': expected orders"),
         ([], "expected one --table"),
         (["--table", "trades", "--table", "tops"], "expected one --table .* found trades, tops"),
@@ -212,8 +215,19 @@ def test_hftbacktest_replays_the_book_that_the_journal_has(recorded: Path, tmp_p
 def test_hftbacktest_has_one_instrument_in_a_file(recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
     result = exported(recorded, tmp_path / "a.npz", "--format", "hftbacktest")
-    assert "found A of binance-usdm and B of binance-usdm; choose a symbol" in str(result.exception)
+    assert "found A of binance-usdm and B of binance-usdm; choose one" in str(result.exception)
     assert not (tmp_path / "a.npz").exists()
+
+
+def test_a_symbol_without_rows_is_said(recorded: Path, tmp_path: Path) -> None:
+    pytest.importorskip("databento_dbn", reason="not installed: the extra [dbn]")
+    words = ["--format", "dbn", "--table", "trades", "--size-unit", "0.5", "--symbol", "AMBR"]
+    result = exported(recorded, tmp_path / "x.dbn", *words)
+    assert result.exit_code == 0
+    assert "has no such rows of 'AMBR'" in result.output
+    pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    result = exported(recorded, tmp_path / "a.npz", "--format", "hftbacktest", "--symbol", "AMBR")
+    assert str(result.exception).endswith("found none of 'AMBR'")
 
 
 @pytest.mark.parametrize("library", ["duckdb", "polars"])

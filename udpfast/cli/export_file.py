@@ -57,6 +57,8 @@ def export_file(
         rows = JournalRows(journal, TABLES, symbols, exchanges)
         count = write_npz(path, rows)
     click.echo(f"{path}: {count:,} rows, {path.stat().st_size:,} bytes")
+    if not count:
+        click.echo(f"udpfast: {journal} has no such rows{rows.wanted}", err=True)
     if rows.doubts:
         click.echo(
             f"udpfast: {rows.doubts:,} records of losses (GAP, LAPPED) have no place in {form}: "

@@ -345,8 +345,8 @@ class DbnWriter:
         if wrong.any():
             raise FormatError(
                 f"DBN's sizes are whole numbers below 2^32: found {column} "
-                f"{float(values[wrong][0])!r} in units of {self._unit:g}; choose a size unit that "
-                "fits"
+                f"{float(values[wrong][0])!r} in units of {self._unit:g}; choose a smaller unit "
+                "(--size-unit)"
             )
         return np.where(np.isnan(values), absent, whole).astype("i8")
 

@@ -7,7 +7,6 @@ the feed published it, which is when a strategy could see it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,8 @@ from udpfast.export.rows import snapshots
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from udpfast.export.rows import JournalRows
+
 __all__ = ["TABLES", "write_npz"]
 
 #: What it is made of.
@@ -30,15 +31,15 @@ TABLES = ("messages", "levels", "trades")
 Events = NDArray[Any]
 
 
-def write_npz(path: Path, rows: Iterable[dict[str, pa.RecordBatch]], latency_ns: int = 0) -> int:
+def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
     """Write the events of one instrument; return how many.
 
     Parameters
     ----------
     path : Path
         `numpy.load(path)["data"]` is the array.
-    rows : iterable
-        Those of `TABLES`, as `JournalRows` yields them.
+    rows : JournalRows
+        Those of `TABLES`.
     latency_ns : int
         The least latency that is believed: where clocks say less, all local times move.
 
@@ -68,14 +69,17 @@ def write_npz(path: Path, rows: Iterable[dict[str, pa.RecordBatch]], latency_ns:
         if len(names) > 1:
             some = " and ".join(f"{symbol} of {exchange}" for exchange, symbol in sorted(names)[:2])
             raise FormatError(
-                f"hftbacktest has a file per instrument: found {some}; choose a symbol"
+                f"hftbacktest has a file per instrument: found {some}; choose one (--symbol, "
+                "--exchange)"
             )
         # `ival` carried the place of a record until here: a clear comes before its levels.
         events = events[np.argsort(events["ival"], kind="stable")]
         events["ival"] = 0
         found.append(events)
     if not names:
-        raise FormatError("hftbacktest needs levels or trades of an instrument: found none")
+        raise FormatError(
+            f"hftbacktest needs levels or trades of an instrument: found none{rows.wanted}"
+        )
     data = np.concatenate(found)
     data = validation.correct_local_timestamp(data, latency_ns)
     data = validation.correct_event_order(

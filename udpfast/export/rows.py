@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from udpfast.core.layout import Kind
+from udpfast.errors import shown
 from udpfast.export.columns import Selection, record_batch
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import Blocks, journal_parts
@@ -49,6 +50,12 @@ class JournalRows:
             name: Selection(TABLES[name], "", dictionaries=False) for name in tables
         }
         self._wanted = {"symbol": list(symbols), "exchange": list(exchanges)}
+
+    @property
+    def wanted(self) -> str:
+        """The end of a sentence about rows: whose they are; empty if they are everybody's."""
+        words = [shown(word) for each in self._wanted.values() for word in each]
+        return f" of {' and '.join(words)}" if words else ""
 
     def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yield the rows of each block by table, in the order of its records."""
