@@ -17,7 +17,7 @@ from udpfast.core.log import say_info
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, NotReadyError
 from udpfast.monitor.output import read_output
-from udpfast.shm.instance import instance_directory
+from udpfast.shm.instance import instance_directory, instance_hint
 
 __all__ = ["relay"]
 
@@ -92,12 +92,12 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
     stopping = Stop()
     stopping.listen()
     counts: dict[str, dict[str, int]] = {}
-    directory = instance_directory(name)
     waiting = False
     while not stopping.wait(0 if not waiting else LOOK_S):
-        if not _is_running(directory):
+        directory = _running(name)
+        if directory is None:
             if not waiting:
-                say_info(f"udpfast: relay waits for the feed {name}")
+                say_info(f"udpfast: relay waits for the feed {name}{_hint(name)}")
             waiting = True
             continue
         agent = Relay(config, directory, name)
@@ -117,12 +117,23 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
     _report(counts, as_json)
 
 
-def _is_running(directory: Path) -> bool:
+def _running(name: str) -> Path | None:
+    # The directory of the feed, if it runs.
     try:
+        directory = instance_directory(name)
         output = read_output(directory)
     except (FileNotFoundError, NotReadyError):
-        return False
-    return output.alive and output.state == "open"
+        return None
+    return directory if output.alive and output.state == "open" else None
+
+
+def _hint(name: str) -> str:
+    # A name that is misspelt would be waited for in silence.
+    try:
+        instance_directory(name)
+    except FileNotFoundError:
+        return instance_hint(name)
+    return ""
 
 
 def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:

@@ -151,7 +151,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         say(f"image: {status.image['objects']:,} objects")
     for scope, values in (status.relay or {}).items():
         text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
-        say(f"relay{scope.removeprefix('relay')}: {text or 'nothing yet'}")
+        say(f"{'' if scope == 'relay' else 'relay '}{scope}: {text or 'nothing yet'}")
     for line in object_lines(status):
         say(line)
     print_ledger(status.counters, status.ledger)

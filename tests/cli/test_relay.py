@@ -1,0 +1,47 @@
+"""`udpfast relay`: what it says, and what it waits for."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.main import cli
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.relay_counts import RelayCounts
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("deribti", "; did you mean 'deribit'?"), ("cme", "; is its feed running (udpfast run)?")],
+)
+def test_relay_waits_for_a_feed_that_was_never_there_and_says_what_it_may_be(
+    name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    (tmp_path / "deribit").mkdir(mode=0o700)
+    (tmp_path / "deribit" / "ring").touch()
+    command = [sys.executable, "-m", "udpfast", "relay", name, "--lines", "A=127.0.0.1:9"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as relay:
+        assert relay.stderr is not None
+        said = relay.stderr.readline()
+        relay.send_signal(signal.SIGINT)
+        relay.communicate()
+    assert said.endswith(f"relay waits for the feed {name}{hint}\n")
+    assert relay.returncode == 0
+
+
+def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    line = {"name": "A", "address": "127.0.0.1:0"}
+    with Subscriber({"name": "cme", "incremental": {"lines": [line]}}):
+        counts = RelayCounts.create(instance_directory("cme"), ["microwave"])
+        lines = CliRunner().invoke(cli, ["stat", "cme"]).output.splitlines()
+        counts.close()
+    assert [one.partition(":")[0] for one in lines if one.startswith("relay")] == [
+        "relay",
+        "relay line microwave",
+    ]
