@@ -1,6 +1,6 @@
 """What a request server is asked for, and when again."""
 
-from udpfast.agents.asked import SILENT_REQUESTS, Asked, Request, Settings
+from udpfast.agents.asked import SILENT_REQUESTS, Asked, Quota, Request, Settings
 
 MS = 1_000_000
 SETTINGS = Settings(retry_ns=2 * MS, requests_per_s=10_000, messages_max=100)
@@ -99,3 +99,52 @@ def test_what_was_refused_is_not_asked_for_soon() -> None:
     asked.refuse(0, 5, 5, 2, 1_000 * MS)
     assert asked.look([(0, 5, 9)], 500 * MS) == []
     assert asked.look([(0, 5, 9)], 1_001 * MS) == [Request(0, 5, 5)]
+
+
+def test_answer_in_pieces_is_taken_piece_by_piece() -> None:
+    for in_pieces in (False, True):
+        asked = Asked(SETTINGS._replace(in_pieces=in_pieces))
+        asked.look([(0, 1, 50)], 1)
+        assert asked.answer(0, 11, 10, 2)
+        assert asked.answer(0, 41, 10, 2)
+        assert asked.answer(0, 1, 10, 2)
+        # The rest comes by itself, or is asked for again; it is an answer either way.
+        again = asked.look([(0, 21, 40)], 3)
+        assert again == ([] if in_pieces else [Request(0, 21, 20)])
+        assert asked.answer(0, 21, 20, 4)
+        assert not asked.answer(0, 51, 1, 4)
+
+
+def test_limits_hold_in_every_span_of_their_length() -> None:
+    limits = Settings(MS, 100, 10, requests_per_min=400, requests_per_day=5_000)
+    asked = Asked(limits)
+    times: list[int] = []
+    step_ns = 4 * MS
+    for turn in range(1, 60_000):
+        now_ns = turn * step_ns
+        times += [now_ns] * len(asked.look([(0, n, n) for n in range(turn, turn + 3)], now_ns))
+    for span_ns, limit in ((1_000 * MS, 100), (60_000 * MS, 400)):
+        most, first = 0, 0
+        for last, at in enumerate(times):
+            while at - times[first] >= span_ns:
+                first += 1
+            most = max(most, last - first + 1)
+        assert limit // 2 <= most <= limit
+    assert len(times) <= 5_000 // 2 + 100
+
+
+def test_quota_of_one_allows_one_in_each_span() -> None:
+    quota = Quota(1, 1_000, 2)
+    spent = []
+    for now_ns in range(5_001):
+        if quota.left(now_ns):
+            quota.spend()
+            spent.append(now_ns)
+    assert spent == [0, 1_000, 2_000, 3_000, 4_000, 5_000]
+
+
+def test_server_that_has_answered_enough_is_left_alone() -> None:
+    asked = Asked(SETTINGS)
+    asked.pause(10 * MS)
+    assert asked.look([(0, 1, 2)], 9 * MS) == []
+    assert asked.look([(0, 1, 2)], 10 * MS) == [Request(0, 1, 2)]

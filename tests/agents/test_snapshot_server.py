@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.payload.itch_market import ItchMarket
+from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.waiting import wait_until
 from udpfast.agents.snapshot_server import SnapshotServer
 from udpfast.config import FeedConfig, parse_feed
@@ -20,11 +22,11 @@ SESSION = 42
 MARKET = ItchMarket(3, 200)
 
 
-def config(port: int, **more: Any) -> FeedConfig:
+def config(port: int, market: OrderMarket = MARKET, **more: Any) -> FeedConfig:
     return parse_feed(
         {
             "name": "served",
-            "wire": {"framing": "moldudp64", "payload": "itch"},
+            "wire": {"framing": market.framing, "payload": market.payload},
             "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9000"}]},
             "snapshot_server": {"server": f"127.0.0.1:{port}", "pause_ms": 50, "timeout_ms": 500}
             | more,
@@ -35,8 +37,8 @@ def config(port: int, **more: Any) -> FeedConfig:
 class World:
     """An agent, its feed's loop, and its server, in one thread."""
 
-    def __init__(self, folder: Path, listener: socket.socket, **more: Any) -> None:
-        self.folder, self.listener = folder, listener
+    def __init__(self, folder: Path, listener: socket.socket, stream: int = 0, **more: Any) -> None:
+        self.folder, self.listener, self.stream = folder, listener, stream
         self.loop = AnswersRegion.create(folder, "snapshot_server", 1, 0)
         self.loop.region.mark_ready()
         self.agent = SnapshotServer(config(listener.getsockname()[1], **more), folder)
@@ -45,7 +47,7 @@ class World:
 
     def want(self, last: int, number: int, session: int = SESSION) -> None:
         """Have the feed lack everything up to `last`, while it has come to `number`."""
-        self.loop.say([Wanted(session, last, last, number, 0)])
+        self.loop.say([Wanted(session, last, last, number, self.stream)])
 
     def serve(self, *answers: bytes) -> bytes:
         """Answer the agent's next connection; return what it asked."""
@@ -117,7 +119,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def last_number(datagrams: list[bytes]) -> int:
     """Return the number of the end of a round."""
-    return int.from_bytes(datagrams[-1][23:31])
+    return int.from_bytes(datagrams[-1][8:16], sys.byteorder)
 
 
 def test_snapshot_is_handed_on_whole(world: World) -> None:
@@ -164,6 +166,121 @@ def test_what_is_no_help_is_counted_and_left_out(world: World, tally: str, answe
     world.serve(MARKET.snapshot(120))
     assert last_number(world.taken()) == 120
     assert world.tallies["silent"] == 0
+
+
+def spin(kind: int, body: bytes) -> bytes:
+    return struct.pack("<HBBIBB", 10 + len(body), 1, 0, 0, 2 + len(body), kind) + body
+
+
+def snap(kind: bytes, body: bytes) -> bytes:
+    return struct.pack("<Hc", 1 + len(body), kind) + body
+
+
+PITCH, DEEP_PLUS = PitchMarket(3, 200), DeepPlusMarket(3, 200)
+PITCH_STREAM, DEEP_PLUS_STREAM = PITCH.UNIT, DEEP_PLUS.PROTOCOL << 16 | DEEP_PLUS.CHANNEL
+OFFERED = PITCH.greeting(120)
+
+
+@pytest.mark.parametrize(
+    ("market", "stream", "answers", "asked"),
+    [
+        (PITCH, PITCH_STREAM, (OFFERED + PITCH.snapshot(120),), b"\x1e\0\1"),
+        (
+            PITCH,
+            PITCH_STREAM,
+            (PITCH.greeting(99) + OFFERED[-14:] + PITCH.snapshot(120),),  # the first is too old
+            b"\x1e\0\1",
+        ),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, (DEEP_PLUS.snapshot(120),), b"\x39\0r"),
+    ],
+)
+def test_each_venues_server_is_spoken_with(
+    tmp_path: Path, market: OrderMarket, stream: int, answers: tuple[bytes, ...], asked: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        world = World(tmp_path, listener, stream, market=market)
+        assert world.serve(*answers).startswith(asked)
+        found = world.taken()
+        assert last_number(found) == 120
+        assert world.tallies["snapshots"] == 1
+        live = sum(len(side) for book in market.books[120].values() for side in book.values())
+        assert world.tallies["orders"] == live
+        world.agent.close()
+        world.loop.close()
+
+
+@pytest.mark.parametrize(
+    ("market", "stream", "tally", "answer"),
+    [
+        (PITCH, PITCH_STREAM, "refusals", spin(2, b"N")),
+        (PITCH, PITCH_STREAM, "refusals", OFFERED + spin(0x82, struct.pack("<IIc", 0, 0, b"S"))),
+        (PITCH, PITCH_STREAM, "refusals", OFFERED + spin(0x82, struct.pack("<IIc", 0, 0, b"O"))),
+        (PITCH, PITCH_STREAM, "broken", OFFERED + PITCH.snapshot(120)[:-6] + b"\6\x83\1\0\0\0"),
+        (
+            PITCH,
+            PITCH_STREAM,
+            "broken",
+            OFFERED + spin(0x82, struct.pack("<IIc", 120, 9, b"A")) + PITCH.snapshot(120)[19:],
+        ),
+        (PITCH, PITCH_STREAM, "broken", b"\5\0\1\3" + bytes(30)),
+        (PITCH, PITCH_STREAM, "broken", OFFERED[:5] + b"HTTP/1.1 400 Bad Request" * 9),
+        (PITCH, PITCH_STREAM, "failures", OFFERED + PITCH.snapshot(120)[:-14]),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "refusals", snap(b"e", b"A")),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "refusals", snap(b"e", b"Q")),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "too_old", snap(b"e", b"R")),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "broken", snap(b"s", bytes(8)) + snap(b"d", bytes(50))),
+        (
+            DEEP_PLUS,
+            DEEP_PLUS_STREAM,
+            "broken",
+            snap(b"s", bytes(8)) + snap(b"d", DEEP_PLUS.datagram(1, [DEEP_PLUS.delete(7, 1)])),
+        ),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "broken", snap(b"d", DEEP_PLUS.snapshot(120))),
+        (DEEP_PLUS, DEEP_PLUS_STREAM, "too_old", DEEP_PLUS.snapshot(99)),
+    ],
+)
+def test_what_is_no_help_of_each_venue_is_left_out(
+    tmp_path: Path, market: OrderMarket, stream: int, tally: str, answer: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        world = World(tmp_path, listener, stream, market=market)
+        world.serve(answer)
+        wait_until(world.counts(tally), tally)
+        assert world.taken() == []
+        assert world.tallies["snapshots"] == 0
+        world.agent.close()
+        world.loop.close()
+
+
+def test_units_are_asked_for_at_their_own_servers(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        units = [{"unit": 3, "server": f"127.0.0.1:{listener.getsockname()[1]}"}]
+        world = World(tmp_path, listener, 3, market=PITCH, server="", units=units)
+        world.stream = 4
+        world.want(100, 150)
+        world.agent.work(world.now_ns)
+        assert world.tallies["requests"] == 0  # nobody is asked for that unit
+        world.stream = 3
+        world.want(100, 150)
+        world.serve(OFFERED + PITCH.snapshot(120))
+        assert last_number(world.taken()) == 120
+        world.agent.close()
+        world.loop.close()
+
+
+def test_attempts_of_a_day_are_limited(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        world = World(tmp_path, listener, requests_per_day=1)
+        world.serve(struct.pack(">Hc", 2, b"J") + b"A")
+        wait_until(world.counts("refusals"), "a refusal")
+        world.now_ns += 80_000 * 1_000 * MS
+        world.taken()
+        assert (world.tallies["requests"], world.tallies["quota"]) == (1, 1)
+        world.now_ns += 10_000 * 1_000 * MS
+        world.serve(MARKET.snapshot(120))
+        assert last_number(world.taken()) == 120
+        world.agent.close()
+        world.loop.close()
 
 
 def test_server_that_goes_back_is_not_believed(world: World) -> None:
@@ -233,7 +350,8 @@ def test_login_comes_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> No
     ("mode", "text", "said"),
     [
         (0o640, 'user = "u"\npassword = "p"', "only its owner"),
-        (0o600, 'user = "u"', "found user"),
+        (0o600, 'user = "u"', "expected user and password, found user"),
+        (0o600, "user = [", "expected TOML"),
         (0o600, 'user = "u"\npassword = "12345678901"', "at most 10 characters, found 11"),
         (0o600, 'user = "u"\npassword = 3', "text of ASCII"),
         (0o600, None, "No such file"),

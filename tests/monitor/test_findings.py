@@ -79,3 +79,38 @@ def test_inspect_feed_directory_must_be_one_that_can_be_made(tmp_path: Path) -> 
         table = {"enabled": True, "directory": str(directory)}
         finding = inspect(feed(record=table))["record.directory"]
         assert finding.ok is ok and str(tmp_path) in finding.have
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "ok", "said"),
+    [
+        (0o600, 'user = "u"\npassword = "p"', True, "login"),
+        (0o600, None, False, "No such file"),
+        (0o644, 'user = "u"\npassword = "hidden"', False, "only its owner"),
+        (0o600, 'user = "u"\npass = "hidden"', False, "expected user and password, found pass"),
+        (0o600, 'user = "u"\npassword = "hidden-and-long"', False, "at most 10 characters"),
+        (0o600, '"hidden" hidden', False, "expected TOML"),
+    ],
+)
+def test_inspect_feed_login_must_be_a_file_that_its_server_can_be_told(
+    tmp_path: Path, mode: int, text: str | None, ok: bool, said: str
+) -> None:
+    path = tmp_path / "login"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(mode)
+    served = parse_feed(
+        {
+            "name": "test",
+            "wire": {"framing": "moldudp64", "payload": "itch"},
+            "streams": {"lines": [{"name": "A", "address": "127.0.0.1:0"}]},
+            "retransmission": {"server": "127.0.0.1:9"},
+            "snapshot_server": {"server": "127.0.0.1:9", "login": str(path)},
+        }
+    )
+    found = inspect(served)
+    assert found["retransmission.login"].ok  # it has none, and needs none
+    finding = found["snapshot_server.login"]
+    assert (finding.ok, finding.fault) == (ok, True)
+    assert said in finding.have
+    assert "hidden" not in finding.have

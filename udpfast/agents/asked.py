@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["Asked", "Request", "Settings"]
+__all__ = ["DAY_NS", "Asked", "Quota", "Request", "Settings"]
 
 #: Requests without an answer, one behind the other, after which the server counts as silent.
 SILENT_REQUESTS = 8
@@ -24,11 +24,52 @@ class Request(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """As `config.RetransmissionConfig` has them."""
+    """As `config.RetransmissionConfig` has them; a limit of 0 is none."""
 
     retry_ns: int
     requests_per_s: int
     messages_max: int
+    requests_per_min: int = 0
+    requests_per_day: int = 0
+    in_pieces: bool = False  # one request is answered by as many datagrams as it takes
+
+
+class Quota:
+    """So many requests in any span of a length, wherever it begins.
+
+    A part of them may come at once. The rest come evenly, so slowly that no span has more than the
+    limit: venues count in spans of their own, of which nobody tells where they begin.
+
+    Parameters
+    ----------
+    limit : int
+        0: none.
+    span_ns : int
+    part : int
+        That part of the limit may come at once: 10 is a tenth.
+    """
+
+    def __init__(self, limit: int, span_ns: int, part: int) -> None:
+        self._limit = limit
+        self._burst = max(1, limit // part)
+        self._per_ns = (limit - self._burst + 1) / span_ns
+        self._allowed = float(self._burst)
+        self._last_ns: int | None = None
+
+    def left(self, now_ns: int) -> bool:
+        """Whether one more is allowed."""
+        if self._last_ns is not None:
+            self._allowed += (now_ns - self._last_ns) * self._per_ns
+        self._allowed = min(self._allowed, float(self._burst))
+        self._last_ns = now_ns
+        return not self._limit or self._allowed >= 1
+
+    def spend(self) -> None:
+        """Count one."""
+        self._allowed -= 1
+
+
+DAY_NS = 86_400_000_000_000
 
 
 @dataclass(slots=True)
@@ -38,8 +79,9 @@ class _Span:
     first: int
     last: int
     until_ns: int
-    asked_ns: int
     answered: bool = False
+    # It was not answered with the rest, and is asked for again: an answer may come all the same.
+    again: bool = False
 
 
 class Asked:
@@ -50,7 +92,7 @@ class Asked:
     unanswered : int
         Requests since the last answer of which nothing came in time.
     held_back : int
-        Times that a request had to wait for the venue's limit.
+        Times that a request had to wait for the venue's limits.
     repeated : int
         Requests for numbers that were asked for before.
     """
@@ -59,10 +101,13 @@ class Asked:
         self.unanswered = self.held_back = self.repeated = 0
         self._settings = settings
         self._spans: list[_Span] = []
-        # A tenth of a second's requests may come at once.
-        self._burst = max(1.0, settings.requests_per_s / 10)
-        self._allowed = self._burst
-        self._allowed_ns = 0
+        self._quotas = (
+            Quota(settings.requests_per_s, 1_000_000_000, 10),
+            Quota(settings.requests_per_min, 60_000_000_000, 2),
+            Quota(settings.requests_per_day, DAY_NS, 2),
+        )
+        self._paused_until_ns = 0
+        self._is_held = False
         self._session = -1
 
     @property
@@ -98,12 +143,14 @@ class Asked:
                     continue
                 end = min(last, at + self._settings.messages_max - 1)
                 for other in self._spans:
-                    if other.stream == stream and at < other.first <= end:
+                    if not other.again and other.stream == stream and at < other.first <= end:
                         end = other.first - 1
                 if not self._spend(now_ns):
-                    self.held_back += 1
+                    self.held_back += not self._is_held
+                    self._is_held = True
                     return requests
-                self._spans.append(_Span(stream, at, end, now_ns + self._settings.retry_ns, now_ns))
+                self._is_held = False
+                self._spans.append(_Span(stream, at, end, now_ns + self._settings.retry_ns))
                 self.repeated += any(one == stream and at <= b and a <= end for one, a, b in due)
                 requests.append(Request(stream, at, end - at + 1))
                 at = end + 1
@@ -112,7 +159,7 @@ class Asked:
     def answer(self, stream: int, first: int, count: int, now_ns: int) -> bool:
         """Note what an answer brought; return whether it was asked for.
 
-        What else its request asked for is asked for again: a server sends what fits a datagram.
+        Where a server answers with what fits a datagram, the rest is asked for again at once.
         """
         last = first + count - 1
         found = False
@@ -124,9 +171,11 @@ class Asked:
             found = True
             # The loop may not have taken it yet: these numbers look missing a little longer.
             low, high = max(first, span.first), min(last, span.last)
-            kept.append(
-                _Span(stream, low, high, now_ns + self._settings.retry_ns, span.asked_ns, True)
-            )
+            kept.append(_Span(stream, low, high, now_ns + self._settings.retry_ns, True))
+            again = not self._settings.in_pieces
+            for a, b in ((span.first, low - 1), (high + 1, span.last)):
+                if a <= b:
+                    kept.append(_Span(stream, a, b, span.until_ns, True, again))
         if found:
             self._spans = kept
             self.unanswered = 0
@@ -140,9 +189,13 @@ class Asked:
                 span.answered = True
         self.unanswered = 0
 
+    def pause(self, until_ns: int) -> None:
+        """Ask for nothing until then: the server says that it has answered enough."""
+        self._paused_until_ns = max(self._paused_until_ns, until_ns)
+
     def _span_at(self, stream: int, at: int) -> _Span | None:
         for span in self._spans:
-            if span.stream == stream and span.first <= at <= span.last:
+            if not span.again and span.stream == stream and span.first <= at <= span.last:
                 return span
         return None
 
@@ -161,12 +214,8 @@ class Asked:
         return [(span.stream, span.first, span.last) for span in over]
 
     def _spend(self, now_ns: int) -> bool:
-        rate = self._settings.requests_per_s
-        if self._allowed_ns:
-            self._allowed += (now_ns - self._allowed_ns) * rate / 1e9
-        self._allowed = min(self._allowed, self._burst)
-        self._allowed_ns = now_ns
-        if self._allowed < 1:
+        if now_ns < self._paused_until_ns or not all(quota.left(now_ns) for quota in self._quotas):
             return False
-        self._allowed -= 1
+        for quota in self._quotas:
+            quota.spend()
         return True

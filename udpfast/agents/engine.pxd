@@ -65,6 +65,8 @@ cdef class Engine:
     # now: a clock that was set gives no line an age that it has not.
     cdef void note_lines(self, int64_t unix_ns) noexcept nogil
 
+    cdef bint _is_books(self, const Datagram* item) noexcept nogil
+    cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _note_header(self, const Datagram* item) noexcept nogil
     cdef void _note_wants(self, int64_t now_ns) noexcept nogil
     cdef void _want_messages(self, int64_t now_ns) noexcept nogil
@@ -72,7 +74,7 @@ cdef class Engine:
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
-    cdef bint _publish_payload(
+    cdef int32_t _publish_payload(
         self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _flight(self, const Message* message, uint64_t sent_ns) noexcept nogil

@@ -29,6 +29,7 @@ from udpfast.core.counter cimport (
     LINE_DATAGRAMS,
     LINE_HEARD_NS,
     LINE_NO_TIMESTAMP,
+    VERDICT_UNSEQUENCED,
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT,
@@ -112,6 +113,7 @@ from udpfast.payload.payload cimport (
     payload_memory_size,
     payload_next,
 )
+from udpfast.payload.served cimport served_stream
 from udpfast.payload.roq.decode cimport (
     DecodeContext,
     decode_count,
@@ -451,6 +453,9 @@ cdef class Engine:
         else:
             for i in range(count):
                 self._note(&items[i], unix_ns)
+                if unlikely(self.asks and self._is_books(&items[i])):
+                    self._take_books(&items[i], unix_ns)
+                    continue
                 for n in range(pipeline_units(pipeline, &items[i])):
                     pipeline_order(pipeline, &items[i], &pipeline.units[n], now_ns)
                     self._drain(unix_ns)
@@ -474,6 +479,33 @@ cdef class Engine:
                 answers_done(&self.snapshot_server.answers)
                 total += count
         return total
+
+    cdef bint _is_books(self, const Datagram* item) noexcept nogil:
+        # Whether our agent wrote it down: it is no datagram of the venue.
+        return item.channel == CHANNEL_SNAPSHOT and self.snapshot_server is not None and (
+            item.line == self.snapshot_server.answers.line)
+
+    cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil:
+        # It says of which stream of changes it is, and belongs to what that has by now.
+        cdef Pipeline* pipeline = &self.stages.pipeline
+        cdef const Window* window
+        cdef Message message
+        cdef uint32_t i, stream = served_stream(item.data, item.size)
+        counter_add(&self.counters.line[item.channel][item.line][VERDICT_UNSEQUENCED], 1)
+        for i in range(pipeline.windows):
+            window = &pipeline.window[i]
+            if window.channel == CHANNEL_INCREMENTAL and window.stream_key == stream:
+                memset(&message, 0, sizeof(Message))
+                message.payload, message.size = item.data, item.size
+                message.kind, message.channel, message.line = (
+                    KIND_MESSAGE, item.channel, item.line)
+                message.received_ns = item.received_ns
+                if item.flags & DATAGRAM_NO_TIMESTAMP:
+                    message.flags = RECORD_NO_TIMESTAMP
+                message.stream = window.stream
+                message.session = window.session
+                self._publish_payload(&message, FLIGHT_UNKNOWN, unix_ns)
+                return
 
     cdef void _note_header(self, const Datagram* item) noexcept nogil:
         # What a request has to repeat of what its venue sends: an agent compares the session that
@@ -638,10 +670,10 @@ cdef class Engine:
         ring_commit(self.capture, sizeof(Clock))
         ring_flush(self.capture)
 
-    cdef bint _publish_payload(
+    cdef int32_t _publish_payload(
             self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
-        # Decoded straight into the ring. Returns whether the message itself is to be published,
-        # because no update tells what it says.
+        # Decoded straight into the ring. Returns 0, or why the message itself is to be published:
+        # no update tells what it says (OUTCOME_*).
         cdef Found* found = &self.stages.payload.found
         cdef Record* record
         cdef int32_t outcome
@@ -665,12 +697,9 @@ cdef class Engine:
                 continue
             self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
                             found.size, found.object, unix_ns)
-        if outcome == 0:
-            return False
-        found_count(self.counters.feed, outcome, found)
-        if unlikely(outcome == OUTCOME_REFUSED):
-            self._publish_damage(message, unix_ns)
-        return True
+        if outcome:
+            found_count(self.counters.feed, outcome, found)
+        return outcome
 
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil:
         # What it said, and of whom, is lost: a gap of one message, for the decoder as for readers.
@@ -740,22 +769,19 @@ cdef class Engine:
 
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
         # What the feed says, or a message of another framing than Roq.
-        cdef int32_t flight_ns = FLIGHT_UNKNOWN
+        cdef int32_t outcome, flight_ns = FLIGHT_UNKNOWN
         if message.kind != KIND_MESSAGE:
             payload_control(&self.stages.payload, message)
             return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
         counter_add(&self.counters.feed[FEED_UNGATED], 1)
-        if unlikely(message.channel == CHANNEL_SNAPSHOT and self.snapshot_server is not None
-                    and message.line == self.snapshot_server.answers.line):
-            # Books as our agent writes them down: no message of the venue.
-            self._publish_payload(message, FLIGHT_UNKNOWN, unix_ns)
-            return True
         if message.sent_ns:
             flight_ns = self._flight(message, <uint64_t>message.sent_ns)
-        if (self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
-                and not self._publish_payload(message, flight_ns, unix_ns)
-                and not self.carry_messages):
-            return True
+        if self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE:
+            outcome = self._publish_payload(message, flight_ns, unix_ns)
+            if unlikely(outcome == OUTCOME_REFUSED):
+                self._publish_damage(message, unix_ns)
+            if outcome == 0 and not self.carry_messages:
+                return True
         return self._publish_raw(message, flight_ns, unix_ns)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:

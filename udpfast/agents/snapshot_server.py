@@ -12,35 +12,39 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
-from udpfast.agents.glimpse import (
-    HEARTBEAT,
-    LOGOUT,
-    GlimpseSnapshot,
-    SnapshotError,
-    login_request,
-)
-from udpfast.config import FeedConfig, read_login
+from udpfast.agents.asked import DAY_NS, Quota
+from udpfast.agents.glimpse import GlimpseDialogue
+from udpfast.agents.numbers import Numbers
+from udpfast.agents.served import Dialogue, ServedBooks, SnapshotError
+from udpfast.agents.snap import SnapDialogue
+from udpfast.agents.spin import SpinDialogue
+from udpfast.config import FeedConfig, Login, logins_of, read_login
 from udpfast.core.agent import Agent, CallableAgent
 from udpfast.core.log import say_warning
 from udpfast.net.stream import begin_connection, check_connection
-from udpfast.shm.answers import TALLIES, AnswersRegion
+from udpfast.shm.answers import TALLIES, AnswersRegion, Wanted
+from udpfast.wire.framing import Framing
 
 __all__ = ["SnapshotServer", "build"]
 
 _NAME = "snapshot_server"
 _TALLY = {info.name: index for index, info in enumerate(TALLIES[_NAME])}
-#: What SoupBinTCP's logins have room for.
-_USER_BYTES, _PASSWORD_BYTES = 6, 10
 _HEARTBEAT_NS = 1_000_000_000
 _READ_BYTES, _READS = 1 << 16, 16
 #: Datagrams in one turn: more than the queue holds would only wait.
 _HAND_ON = 256
 #: What the loop lacks is written again soon after it took all of a snapshot.
 _SETTLE_NS = 20_000_000
+#: What is spoken -> a connection's part of it.
+_DIALOGUES: dict[str, Callable[[Login, ServedBooks], Dialogue]] = {
+    "GLIMPSE": GlimpseDialogue,
+    "spin": SpinDialogue,
+    "SNAP": SnapDialogue,
+}
 
 
 class _State(Enum):
@@ -69,19 +73,25 @@ class SnapshotServer:
     def __init__(self, config: FeedConfig, directory: Path) -> None:
         self._table = config.snapshot_server
         self._feed = config.name
-        self._login = read_login(
-            self._table.login, user_bytes=_USER_BYTES, password_bytes=_PASSWORD_BYTES
-        )
+        _, path, spoken = logins_of(config.wire, config.retransmission, self._table)[-1]
+        self._login = read_login(path, spoken)
+        self._dialogue_of = _DIALOGUES[spoken.name]
+        facts = Framing(config.wire.framing).facts
+        self._numbers = Numbers(facts.number_bits, skips_zero=facts.skips_zero)
         self._answers = AnswersRegion.attach(directory, _NAME)
         self._state = _State.WAITS
         self._socket: socket.socket | None = None
-        self._snapshot = GlimpseSnapshot(0)
+        self._server = ""
+        self._wanted = Wanted(-1, 0, 0, 0, -1)
+        self._dialogue: Dialogue | None = None
+        self._number = -1  # of the snapshot at hand, as records have it
         self._datagrams: Iterator[bytes] = iter(())
         self._datagram = b""
-        self._session = -1
-        self._begin_at_ns = 0
+        self._begin_at_ns: dict[int, int] = {}  # by stream
+        self._quota = Quota(self._table.requests_per_day, DAY_NS, 2)
+        self._is_held = False
         self._heard_ns = self._spoke_ns = self._since_ns = 0
-        self._latest = (-1, -1)  # session and number of the last snapshot
+        self._latest: dict[int, tuple[int, int]] = {}  # session and number of the last, by stream
         self._said = ""
 
     def close(self) -> None:
@@ -106,40 +116,57 @@ class SnapshotServer:
                 case _State.HANDS_ON:
                     return self._hand_on(now_ns)
         except SnapshotError as problem:
+            self._rest(now_ns + problem.pause_ns)
             self._give_up(problem.tally, str(problem))
         except OSError as problem:
             self._give_up("failures", f"{problem.strerror or problem}")
         return 1
 
     def _begin(self, now_ns: int) -> int:
-        if now_ns < self._begin_at_ns or self._answers.waiting:
+        if self._answers.waiting:
             return 0
         wants = self._answers.wants()
-        if wants is None or not wants.wanted:
-            return 0
-        wanted = wants.wanted[0]
-        self._session = wanted.session
-        self._begin_at_ns = now_ns + self._table.pause_ms * 1_000_000
+        for wanted in wants.wanted if wants is not None else ():
+            server = self._table.server_of(wanted.stream)
+            if not server or now_ns < self._begin_at_ns.get(wanted.stream, 0):
+                continue
+            if not self._quota.left(now_ns):
+                self._count("quota", not self._is_held)
+                self._is_held = True
+                return 0
+            self._is_held = False
+            self._quota.spend()
+            self._open(wanted, server, now_ns)
+            return 1
+        return 0
+
+    def _open(self, wanted: Wanted, server: str, now_ns: int) -> None:
+        self._wanted, self._server = wanted, server
+        self._rest(now_ns + self._table.pause_ms * 1_000_000)
         self._count("requests")
-        self._snapshot = GlimpseSnapshot(self._table.orders_max)
-        self._heard_ns = now_ns
+        self._dialogue = self._dialogue_of(self._login, ServedBooks(wanted, self._table.orders_max))
+        self._heard_ns = self._since_ns = now_ns
         self._state = _State.CONNECTS
-        self._socket = begin_connection(self._table.server, self._table.interface)
-        return 1
+        self._socket = begin_connection(server, self._table.interface)
+
+    def _rest(self, until_ns: int) -> None:
+        # No attempt for this stream until then.
+        stream = self._wanted.stream
+        self._begin_at_ns[stream] = max(self._begin_at_ns.get(stream, 0), until_ns)
 
     def _connect(self, now_ns: int) -> int:
-        assert self._socket is not None
+        assert self._socket is not None and self._dialogue is not None
         _, writable, _ = select.select([], [self._socket], [], 0)
         if not writable:
             return self._check_silence(now_ns)
-        check_connection(self._socket, self._table.server)
-        self._socket.send(login_request(self._login))
+        check_connection(self._socket, self._server)
+        self._socket.send(self._dialogue.begin())
         self._spoke_ns = now_ns
         self._state = _State.LOADS
         return 1
 
     def _load(self, now_ns: int) -> int:
-        assert self._socket is not None
+        assert self._socket is not None and self._dialogue is not None
         for count in range(_READS):
             try:
                 data = self._socket.recv(_READ_BYTES)
@@ -151,68 +178,83 @@ class SnapshotServer:
                     "the server closed the connection before the snapshot was complete", "failures"
                 )
             self._heard_ns = now_ns
-            messages = self._snapshot.messages
-            self._snapshot.take(data)
-            self._count("messages", self._snapshot.messages - messages)
-            if self._snapshot.complete:
+            messages = self._dialogue.messages
+            say = self._dialogue.take(data)
+            if say:
+                self._socket.send(say)
+            self._count("messages", self._dialogue.messages - messages)
+            if self._dialogue.number >= 0:
                 self._keep(now_ns)
                 return 1
         return _READS
 
     def _keep_alive(self, now_ns: int) -> None:
-        if self._socket is not None and now_ns - self._spoke_ns >= _HEARTBEAT_NS:
+        assert self._socket is not None and self._dialogue is not None
+        if self._dialogue.heartbeat and now_ns - self._spoke_ns >= _HEARTBEAT_NS:
             self._spoke_ns = now_ns
-            self._socket.send(HEARTBEAT)
+            self._socket.send(self._dialogue.heartbeat)
 
     def _check_silence(self, now_ns: int) -> int:
-        if now_ns - self._heard_ns >= self._table.timeout_ms * 1_000_000:
+        limit_ns = self._table.timeout_ms * 1_000_000
+        if now_ns - self._heard_ns >= limit_ns:
             raise SnapshotError(f"nothing came for {self._table.timeout_ms} ms", "failures")
+        assert self._dialogue is not None
+        if not self._dialogue.begun and now_ns - self._since_ns >= limit_ns:
+            raise SnapshotError(
+                f"no snapshot as of {self._wanted.last} or later was offered in "
+                f"{self._table.timeout_ms} ms",
+                "too_old",
+            )
         return 0
 
     def _keep(self, now_ns: int) -> None:
         # All of it came. A server that goes back tells of another day, or is not in order.
+        assert self._dialogue is not None
         try:
-            if self._socket is not None:
-                self._socket.send(LOGOUT)
+            if self._socket is not None and self._dialogue.goodbye:
+                self._socket.send(self._dialogue.goodbye)
         except OSError:
             pass  # it has closed the connection, as it may
         self._hang_up()
-        session, number = self._latest
-        if session == self._session and self._snapshot.number < number:
+        wanted = self._wanted
+        self._number = self._numbers.unwrapped(self._dialogue.number, wanted.number)
+        session, number = self._latest.get(wanted.stream, (-1, -1))
+        if session == wanted.session and self._number < number:
             self._give_up(
                 "too_old",
-                f"expected a snapshot as of {number} or later, found one as of "
-                f"{self._snapshot.number}",
+                f"expected a snapshot as of {number} or later, found one as of {self._number}",
             )
             return
-        self._latest = self._session, self._snapshot.number
+        self._latest[wanted.stream] = wanted.session, self._number
         self._since_ns = now_ns
         self._state = _State.HOLDS
 
     def _hold(self, now_ns: int) -> int:
         # A snapshot is taken as of a number that the feed has passed; with the changes behind it.
+        assert self._dialogue is not None
         wants = self._answers.wants()
         if wants is None:
             return 0
-        wanted = next((want for want in wants.wanted if want.session == self._session), None)
+        of = self._wanted.stream, self._wanted.session
+        wanted = next((want for want in wants.wanted if (want.stream, want.session) == of), None)
         if wanted is None:
             self._state = _State.WAITS  # the feed's books are sound by now, or of another session
             return 0
-        if self._snapshot.number < wanted.last:
+        if self._number < wanted.last:
             self._give_up(
                 "too_old",
-                f"the snapshot is as of {self._snapshot.number}, the feed needs {wanted.last}",
+                f"the snapshot is as of {self._number}, the feed needs {wanted.last}",
             )
             return 1
-        if self._snapshot.number > wanted.number:
+        if self._number > wanted.number:
             self._count("ahead", self._since_ns == now_ns)
             if now_ns - self._since_ns >= self._table.timeout_ms * 1_000_000:
                 raise SnapshotError(
-                    f"the snapshot is as of {self._snapshot.number}, and the feed has only come "
+                    f"the snapshot is as of {self._number}, and the feed has only come "
                     f"to {wanted.number} in {self._table.timeout_ms} ms"
                 )
             return 0
-        self._datagrams = self._snapshot.datagrams()
+        self._datagrams = self._dialogue.books.datagrams(self._number)
         self._datagram = b""
         self._state = _State.HANDS_ON
         return 1
@@ -230,11 +272,12 @@ class SnapshotServer:
         return _HAND_ON
 
     def _done(self, now_ns: int) -> None:
+        assert self._dialogue is not None
         self._state = _State.WAITS
-        self._begin_at_ns = max(self._begin_at_ns, now_ns + _SETTLE_NS)
+        self._rest(now_ns + _SETTLE_NS)
         self._count("snapshots")
-        self._count("orders", self._snapshot.orders)
-        self._snapshot = GlimpseSnapshot(0)
+        self._count("orders", self._dialogue.books.count)
+        self._dialogue = None
         self._answers.tell(_TALLY["silent"], 0)
         if self._said:
             self._said = ""
@@ -243,7 +286,7 @@ class SnapshotServer:
     def _give_up(self, tally: str, reason: str) -> None:
         self._hang_up()
         self._state = _State.WAITS
-        self._snapshot = GlimpseSnapshot(0)
+        self._dialogue = None
         self._count(tally)
         self._answers.tell(_TALLY["silent"], 1)
         if tally != self._said:  # once, however often it is tried again
@@ -256,7 +299,7 @@ class SnapshotServer:
             sock.close()
 
     def _warn(self, text: str) -> None:
-        say_warning(f"udpfast: {self._feed}: snapshot server {self._table.server}: {text}")
+        say_warning(f"udpfast: {self._feed}: snapshot server {self._server}: {text}")
 
     def _count(self, name: str, more: int = 1) -> None:
         if more:

@@ -26,6 +26,8 @@ from udpfast.config.servers import (
     Login,
     RetransmissionConfig,
     SnapshotServerConfig,
+    Spoken,
+    logins_of,
     read_login,
 )
 from udpfast.config.settings import Setting, describe
@@ -58,12 +60,14 @@ __all__ = [
     "Setting",
     "SideConfig",
     "SnapshotServerConfig",
+    "Spoken",
     "ZmqConfig",
     "check_relay",
     "describe",
     "framing_name",
     "load_feed",
     "load_publish",
+    "logins_of",
     "parse_feed",
     "parse_publish",
     "parse_relay",

@@ -44,7 +44,12 @@ def load_feed(path: str | Path) -> FeedConfig:
         The file is missing, is not TOML, or a key, type or value is wrong.
     """
     config = parse_feed(read_tables(path), where=str(path))
-    return replace(config, snapshot_server=resolve_login(config.snapshot_server, Path(path).parent))
+    folder = Path(path).parent
+    return replace(
+        config,
+        retransmission=resolve_login(config.retransmission, folder),
+        snapshot_server=resolve_login(config.snapshot_server, folder),
+    )
 
 
 def load_publish(path: str | Path) -> PublishConfig:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from udpfast.config.checks import DESTINATION, INTERFACE, POWER_OF_TWO
+from udpfast.config.checks import DESTINATION, DESTINATION_OR_NONE, INTERFACE, POWER_OF_TWO
 from udpfast.config.lines import ChannelConfig, WireConfig, payload_name
-from udpfast.config.settings import Check, Struct, read_tables
+from udpfast.config.settings import Struct, read_tables
 from udpfast.config.types import Core, FilePath, Idle
 from udpfast.errors import ConfigError
 
@@ -22,22 +23,46 @@ __all__ = [
     "Login",
     "RetransmissionConfig",
     "SnapshotServerConfig",
+    "Spoken",
+    "UnitServer",
     "check_servers",
     "line_names",
+    "logins_of",
     "read_login",
     "resolve_login",
 ]
 
+
+class Spoken(NamedTuple):
+    """What a server speaks.
+
+    Attributes
+    ----------
+    name : str
+    login : dict
+        What its login file has to say: key -> characters that there is room for. Empty: it wants
+        no login.
+    """
+
+    name: str
+    login: dict[str, int]
+
+
+_CBOE_LOGIN = {"session": 4, "user": 4, "password": 10}
 #: How retransmissions are asked for, by framing; of other framings nobody is.
-REQUESTS = {"moldudp64": "MoldUDP64"}
+REQUESTS = {
+    "moldudp64": Spoken("MoldUDP64", {}),
+    "cboe_pitch": Spoken("GRP", _CBOE_LOGIN),
+    "iex_tp": Spoken("IEX-TP", {}),
+}
 #: What a snapshot server speaks, by payload.
-SNAPSHOTS = {"itch": "GLIMPSE"}
+SNAPSHOTS = {
+    "itch": Spoken("GLIMPSE", {"user": 6, "password": 10}),
+    "pitch": Spoken("spin", _CBOE_LOGIN),
+    "iex_deep_plus": Spoken("SNAP", {"token": 40}),
+}
 #: What servers send counts as a line of each channel; no line of a file can be called so.
 SERVED_LINES = ("@retransmission", "@snapshot_server")
-
-_SERVER = Check(
-    f"{DESTINATION.expected}, or nothing", lambda value: not value or DESTINATION.holds(value)
-)
 
 
 class ServerConfig(Struct, frozen=True):
@@ -46,7 +71,8 @@ class ServerConfig(Struct, frozen=True):
     server: Annotated[
         str,
         Meta(
-            description="ip:port of the venue's server; empty: none is asked", extra=_SERVER.extra
+            description="ip:port of the venue's server; empty: none is asked",
+            extra=DESTINATION_OR_NONE.extra,
         ),
     ] = ""
     interface: Annotated[
@@ -56,6 +82,21 @@ class ServerConfig(Struct, frozen=True):
             extra=INTERFACE.extra,
         ),
     ] = ""
+    login: Annotated[
+        FilePath,
+        Meta(
+            description="TOML file with the login (docs/venues.md says its keys), readable by its "
+            "owner alone; relative to this file. Empty: the server wants none"
+        ),
+    ] = ""
+    requests_per_day: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="limit of the venue on requests, in any 24 hours; 0: none",
+        ),
+    ] = 0
     core: Annotated[
         Core | None, Meta(description="core to pin the agent's thread to; absent: not pinned")
     ] = None
@@ -64,6 +105,9 @@ class ServerConfig(Struct, frozen=True):
     def enabled(self) -> bool:
         """Whether its agent runs beside the feed."""
         return bool(self.server)
+
+
+_Table = TypeVar("_Table", "RetransmissionConfig", "SnapshotServerConfig")
 
 
 class RetransmissionConfig(ServerConfig, frozen=True):
@@ -86,10 +130,26 @@ class RetransmissionConfig(ServerConfig, frozen=True):
             description="us after which what was asked for is asked for again",
         ),
     ] = 1_000
+    answers: Annotated[
+        str,
+        Meta(
+            description="ip:port of the group where answers come, if the venue sends them by "
+            "multicast (Cboe); empty: they come to who asked",
+            extra=DESTINATION_OR_NONE.extra,
+        ),
+    ] = ""
     requests_per_s: Annotated[
         int,
-        Meta(ge=1, le=1_000_000, description="limit of the venue on requests, per second"),
+        Meta(ge=1, le=1_000_000, description="limit of the venue on requests, in any second"),
     ] = 320
+    requests_per_min: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000_000,
+            description="limit of the venue on requests, in any minute; 0: none",
+        ),
+    ] = 0
     messages_max: Annotated[
         int,
         Meta(ge=1, le=65_534, description="limit of the venue on the messages of one request"),
@@ -99,16 +159,23 @@ class RetransmissionConfig(ServerConfig, frozen=True):
     )
 
 
+class UnitServer(Struct, frozen=True):
+    """The server of one unit, where each has its own."""
+
+    unit: Annotated[int, Meta(ge=0, le=255, description="number of the unit")]
+    server: Annotated[str, Meta(description="ip:port of its server", extra=DESTINATION.extra)]
+
+
 class SnapshotServerConfig(ServerConfig, frozen=True):
     """A server that sends all books as of one number, over TCP."""
 
-    login: Annotated[
-        FilePath,
+    units: Annotated[
+        tuple[UnitServer, ...],
         Meta(
-            description="TOML file with user and password, readable by its owner alone; relative "
-            "to this file. Empty: the server wants none"
+            max_length=255,
+            description="servers of single units (Cboe); `server` is asked for all other units",
         ),
-    ] = ""
+    ] = ()
     pause_ms: Annotated[
         int,
         Meta(
@@ -145,16 +212,31 @@ class SnapshotServerConfig(ServerConfig, frozen=True):
     ] = 1 << 20
     idle: Annotated[Idle, Meta(description="what the agent does when nothing arrives")] = "sleep"
 
+    @property
+    def enabled(self) -> bool:
+        """Whether its agent runs beside the feed."""
+        return bool(self.server or self.units)
 
-class Login(NamedTuple):
-    """Who a server is told that asks."""
+    def server_of(self, unit: int) -> str:
+        """Return the address of the server of a unit; empty: nobody is asked for it."""
+        return next((one.server for one in self.units if one.unit == unit), self.server)
 
-    user: str
-    password: str
+
+class Login:
+    """Who a server is told that asks: what the login file says, by its keys."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def field(self, key: str, size: int) -> bytes:
+        """Return a value in so many bytes, blanks behind it; all blank: there is no login."""
+        return self._values.get(key, "").encode("ascii").ljust(size)
 
     def __repr__(self) -> str:
-        """Show no password, wherever it is shown."""
-        return f"Login(user={self.user!r})"
+        """Show no value, wherever it is shown."""
+        return f"Login({', '.join(self._values)})"
 
 
 def line_names(
@@ -184,6 +266,18 @@ def check_servers(
             f"{where}: retransmission.server: expected wire.framing to be one that is asked for "
             f'({", ".join(REQUESTS)}), found "{wire.framing}"'
         )
+    if retransmission.enabled and (wire.framing == "cboe_pitch") != bool(retransmission.answers):
+        raise ConfigError(
+            f"{where}: retransmission.answers: expected the group where answers come with "
+            f'wire.framing = "cboe_pitch", and nothing with another, found '
+            f'{retransmission.answers or "nothing"} with "{wire.framing}"'
+        )
+    if snapshot_server.enabled and channels[1].lines:
+        raise ConfigError(
+            f"{where}: snapshot.lines: expected none beside a snapshot_server, found "
+            f"{len(channels[1].lines)}"
+        )
+    _check_units(where, wire, snapshot_server)
     if snapshot_server.enabled and payload_name(wire) not in SNAPSHOTS:
         raise ConfigError(
             f"{where}: snapshot_server.server: expected wire.payload to be one with a known "
@@ -198,21 +292,52 @@ def check_servers(
             )
 
 
-def resolve_login(table: SnapshotServerConfig, folder: Path) -> SnapshotServerConfig:
-    """Return the table with its login file where the feed's file says, below its folder."""
+def _check_units(where: str, wire: WireConfig, table: SnapshotServerConfig) -> None:
+    units = [one.unit for one in table.units]
+    if units and wire.framing != "cboe_pitch":
+        raise ConfigError(
+            f"{where}: snapshot_server.units: expected none with wire.framing = "
+            f'"{wire.framing}", found {len(units)}'
+        )
+    twice = sorted({unit for unit in units if units.count(unit) > 1})
+    if twice:
+        raise ConfigError(
+            f"{where}: snapshot_server.units: expected distinct units, found {twice[0]} twice"
+        )
+
+
+def resolve_login(table: _Table, folder: Path) -> _Table:
+    """Return a table with its login file where the feed's file says, below its folder."""
     return replace(table, login=os.fspath(folder / table.login)) if table.login else table
 
 
-def read_login(path: str, *, user_bytes: int, password_bytes: int) -> Login:
-    """Return what a login file says; both empty without a file.
+def logins_of(
+    wire: WireConfig, retransmission: RetransmissionConfig, snapshot_server: SnapshotServerConfig
+) -> list[tuple[str, str, Spoken]]:
+    """Return name, login file and protocol of each server that the feed asks."""
+    found: list[tuple[str, str, Spoken]] = []
+    if retransmission.enabled:
+        spoken = REQUESTS[wire.framing]
+        found.append(("retransmission", retransmission.login, spoken))
+    if snapshot_server.enabled:
+        spoken = SNAPSHOTS[payload_name(wire)]
+        found.append(("snapshot_server", snapshot_server.login, spoken))
+    return found
+
+
+def read_login(path: str, spoken: Spoken) -> Login:
+    """Return what a login file says; without a file it says nothing.
 
     Raises
     ------
     ConfigError
-        It cannot be read, others can read it, or it says something else. No value of it is shown.
+        It cannot be read, others can read it, or it says something else than the server's protocol
+        has room for. No value of it is shown.
     """
     if not path:
-        return Login("", "")
+        return Login({})
+    if not spoken.login:
+        raise ConfigError(f"login: expected none, as {spoken.name} has no login, found {path}")
     try:
         mode = Path(path).stat().st_mode & 0o777
     except OSError as problem:
@@ -225,12 +350,12 @@ def read_login(path: str, *, user_bytes: int, password_bytes: int) -> Login:
             f"mode {mode:o}"
         )
     tables = read_tables(path)
-    limits = {"user": user_bytes, "password": password_bytes}
-    if set(tables) != set(limits):
+    if set(tables) != set(spoken.login):
         raise ConfigError(
-            f"{path}: expected user and password, found {', '.join(sorted(tables)) or 'nothing'}"
+            f"{path}: expected {' and '.join(spoken.login)}, found "
+            f"{', '.join(sorted(tables)) or 'nothing'}"
         )
-    for key, limit in limits.items():
+    for key, limit in spoken.login.items():
         text = tables[key]
         if not isinstance(text, str) or not text.isascii() or not text.isprintable():
             raise ConfigError(f"{path}: {key}: expected text of ASCII characters, found another")
@@ -238,4 +363,4 @@ def read_login(path: str, *, user_bytes: int, password_bytes: int) -> Login:
             raise ConfigError(
                 f"{path}: {key}: expected at most {limit} characters, found {len(text)}"
             )
-    return Login(tables["user"], tables["password"])
+    return Login(tables)

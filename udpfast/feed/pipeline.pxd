@@ -226,10 +226,9 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
         return 0
     if count > 1:
         counter_add(&counters[LINE_UNITS_MORE], count - 1)
-    if unlikely(d.channel == CHANNEL_SNAPSHOT and (
-            p.framing == FRAMING_CME_MDP3 or d.line == p.carrier[CHANNEL_SNAPSHOT].served)):
+    if unlikely(d.channel == CHANNEL_SNAPSHOT and p.framing == FRAMING_CME_MDP3):
         # Loops begin to number anew each turn, and each datagram says of what it is: no order is
-        # lost, and no turn is a session. Nor has what a server sends of its own an order.
+        # lost, and no turn is a session.
         p.units[0].flags |= UNIT_UNSEQUENCED
     elif unlikely(d.line == p.carrier[CHANNEL_INCREMENTAL].served
                   and d.channel == CHANNEL_INCREMENTAL):

@@ -98,6 +98,7 @@ cdef struct Traits:
     bint loops                   # they come on lines of their own
     uint8_t names                # NamesFrom
     bint orders_by_instrument    # an order's id is its instrument's
+    bint nameless                # what changes an order names that alone, not its instrument
     bint doubles                 # prices and quantities are doubles (change_double)
     uint8_t decimals             # of prices, until they are defined
     uint8_t depth                # places of a side, until it is defined

@@ -35,6 +35,7 @@ cdef struct Face:
     uint64_t stage               # the snapshot that is being taken in parts, + 1; 0: none
     uint32_t stage_parts         # how many of them came
     uint32_t stage_place         # where is noted which, + 1
+    uint64_t staged              # of a whole one that waits for its round's end: its number + 1
 
 cdef struct Instrument:
     uint64_t id

@@ -58,9 +58,10 @@ cdef struct MarketStream:
     uint8_t broken               # of snapshots: a part may be missing
     int64_t gap_time_ns          # of the first change behind its last gap; 0: none came yet
     uint64_t needs               # a snapshot must be as of this number - 1 at least; 0: none must
+    uint64_t overwritten         # the last number of its changes that was held, and is no more
 
 cdef struct HeldChange:
-    Change change
+    Change change                # `name`: its stream
     uint64_t number
     uint64_t next                # of the same face, position + 1
 

@@ -16,9 +16,10 @@ from udpfast.market.marked cimport face_of, has_face, index_of, mark, scope_of, 
 from udpfast.market.names cimport Names
 from udpfast.market.orders cimport RestingOrder, order_find, orders_init, orders_memory_size
 from udpfast.market.side cimport Side, SideLevel, side_put, slab_give
-from udpfast.market.snapshot cimport begin_snapshot, end_told, take_row
+from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
-    begin_empty, check_places, follow_chain, hold, levels_live, live, stale, stale_levels)
+    begin_empty, check_places, follow_chain, hold, keep_change, levels_live, live, stale,
+    stale_levels)
 
 __all__ = []
 
@@ -186,9 +187,20 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
         check_places(market, i, face)
 
 
+cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
+    # A change of an order that is not there: of which instrument, nobody knows.
+    cdef bint whole = market.streams[market.stream].whole
+    if c.verb == VERB_EXECUTE:
+        market.untold = True
+    if market.heals and not whole:
+        keep_change(market, market.stream, c)
+        return
+    counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+    market.refused = market.refused or whole
+
+
 cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     cdef Instrument* i
-    cdef RestingOrder* order
     cdef MarketStream* s = market.streams + market.stream
     if c.verb == VERB_EVENT_END or c.verb == VERB_EVENT_BEGIN:
         s.open = c.verb == VERB_EVENT_BEGIN
@@ -202,13 +214,10 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         if c.verb == VERB_CLEAR:
             clear_all(market, market.stream)
             return
-        order = order_find(
-            &market.orders, c.order_before if c.verb == VERB_REPLACE else c.order, market.stream)
-        if order == NULL:
-            counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
-            market.refused = market.refused or s.whole   # of which instrument nobody knows
+        i = changed_instrument(market, c)
+        if i == NULL:
+            note_nameless(market, c)
             return
-        i = market.instruments.items + order.instrument
     elif c.instrument == 0 and c.verb == VERB_CLEAR:
         clear_all(market, market.stream)
         return
@@ -332,7 +341,7 @@ cdef uint16_t home_of(const Market* market, const Message* message) noexcept nog
     cdef uint16_t stream
     if message.stream >= MARKET_STREAMS:
         return STREAM_NOWHERE
-    if message.channel and (market.traits.loops or market.settings.held_max):
+    if message.channel and market.traits.loops:
         for stream in range(MARKET_STREAMS):
             if market.streams[stream].seen:
                 return stream

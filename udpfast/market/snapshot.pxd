@@ -6,16 +6,18 @@ from libc.string cimport memcmp, memset
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport (
-    FEED_COLLECT_DROPPED, FEED_RECOVERED_SNAPSHOT, FEED_RELEASED, FEED_SNAPSHOTS_BROKEN,
-    FEED_SNAPSHOTS_SKIPPED, FEED_SNAPSHOTS_TOO_OLD)
+    FEED_COLLECT_DROPPED, FEED_ORDERS_UNKNOWN, FEED_RECOVERED_SNAPSHOT, FEED_RELEASED,
+    FEED_SNAPSHOTS_BROKEN, FEED_SNAPSHOTS_SKIPPED, FEED_SNAPSHOTS_TOO_OLD)
 from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
-from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
+from udpfast.market.instrument cimport (
+    FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instrument_find)
 from udpfast.market.levels cimport apply_book, empty, forget, reach
 from udpfast.market.marked cimport depth_of, has_face, need_snapshot, stream_of, sure
 from udpfast.market.market cimport (
     STAGES, STAGE_PARTS_MAX, STREAM_NOWHERE, HeldChange, Market, MarketStream)
 from udpfast.market.names cimport names_get
+from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
     drop_held, held_is_lost, levels_live, live, resume, stale, stale_levels)
@@ -133,6 +135,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         need_snapshot(market, i)
         return
     market.taking_part = False
+    face.staged = 0
     if c.flags & CHANGE_PART and c.chain:
         if not stage_part(market, i, face, c):
             return
@@ -178,6 +181,9 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
         i.linked = True
         i.chain = i.chain_taken = (
             market.taking_number if market.traits.chain == CHAIN_PREVIOUS else market.taking_chain)
+    if market.traits.nameless:   # what was held names orders of any instrument: all at once
+        face.staged = market.taking_number + 1
+        return
     sound = replay(market, i, face, market.taking_number)
     if sound:
         face.replaced = True
@@ -188,6 +194,53 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
             live(market, i, &i.face[FACE_IMPLIED])
     else:
         break_snapshot(market, i)
+
+
+cdef inline Instrument* changed_instrument(Market* market, const Change* c) noexcept nogil:
+    # Whose change was held: its own, or that of the order; NULL: there is no such order.
+    cdef RestingOrder* order
+    if c.instrument:
+        return instrument_find(&market.instruments, c.instrument)
+    order = order_find(
+        &market.orders, c.order_before if c.verb == VERB_REPLACE else c.order, market.stream)
+    return NULL if order == NULL else market.instruments.items + order.instrument
+
+
+cdef inline bint replay_round(Market* market, uint64_t number) noexcept nogil:
+    # What was held behind a snapshot of all instruments of a stream, in the order in which it came.
+    # False: it does not continue it, and none of it holds.
+    cdef MarketStream* s = market.streams + market.stream
+    cdef uint64_t at = 0
+    cdef HeldChange* held
+    cdef const Change* c
+    cdef Instrument* i
+    cdef bint sound = number >= max(s.lost, s.overwritten) and number <= s.number
+    if market.held_count > market.held_mask:
+        at = market.held_count - market.held_mask - 1
+    while sound and at < market.held_count:
+        held = market.held + (at & market.held_mask)
+        at += 1
+        if held.change.name != market.stream or held.number <= number:
+            continue
+        c = &held.change
+        i = changed_instrument(market, c)
+        if i == NULL:
+            counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+            sound = False
+        elif i.face[FACE_LEVELS].staged == number + 1:
+            sound = apply_book(market, i, c)
+            counter_add(&market.feed[FEED_RELEASED], 1)
+    for at in range(market.instruments.count):
+        i = market.instruments.items + at
+        if i.stream != market.stream or i.face[FACE_LEVELS].staged != number + 1:
+            continue
+        if sound:
+            i.face[FACE_LEVELS].replaced = True
+            live(market, i, &i.face[FACE_LEVELS])
+            counter_add(&market.feed[FEED_RECOVERED_SNAPSHOT], 1)
+        else:
+            stale_levels(market, i)
+    return sound
 
 
 cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
@@ -204,6 +257,10 @@ cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
                 market, i, &i.face[FACE_LEVELS]):
             begin_snapshot(market, i, &begin)
             end_snapshot(market, &end)
+    if market.traits.nameless and not replay_round(market, c.order):
+        counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
+        s.needs = max(s.needs, s.number + 1)
+        return
     if c.order >= s.lost and c.order <= s.number:
         s.whole = True           # all that there is has been told of
         if c.order + 1 >= s.needs:

@@ -26,8 +26,22 @@ cdef inline bint held_is_lost(const Market* market, const Face* face) noexcept n
     return face.held_first != 0 and face.held_first + market.held_mask <= market.held_count
 
 
+cdef inline void keep_change(Market* market, uint16_t stream, const Change* c) noexcept nogil:
+    # At the end of what is held; the oldest of all is overwritten.
+    cdef HeldChange* held = market.held + (market.held_count & market.held_mask)
+    cdef MarketStream* s
+    if market.held_count > market.held_mask:
+        s = market.streams + held.change.name
+        s.overwritten = max(s.overwritten, held.number)
+    held.change = c[0]
+    held.change.name = stream
+    held.number = market.streams[stream].number
+    held.next = 0
+    market.held_count += 1
+    counter_add(&market.feed[FEED_COLLECTED], 1)
+
+
 cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
-    cdef HeldChange* held
     cdef MarketStream* s = stream_of(market, i)
     if not market.heals:
         return
@@ -37,17 +51,12 @@ cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c
         counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
         drop_held(market, face, s.number)
         need_snapshot(market, i)
-    held = market.held + (market.held_count & market.held_mask)
-    held.change = c[0]
-    held.number = s.number
-    held.next = 0
-    market.held_count += 1
+    keep_change(market, i.stream, c)
     if face.held_first == 0:
         face.held_first = market.held_count
     else:
         market.held[(face.held_last - 1) & market.held_mask].next = market.held_count
     face.held_last = market.held_count
-    counter_add(&market.feed[FEED_COLLECTED], 1)
 
 
 cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil:
@@ -61,7 +70,7 @@ cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil
         if face.held_first == 0:  # of what was unsure nothing came since the gap
             face.held_since = s.number if sure(market, i, face) else s.lost
     face.status = OBJECT_STALE
-    face.stage = 0
+    face.stage = face.staged = 0
     i.top_said = False
     forget(market, i, which)
     mark(market, i)
@@ -85,7 +94,7 @@ cdef inline void live(Market* market, Instrument* i, Face* face) noexcept nogil:
         face.replaced = True
     face.status = OBJECT_LIVE
     face.sure = stream_of(market, i).gaps
-    face.stage = 0
+    face.stage = face.staged = 0
     if face == &i.face[FACE_ORDERS] or levels_live(market, i):
         drop_held(market, face, stream_of(market, i).number)
     mark(market, i)

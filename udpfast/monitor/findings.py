@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from udpfast.agents.lines import line_address, receive_options
-from udpfast.config import FeedConfig, LineConfig
+from udpfast.config import FeedConfig, LineConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
@@ -59,7 +59,13 @@ def inspect_feed(config: FeedConfig | None) -> list[Finding]:
     """
     if config is None:
         return _stacks(None)
-    return [*_stacks(config), _agent(config), *_record(config), *_sockets(config)]
+    return [
+        *_stacks(config),
+        _agent(config),
+        *_record(config),
+        *_logins(config),
+        *_sockets(config),
+    ]
 
 
 def _agent(config: FeedConfig) -> Finding:
@@ -96,6 +102,22 @@ def _record(config: FeedConfig) -> list[Finding]:
     found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     have = str(directory) if found else f"{directory}, which it may not"
     return [Finding(name, want, have, found, effect, fault=True)]
+
+
+def _logins(config: FeedConfig) -> list[Finding]:
+    # Whether each server's login file can be used. What is in it is not shown.
+    findings = []
+    asked = logins_of(config.wire, config.retransmission, config.snapshot_server)
+    for name, path, spoken in asked:
+        want = f"{' and '.join(spoken.login)}, as {spoken.name} has them" if path else "none named"
+        try:
+            read_login(path, spoken)
+            have, found = path or "none", True
+        except ConfigError as problem:
+            have, found = str(problem), False
+        effect = "The server is not asked: what it would bring stays missing."
+        findings.append(Finding(f"{name}.login", want, have, found, effect, fault=True))
+    return findings
 
 
 def _sockets(config: FeedConfig) -> list[Finding]:

@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.check cimport likely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport CHANNEL_SNAPSHOT, Gap, KIND_GAP, KIND_SESSION, Message, Session
 from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
@@ -19,11 +19,11 @@ from udpfast.payload.deep_plus.decode cimport deep_plus_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.itch.decode cimport itch_decode
-from udpfast.payload.itch.glimpse cimport glimpse_decode
 from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
 from udpfast.payload.nyse.decode cimport nyse_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
+from udpfast.payload.served cimport served_decode
 from udpfast.payload.traits cimport (
     PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE,
     PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_ITCH, PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES,
@@ -67,8 +67,6 @@ cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
 cdef int32_t venue_decode(
         int payload, const Message* message, Change* changes) noexcept nogil:
     if payload == PAYLOAD_ITCH:
-        if message.channel == CHANNEL_SNAPSHOT:
-            return glimpse_decode(message.payload, message.size, changes, CHANGES_MAX)
         return itch_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_PITCH:
         return pitch_decode(message.payload, message.size, changes)
@@ -102,7 +100,10 @@ cdef int32_t venue_next(
         market_begin(market, message, names)
         venue.telling = False
         venue.applied = venue.changes_count = 0
-        kind = venue_decode(venue.payload, message, venue.changes)
+        if unlikely(message.channel == CHANNEL_SNAPSHOT and market.settings.held_max):
+            kind = served_decode(message.payload, message.size, venue.changes, CHANGES_MAX)
+        else:
+            kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
             return kind
         venue.changes_count = <uint32_t>kind

@@ -14,7 +14,7 @@ from udpfast.errors import RegionError
 __all__ = ["AnswersRegion", "TALLIES", "Wants", "Wanted", "read_tallies"]
 
 _KIND = "ANSW"
-_LAYOUT_HASH = 1  # of AnswersHeader and the tallies: counts their changes
+_LAYOUT_HASH = 2  # of AnswersHeader and the tallies: counts their changes
 _TRIES = 64
 
 #: What each kind of agent counts, by the name of its table in a feed's file.
@@ -28,13 +28,18 @@ TALLIES = {
         CounterInfo("strange", "count", "datagrams that answer nothing: another session or "
                                         "server, numbers nobody asked for, or bytes that are not "
                                         "of the framing"),
-        CounterInfo("quota", "count", "times that a request had to wait for "
-                                      "`retransmission.requests_per_s`"),
+        CounterInfo("quota", "count", "times that a request had to wait for the venue's limits, "
+                                      "as the settings have them"),
         CounterInfo("unasked", "count", "looks at holes whose session no request can name"),
         CounterInfo("failures", "count", "requests that could not be sent, or that the server's "
                                          "host refused"),
         CounterInfo("full", "count", "answers that had to wait for room"),
-        CounterInfo("silent", "code", "1: the server has not answered its last requests"),
+        CounterInfo("silent", "code", "1: the server has not answered its last requests, or "
+                                      "cannot be asked"),
+        CounterInfo("refusals", "count", "logins and requests that the server refused"),
+        CounterInfo("late", "count", "answers for numbers that had come, or were lost, by then"),
+        CounterInfo("others", "count", "datagrams of a group of answers that somebody else asked "
+                                       "for; those that fill a hole are handed to the feed"),
     ),
     "snapshot_server": (
         CounterInfo("requests", "count", "snapshots asked for"),
@@ -50,6 +55,8 @@ TALLIES = {
         CounterInfo("ahead", "count", "snapshots that had to wait until the feed had come so far"),
         CounterInfo("full", "count", "datagrams that had to wait for room"),
         CounterInfo("silent", "code", "1: the last attempt brought no snapshot"),
+        CounterInfo("quota", "count", "times that an attempt had to wait for "
+                                      "`snapshot_server.requests_per_day`"),
     ),
 }
 
