@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from udpfast.cli.send_options import VENUES
+
 pytestmark = pytest.mark.system
 
 
@@ -40,7 +42,8 @@ def test_demo_proves_books_and_sums(tmp_path):
         assert asks == sorted(asks)
 
 
-def test_demo_of_a_venue_has_every_order_in_its_queue():
-    printed, summary = demo("--venue", "itch", "--seconds", "3")
+@pytest.mark.parametrize("venue", VENUES)
+def test_demo_of_a_venue_has_every_order_in_its_queue(venue):
+    printed, summary = demo("--venue", venue, "--seconds", "3")
     assert all(one["orders"] > 10 for one in summary["symbols"].values())
     assert "orders in their queues" in printed

@@ -33,6 +33,7 @@ from udpfast.cli.draw import print_latency, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.scratch import scratch_directory
 from udpfast.cli.send import describe_missing
+from udpfast.cli.send_options import VENUES
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
 from udpfast.core.stop import raise_once
@@ -93,7 +94,7 @@ class DemonstrationError(UdpfastError):
 )
 @click.option(
     "--venue",
-    type=click.Choice(["itch"]),
+    type=click.Choice(VENUES),
     help="Show single orders in their queues instead, published as this venue does.",
 )
 @click.option(
@@ -140,7 +141,7 @@ def demo(
         )
     raise_once()
     if venue:
-        _venue(seconds, seed, as_json)
+        _venue(venue, seconds, seed, as_json)
     market = None if simulate else market_path or find_market()
     lacking = what_a_report_lacks() if report_path else None
     kept = None if lacking else report_path
@@ -163,11 +164,11 @@ def demo(
     sys.exit(0 if result["ok"] else 1)
 
 
-def _venue(seconds: float, seed: int, as_json: bool) -> NoReturn:
+def _venue(venue: str, seconds: float, seed: int, as_json: bool) -> NoReturn:
     from udpfast.cli.demo_venue import VenueDemonstration, print_venue
 
     with scratch_directory("udpfast-demo-") as directory:
-        result = VenueDemonstration(directory, None, seconds, seed).run()
+        result = VenueDemonstration(directory, seconds, seed, venue).run()
     print_venue(result)
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))

@@ -1,6 +1,6 @@
-"""`udpfast demo --venue itch`: a simulated exchange's orders over two lossy lines, to queues.
+"""`udpfast demo --venue VENUE`: a simulated exchange's orders over two lossy lines, to queues.
 
-    send --venue itch --- line A (loss) ----------> +------------+      +------+
+    send --venue .. ----- line A (loss) ----------> +------------+      +------+
                       --- line B (loss, skew) ----> | subscriber | ---> | ring | --> Books
                                                     +------------+      +------+
 
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from pathlib import Path
 from typing import Any
 
 import click
 
-from udpfast.agents.venue_market import ItchMarket, RestingOrder
+from udpfast.agents.venue_market import VENUE_MARKETS, RestingOrder
 from udpfast.cli.demo import NAME, Demonstration
 from udpfast.client.books import Books
 from udpfast.client.counters import counters
@@ -26,7 +27,6 @@ from udpfast.monitor.ledger import ledger_of
 
 __all__ = ["VenueDemonstration", "print_venue"]
 
-EXCHANGE = "NASDAQ"
 RATE_PER_S = 1_000
 # So seldom on both lines at once that most runs lose nothing, and those that do show it.
 LOSS, SKEW_US = 0.005, 300
@@ -35,6 +35,10 @@ _SHOWN = 3  # levels of each side
 
 class VenueDemonstration(Demonstration):
     """A venue's feed, from start to proof."""
+
+    def __init__(self, directory: Path, seconds: float, seed: int, venue: str) -> None:
+        super().__init__(directory, None, seconds, seed)
+        self.exchange = VENUE_MARKETS[venue](seed, rate_per_s=RATE_PER_S, seconds=seconds)
 
     def run(self) -> dict[str, Any]:
         """Run everything; return what was found."""
@@ -55,8 +59,8 @@ class VenueDemonstration(Demonstration):
         path = self.directory / "feed.toml"
         path.write_text(f"""name = "{NAME}"
 [wire]
-framing = "moldudp64"
-payload = "itch"
+framing = "{self.exchange.framing}"
+payload = "{self.exchange.payload}"
 [[streams.lines]]
 name = "A"
 address = "127.0.0.1:{a}"
@@ -76,23 +80,22 @@ orders_max = 10_000
     def _send_options(self) -> list[str]:
         a, b, _ = self.ports
         return [
-            *("--venue", "itch", "--simulate", "--json", "--seed", str(self.seed)),
+            *("--venue", self.exchange.payload, "--simulate", "--json", "--seed", str(self.seed)),
             *("--seconds", str(self.seconds), "--rate", str(RATE_PER_S)),
             *("--incremental", f"127.0.0.1:{a},127.0.0.1:{b}"),
             *("--loss", str(LOSS), "--skew-us", str(SKEW_US)),
         ]
 
     def _compare(self, published: dict[str, Any]) -> dict[str, Any]:
-        market = ItchMarket(self.seed, rate_per_s=RATE_PER_S, seconds=self.seconds)
-        for _ in market:
+        for _ in self.exchange:
             pass
         with Reader(f"ring:{NAME}", start="begin") as reader:
             books = Books(reader)
             while len(books.poll(timeout=0)):
                 pass
             found = {
-                symbol: _symbol(books.orders(EXCHANGE, symbol), sides)
-                for symbol, sides in market.books().items()
+                symbol: _symbol(books.orders(self.exchange.exchange, symbol), sides)
+                for symbol, sides in self.exchange.books().items()
             }
         values = counters(NAME)
         doubted = any(one["stale"] for one in found.values())

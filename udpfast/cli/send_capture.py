@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from udpfast.agents.replay_lines import guess_channels, guess_lines, recognise_capture
-from udpfast.agents.venue_market import ItchMarket
+from udpfast.agents.venue_market import VENUE_MARKETS, VenueMarket
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import parse_endpoint
@@ -63,8 +63,8 @@ class _Captured:
 
 def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict[str, Any]:
     """Send it; return the summary."""
-    captured: _Captured | ItchMarket = (
-        ItchMarket(
+    captured: _Captured | VenueMarket = (
+        VENUE_MARKETS[options["venue"]](
             options["seed"],
             rate_per_s=options["rate"] or _VENUE_RATE_PER_S,
             seconds=options["seconds"],
@@ -128,7 +128,7 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
 
 
 def _paced(
-    captured: _Captured | ItchMarket, options: dict[str, Any]
+    captured: _Captured | VenueMarket, options: dict[str, Any]
 ) -> Iterator[tuple[int, int, bytes]]:
     # When each is due, in ns from the beginning: at the capture's pace, or at equal distances.
     first_ns = latest_ns = None

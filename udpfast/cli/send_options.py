@@ -11,7 +11,10 @@ import click
 from udpfast.cli.options import FiniteRange
 from udpfast.wire.framing import FRAMINGS
 
-__all__ = ["EXAMPLES", "GROUPS", "with_options"]
+__all__ = ["EXAMPLES", "GROUPS", "VENUES", "with_options"]
+
+#: Whose market can be simulated: the keys of `agents.venue_market.VENUE_MARKETS`.
+VENUES = ("itch", "pitch")
 
 EXAMPLES = """\b
 Examples:
@@ -82,7 +85,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option("--simulate", is_flag=True, help="Send a simulated market, drawn from --seed."),
     click.option(
         "--venue",
-        type=click.Choice(["itch"]),
+        type=click.Choice(VENUES),
         help="With --simulate: publish it as this venue does, order by order; --rate is datagrams "
         "per second.",
     ),
