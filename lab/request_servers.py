@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 __all__ = [
@@ -77,7 +77,8 @@ class RequestServer:
         while not self._over.is_set():
             readable, _, _ = select.select(self._watched(), [], [], _TURN_S)
             for sock in readable:
-                self._read(sock)
+                with suppress(ConnectionError):  # who asked has gone
+                    self._read(sock)
             while self._due and self._due[0][0] <= time.monotonic():
                 _, _, data, client = heapq.heappop(self._due)
                 self._send(data, client)

@@ -228,7 +228,7 @@ def test_server_that_does_not_help_changes_nothing(
 def test_refused_request_is_said_and_not_sent_again_at_once(
     tmp_path: Path, status: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found = outcome(tmp_path, "pitch", lambda *_: status, SHORT_US, "refusals")
+    found = outcome(tmp_path, "pitch", lambda *_: status, SHORT_US, "refusals", retry_us=10_000_000)
     assert found.counted["lost"] == len(LOST)
     asked = [n for _, first, count in found.requests for n in range(first, first + count)]
     assert asked
