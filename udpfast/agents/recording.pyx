@@ -12,6 +12,7 @@ from udpfast.core.layout cimport (
 from udpfast.core.linux cimport ECANCELED
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport journal_flush, journal_note_resume
+from udpfast.log.recorded_runs cimport source_ended
 from udpfast.log.ring cimport ring_failed, ring_poll
 from udpfast.log.segment cimport segment_append
 
@@ -27,9 +28,6 @@ __all__ = ["Recording"]
 
 cdef enum:
     LOOK_NS = 50_000_000         # whether another file took the ring's place, while nothing comes
-
-# As position in the source: its writer closed it, and the journal has all of it.
-cdef uint64_t SOURCE_ENDED = <uint64_t>-1
 
 
 @cython.final
@@ -88,7 +86,7 @@ cdef class Recording:
                 ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
         # What is set aside may have been all of it: nobody can say any more.
         begun = self.journal.writer.index > 0 or self.journal.recovery.set_aside > 0
-        ended = self.journal.written.source_position == SOURCE_ENDED
+        ended = self.journal.written.source_position == source_ended()
         log = self.cursor.log
         resume = self.journal.resume(log)
         if resume is not None:
@@ -97,7 +95,7 @@ cdef class Recording:
             self._next_index = self._recorded_end(resume)
             if (resume.source_position is not None
                     and self.cursor.reader.header.first <= resume.source_position
-                    and resume.source_position != SOURCE_ENDED):
+                    and resume.source_position != source_ended()):
                 self.cursor.reader.cursor = resume.source_position
                 self.cursor.reader.index = resume.source_index
         elif begun:
@@ -174,7 +172,7 @@ cdef class Recording:
                         self.journal, self.cursor.reader.cursor, self._next_index)
                     journal_flush(self.journal, clock_realtime_ns())
             elif self.ended:  # nothing is missing, whichever ring comes next
-                journal_note_resume(self.journal, SOURCE_ENDED, self._next_index)
+                journal_note_resume(self.journal, source_ended(), self._next_index)
                 journal_flush(self.journal, clock_realtime_ns())
             self.sync_names()
             self.journal.close(failed=self.cursor is not None and self.cursor.life == "failed")

@@ -4,6 +4,12 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.log.journal_cursor cimport JournalCursor
 
+
+cdef inline uint64_t source_ended() noexcept nogil:
+    # In place of a position in the source: its writer closed it, and the journal has all of it.
+    return <uint64_t>-1
+
+
 cdef class RecordedRuns:
     cdef JournalCursor cursor
     # The record that stands next, or would behind the journal's end: its log, and its index there.
