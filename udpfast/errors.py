@@ -92,8 +92,8 @@ def shown(value: object) -> str:
 
 def sentence(error: Exception) -> str:
     """Return an error's text; of an error of the system, the file and reason without the errno."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 

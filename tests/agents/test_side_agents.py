@@ -181,6 +181,19 @@ def test_side_agent_that_flaps_is_down_until_it_has_worked_for_the_steady_time(
     assert back.endswith(": 1,200 records are missing in what it keeps")
 
 
+def test_side_agent_that_waits_when_all_end_has_left_its_work_undone(agent_of, runs):
+    records = iter([1000, 1500])
+    agent = agent_of(lambda: next(records))
+    agent.look(0)
+    runs[0].end = (True, "OSError: full")
+    agent.look(1)
+    assert agent.entry.state is AgentState.WAITING
+    agent.stop()
+    agent.abandon()
+    assert agent.entry.state is AgentState.FAILED
+    assert agent.entry.failure == "OSError: full; 500 records have come since"
+
+
 def test_side_agent_that_is_done_is_not_started_again(agent, runs):
     agent.look(0)
     runs[0].end = (True, "")

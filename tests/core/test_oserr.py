@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from udpfast.core.oserr import check
+from udpfast.errors import sentence
 
 
 @pytest.mark.parametrize("rc", [0, 1, 4096, 2**40])
@@ -43,3 +44,11 @@ def test_check_text_without_place_names_none() -> None:
     with pytest.raises(OSError) as caught:
         check(-errno.ENOMEM, "lock memory")
     assert caught.value.strerror == "cannot lock memory: Cannot allocate memory"
+
+
+def test_sentence_has_what_and_where_without_the_number() -> None:
+    with pytest.raises(OSError) as caught:
+        check(-errno.EADDRINUSE, "bind", "127.0.0.1:9001")
+    assert sentence(caught.value) == "cannot bind: 127.0.0.1:9001: Address already in use"
+    assert sentence(FileNotFoundError(errno.ENOENT, "no such journal", "x")) == "x: no such journal"
+    assert sentence(OSError("nothing more")) == "nothing more"

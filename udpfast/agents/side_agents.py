@@ -114,11 +114,16 @@ class SideAgent:
         self._stopping = True
 
     def abandon(self) -> None:
-        """Give up a run that did not end when it was asked to."""
+        """Give up a run that did not end when it was asked to, or that was to be started again."""
         if self._run is not None:
             self._run.abandon()
             self._run = None
             self.entry.failure = "did not end in time after it was told to stop"
+            self._become(AgentState.FAILED)
+        elif self.entry.state is AgentState.WAITING:
+            # Nothing starts it again: what it did not do since it failed stays undone.
+            came = max(_count(self._records) - self.entry.down_records, 0)
+            self.entry.failure += f"; {came:,} records have come since"
             self._become(AgentState.FAILED)
 
     def _start_when_due(self, now_ns: int) -> None:

@@ -158,9 +158,10 @@ def read_group(name: str) -> Group:
     except FileNotFoundError:
         near = did_you_mean(name, _names())
         raise FileNotFoundError(
-            errno.ENOENT, f"no group {name!r}: does it run (udpfast run DIRECTORY)?{near}",
+            errno.ENOENT,
+            f"no group {name!r}{near or '; does it run (udpfast run DIRECTORY)?'}",
             str(path),
-        ) from None  # fmt: skip
+        ) from None
     with os.fdopen(fd, "rb") as file:
         check_file(fd, path)
         text = file.read(_BYTES_MAX)

@@ -193,7 +193,7 @@ def _shown(key: str, count: int) -> str:
 
 def _print_agent(agent: AgentStatus, alive: bool) -> None:
     # What a dead writer left says how it was then.
-    was = "" if alive or agent.state == "ended" else "was "
+    was = "" if alive or agent.state in ("ended", "failed") else "was "
     failure = f"; last failure: {agent.failure}" if agent.failure else ""
     place = f", pid {agent.pid}" if agent.pid else ""
     say(

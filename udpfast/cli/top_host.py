@@ -174,6 +174,6 @@ def _journal_rows(journal: JournalStatus) -> Iterator[str]:
 def _losses(losses: HostLosses) -> Iterator[str]:
     counts = {name: count for name, count in asdict(losses).items() if name != "sockets"}
     yield from section(
-        "what the kernel lost since this host began, whoever it was for",
+        "what the kernel lost since this host began, in this network namespace",
         [f"  {name:<24}{count:>16,}" for name, count in counts.items() if count],
     )
