@@ -57,7 +57,7 @@ cdef inline uint32_t _take_all(Pipeline* p) noexcept nogil:
 
 cdef inline void _write(uint8_t* slot, int64_t i, int mode, Datagram* d) noexcept nogil:
     cdef Frame* frame = <Frame*>slot
-    d.line = 0
+    d.line = d.address = 0
     frame.seqno = <uint32_t>i
     if mode == MODE_SWAPPED and i % 100 >= 98:   # two neighbours in a hundred are exchanged
         frame.seqno = <uint32_t>(i ^ 1)

@@ -61,7 +61,10 @@ def venue_config(
     window: int = 1 << 16,
     **books: Any,
 ) -> FeedConfig:
-    """Return the settings of a feed that has so many lines of streams, and of snapshots."""
+    """Return the settings of a feed that has so many lines of streams, and of loops.
+
+    Of these the first one brings definitions, the others snapshots.
+    """
     tables: dict[str, Any] = {
         "name": "truth",
         "wire": {"framing": framing, "payload": payload},
@@ -73,9 +76,9 @@ def venue_config(
         "books": {"orders": True, "orders_max": 50_000} | books,
     }
     if loops:
-        tables["snapshot"] = {
-            "lines": [{"name": f"S{i}", "address": f"127.0.0.1:{9101 + i}"} for i in range(loops)]
-        }
+        looped = [{"name": f"S{i}", "address": f"127.0.0.1:{9101 + i}"} for i in range(loops)]
+        tables["definitions"] = {"lines": looped[:1]}
+        tables["recovery"] = {"lines": looped[1:]}
     return parse_feed(tables)
 
 

@@ -134,7 +134,7 @@ def test_replay_of_a_journal_that_is_written_ends_where_it_was(tmp_path):
 
 def test_capture_is_read_from_a_frame_or_time_up_to_another():
     path = shared("wire", "capture", "roq_udp_clean.pcap.gz")
-    channels = guess_channels(path)
+    channels = {name: [[flow] for flow in flows] for name, flows in guess_channels(path).items()}
     stamps = [int(each) for batch in CaptureSource(path, channels) for each in
               batch.headers["timestamp_ns"]]  # fmt: skip
     first, last = stamps[10], stamps[30]

@@ -57,11 +57,19 @@ def test_channel_becomes_the_settings_of_a_feed(file: Path) -> None:
         ("A", "224.0.31.1:14310"),
         ("B", "224.0.32.1:15310"),
     ]
-    assert [(line["name"], line["interface"]) for line in tables["snapshot"]["lines"]] == [
-        ("NA", "eth1"),
+    assert [(line["name"], line["interface"]) for line in tables["recovery"]["lines"]] == [
         ("SA", "eth1"),
         ("SMBOB", "eth2"),
     ]
+    assert [(line["name"], line["interface"]) for line in tables["definitions"]["lines"]] == [
+        ("A", "eth1"),
+    ]
+    assert [line.name for line in config.snapshot.lines] == [
+        "definitions.A",
+        "recovery.SA",
+        "recovery.SMBOB",
+    ]
+    assert config.has_definitions
 
 
 def test_channels_are_listed(file: Path) -> None:

@@ -55,7 +55,7 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("window.out_of_order_max_interval", 9000, ["out_of_order_max_interval", "8192", "9000"]),
         ("name", "a/b", ["name", "expected", "'a/b'"]),
         ("incremental.lines", [], ["incremental.lines", "at least one line"]),
-        ("incremental.lines", [{"name": "A"}], ["lines[0].address", "found none"]),
+        ("incremental.lines", [{"name": "A"}], ["incremental.A", "`addresses`, found neither"]),
         ("wire.encodings", [], ["wire.encodings", "expected", "[]"]),
         (
             "incremental.lines",

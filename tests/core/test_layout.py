@@ -91,7 +91,7 @@ PACKED = {
     ),
     "Restart": (16, {"epoch": 0, "restarted_ns": 8}),
     "Lapped": (16, {"missed": 0, "reason": 8, "reserved": 12}),
-    "Capture": (16, {"now_ns": 0, "flags": 8, "reserved": 12}),
+    "Capture": (16, {"now_ns": 0, "flags": 8, "address": 12}),
     "Clock": (16, {"now_ns": 0, "reason": 8, "reserved": 12}),
     "SenderEntry": (
         104,
@@ -117,7 +117,15 @@ PACKED = {
 ALIGNED = {
     "Datagram": (
         32,
-        {"data": 0, "size": 8, "flags": 12, "received_ns": 16, "channel": 24, "line": 25},
+        {
+            "data": 0,
+            "size": 8,
+            "flags": 12,
+            "received_ns": 16,
+            "channel": 24,
+            "line": 25,
+            "address": 26,
+        },
     ),
     "Message": (
         88,
@@ -139,6 +147,7 @@ ALIGNED = {
             "tag": 64,
             "sent_ns": 72,
             "unit_flags": 80,
+            "stream_key": 84,
         },
     ),
 }

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from udpfast.monitor.silence import SilentLines, describe_silence
+from udpfast.monitor.silence import SilentLines, describe_addresses, describe_silence
 
 S = 1_000_000_000
 BEGAN = 1_800_000_000 * S
@@ -80,7 +80,7 @@ def test_each_silence_is_said_once_and_ended_once(seed: int) -> None:
                 counted["disconnected"] += 1
                 counted["ready"] += 1
         unix_ns = BEGAN + at_s * S
-        said = [text.partition(":")[0] for text in lines.look(values(**counters), unix_ns)]
+        said = [text.partition(":")[0] for text in lines.look(values(**counters), unix_ns, {})]
         assert set(changed) <= set(said), f"seed {seed}"
         silent = {
             name.replace("_", ".")
@@ -89,4 +89,49 @@ def test_each_silence_is_said_once_and_ended_once(seed: int) -> None:
         }
         described = lines.describe(values(**counters), unix_ns)
         assert {text.partition(":")[0] for text in described} == silent, f"seed {seed}"
-    assert list(lines.look(values(**counters), BEGAN + at_s * S)) == []
+    assert list(lines.look(values(**counters), BEGAN + at_s * S, {})) == []
+
+
+def address(datagrams: int = 1, heard_s: float = 0.0, silent: int = 0) -> dict[str, int]:
+    """Counters of one address of a line that has several."""
+    heard_ns = BEGAN + int(heard_s * S) if heard_s else 0
+    return {"datagrams": datagrams, "heard_ns": heard_ns, "silent": silent}
+
+
+def test_silent_addresses_of_a_line_are_named_and_those_of_a_silent_line_are_not() -> None:
+    speaking = {f"239.1.1.{n}:5000": address(9, 39) for n in range(1, 9)}
+    line_a = speaking | {"239.1.1.4:5000": address(9, 26, 1), "239.1.1.7:5000": address(0, 0, 1)}
+    line_b = {name: address(3, 5, 1) for name in speaking}
+    described_now = describe_addresses(
+        {"incremental.A": line_a, "incremental.B": line_b}, BEGAN, BEGAN + 40 * S
+    )
+    assert described_now == {
+        "incremental.A": "incremental.A: 2 of 8 addresses bring nothing: 239.1.1.4:5000 for 14 s, "
+        "239.1.1.7:5000 for 40 s, and never anything"
+    }
+
+
+def test_many_silent_addresses_are_counted_behind_the_first_ones() -> None:
+    line_a = {f"239.1.1.{n}:5000": address(9, 30, int(n < 8)) for n in range(1, 11)}
+    text = describe_addresses({"incremental.A": line_a}, BEGAN, BEGAN + 40 * S)["incremental.A"]
+    assert text.startswith("incremental.A: 7 of 10 addresses bring nothing: 239.1.1.1:5000 for 10")
+    assert text.endswith("239.1.1.4:5000 for 10 s, and 3 more")
+
+
+def test_address_is_said_once_when_it_falls_silent_and_once_when_it_speaks_again() -> None:
+    lines = SilentLines(BEGAN)
+    speaking = {f"239.1.1.{n}:5000": address(9, 30) for n in (1, 2, 3)}
+
+    def said(**silent: int) -> list[str]:
+        found = {
+            name: one | {"silent": silent.get(f"a{name[8]}", 0)} for name, one in speaking.items()
+        }
+        return [*lines.look(values(), BEGAN + 40 * S, {"incremental.A": found})]
+
+    assert said() == []
+    assert said(a2=1) == ["incremental.A: 1 of 3 addresses bring nothing: 239.1.1.2:5000 for 10 s"]
+    assert said(a2=1) == []
+    assert said() == ["incremental.A: 239.1.1.2:5000 brings something again"]
+    # All of them: it is the line that is silent, and said so.
+    assert said(a1=1, a2=1, a3=1) == []
+    assert said() == []

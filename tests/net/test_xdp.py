@@ -29,7 +29,8 @@ from tests.shared import ROOT
 from tests.waiting import wait_until
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
-from udpfast.net.xdp import XdpDatagram
+from udpfast.net.xdp import XdpDatagram, XdpReceiver
+from udpfast.net.xdp_host import XdpLine, XdpOptions
 from udpfast.net.xdp_program import STAMP_SIZE, STAMPED
 
 NO_TIMESTAMP = 4
@@ -58,6 +59,24 @@ def test_receive_brings_each_datagram_to_its_line(link: Wire, mode: str) -> None
             assert [d.payload for d in received if d.line == line] == [text % n for n in range(40)]
         assert [counts["frames"] for counts in receiver.read_counts()] == [40, 40, 40]
         assert total(receiver, "kernel_drops") == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_of_many_addresses_is_told_by_its_place(link: Wire, mode: str) -> None:
+    groups = [f"239.7.0.{n}" for n in range(48)]
+    lines = [
+        XdpLine(LineAddress(f"{group}:{9100 + n % 3}", "vb"), 0, n // 24, n % 24)
+        for n, group in enumerate(groups)
+    ]
+    with link.inside(link.b):
+        receiver = XdpReceiver(lines, XdpOptions(frames=1024, mode=mode))
+    with receiver, link.sender() as sender:
+        for n, group in enumerate(groups):
+            sender.sendto(b"%d" % n, (group, 9100 + n % 3))
+            sender.sendto(b"no line's", (group, 9100 + (n + 1) % 3))
+        received = receive(receiver, 48)
+        places = {int(d.payload): (d.line, d.address) for d in received}
+        assert places == {n: (n // 24, n % 24) for n in range(48)}
 
 
 @pytest.mark.parametrize("mode", MODES)

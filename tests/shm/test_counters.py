@@ -39,6 +39,30 @@ def test_every_counter_has_a_slot_of_its_own(block, tmp_path):
         assert (seen.lines_incremental, seen.lines_snapshot) == (("A", "B"), ("A",))
 
 
+def test_addresses_of_a_line_have_counters_and_names_of_their_own(tmp_path):
+    many = [f"[ff15::{n:x}]:50000" for n in range(1, 129)]
+    addresses = {"incremental.B": many, "snapshot.A": ["10.0.0.1:1", "10.0.0.2:1"]}
+    names = (["A", "B"], ["A"])
+    with CounterBlock.create(tmp_path, *names, addresses=addresses) as block:
+        block.add("snapshot.A", "datagrams", 3)
+        with CounterBlock.attach(tmp_path) as seen:
+            found = seen.read_addresses()
+            assert {scope: list(each) for scope, each in found.items()} == addresses
+            assert found["incremental.B"][many[127]] == {
+                "datagrams": 0,
+                "heard_ns": 0,
+                "silent": 0,
+            }
+            assert seen.read()["snapshot.A"]["datagrams"] == 3
+            assert seen.addresses == {scope: tuple(each) for scope, each in addresses.items()}
+
+
+def test_address_that_is_longer_than_its_place_is_refused(tmp_path):
+    addresses = {"incremental.A": ["1.2.3.4:1", "x" * 97]}
+    with pytest.raises(ValueError, match="at most 96 bytes"):
+        CounterBlock.create(tmp_path, ["A"], [], addresses=addresses)
+
+
 def test_block_of_a_dead_writer_can_still_be_read(block, tmp_path):
     block.add("incremental.B", "delivered", 42)
     block.close()
@@ -94,6 +118,6 @@ def test_block_with_another_description_is_refused(block, tmp_path, description)
 
 
 def test_block_of_another_size_than_its_lines_is_refused(block, tmp_path):
-    block.region.describe({"lines": [["A"], []]})
+    block.region.describe({"lines": [["A"], []], "addresses": {}})
     with pytest.raises(RegionError, match=r"expected \d+ bytes, found \d+"):
         CounterBlock.attach(tmp_path)

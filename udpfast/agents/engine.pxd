@@ -8,7 +8,7 @@
 # Only engine.pyx knows the stages: the modules that drive an engine (subscriber, replayer) read
 # none of their inline functions, and need not be compiled again when one of those changes.
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.agents.output cimport Output
 from udpfast.core.counter cimport Counters
@@ -50,6 +50,10 @@ cdef class Engine:
     cdef int64_t _ask_after_ns         # a hole is asked for once it is so old
     cdef int64_t _wants_at_ns          # when they are written next
     cdef uint32_t _wanted[2]           # how many of each were written last
+    cdef int64_t* heard_ns             # by the loop's clock, of each address of each line
+    cdef int64_t silent_after_ns
+    cdef uint8_t address_count[2][8]
+    cdef bytearray _heard
 
     # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
     cdef void accept(
@@ -63,7 +67,7 @@ cdef class Engine:
 
     # When each line was heard last, for tools. `unix_ns`: UNIX time less the loop's clock, as of
     # now: a clock that was set gives no line an age that it has not.
-    cdef void note_lines(self, int64_t unix_ns) noexcept nogil
+    cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
     cdef bint _is_books(self, const Datagram* item) noexcept nogil
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil
@@ -71,7 +75,9 @@ cdef class Engine:
     cdef void _note_wants(self, int64_t now_ns) noexcept nogil
     cdef void _want_messages(self, int64_t now_ns) noexcept nogil
     cdef void _want_snapshots(self) noexcept nogil
-    cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
+    cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _note_addresses(
+        self, int channel, uint32_t line, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_payload(

@@ -18,6 +18,10 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.counter cimport (
+    ADDRESS_DATAGRAMS,
+    ADDRESS_HEARD_NS,
+    ADDRESS_SILENT,
+    ADDRESS_STRIDE,
     FEED_CHANNEL_UNEXPECTED,
     FEED_RECORD_BYTES,
     FEED_RECORDS,
@@ -25,6 +29,7 @@ from udpfast.core.counter cimport (
     FEED_RECORDS_RAW,
     FEED_RECORDS_TOO_LARGE,
     FEED_UNGATED,
+    LINE_ADDRESSES_SILENT,
     LINE_BYTES,
     LINE_DATAGRAMS,
     LINE_HEARD_NS,
@@ -32,6 +37,7 @@ from udpfast.core.counter cimport (
     VERDICT_UNSEQUENCED,
 )
 from udpfast.core.layout cimport (
+    ADDRESSES_MAX,
     CHANNEL_COUNT,
     CHANNEL_INCREMENTAL,
     CHANNEL_SNAPSHOT,
@@ -48,6 +54,7 @@ from udpfast.core.layout cimport (
     KIND_GAP,
     KIND_MESSAGE,
     KIND_SESSION,
+    LINES_MAX,
     RECORD_FIRST,
     RECORD_HEARTBEAT,
     RECORD_NO_TIMESTAMP,
@@ -142,6 +149,7 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn
 from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding
 from udpfast.wire.roq cimport roq_control, roq_frame
 
+from udpfast.agents.lines import line_addresses
 from udpfast.config import PAYLOADS, framing_name, payload_name
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
@@ -173,6 +181,10 @@ cdef struct Stages:
     Names names
     DecodeContext context
     PayloadContext payload       # of other framings than Roq
+
+
+cdef inline uint32_t heard_place(uint32_t channel, uint32_t line) noexcept nogil:
+    return (channel * LINES_MAX + line) * ADDRESSES_MAX
 
 
 @cython.final
@@ -308,8 +320,14 @@ cdef class Engine:
     def _open_counters(self, config):
         cdef CounterBlock block = CounterBlock.create(
             self.directory / "counters",
-            *config.line_names, publish=False)
+            *config.line_names, publish=False, addresses=line_addresses(config))
         self._counter_block = block
+        self._heard = bytearray(8 * CHANNEL_COUNT * LINES_MAX * ADDRESSES_MAX)
+        self.heard_ns = <int64_t*><char*>self._heard
+        self.silent_after_ns = config.session.inactivity_timeout_ms * 1_000_000
+        for channel, role in enumerate((config.incremental, config.snapshot)):
+            for index, line in enumerate(role.lines):
+                self.address_count[<int>channel][<int>index] = len(line.every_address)
         self._regions.append(block)
         self._renewed.append(block.region)
         cdef LatencyBlock latency = LatencyBlock.create(
@@ -430,7 +448,7 @@ cdef class Engine:
         books.places[1] = config.books.places_implied
         books.orders_max = config.books.orders_max
         books.instruments_max = min(self.stages.names.capacity, <uint64_t>INSTRUMENTS_MAX)
-        books.awaits_definitions = len(config.snapshot.lines) > 0
+        books.awaits_definitions = config.has_definitions
         books.held_max = (
             config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
         self._payload_memory = bytearray(
@@ -447,12 +465,12 @@ cdef class Engine:
             self._capture(items, count, now_ns, unix_ns)
         if likely(pipeline.roq):
             for i in range(count):
-                self._note(&items[i], unix_ns)
+                self._note(&items[i], now_ns, unix_ns)
                 pipeline_accept(pipeline, &items[i], now_ns)
                 self._drain(unix_ns)
         else:
             for i in range(count):
-                self._note(&items[i], unix_ns)
+                self._note(&items[i], now_ns, unix_ns)
                 if unlikely(self.asks and self._is_books(&items[i])):
                     self._take_books(&items[i], unix_ns)
                     continue
@@ -573,9 +591,13 @@ cdef class Engine:
         output_flush(self.output, unix_ns)
         waker_turn(&self.wake.waker, output_position(self.output), now_ns)
 
-    cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil:
+    cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Its line's counters, and when it came.
         cdef int64_t* line = self.counters.line[item.channel][item.line]
+        cdef int64_t* address = self.counters.address[item.channel][item.line]
+        if unlikely(address != NULL):
+            counter_add(&address[ADDRESS_STRIDE * item.address + ADDRESS_DATAGRAMS], 1)
+            self.heard_ns[heard_place(item.channel, item.line) + item.address] = now_ns
         counter_add(&line[LINE_DATAGRAMS], 1)
         counter_add(&line[LINE_BYTES], item.size)
         if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
@@ -584,7 +606,7 @@ cdef class Engine:
         else:
             histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
-    cdef void note_lines(self, int64_t unix_ns) noexcept nogil:
+    cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef const Pipeline* pipeline = &self.stages.pipeline
         cdef int64_t heard_ns
         cdef int64_t* slot
@@ -596,6 +618,29 @@ cdef class Engine:
                 if heard_ns != INT64_MIN:
                     slot = &self.counters.line[channel][i][LINE_HEARD_NS]
                     counter_add(slot, heard_ns + unix_ns - slot[0])
+                if self.counters.address[channel][i] != NULL:
+                    self._note_addresses(channel, i, now_ns, unix_ns)
+
+    cdef void _note_addresses(
+            self, int channel, uint32_t line, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # As of each, and how many of them bring nothing.
+        cdef int64_t* address = self.counters.address[channel][line]
+        cdef int64_t* heard_ns = self.heard_ns + heard_place(channel, line)
+        cdef int64_t* all_silent = &self.counters.line[channel][line][LINE_ADDRESSES_SILENT]
+        cdef int64_t silent = 0
+        cdef bint is_silent
+        cdef uint32_t i
+        for i in range(<uint32_t>self.address_count[channel][line]):
+            if heard_ns[i] == 0:
+                heard_ns[i] = now_ns     # not yet: its silence begins with the first look
+            if address[ADDRESS_DATAGRAMS]:
+                counter_add(&address[ADDRESS_HEARD_NS],
+                            heard_ns[i] + unix_ns - address[ADDRESS_HEARD_NS])
+            is_silent = self.silent_after_ns and now_ns - heard_ns[i] >= self.silent_after_ns
+            counter_add(&address[ADDRESS_SILENT], is_silent - address[ADDRESS_SILENT])
+            silent += is_silent
+            address += ADDRESS_STRIDE
+        counter_add(all_silent, silent - all_silent[0])
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = output_position(self.output)
@@ -648,7 +693,7 @@ cdef class Engine:
             before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
             before.now_ns = now_ns
             before.flags = item.flags
-            before.reserved = 0
+            before.address = item.address
             memcpy(<uint8_t*>before + sizeof(Capture), item.data, item.size)
             ring_commit(self.capture, sizeof(Capture) + item.size)
         ring_flush(self.capture)
@@ -901,6 +946,7 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.skips_zero = framing.facts.skips_zero
     settings.undelimited = framing.facts.undelimited
     settings.announces_start = framing.facts.announces_start
+    settings.address_shift = framing.facts.address_shift
     settings.each_message = framing.facts.numbers is Numbers.MESSAGES
     # Books that begin empty are known from there on.
     settings.awaits_start = PAYLOADS.index(payload_name(config.wire)) > PAYLOADS.index("iex_deep")

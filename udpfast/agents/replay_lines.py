@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.config import FeedConfig, parse_feed
+from udpfast.config.lines import WireConfig
+from udpfast.config.settings import convert
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
@@ -26,6 +28,7 @@ __all__ = [
     "guess_lines",
     "recognise_capture",
     "tell_lines",
+    "wire_of",
 ]
 
 CHANNEL_NONE = 255
@@ -138,26 +141,35 @@ def guess_channels(capture: Path) -> dict[str, list[Flow]]:
     return channels
 
 
-def tell_lines(headers: npt.NDArray[Any], channels: dict[str, list[Flow]]) -> int:
-    """Fill in channel and line of foreign datagrams; return how many belong to none."""
+def tell_lines(headers: npt.NDArray[Any], channels: dict[str, list[list[Flow]]]) -> int:
+    """Fill in channel, line and address of foreign datagrams; return how many belong to none.
+
+    `channels` has, for each line of a channel, where its addresses are.
+    """
     foreign = headers["event"] == 0
     channel = np.where(foreign, np.uint8(CHANNEL_NONE), headers["channel"])
-    for number, flows in enumerate((channels["incremental"], channels["snapshot"])):
-        for index, flow in enumerate(flows):
-            match = foreign & (headers["destination_port"] == flow.port)
-            if flow.address:
-                match &= (headers["destination"] == np.frombuffer(flow.address, "u1")).all(axis=1)
-            channel[match], headers["line"][match] = number, index
+    for number, lines in enumerate((channels["incremental"], channels["snapshot"])):
+        for index, flows in enumerate(lines):
+            for place, flow in enumerate(flows):
+                match = foreign & (headers["destination_port"] == flow.port)
+                if flow.address:
+                    to = np.frombuffer(flow.address, "u1")
+                    match &= (headers["destination"] == to).all(axis=1)
+                channel[match], headers["line"][match] = number, index
+                headers["address"][match] = place
     headers["channel"] = channel
     return int(np.count_nonzero(channel == CHANNEL_NONE))
 
 
-def flows_of(config: FeedConfig) -> dict[str, list[Flow]]:
-    """Return where the lines of a feed are sent to."""
+def flows_of(config: FeedConfig) -> dict[str, list[list[Flow]]]:
+    """Return where the lines of a feed are sent to: all addresses of each."""
     lines = [*config.incremental.lines, *config.snapshot.lines]
-    ports = Counter(parse_endpoint(line.address)[1] for line in lines)
+    ports = Counter(parse_endpoint(text)[1] for line in lines for text in line.every_address)
     return {
-        channel: [_flow_of(line.address, ports) for line in getattr(config, channel).lines]
+        channel: [
+            [_flow_of(text, ports) for text in line.every_address]
+            for line in getattr(config, channel).lines
+        ]
         for channel in ("incremental", "snapshot")
     }
 
@@ -169,40 +181,53 @@ def _flow_of(text: str, ports: Counter[int]) -> Flow:
 
 
 def config_of(
-    channels: dict[str, list[Flow]], framing: str = "roq", payload: str = "auto"
+    channels: dict[str, list[list[Flow]]], framing: str = "roq", payload: str = "auto"
 ) -> FeedConfig:
     """Return a feed of these lines, with the default settings.
 
     Parameters
     ----------
     channels : dict
-        The flows of each line, by channel.
+        The flows of each line, by channel; one each.
     framing : str
         As the settings have it, or as `wire.recognise` tells it: `roq_big` too.
     payload : str
         As the settings have it.
     """
-    roq = framing.startswith("roq")
-    wire = {"framing": "roq" if roq else framing, "payload": payload}
-    if roq:
-        wire["byteorder"] = "big" if framing.endswith("_big") else "little"
-        wire["revision"] = "legacy" if "_legacy" in framing else "current"
+    roles = {"incremental": "incremental", "snapshot": "snapshot"}
+    if not framing.startswith("roq"):
+        roles = {"incremental": "streams", "snapshot": "recovery"}
     return parse_feed(
         {
             "name": "replay",
-            "wire": wire,
+            "wire": _wire_tables(framing, payload),
             **{
-                channel: {
+                roles[channel]: {
                     "lines": [
                         {
                             "name": chr(65 + i),
                             "address": str(flow) if flow.address else f"0.0.0.0:{flow.port}",
                         }
-                        for i, flow in enumerate(flows)
+                        for i, (flow,) in enumerate(lines)
                     ]
                 }
-                for channel, flows in channels.items()
+                for channel, lines in channels.items()
             },
         },
         where="ports",
     )
+
+
+def wire_of(framing: str, payload: str) -> WireConfig:
+    """Return how datagrams are made; `framing` and `payload` as for `config_of`."""
+    wire: WireConfig = convert(_wire_tables(framing, payload), WireConfig, "options")
+    return wire
+
+
+def _wire_tables(framing: str, payload: str) -> dict[str, str]:
+    roq = framing.startswith("roq")
+    wire = {"framing": "roq" if roq else framing, "payload": payload}
+    if roq:
+        wire["byteorder"] = "big" if framing.endswith("_big") else "little"
+        wire["revision"] = "legacy" if "_legacy" in framing else "current"
+    return wire

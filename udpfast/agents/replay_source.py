@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.agents.lines import received_addresses
 from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
 from udpfast.core.endpoint import parse_endpoint
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 BATCH = 16_384
+ADDRESSES_MAX = 128  # of core/layout.pxd, a power of two
 FRAGMENT_SIZE = 512  # of every fragment but the last
 #: Cards' clocks differ by less than this: a stamp that is further back is of a clock that was set.
 STEP_NS = 1_000_000_000
@@ -108,7 +110,7 @@ class CaptureSource:
     ----------
     path : Path
     channels : dict
-        The flows of each line.
+        The flows of each line, one for each of its addresses.
     start, end : Place, optional
         The first frame, and the first that is not read.
 
@@ -127,7 +129,7 @@ class CaptureSource:
     def __init__(
         self,
         path: Path,
-        channels: dict[str, list[Flow]],
+        channels: dict[str, list[list[Flow]]],
         start: Place | None = None,
         end: Place | None = None,
     ) -> None:
@@ -194,7 +196,8 @@ class _JournalSource:
     def _tell_lines(self, headers: npt.NDArray[Any], records: npt.NDArray[Any]) -> None:
         stream = np.where(records["stream"] == Stream.NONE, 0, records["stream"])
         headers["channel"], headers["line"] = stream, records["line"]
-        ends = self._endpoints[stream & 1, records["line"] & 31]
+        places = headers["address"] & (ADDRESSES_MAX - 1)
+        ends = self._endpoints[stream & 1, records["line"] & 31, places]
         for name in ENDPOINTS.names or ():
             headers[name] = ends[name]
 
@@ -247,6 +250,8 @@ class RawSource(_JournalSource):
         headers["now_ns"] = words[offsets // 8]
         headers["unix_ns"] = records["published_ns"]
         headers["flags"] = np.where(datagram, what, 0)
+        words_4 = cursor.payloads[: len(cursor.payloads) // 4 * 4].view("<u4")
+        headers["address"] = np.where(datagram, words_4[offsets // 4 + 3], 0)
         self._tell_lines(headers, records)
         headers["offset"] = offsets + CAPTURE.itemsize
         before = RECORD.itemsize + CAPTURE.itemsize
@@ -365,21 +370,20 @@ ENDPOINTS = np.dtype(
 
 
 def _endpoints_of(config: FeedConfig) -> npt.NDArray[Any]:
-    # By channel and line. Who sent a datagram is not kept: line i is sent by 192.0.2.(i + 1).
-    found = np.zeros((2, 32), ENDPOINTS)
-    for channel, lines in enumerate((config.incremental.lines, config.snapshot.lines)):
-        for index, line in enumerate(lines):
-            host, port = parse_endpoint(line.address)
-            address = ipaddress.ip_address(host)
-            sender: ipaddress.IPv4Address | ipaddress.IPv6Address
-            if address.version == 4:
-                sender = ipaddress.IPv4Address(SOURCE_NETWORK + index + 1)
-            else:
-                sender = ipaddress.IPv6Address(f"2001:db8::{index + 1:x}")
-            place = found[channel, index]
-            place["source"] = np.frombuffer(_mapped(sender), "u1")
-            place["destination"] = np.frombuffer(_mapped(address), "u1")
-            place["source_port"] = place["destination_port"] = port
+    # By channel, line and address. Who sent a datagram is not kept: 192.0.2.(i + 1) sends line i.
+    found = np.zeros((2, 32, ADDRESSES_MAX), ENDPOINTS)
+    for each in received_addresses(config):
+        host, port = parse_endpoint(each.where.address)
+        address = ipaddress.ip_address(host)
+        sender: ipaddress.IPv4Address | ipaddress.IPv6Address
+        if address.version == 4:
+            sender = ipaddress.IPv4Address(SOURCE_NETWORK + each.line + 1)
+        else:
+            sender = ipaddress.IPv6Address(f"2001:db8::{each.line + 1:x}")
+        place = found[each.channel, each.line, each.address]
+        place["source"] = np.frombuffer(_mapped(sender), "u1")
+        place["destination"] = np.frombuffer(_mapped(address), "u1")
+        place["source_port"] = place["destination_port"] = port
     return found
 
 

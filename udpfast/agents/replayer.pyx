@@ -151,6 +151,7 @@ cdef class Replayer:
             item.received_ns = entry.timestamp_ns
             item.channel = entry.channel
             item.line = entry.line
+            item.address = entry.address
             if own:
                 item.flags = entry.flags
             else:
@@ -208,6 +209,7 @@ cdef class Replayer:
                 datagram.flags = DATAGRAM_NO_TIMESTAMP if entry.timestamp_ns == 0 else 0
                 datagram.channel = channels[i]
                 datagram.line = lines[i]
+                datagram.address = entry.address
                 # Captures are merged from several cards: a step back must not move the timers.
                 self._unix_ns = self._now_ns = max(self._now_ns, entry.timestamp_ns)
                 self._engine.expire(self._now_ns, self._now_ns)

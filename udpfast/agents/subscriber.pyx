@@ -30,19 +30,26 @@ from udpfast.core.counter cimport (
     LINE_RECEIVE_ERRORS,
     LINE_REOPENED,
 )
+from udpfast.core.oserr cimport check
 from udpfast.net.datagram cimport (
     DatagramBatch,
     DatagramReceiver,
     datagram_drops_read,
     datagram_receive,
 )
+from udpfast.net.poller cimport epoll_event, poller_add, poller_open, poller_wait
 from udpfast.net.xdp cimport XdpReceiver
 from udpfast.net.xdp_ring cimport xdp_stamp
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.feed_store import FeedStore
 from udpfast.agents.line_watch import LineWatch, WatchedInterface, WatchedLine
-from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
+from udpfast.agents.lines import (
+    receive_options,
+    received_addresses,
+    xdp_lines,
+    xdp_options,
+)
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
 from udpfast.archive.bus_files import note_store
@@ -74,8 +81,13 @@ cdef enum:
     DROPS_INTERVAL_NS = 100_000_000
     # Every n-th batch is timed to its end: one more clock read, spread thin.
     SAMPLE_BATCHES = 16
-    # Lines, or with AF_XDP the queues of all interfaces.
-    BATCHES_MAX = 64
+    # Addresses of all lines (SOCKETS_MAX of config/parse.py), or with AF_XDP the queues of all
+    # interfaces.
+    BATCHES_MAX = 512
+    # So many sockets are asked one after the other, each turn: an empty recv costs 0.3 us. Of more,
+    # epoll tells which have something, for as much as one or two of them cost.
+    SOCKETS_ASKED = 4
+    READY_MAX = 64               # sockets that one turn hears of
 
 #: What happened to lines, for whoever asks; without one, the last of it is kept.
 EVENTS_MAX = 100
@@ -105,6 +117,8 @@ cdef class FeedLoop(Agent):
     # another one there.
     cdef DatagramBatch* batches[BATCHES_MAX]
     cdef int batch_count
+    cdef int poller                    # an epoll; -1: all sockets are asked at every turn
+    cdef epoll_event heard[READY_MAX]
     cdef int let_go_error
     cdef list interfaces               # with AF_XDP, of each receiver: its lines, its batches
     cdef object lines_lock             # of who opens and closes receivers
@@ -115,6 +129,8 @@ cdef class FeedLoop(Agent):
     cdef int backlog_turns
     cdef int64_t expire_at_ns
     cdef int64_t drops_at_ns
+    cdef int drops_next                # the batch whose drops are asked for then
+    cdef int64_t note_at_ns            # when it is told next when lines were heard
     cdef uint32_t sample
 
     def __init__(self, Engine engine, config, ready=None):
@@ -123,6 +139,7 @@ cdef class FeedLoop(Agent):
         self.config = config
         self.ready = ready
         self.receivers = []
+        self.poller = -1
         self.interfaces = []
         self.lines_lock = threading.Lock()
         self.first_failure = ""
@@ -144,18 +161,27 @@ cdef class FeedLoop(Agent):
         if self.config.receive.path == "xdp":
             return self._open_interfaces()
         options = receive_options(self.config)
-        for channel, lines in enumerate((self.config.incremental.lines,
-                                         self.config.snapshot.lines)):
-            for index, line in enumerate(lines):
-                receiver = DatagramReceiver(
-                    line_address(line), options, channel, index, self.config.receive.batch)
-                self.receivers.append(receiver)
-                self._insist(receiver)
-                self.batches[self.batch_count] = &receiver.batch
-                # The line may have had a socket before this one: its drops go on.
-                receiver.batch.kernel_drops = <uint64_t>self._line(&receiver.batch)[
-                    LINE_KERNEL_DROPS]
-                self.batch_count += 1
+        addresses = received_addresses(self.config)
+        # A socket that polls its driver has to be asked itself; epoll asks none.
+        if len(addresses) > SOCKETS_ASKED and not self.config.receive.busy_poll_us:
+            self.poller = check(poller_open(), "open an epoll", self.config.name)
+        for each in addresses:
+            # One after the other: the first one's slots do for all of them.
+            receiver = DatagramReceiver(
+                each.where, options, each.channel, each.line, self.config.receive.batch,
+                each.address, self.receivers[0] if self.receivers else None)
+            self.receivers.append(receiver)
+            self._insist(receiver)
+            self.batches[self.batch_count] = &receiver.batch
+            if self.poller >= 0:
+                receiver.replaced = partial(self._poll, receiver, self.batch_count)
+                receiver.replaced()
+            self.batch_count += 1
+
+    def _poll(self, DatagramReceiver receiver, int place):
+        # Another socket under the same descriptor is another one to the kernel.
+        check(poller_add(self.poller, receiver.batch.fd, <uint32_t>place), "watch a socket",
+              self.config.name)
 
     def _open_interfaces(self):
         for _, lines in group_lines(xdp_lines(self.config)):
@@ -211,12 +237,13 @@ cdef class FeedLoop(Agent):
 
     def on_stop(self) -> None:
         """Take what has come by now, deliver what waits, report the holes, close the sockets."""
-        cdef int turns = 0
+        cdef int i, turns = 0
         # A sender that never pauses does not keep the loop here.
         with nogil:
             while turns < LAST_TURNS and self.do_work(clock_monotonic_ns()) > 0:
                 turns += 1
-        self._read_drops()
+        for i in range(self.batch_count):
+            self._read_drops(i)
         self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
         self._close_lines()
 
@@ -227,6 +254,9 @@ cdef class FeedLoop(Agent):
             for receiver in self.receivers:
                 if receiver is not None:
                     receiver.close()
+            if self.poller >= 0:
+                os.close(self.poller)
+                self.poller = -1
 
     def count_reopened(self, channel: int, line: int) -> None:
         """Count a socket that was opened anew. Only one thread may call this."""
@@ -243,11 +273,18 @@ cdef class FeedLoop(Agent):
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         cdef DatagramBatch* batch
         cdef int64_t unix_ns
-        cdef int i, count, total = 0, failed = 0, error = 0
+        cdef int n, i, count, total = 0, failed = 0, error = 0
+        cdef int asked = self.batch_count
         cdef bint backlog = False
         if unlikely(self.read_until_ns == 0):
             self.read_until_ns = now_ns
-        for i in range(self.batch_count):
+        if self.poller >= 0:
+            asked = poller_wait(self.poller, self.heard, READY_MAX)
+            if unlikely(asked < 0):
+                return asked
+            backlog = asked == READY_MAX
+        for n in range(asked):
+            i = n if self.poller < 0 else <int>self.heard[n].place
             batch = <DatagramBatch*>load_acquire(<uint64_t*>&self.batches[i])
             if unlikely(batch is NULL):
                 failed += 1
@@ -284,17 +321,25 @@ cdef class FeedLoop(Agent):
             self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
             self.engine.expire(self.read_until_ns, clock_realtime_ns())
         if now_ns >= self.drops_at_ns:
-            self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
-            self._read_drops()
-            self.engine.note_lines(clock_realtime_ns() - now_ns)
+            self._look_around(now_ns)
         return total if total else backlog  # it is not idle that read frames for no line
 
-    cdef void _read_drops(self) noexcept nogil:
-        cdef int i
-        for i in range(self.batch_count):
-            if load_acquire(<uint64_t*>&self.batches[i]):
-                datagram_drops_read(self.batches[i])
-                self._note_drops(self.batches[i])
+    cdef void _look_around(self, int64_t now_ns) noexcept nogil:
+        # One socket at a time, so that many of them make no long turn.
+        self.drops_at_ns = now_ns + DROPS_INTERVAL_NS // max(self.batch_count, 1)
+        if self.drops_next >= self.batch_count:
+            self.drops_next = 0
+        if self.drops_next < self.batch_count:
+            self._read_drops(self.drops_next)
+        self.drops_next += 1
+        if now_ns >= self.note_at_ns:
+            self.note_at_ns = now_ns + DROPS_INTERVAL_NS
+            self.engine.note_lines(now_ns, clock_realtime_ns() - now_ns)
+
+    cdef void _read_drops(self, int i) noexcept nogil:
+        if load_acquire(<uint64_t*>&self.batches[i]):
+            datagram_drops_read(self.batches[i])
+            self._note_drops(self.batches[i])
 
     cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
         counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
@@ -304,10 +349,11 @@ cdef class FeedLoop(Agent):
             histogram_record(self.engine.loop_to_ring, clock_realtime_ns() - unix_ns)
 
     cdef void _note_drops(self, DatagramBatch* batch) noexcept nogil:
-        cdef int64_t* slot = &self._line(batch)[LINE_KERNEL_DROPS]
         if batch.xdp is not NULL:  # whose lines' counters have several writers, all below
             return
-        counter_add(slot, <int64_t>batch.kernel_drops - slot[0])
+        counter_add(&self._line(batch)[LINE_KERNEL_DROPS],
+                    <int64_t>(batch.kernel_drops - batch.drops_counted))
+        batch.drops_counted = batch.kernel_drops
 
     cdef int64_t* _line(self, DatagramBatch* batch) noexcept nogil:
         # The counters of the line that a batch belongs to.
@@ -452,12 +498,12 @@ class Subscriber:
                 for index, receiver in enumerate(self._loop.receivers)]
 
     def _find_lines(self):
-        names = [(f"{name}.{line.name}", channel, index)
-                 for channel, name in enumerate(("incremental", "snapshot"))
-                 for index, line in enumerate(getattr(self.config, name).lines)]
         return [
-            WatchedLine(name, receiver, partial(self._loop.count_reopened, channel, index))
-            for (name, channel, index), receiver in zip(names, self._loop.receivers, strict=True)]
+            WatchedLine(
+                each.shown, receiver,
+                partial(self._loop.count_reopened, each.channel, each.line))
+            for each, receiver in zip(
+                received_addresses(self.config), self._loop.receivers, strict=True)]
 
     def _end_watch(self):
         watch, self._watch = self._watch, None
@@ -636,8 +682,7 @@ class Subscriber:
         notes = [f"{grant.asked} was denied: {grant.reason}"
                  for grant in self._runner.grants if not grant.granted]
         # With AF_XDP a receiver is an interface, which its address names; else it is a line.
-        lines = [f"{channel}.{line.name} {line.address}" for channel in ("incremental", "snapshot")
-                 for line in getattr(self.config, channel).lines]
+        lines = [each.name for each in received_addresses(self.config)]
         for index, receiver in enumerate(self._loop.receivers):
             by_interface = isinstance(receiver, XdpReceiver)
             where = receiver.address if by_interface else lines[index]
@@ -660,6 +705,20 @@ class Subscriber:
             return self._counters.read()
         with CounterBlock.attach(self.directory / "counters") as block:
             return block.read()
+
+    def address_counters(self) -> dict:
+        """Return what came at each address of the lines that have several; as `counters`.
+
+        Returns
+        -------
+        dict
+            By line (`incremental.A`), address and name: `datagrams`, `heard_ns` (UNIX time; 0:
+            never) and `silent` (1: nothing for `session.inactivity_timeout_ms`).
+        """
+        if self._counters is not None:
+            return self._counters.read_addresses()
+        with CounterBlock.attach(self.directory / "counters") as block:
+            return block.read_addresses()
 
     def __enter__(self):
         self.start()

@@ -21,6 +21,7 @@ from udpfast.agents.replay_lines import (
     guess_channels,
     guess_lines,
     recognise_capture,
+    wire_of,
 )
 from udpfast.agents.replay_source import (
     CaptureSource,
@@ -286,10 +287,10 @@ def replay_datagrams(
         if config is None:
             config = config_of(channels, framing or "roq", payload or "auto")
         elif framing is not None or payload is not None:
-            wire = config_of(
-                channels, framing or framing_name(config.wire), payload or config.wire.payload
-            ).wire
-            config = replace(config, wire=wire)
+            config = replace(
+                config,
+                wire=wire_of(framing or framing_name(config.wire), payload or config.wire.payload),
+            )
         _check_payload(path, config.wire.payload)
         recognised = _recognised(framing_name(config.wire), told)
         source = CaptureSource(path, channels, start, end)
@@ -310,7 +311,9 @@ def replay_datagrams(
         )
     capture = {"frames": source.frames, "other_datagrams": source.others, "damage": source.damage}
     lines = {
-        channel: [line.address for line in getattr(config, channel).lines]
+        channel: [
+            address for line in getattr(config, channel).lines for address in line.every_address
+        ]
         for channel in ("incremental", "snapshot")
     }
     missed = source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE)
@@ -339,17 +342,19 @@ def _channels(
     framing: str | None,
     incremental_ports: tuple[int, ...],
     snapshot_ports: tuple[int, ...],
-) -> dict[str, list[Flow]]:
+) -> dict[str, list[list[Flow]]]:
     if incremental_ports or snapshot_ports:
-        return {
+        found = {
             "incremental": [Flow(b"", port) for port in incremental_ports],
             "snapshot": [Flow(b"", port) for port in snapshot_ports],
         }
-    if config is not None:
+    elif config is not None:
         return flows_of(config)
-    if framing is not None and not framing.startswith("roq"):
-        return guess_lines(path, Framing(framing))
-    return guess_channels(path)
+    elif framing is not None and not framing.startswith("roq"):
+        found = guess_lines(path, Framing(framing))
+    else:
+        found = guess_channels(path)
+    return {channel: [[flow] for flow in flows] for channel, flows in found.items()}
 
 
 def _told(path: Path, told: Recognition, ports: bool) -> str:

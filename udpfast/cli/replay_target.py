@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from udpfast.agents.lines import received_addresses
 from udpfast.agents.recorder import Recorder
 from udpfast.agents.replay_lines import CHANNEL_NONE
 from udpfast.agents.replay_source import STEP_NS
@@ -226,42 +227,42 @@ class UdpTarget:
     """
 
     def __init__(self, config: FeedConfig, host: str, interface: str) -> None:
-        self._senders: dict[tuple[int, int], DatagramSender] = {}
+        self._senders: dict[int, DatagramSender] = {}
         self._sent = 0
         try:
-            for channel, lines in enumerate((config.incremental.lines, config.snapshot.lines)):
-                for index, line in enumerate(lines):
-                    address, _, port = line.address.rpartition(":")
-                    self._senders[channel, index] = DatagramSender(
-                        f"{host or address}:{port}", interface=interface
-                    )
+            for each in received_addresses(config):
+                address, _, port = each.where.address.rpartition(":")
+                self._senders[each.channel << 16 | each.line << 8 | each.address] = DatagramSender(
+                    f"{host or address}:{port}", interface=interface
+                )
         except BaseException:
             self.close()
             raise
 
     def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
-        """Send a batch's datagrams, those that are due together and of one line at once."""
+        """Send a batch's datagrams, those that are due together and of one address at once."""
         headers = batch.headers
         headers = headers[(headers["event"] < 2) & (headers["channel"] != CHANNEL_NONE)]
         stamps = headers["timestamp_ns"]
-        keys = headers["channel"].astype(np.int64) * 256 + headers["line"]
+        keys = headers["channel"].astype(np.int64) << 16
+        keys |= headers["line"].astype(np.int64) << 8 | headers["address"]
         offsets, sizes = headers["offset"].astype(np.int64), headers["size"].astype(np.int64)
         at = 0
         while at < len(headers):
             stop = pacer.due(stamps, at, STEP_MAX)
             turns = np.flatnonzero(np.diff(keys[at:stop])) + at + 1
             for end in (*turns.tolist(), stop):
-                self._send(divmod(int(keys[at]), 256), batch.buffer, offsets[at:end], sizes[at:end])
+                self._send(int(keys[at]), batch.buffer, offsets[at:end], sizes[at:end])
                 at = end
 
     def _send(
         self,
-        line: tuple[int, int],
+        key: int,
         buffer: bytes | memoryview,
         offsets: npt.NDArray[np.int64],
         sizes: npt.NDArray[np.int64],
     ) -> None:
-        sender = self._senders[line]
+        sender = self._senders[key]
         done = 0
         while done < len(sizes):
             done += sender.send((buffer, offsets[done:], sizes[done:]))

@@ -182,7 +182,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             status_ns = now_ns
             values = subscriber.counters()
             unix_ns = realtime_ns()
-            for sentence in lines.look(values, unix_ns):
+            for sentence in lines.look(values, unix_ns, subscriber.address_counters()):
                 say(sentence)
             silent = lines.describe(values, unix_ns)
             service.status("; ".join([_status(subscriber, values), *silent]))

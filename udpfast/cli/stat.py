@@ -155,7 +155,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     for line in object_lines(status):
         say(line)
     print_ledger(status.counters, status.ledger)
-    for sentence in status.silent:
+    for sentence in (*status.silent, *status.silent_addresses):
         say(sentence)
     for scope, values in status.counters.items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
@@ -163,6 +163,9 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         say(scope)
         for key, count in shown.items():
             say(f"  {key:<24}{_shown(key, count):>16}")
+        for address, each in status.addresses.get(scope, {}).items():
+            silent = ", SILENT" if each["silent"] else ""
+            say(f"  {address:<24}{each['datagrams']:>16,} datagrams{silent}")
     for name, tallies in status.servers.items():
         say()
         say(name)

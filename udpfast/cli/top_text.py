@@ -10,7 +10,7 @@ from udpfast.cli.top_host import journal_lines
 from udpfast.cli.top_words import section, short
 from udpfast.client.latency import Hop
 from udpfast.core.counter import VERDICTS
-from udpfast.monitor.change import FeedChange, HostLook
+from udpfast.monitor.change import FeedChange, HostLook, LineChange
 from udpfast.monitor.losses import VERDICTS_USED
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import InstanceStatus
@@ -67,7 +67,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
         [
             f"{line.name[:25]:<26}{short(line.datagrams_per_s):>10}{_share(line.first):>8}"
             f"{_number(line.lead_ns, 1e3):>10}{short(line.losses_total):>10}"
-            f"{short(line.kernel_drops_total, 7):>8}{' SILENT' if line.silent else ''}"
+            f"{short(line.kernel_drops_total, 7):>8}{_silence(feed, line)}"
             for line in feed.lines
         ],
     )
@@ -114,6 +114,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
         ],
     )
     yield from status.silent
+    yield from (row for each in status.silent_addresses for row in textwrap.wrap(each, 79))
     yield from (f"FULL: {sentence}" for sentence in status.limits.values())
 
 
@@ -121,6 +122,12 @@ def _relay_rows(relay: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     for scope, values in relay.items():
         told = ", ".join(f"{key} {short(value).strip()}" for key, value in values.items() if value)
         yield from textwrap.wrap(f"{scope}: {told or 'nothing yet'}", 79)
+
+
+def _silence(feed: FeedChange, line: LineChange) -> str:
+    # A line that speaks may have addresses that do not: how many.
+    silent = feed.status.counters[line.name]["addresses_silent"]
+    return " SILENT" if line.silent else f" {silent} SILENT" if silent else ""
 
 
 def object_lines(status: InstanceStatus) -> Iterator[str]:

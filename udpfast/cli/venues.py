@@ -14,7 +14,7 @@ from udpfast.payload.sbe.document import Element, read_document
 __all__ = ["venues"]
 
 #: CME's kinds of feed -> the table of the settings; others (H: replay over TCP) are none of a feed.
-_TABLES = {"I": "streams", "N": "snapshot", "S": "snapshot", "SMBO": "snapshot"}
+_TABLES = {"I": "streams", "N": "definitions", "S": "recovery", "SMBO": "recovery"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ def venues() -> None:
 def config(file: Path, channel: str | None, interfaces: str) -> None:
     """Print the settings of a channel of CME, from CME's own config.xml.
 
-    Lines A and B become those of the feed's streams; definitions and snapshots, by price and by
-    order, become its snapshot lines.
+    Lines A and B become those of the feed's streams; the loops of instrument definitions become its
+    definitions lines, those of snapshots, by price and by order, its recovery lines.
     """
     channels = {one.attributes.get("id", ""): one for one in _find(read_document(file), "channel")}
     if not channels:
@@ -94,5 +94,5 @@ def _line(connection: Element) -> _Line | None:
         raise ConfigError(
             f"{connection}: expected <ip>, <port> and <feed> A or B, found {shown(words)}"
         )
-    name = words["feed"] if kind == "I" else kind + words["feed"]
+    name = words["feed"] if kind in ("I", "N") else kind + words["feed"]
     return _Line(_TABLES[kind], name, f"{words['ip']}:{words['port']}")

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from udpfast.config.settings import Check
-from udpfast.core.endpoint import is_interface, is_port, parse_endpoint, parse_sender
+from udpfast.core.endpoint import (
+    expand_endpoints,
+    is_interface,
+    is_port,
+    parse_endpoint,
+    parse_sender,
+)
 from udpfast.errors import ConfigError
 from udpfast.wire.facts import FACTS
 
@@ -17,6 +23,8 @@ __all__ = [
     "DESTINATION_OR_NONE",
     "DISTINCT",
     "ENDPOINT",
+    "ENDPOINT_OR_NONE",
+    "ENDPOINT_RANGE",
     "FRAMING",
     "GROUP",
     "HOST_ADDRESS",
@@ -44,6 +52,12 @@ _GROUP = re.compile(r"[^-:/\s\0][^:/\s\0]{0,31}")
 def _parsed(parse: Callable[[str], tuple[str, int]], value: str, first_port: int = 0) -> bool:
     with suppress(ConfigError):
         return parse(value)[1] >= first_port
+    return False
+
+
+def _is_endpoint_range(value: str) -> bool:
+    with suppress(ConfigError):
+        return bool(expand_endpoints([value]))
     return False
 
 
@@ -110,6 +124,14 @@ HOST_ADDRESS = Check("the IP address of one host", _is_host_address)
 POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
 PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
 ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))
+ENDPOINT_OR_NONE = Check(
+    f"{ENDPOINT.expected}, or nothing",
+    lambda value: not value or ENDPOINT.holds(value),
+)
+ENDPOINT_RANGE = Check(
+    "ip:port, [ip6]:port, or a range of one number (239.1.1.1-8:5000, 239.1.1.1:5000-5007)",
+    _is_endpoint_range,
+)
 DESTINATION = Check(
     "ip:port or [ip6]:port, with a port from 1 on",
     lambda value: _parsed(parse_endpoint, value, first_port=1),

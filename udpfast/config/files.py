@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.lines import ChannelConfig, Destination, WireConfig
+from udpfast.config.lines import ChannelConfig, Destination, LoopConfig, WireConfig
 from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
 from udpfast.config.servers import RetransmissionConfig, SnapshotServerConfig, line_names
@@ -33,6 +33,10 @@ class FeedConfig(Struct, frozen=True):
     snapshot: ChannelConfig = ChannelConfig()
     #: The lines of other framings than roq; `incremental`, once it was read.
     streams: ChannelConfig = ChannelConfig()
+    #: Their loops of snapshots, and of what instruments are; once read, they are `snapshot`, and
+    #: named after their role: "recovery.A".
+    recovery: LoopConfig = LoopConfig()
+    definitions: LoopConfig = LoopConfig()
     wire: WireConfig = WireConfig()
     retransmission: RetransmissionConfig = RetransmissionConfig()
     snapshot_server: SnapshotServerConfig = SnapshotServerConfig()
@@ -59,6 +63,11 @@ class FeedConfig(Struct, frozen=True):
         return line_names(
             self.incremental, self.snapshot, self.retransmission, self.snapshot_server
         )
+
+    @property
+    def has_definitions(self) -> bool:
+        """Whether lines of their own say what the instruments of a venue are."""
+        return any(line.name.startswith("definitions.") for line in self.snapshot.lines)
 
 
 class PublishConfig(Struct, frozen=True):

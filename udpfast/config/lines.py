@@ -9,7 +9,8 @@ from msgspec import Meta
 from udpfast.config.checks import (
     DESTINATION,
     DISTINCT,
-    ENDPOINT,
+    ENDPOINT_OR_NONE,
+    ENDPOINT_RANGE,
     FRAMING,
     INTERFACE,
     SENDER,
@@ -17,6 +18,7 @@ from udpfast.config.checks import (
 )
 from udpfast.config.settings import Struct
 from udpfast.config.types import Name
+from udpfast.core.endpoint import expand_endpoints
 
 __all__ = [
     "PAYLOADS",
@@ -24,6 +26,7 @@ __all__ = [
     "ChannelConfig",
     "Destination",
     "LineConfig",
+    "LoopConfig",
     "WireConfig",
     "framing_name",
     "payload_name",
@@ -91,13 +94,24 @@ PAYLOADS_OF = {
 
 
 class LineConfig(Struct, frozen=True):
-    """One redundant copy of a channel: a socket."""
+    """One redundant copy of a channel: a socket for each of its addresses."""
 
     name: Annotated[Name, Meta(description="name of this line in counters and records")]
     address: Annotated[
         str,
-        Meta(description="ip:port to bind to; a multicast group is joined", extra=ENDPOINT.extra),
-    ]
+        Meta(
+            description="ip:port to bind to; a multicast group is joined; or `addresses` instead",
+            extra=ENDPOINT_OR_NONE.extra,
+        ),
+    ] = ""
+    addresses: Annotated[
+        tuple[Annotated[str, Meta(extra=ENDPOINT_RANGE.extra)], ...],
+        Meta(
+            max_length=128,
+            description="of a line that is published as many groups: ip:port of each, or a "
+            "range of one number (239.1.1.1-8:5000, 239.1.1.1:5000-5007)",
+        ),
+    ] = ()
     interface: Annotated[
         str,
         Meta(
@@ -118,6 +132,11 @@ class LineConfig(Struct, frozen=True):
         tuple[Annotated[str, Meta(extra=SENDER.extra)], ...],
         Meta(max_length=64, description="senders to accept, each ip or ip:port; empty: all"),
     ] = ()
+
+    @property
+    def every_address(self) -> tuple[str, ...]:
+        """All of its addresses, ip:port each, in the order of the list."""
+        return tuple(expand_endpoints(self.addresses)) if self.addresses else (self.address,)
 
 
 class ChannelConfig(Struct, frozen=True):
@@ -153,6 +172,23 @@ class ChannelConfig(Struct, frozen=True):
             description="us; as in [window], for these streams; 0: the value in [window]",
         ),
     ] = 0
+
+
+class LoopConfig(Struct, frozen=True):
+    """One role of lines that say the same over and over: order is nothing to them."""
+
+    lines: Annotated[
+        tuple[LineConfig, ...],
+        Meta(max_length=8, description="lines of this role; each may be another loop, or a copy"),
+    ] = ()
+    use: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=8,
+            description="names of the lines to receive; empty: all",
+            extra=DISTINCT.extra,
+        ),
+    ] = ()
 
 
 class WireConfig(Struct, frozen=True):

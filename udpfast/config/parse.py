@@ -11,12 +11,21 @@ from msgspec.structs import replace
 
 from udpfast.config.checks import check_restarts
 from udpfast.config.files import FeedConfig, PublishConfig
-from udpfast.config.lines import PAYLOADS_OF, ChannelConfig, LineConfig, payload_name
+from udpfast.config.lines import (
+    PAYLOADS_OF,
+    ChannelConfig,
+    LineConfig,
+    LoopConfig,
+    WireConfig,
+    framing_name,
+    payload_name,
+)
 from udpfast.config.servers import check_servers, resolve_login
 from udpfast.config.settings import convert, read_tables
 from udpfast.config.side import RelayConfig, RelayLine
 from udpfast.core.endpoint import endpoint_text, parse_endpoint
 from udpfast.errors import ConfigError
+from udpfast.wire.facts import FACTS
 
 __all__ = [
     "check_relay",
@@ -27,7 +36,14 @@ __all__ = [
     "parse_relay",
 ]
 
+_FACTS = {facts.name: facts for facts in FACTS}
 _PORT_MAX = 65_535
+#: Addresses of one line, each a socket: the options tape has 96. ADDRESSES_MAX of core/layout.pxd.
+ADDRESSES_MAX = 128
+#: Sockets of one loop: BATCHES_MAX of agents/subscriber.pyx, XDP_PORTS_MAX of net/xdp_ring.pxd.
+SOCKETS_MAX = 512
+#: Lines of one channel: LINES_MAX of core/layout.pxd.
+LOOPS_MAX = 8
 
 
 def load_feed(path: str | Path) -> FeedConfig:
@@ -92,8 +108,9 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             raise ConfigError(
                 f"{where}: {channel}.lines: expected distinct names, found {twice[0]!r} twice"
             )
-        for index, line in enumerate(getattr(config, channel).lines):
-            _check_source(where, f"{channel}.lines[{index}].source", line)
+        for line in getattr(config, channel).lines:
+            _check_addresses(where, f"{channel}.{line.name}", line, config.wire)
+            _check_source(where, f"{channel}.{line.name}: source", line)
     check_restarts(config.run.restart_first_ms, config.run.restart_longest_ms, where, "run.")
     check_servers(
         where,
@@ -104,6 +121,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     )
     _check_output(where, config)
     _check_sockets(where, config)
+    _check_lists(where, config)
     return replace(config, relay=check_relay(where, config.relay))
 
 
@@ -166,13 +184,39 @@ def _check_output(where: str, config: FeedConfig) -> None:
 
 def _by_role(where: str, config: FeedConfig) -> FeedConfig:
     # The lines that are received, by their role: those of `streams` are the incremental ones of
-    # other framings than roq.
-    roq = config.wire.framing == "roq"
+    # other framings than roq, those of loops are its snapshot ones.
+    if config.wire.framing == "roq":
+        for name in ("streams", "recovery", "definitions"):
+            table = getattr(config, name)
+            if table.lines:
+                raise ConfigError(
+                    f'{where}: {name}.lines: expected none with wire.framing = "roq", which has '
+                    f"incremental.lines and snapshot.lines, found {len(table.lines)}"
+                )
+            _check_use(where, name, table)
+        snapshot = _received(where, "snapshot", config.snapshot, config.window.arbitration)
+    else:
+        config = _with_streams(where, config)
+        snapshot = _loops(where, config)
+    if not config.incremental.lines:
+        name = "incremental" if config.wire.framing == "roq" else "streams"
+        raise ConfigError(f"{where}: {name}.lines: expected at least one line, found none")
+    return replace(
+        config,
+        incremental=_received(where, "incremental", config.incremental, config.window.arbitration),
+        snapshot=snapshot,
+        recovery=LoopConfig(),
+        definitions=LoopConfig(),
+    )
+
+
+def _with_streams(where: str, config: FeedConfig) -> FeedConfig:
     streams = config.streams.lines
-    if roq and streams:
+    if config.snapshot.lines:
         raise ConfigError(
-            f'{where}: streams.lines: expected none with wire.framing = "roq", which has '
-            f"incremental.lines and snapshot.lines, found {len(streams)}"
+            f"{where}: snapshot.lines: expected recovery.lines (loops of snapshots) and "
+            f'definitions.lines with wire.framing = "{config.wire.framing}", found '
+            f"{len(config.snapshot.lines)}"
         )
     if streams and config.incremental.lines:
         raise ConfigError(
@@ -180,18 +224,26 @@ def _by_role(where: str, config: FeedConfig) -> FeedConfig:
             f"some, found {len(config.incremental.lines)}"
         )
     if streams:
-        config = replace(config, incremental=config.streams, streams=ChannelConfig())
-    if not config.incremental.lines:
-        name = "incremental" if roq else "streams"
-        raise ConfigError(f"{where}: {name}.lines: expected at least one line, found none")
-    return replace(
-        config,
-        incremental=_received(where, "incremental", config.incremental, config.window.arbitration),
-        snapshot=_received(where, "snapshot", config.snapshot, config.window.arbitration),
-    )
+        return replace(config, incremental=config.streams, streams=ChannelConfig())
+    return config
 
 
-def _received(where: str, role: str, config: ChannelConfig, arbitration: bool) -> ChannelConfig:
+def _loops(where: str, config: FeedConfig) -> ChannelConfig:
+    lines: list[LineConfig] = []
+    for role in ("definitions", "recovery"):
+        table: LoopConfig = getattr(config, role)
+        # No copy is dropped for want of arbitration: each line may be another loop.
+        chosen = _received(where, role, ChannelConfig(lines=table.lines, use=table.use), True)
+        lines += [replace(line, name=f"{role}.{line.name}") for line in chosen.lines]
+    if len(lines) > LOOPS_MAX:
+        raise ConfigError(
+            f"{where}: recovery.lines: expected at most {LOOPS_MAX} lines of definitions and "
+            f"recovery together (a line may have several `addresses`), found {len(lines)}"
+        )
+    return ChannelConfig(lines=tuple(lines))
+
+
+def _check_use(where: str, role: str, config: ChannelConfig | LoopConfig) -> None:
     names = [line.name for line in config.lines]
     unknown = [name for name in config.use if name not in names]
     if unknown:
@@ -199,6 +251,10 @@ def _received(where: str, role: str, config: ChannelConfig, arbitration: bool) -
             f"{where}: {role}.use: expected names of its lines ({', '.join(names) or 'none'}), "
             f"found {unknown[0]!r}"
         )
+
+
+def _received(where: str, role: str, config: ChannelConfig, arbitration: bool) -> ChannelConfig:
+    _check_use(where, role, config)
     lines = tuple(line for line in config.lines if not config.use or line.name in config.use)
     return replace(config, lines=lines if arbitration else lines[:1], use=())
 
@@ -209,21 +265,58 @@ def parse_publish(tables: Mapping[str, Any], where: str = "settings") -> Publish
     return config
 
 
+def _check_addresses(where: str, key: str, line: LineConfig, wire: WireConfig) -> None:
+    if bool(line.address) == bool(line.addresses):
+        found = "both" if line.address else "neither"
+        raise ConfigError(f"{where}: {key}: expected `address` or `addresses`, found {found}")
+    if not line.addresses:
+        return
+    if wire.framing == "roq":
+        raise ConfigError(
+            f'{where}: {key}: addresses: expected `address` with wire.framing = "roq", whose lines '
+            f"have one each, found {len(line.every_address)}"
+        )
+    if len(line.every_address) > ADDRESSES_MAX:
+        raise ConfigError(
+            f"{where}: {key}: addresses: expected at most {ADDRESSES_MAX} addresses of one line, "
+            f"found {len(line.every_address)}"
+        )
+
+
+def _check_lists(where: str, config: FeedConfig) -> None:
+    # Where only its place says which stream an address brings, lists go together by their places.
+    if _FACTS[framing_name(config.wire)].address_shift < 0:
+        return
+    first = config.incremental.lines[0]
+    for channel in ("incremental", "snapshot"):
+        for line in getattr(config, channel).lines:
+            if line.name.startswith("definitions.") and channel == "snapshot":
+                continue  # they are of no stream
+            if len(line.every_address) != len(first.every_address):
+                raise ConfigError(
+                    f"{where}: {channel}.{line.name}: expected {len(first.every_address)} "
+                    f"addresses, as {first.name} has, because with wire.framing = "
+                    f'"{config.wire.framing}" the same place of each list is the same stream, '
+                    f"found {len(line.every_address)}"
+                )
+
+
 def _check_source(where: str, key: str, line: LineConfig) -> None:
     if not line.source:
         return
-    group = ipaddress.ip_address(parse_endpoint(line.address)[0])
     source = ipaddress.ip_address(line.source)
-    if not group.is_multicast:
-        raise ConfigError(
-            f"{where}: {key}: expected a multicast group as the line's address (for unicast use "
-            f"`senders`), found {line.address!r}"
-        )
-    if source.version != group.version:
-        raise ConfigError(
-            f"{where}: {key}: expected an IPv{group.version} address, like the line's "
-            f"{line.address!r}, found {line.source!r}"
-        )
+    for address in line.every_address:
+        group = ipaddress.ip_address(parse_endpoint(address)[0])
+        if not group.is_multicast:
+            raise ConfigError(
+                f"{where}: {key}: expected a multicast group as the line's address (for unicast "
+                f"use `senders`), found {address!r}"
+            )
+        if source.version != group.version:
+            raise ConfigError(
+                f"{where}: {key}: expected an IPv{group.version} address, like the line's "
+                f"{address!r}, found {line.source!r}"
+            )
 
 
 def _check_sockets(where: str, config: FeedConfig) -> None:
@@ -235,12 +328,20 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     ]
     taken: dict[tuple[str, str, str], str] = {}
     for name, line in lines:
-        host, port = parse_endpoint(line.address)
-        # However it is spelled: [0::1] is [::1].
-        key = (f"{ipaddress.ip_address(host)} {port}", line.interface, line.source)
-        other = taken.setdefault(key, name)
-        if other != name and port:
-            raise ConfigError(
-                f"{where}: {name}: expected an address of its own, found {line.address}, which "
-                f"{other} has"
-            )
+        for address in line.every_address:
+            host, port = parse_endpoint(address)
+            # However it is spelled: [0::1] is [::1].
+            key = (f"{ipaddress.ip_address(host)} {port}", line.interface, line.source)
+            other = taken.get(key)
+            if other is not None and port:
+                whose = f"{other} has" if other != name else "it has twice"
+                raise ConfigError(
+                    f"{where}: {name}: expected an address of its own, found {address}, which "
+                    f"{whose}"
+                )
+            taken[key] = name
+    if sum(len(line.every_address) for _, line in lines) > SOCKETS_MAX:
+        raise ConfigError(
+            f"{where}: expected at most {SOCKETS_MAX} addresses of all lines together, found "
+            f"{sum(len(line.every_address) for _, line in lines)}"
+        )

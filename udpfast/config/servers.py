@@ -15,6 +15,7 @@ from udpfast.config.lines import ChannelConfig, WireConfig, payload_name
 from udpfast.config.settings import Struct, read_tables
 from udpfast.config.types import Core, FilePath, Idle
 from udpfast.errors import ConfigError
+from udpfast.wire.facts import FACTS
 
 __all__ = [
     "REQUESTS",
@@ -55,6 +56,7 @@ REQUESTS = {
     "cboe_pitch": Spoken("GRP", _CBOE_LOGIN),
     "iex_tp": Spoken("IEX-TP", {}),
 }
+_TOLD_BY_PLACE = {facts.name for facts in FACTS if facts.address_shift >= 0}
 #: What a snapshot server speaks, by payload.
 SNAPSHOTS = {
     "itch": Spoken("GLIMPSE", {"user": 6, "password": 10}),
@@ -274,8 +276,8 @@ def check_servers(
         )
     if snapshot_server.enabled and channels[1].lines:
         raise ConfigError(
-            f"{where}: snapshot.lines: expected none beside a snapshot_server, found "
-            f"{len(channels[1].lines)}"
+            f"{where}: snapshot_server.server: expected no lines of recovery or definitions "
+            f"beside it, found {len(channels[1].lines)}"
         )
     _check_units(where, wire, snapshot_server)
     if snapshot_server.enabled and payload_name(wire) not in SNAPSHOTS:
@@ -284,7 +286,18 @@ def check_servers(
             f"protocol ({', '.join(SNAPSHOTS)}), found {payload_name(wire)!r}"
         )
     tables = (("retransmission", retransmission), ("snapshot_server", snapshot_server))
+    # Where its place alone tells what an address brings, no request could say it.
+    several = [
+        line.name
+        for line in channels[0].lines
+        if len(line.every_address) > 1 and wire.framing in _TOLD_BY_PLACE
+    ]
     for channel, (name, table) in zip(channels, tables, strict=True):
+        if table.enabled and several:
+            raise ConfigError(
+                f"{where}: {name}.server: expected lines of one address, because one server is "
+                f"asked for one stream, found several of line {several[0]!r}"
+            )
         if table.enabled and len(channel.lines) > 7:
             raise ConfigError(
                 f"{where}: {name}.server: expected at most 7 lines beside it, found "

@@ -56,6 +56,7 @@ cdef enum:  # LineCounter
     LINE_DISCONNECTED             # times that inactivity was declared
     LINE_READY                    # times that it spoke again
     LINE_HEARD_NS                 # when it was last heard, UNIX time; the loop's timer writes it
+    LINE_ADDRESSES_SILENT         # of several addresses those that bring nothing; by the same timer
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)
@@ -65,6 +66,13 @@ cdef enum:  # LineCounter
     LINE_FRAMES_MALFORMED         # headers that contradict each other, or end early
     LINE_FRAMES_FOREIGN           # for no line: another address, port, source or protocol
     LINE_COUNTER_COUNT
+
+cdef enum:  # AddressCounter: of each address of a line that has several
+    ADDRESS_DATAGRAMS = 0
+    ADDRESS_HEARD_NS              # when it was last heard, UNIX time; the loop's timer writes it
+    ADDRESS_SILENT                # 1: nothing for session.inactivity_timeout_ms
+    ADDRESS_COUNTER_COUNT
+    ADDRESS_STRIDE = 16           # slots from one to the next: its name lies between (shm/counters)
 
 # --- channel scope -----------------------------------------------------------------------------
 
@@ -143,3 +151,4 @@ cdef struct Counters:
     int64_t* feed
     int64_t* channel[2]
     int64_t* line[2][8]
+    int64_t* address[2][8]       # ADDRESS_STRIDE apart; NULL: the line has one address

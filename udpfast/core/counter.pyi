@@ -1,6 +1,7 @@
 from typing import NamedTuple
 
 __all__ = [
+    "ADDRESS_COUNTERS",
     "CHANNEL_COUNTERS",
     "FEED_COUNTERS",
     "LINE_COUNTERS",
@@ -13,6 +14,7 @@ class CounterInfo(NamedTuple):
     unit: str
     meaning: str
 
+ADDRESS_COUNTERS: tuple[CounterInfo, ...]
 VERDICTS: tuple[CounterInfo, ...]
 LINE_COUNTERS: tuple[CounterInfo, ...]
 CHANNEL_COUNTERS: tuple[CounterInfo, ...]

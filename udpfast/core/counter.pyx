@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 __all__ = [
+    "ADDRESS_COUNTERS",
     "CHANNEL_COUNTERS",
     "FEED_COUNTERS",
     "LINE_COUNTERS",
@@ -103,6 +104,10 @@ LINE_COUNTERS = (
     CounterInfo(
         "heard_ns", "ns",
         "UNIX time of its latest datagram of the feed (updated ten times a second); 0: none yet"),
+    CounterInfo(
+        "addresses_silent", "count",
+        "of a line with several addresses: those that bring nothing now "
+        "(`session.inactivity_timeout_ms`)"),
     CounterInfo("no_timestamp", "count", "datagrams without a time stamp of the kernel or NIC"),
     CounterInfo("unused_bits", "count", "datagrams with unused control bits set (accepted)"),
     CounterInfo("empty_final", "count", "messages of several fragments whose last fragment is "
@@ -119,6 +124,15 @@ LINE_COUNTERS = (
     CounterInfo(
         "frames_foreign", "count",
         "for none of the lines: another address, port, source or protocol"),
+)
+
+#: Those of each address of a line that has several. The index is the `AddressCounter`.
+ADDRESS_COUNTERS = (
+    CounterInfo("datagrams", "count", "received from the kernel for this address"),
+    CounterInfo(
+        "heard_ns", "ns",
+        "UNIX time of its latest datagram (updated ten times a second); 0: none yet"),
+    CounterInfo("silent", "code", "1: it has brought nothing for session.inactivity_timeout_ms"),
 )
 
 #: Those of one channel, over all its lines. The index is the `ChannelCounter`.
@@ -234,6 +248,9 @@ if len(VERDICTS) != VERDICT_COUNT:
     raise ImportError(f"{VERDICT_COUNT} verdicts, but {len(VERDICTS)} labels")
 if len(LINE_COUNTERS) != LINE_COUNTER_COUNT:
     raise ImportError(f"{LINE_COUNTER_COUNT} line counters, but {len(LINE_COUNTERS)} labels")
+if len(ADDRESS_COUNTERS) != ADDRESS_COUNTER_COUNT:
+    raise ImportError(
+        f"{ADDRESS_COUNTER_COUNT} counters of an address, but {len(ADDRESS_COUNTERS)} labels")
 if len(CHANNEL_COUNTERS) != CHANNEL_COUNTER_COUNT:
     raise ImportError(
         f"{CHANNEL_COUNTER_COUNT} channel counters, but {len(CHANNEL_COUNTERS)} labels")

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 
 from udpfast.errors import ConfigError
 
-__all__ = ["endpoint_text", "is_interface", "is_port", "parse_endpoint", "parse_sender"]
+__all__ = [
+    "endpoint_text",
+    "expand_endpoints",
+    "is_interface",
+    "is_port",
+    "parse_endpoint",
+    "parse_sender",
+]
 
 #: What Linux lets an interface be called (dev_valid_name), but for what cannot be printed.
 _INTERFACE = re.compile(r"[!-.0-9;-~]{1,15}")
+
+#: Several addresses in one word: of an IPv4 address, or of a port, the first and the last number.
+_HOSTS = re.compile(r"(\d+\.\d+\.\d+\.)(\d{1,3})-(\d{1,3})(:\d+)", re.ASCII)
+_PORTS = re.compile(r"(.*:)(\d{1,5})-(\d{1,5})()", re.ASCII)
+_RANGE_MAX = 256
 
 
 def is_port(text: str, first: int = 0) -> bool:
@@ -38,6 +51,34 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     if colon and is_port(port) and _version(host) == (6 if bracketed else 4):
         return host, int(port)
     raise ConfigError(f'expected an address "ip:port" or "[ip6]:port", found {text!r}')
+
+
+def expand_endpoints(texts: Iterable[str]) -> list[str]:
+    """Return every address of a list, with its ranges written out.
+
+    "239.1.1.1-3:5000" is three addresses with one port, "239.1.1.1:5000-5002" three ports of one.
+
+    Raises
+    ------
+    ConfigError
+        One is no address and no range, or a range ends before it begins, or is longer than 256.
+    """
+    found = []
+    for text in texts:
+        match = _HOSTS.fullmatch(text) or _PORTS.fullmatch(text)
+        if match is None:
+            parse_endpoint(text)
+            found.append(text)
+            continue
+        before, first, last, behind = match.groups()
+        numbers = range(int(first), int(last) + 1)
+        if not 2 <= len(numbers) <= _RANGE_MAX:
+            raise ConfigError(
+                f"expected a range of 2 to {_RANGE_MAX} numbers, found {len(numbers)} in {text!r}"
+            )
+        found += [f"{before}{number}{behind}" for number in numbers]
+        parse_endpoint(found[-1])
+    return found
 
 
 def endpoint_text(host: str, port: int) -> str:

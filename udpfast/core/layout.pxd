@@ -15,6 +15,8 @@ cdef enum:
     DATAGRAM_SIZE_MAX = 528      # FRAME_SIZE + FRAGMENT_SIZE
     MESSAGE_SIZE_MAX = 131072    # FRAGMENTS_MAX * FRAGMENT_SIZE
     LINES_MAX = 8                # redundant copies of one channel
+    # Addresses of one line, a socket each: the options tape has 96.
+    ADDRESSES_MAX = 128
     RECORD_SIZE = 64             # the record header, one cache line
     RECORD_ALIGN = 8
 
@@ -65,6 +67,7 @@ cdef struct Datagram:
     int64_t received_ns      # UNIX ns: NIC, kernel or (flagged) the loop's own clock
     uint8_t channel          # Channel
     uint8_t line             # 0-based line of that channel
+    uint8_t address          # 0-based place among the addresses of that line
 
 # --- Kind and flags of a record -------------------------------------------------------------
 
@@ -153,6 +156,7 @@ cdef struct Message:
     # of every framing but Roq
     int64_t sent_ns          # by the venue's clock, UNIX ns; 0: it says nothing of it
     uint32_t unit_flags      # UnitFlag
+    uint32_t stream_key      # what the publisher calls its stream
 
 # --- payloads of our own records --------------------------------------------------------------
 
@@ -258,7 +262,7 @@ cdef packed struct Lapped:   # 16 bytes
 cdef packed struct Capture:  # 16 bytes, before the datagram
     int64_t now_ns           # the loop's monotonic clock, which timers go by
     uint32_t flags           # DatagramFlag
-    uint32_t reserved
+    uint32_t address         # as Datagram.address
 
 cdef enum:  # ClockReason
     CLOCK_EXPIRE = 1         # pipeline_expire at this time changed something

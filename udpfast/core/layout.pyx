@@ -245,7 +245,7 @@ RESTART = np.dtype([("epoch", "<u8"), ("restarted_ns", "<i8")])
 LAPPED = np.dtype([("missed", "<u8"), ("reason", "<u4"), ("reserved", "<u4")])
 
 #: What stands before the datagram in the payload of `Kind.DATAGRAM`.
-CAPTURE = np.dtype([("now_ns", "<i8"), ("flags", "<u4"), ("reserved", "<u4")])
+CAPTURE = np.dtype([("now_ns", "<i8"), ("flags", "<u4"), ("address", "<u4")])
 
 #: Payload of `Kind.CLOCK`.
 CLOCK = np.dtype([("now_ns", "<i8"), ("reason", "<u4"), ("reserved", "<u4")])

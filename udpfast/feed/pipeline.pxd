@@ -72,7 +72,7 @@ from udpfast.feed.window_state cimport (
     window_begin, window_early, window_furthest, window_number, window_slot, window_unwrap,
 )
 from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.wire.framing cimport FRAMING_CME_MDP3, framing_units
+from udpfast.wire.framing cimport framing_units
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
 from udpfast.wire.unit cimport (
@@ -226,10 +226,15 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
         return 0
     if count > 1:
         counter_add(&counters[LINE_UNITS_MORE], count - 1)
-    if unlikely(d.channel == CHANNEL_SNAPSHOT and p.framing == FRAMING_CME_MDP3):
+    if d.address and p.address_shift >= 0:
+        # Nothing in its bytes tells it from what the line's other addresses bring.
+        for i in range(count):
+            p.units[i].stream |= <uint32_t>d.address << p.address_shift
+    if unlikely(d.channel == CHANNEL_SNAPSHOT):
         # Loops begin to number anew each turn, and each datagram says of what it is: no order is
         # lost, and no turn is a session.
-        p.units[0].flags |= UNIT_UNSEQUENCED
+        for i in range(count):
+            p.units[i].flags |= UNIT_UNSEQUENCED
     elif unlikely(d.line == p.carrier[CHANNEL_INCREMENTAL].served
                   and d.channel == CHANNEL_INCREMENTAL):
         # It was asked for: it fills holes, and proves nothing of what its publisher does now.
@@ -751,6 +756,7 @@ cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
     m.session_id = unit.session
     m.sent_ns = unit.sent_ns
     m.unit_flags = unit.flags
+    m.stream_key = w.stream_key
     p.ready_at += 1
     p.ready_piece += 1
     if p.ready_piece == unit.count:

@@ -159,6 +159,7 @@ cdef class FeedPipeline:
         s.skips_zero = wire.facts.skips_zero
         s.undelimited = wire.facts.undelimited
         s.announces_start = wire.facts.announces_start
+        s.address_shift = wire.facts.address_shift
         s.each_message = wire.facts.numbers is Numbers.MESSAGES
         s.streams = _integer("streams", streams, 1, STREAMS_MAX)
         self._taken = []
@@ -222,7 +223,7 @@ cdef class FeedPipeline:
 
     def accept(
         self, int channel, int line, bytes data not None, int64_t received_ns, int64_t now_ns, *,
-        uint32_t flags=0,
+        uint32_t flags=0, uint8_t address=0,
     ):
         """Take in one datagram; call `take` before the next.
 
@@ -240,6 +241,8 @@ cdef class FeedPipeline:
             Monotonic ns; may not go backwards.
         flags
             `DatagramFlag` bits of core/layout.
+        address
+            Place among the addresses of its line.
 
         Returns
         -------
@@ -260,6 +263,7 @@ cdef class FeedPipeline:
         self._datagram.received_ns = received_ns
         self._datagram.channel = <uint8_t>channel
         self._datagram.line = <uint8_t>line
+        self._datagram.address = address
         if self._pipeline.roq:
             return pipeline_accept(self._pipeline, &self._datagram, now_ns)
         self._pipeline.now_ns = now_ns

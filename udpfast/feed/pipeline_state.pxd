@@ -42,6 +42,7 @@ cdef struct PipelineSettings:
     bint announces_start                 # a start of a session comes with its sending time
     uint64_t encodings                   # bit n: encoding n of Roq may be delivered
     uint32_t streams                     # that may be found on the lines, Roq's two aside
+    int address_shift                    # as its facts say
     uint32_t lines[2]                    # CHANNEL_COUNT: 1..8, 0..8
     bint served[2]                       # the last of them brings what servers are asked for
     uint32_t window                      # messages per stream, a power of two
@@ -93,6 +94,7 @@ cdef struct Pipeline:
     bint awaits_start
     bint undelimited
     bint announces_start
+    int address_shift            # where in a stream's key the place of its address is; -1: nowhere
     uint32_t streams
     uint32_t streams_max
     uint32_t slots_mask
@@ -128,6 +130,7 @@ cdef inline void pipeline_settings_default(PipelineSettings* s) noexcept nogil:
     memset(s, 0, sizeof(PipelineSettings))
     s.framing = FRAMING_ROQ
     s.number_bits = 32
+    s.address_shift = -1
     s.encodings = (1 << 1) | (1 << 2)    # native, FlatBuffers
     s.window = 8192                      # 5 ms between lines at a million messages a second
     s.slab_cells = 16384
@@ -239,6 +242,7 @@ cdef inline int pipeline_init(
     p.awaits_start = s.awaits_start
     p.undelimited = s.undelimited
     p.announces_start = s.announces_start
+    p.address_shift = s.address_shift
     p.streams_max = s.streams
     p.latest = p.slots
     keyed_draw(&p.key)

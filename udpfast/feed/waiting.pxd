@@ -505,6 +505,7 @@ cdef inline void waiting_deliver(Window* w, Message* m) noexcept nogil:
     m.session_id = w.session_id
     m.sent_ns = early.sent_ns
     m.unit_flags = early.unit_flags
+    m.stream_key = w.stream_key
     slot.state = SLOT_DELIVERED
     slot.cell = early.object
     if unlikely(early.other_line):

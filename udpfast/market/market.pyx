@@ -343,7 +343,7 @@ cdef uint16_t home_of(const Market* market, const Message* message) noexcept nog
         return STREAM_NOWHERE
     if message.channel and market.traits.loops:
         for stream in range(MARKET_STREAMS):
-            if market.streams[stream].seen:
+            if market.streams[stream].seen and market.streams[stream].venue == message.stream_key:
                 return stream
         return STREAM_NOWHERE
     if market.traits.snapshots_from and (

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
-from udpfast.agents.lines import line_address, receive_options
-from udpfast.config import FeedConfig, LineConfig, logins_of, read_login
+from udpfast.agents.lines import ReceivedAddress, receive_options, received_addresses
+from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
@@ -18,7 +17,7 @@ from udpfast.monitor.output import read_output
 from udpfast.net.bypass import STACKS, environment_settings
 from udpfast.net.bypass_launch import find_library
 from udpfast.net.drops import socket_drops
-from udpfast.net.line import open_receiver
+from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import instance_directory, journal_directory
 
@@ -28,7 +27,7 @@ __all__ = ["feed_use", "inspect_feed"]
 def feed_use(config: FeedConfig) -> HostUse:
     """Return how a feed uses the host: its core, its interfaces, its sockets."""
     agent, receive = config.agent, config.receive
-    found = (_interface_name(line) for _, line in _lines(config))
+    found = (_interface_name(each.where) for each in received_addresses(config))
     return HostUse(
         cores=() if agent.core is None else (agent.core,),
         # Datagrams that never leave the host meet no NIC.
@@ -41,7 +40,7 @@ def feed_use(config: FeedConfig) -> HostUse:
     )
 
 
-def _interface_name(line: LineConfig) -> str:
+def _interface_name(line: LineAddress) -> str:
     # The interface by which a line comes; "" if the kernel does not say.
     host, port = parse_endpoint(line.address)
     try:
@@ -125,12 +124,12 @@ def _sockets(config: FeedConfig) -> list[Finding]:
     findings = []
     options = receive_options(config)
     pid = _running(config.name)
-    for channel, line in _lines(config):
-        name = f"{channel}.{line.name} {line.address}"
+    for each in received_addresses(config):
+        name = each.name
         try:
-            sock, results = open_receiver(line_address(line), options)
+            sock, results = open_receiver(each.where, options)
         except OSError as error:
-            findings.append(_refused(name, line, error, pid))
+            findings.append(_refused(each, error, pid))
             continue
         sock.close()
         findings += [
@@ -147,11 +146,11 @@ def _sockets(config: FeedConfig) -> list[Finding]:
     return findings
 
 
-def _refused(name: str, line: LineConfig, error: OSError, pid: int | None) -> Finding:
+def _refused(each: ReceivedAddress, error: OSError, pid: int | None) -> Finding:
     # Why a line has no socket; what the feed itself holds, because it runs, is no fault.
-    want, effect = "a socket", "This line cannot be received."
+    name, want, effect = each.name, "a socket", "This line cannot be received."
     if error.errno == errno.EADDRINUSE:
-        if pid is not None and line.address in _held(pid):
+        if pid is not None and each.where.address in _held(pid):
             reason = "bound already: its options can be judged while the feed is stopped"
             return unjudged(name, want, f"of the feed, which runs (pid {pid})", effect, reason)
         return Finding(
@@ -225,9 +224,3 @@ def _plan_finding(config: FeedConfig) -> Finding:
         None,
         "",
     )
-
-
-def _lines(config: FeedConfig) -> Iterator[tuple[str, LineConfig]]:
-    for channel in ("incremental", "snapshot"):
-        for line in getattr(config, channel).lines:
-            yield channel, line

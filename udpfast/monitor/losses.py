@@ -12,7 +12,7 @@ from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS
 from udpfast.log.readers import ReaderInfo, list_readers
 from udpfast.monitor.output import read_output
-from udpfast.monitor.silence import describe_silence
+from udpfast.monitor.silence import describe_addresses, describe_silence
 from udpfast.net.drops import SocketDrops, host_drops, socket_drops
 from udpfast.shm.counters import CounterBlock
 
@@ -107,23 +107,27 @@ class Losses(Struct, frozen=True):
 
 def read_losses(directory: Path) -> Losses:
     """Return every loss of an instance, live or dead."""
-    values, started_ns = read_counters(directory)
+    values, addresses, started_ns = read_counters(directory)
+    unix_ns = realtime_ns()
     output = read_output(directory)
     live = output.alive and output.state == "open"
     readers = list_readers(output.readers)
     return Losses(
         live=live,
-        silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
+        silent=(
+            *describe_silence(values, started_ns, unix_ns).values(),
+            *describe_addresses(addresses, started_ns, unix_ns).values(),
+        ),
         stages=tuple(_stages(values, readers)),
         sums=(*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, output.records)),
         host=read_host_losses(output.writer_pid if live else None),
     )
 
 
-def read_counters(directory: Path) -> tuple[Counters, int]:
-    """Return the counters of an instance, and when its feed was started, UNIX ns."""
+def read_counters(directory: Path) -> tuple[Counters, dict[str, Counters], int]:
+    """Return an instance's counters, those of addresses, and when its feed was started, UNIX ns."""
     with CounterBlock.attach(directory) as block:
-        return block.read(), block.region.created_ns
+        return block.read(), block.read_addresses(), block.region.created_ns
 
 
 def _stages(values: Counters, readers: Sequence[ReaderInfo]) -> Iterator[Loss]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from udpfast.client.latency import Hop, read_hops
 from udpfast.core.counter import (
+    ADDRESS_COUNTERS,
     CHANNEL_COUNTERS,
     FEED_COUNTERS,
     LINE_COUNTERS,
@@ -43,9 +44,11 @@ _GAUGES = {
     "bypass_stack": "bypass_stack",
     "bypass_state": "bypass_state",
     "cycle_longest_ns": "cycle_longest_seconds",
+    "addresses_silent": "addresses_silent",
     "heard_ns": "heard_timestamp_seconds",
     "lead_ns": "lead_seconds",
     "objects": "objects",
+    "silent": "silent",
 }
 # Two kinds of servers have them, with one meaning here.
 _SERVER_MEANINGS = {
@@ -94,6 +97,7 @@ class FeedCollector:
             hops, host = facts
             _add_feed(families, name, status)
             _add_counters(families, name, status)
+            _add_addresses(families, name, status)
             _add_readers(families, name, status)
             _add_agents(families, name, status)
             _add_servers(families, name, status)
@@ -208,6 +212,15 @@ def _add_counters(families: Families, feed: str, status: InstanceStatus) -> None
         else:
             labels = {"feed": feed, "channel": channel}
             _add_scope(families, "channel", CHANNEL_COUNTERS, values, labels)
+
+
+def _add_addresses(families: Families, feed: str, status: InstanceStatus) -> None:
+    # Lines with one address say it by their own counters.
+    for scope, addresses in status.addresses.items():
+        channel, _, line = scope.partition(".")
+        for address, values in addresses.items():
+            labels = {"feed": feed, "channel": channel, "line": line, "address": address}
+            _add_scope(families, "address", ADDRESS_COUNTERS, values, labels)
 
 
 def _add_scope(

@@ -21,7 +21,7 @@ from udpfast.monitor.objects import ObjectStates, read_objects
 from udpfast.monitor.output import read_output
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
-from udpfast.monitor.silence import describe_silence
+from udpfast.monitor.silence import describe_addresses, describe_silence
 from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.relay_counts import RelayCounts
 from udpfast.shm.roster import read_roster
@@ -97,6 +97,10 @@ class InstanceStatus(Struct, frozen=True):
     ledger : Ledger
     silent : tuple of str
         A sentence per line that brings nothing.
+    addresses : dict
+        Of each line that has several addresses, by scope, address and name: what came there.
+    silent_addresses : tuple of str
+        A sentence per line of which some addresses bring nothing.
     counters : dict
         By scope and name.
     image : dict or None
@@ -127,6 +131,8 @@ class InstanceStatus(Struct, frozen=True):
     agents: tuple[AgentStatus, ...]
     ledger: Ledger
     silent: tuple[str, ...]
+    addresses: dict[str, dict[str, dict[str, int]]]
+    silent_addresses: tuple[str, ...]
     counters: dict[str, dict[str, int]]
     image: dict[str, int] | None
     relay: dict[str, dict[str, int]] | None
@@ -205,7 +211,8 @@ def read_status(
     """
     directory = instance_directory(name)
     paced = Paced() if paced is None else paced
-    values, started_ns = read_counters(directory)
+    values, addresses, started_ns = read_counters(directory)
+    unix_ns = realtime_ns()
     output = read_output(directory)
     image = read_image(directory, output.epoch)
     return InstanceStatus(
@@ -224,7 +231,9 @@ def read_status(
             for agent in read_roster(directory)
         ),
         ledger=ledger_of(values),
-        silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
+        silent=tuple(describe_silence(values, started_ns, unix_ns).values()),
+        addresses=addresses,
+        silent_addresses=tuple(describe_addresses(addresses, started_ns, unix_ns).values()),
         counters=values,
         image=image,
         relay=_read_relay(directory),

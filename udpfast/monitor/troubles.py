@@ -115,6 +115,8 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
                 yield Trouble(TroubleKind.FEED_SILENT, text)
         else:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
+    for sentence in status.silent_addresses:
+        yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
     for sentence in describe_servers(status.servers):
         yield Trouble(TroubleKind.SERVER_SILENT, f"feed {name}: {sentence}")
     relay = (status.relay or {}).get("relay", {})

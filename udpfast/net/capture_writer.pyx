@@ -198,7 +198,7 @@ cdef class CaptureWriter:
         at[0] = entry.channel
         at[1] = entry.line
         at[2] = entry.event
-        at[3] = 0
+        at[3] = entry.address
         self.used += 4
 
     cdef void _put64(self, uint64_t value) noexcept nogil:

@@ -64,6 +64,7 @@ cdef struct DatagramBatch:
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
     uint64_t replaced            # another socket lies behind `fd`: its drops begin at 0
     uint64_t kernel_drops        # lost before user space since the socket was opened; only grows
+    uint64_t drops_counted       # of these the loop has counted so many at the line
     uint64_t calls               # receive calls made
     uint64_t icmp_errors         # ICMP complaints that a receive returned instead of a datagram
     uint64_t nic_stamps          # datagrams stamped by the NIC
@@ -71,16 +72,18 @@ cdef struct DatagramBatch:
     uint32_t senders_count       # 0 = everyone may send
     uint32_t* sender_tags        # [SENDERS_MAX]: a few bits of each, compared all at once
     Sender* senders              # [SENDERS_MAX]
+    bint borrowed                # the slots are another batch's
     uint8_t* slots               # [capacity * slot_size]
     mmsghdr* headers             # [capacity], and one vector, name and control area for each
     iovec* vectors
     sockaddr_in6* addresses
     uint8_t* controls
 
-# Takes and pre-faults the memory. 0 or -ENOMEM.
+# Takes and pre-faults the memory; the slots may be another batch's of the same kind, to be received
+# into by turns: they then stay in the cache, however many sockets there are. 0 or -ENOMEM.
 cdef int datagram_batch_init(
-    DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint32_t capacity,
-    bint names, bint control, bint trains) noexcept nogil
+    DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint8_t address,
+    uint32_t capacity, bint names, bint control, bint trains, uint8_t* slots) noexcept nogil
 cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
 
 # Adds one allowed sender: 16 address bytes, port in network byte order (0 = any). 0 or -ENOSPC.
@@ -104,4 +107,6 @@ cdef class DatagramReceiver:
     cdef readonly object tied_to
     cdef object _line
     cdef object _options
+    cdef object _memory          # the receiver whose slots it fills, too; None: its own
+    cdef public object replaced  # called in the thread that puts another socket there; None: nobody
     cdef object _lock            # close and replace_socket may come from different threads

@@ -1,4 +1,5 @@
 import socket
+from collections.abc import Callable
 from typing import Any, NamedTuple, final
 
 from udpfast.net.line import LineAddress, ReceiveOptions
@@ -15,6 +16,7 @@ class ReceivedDatagram(NamedTuple):
 class DatagramReceiver:
     socket: socket.socket
     results: tuple[OptionResult, ...]
+    replaced: Callable[[], object] | None
     @property
     def tied_to(self) -> int: ...
     def __init__(
@@ -24,6 +26,8 @@ class DatagramReceiver:
         channel: int = 0,
         line_index: int = 0,
         capacity: int = 64,
+        address_index: int = 0,
+        memory: DatagramReceiver | None = None,
     ) -> None: ...
     def __enter__(self) -> DatagramReceiver: ...
     def __exit__(self, *exception: object) -> None: ...

@@ -92,8 +92,8 @@ cdef struct ScmTimestamping:  # linux/errqueue.h; its header clashes with <time.
 # --- the loop ------------------------------------------------------------------------------------
 
 cdef int datagram_batch_init(
-        DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint32_t capacity,
-        bint names, bint control, bint trains) noexcept nogil:
+        DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint8_t address,
+        uint32_t capacity, bint names, bint control, bint trains, uint8_t* slots) noexcept nogil:
     cdef uint32_t index, items_max
     memset(batch, 0, sizeof(DatagramBatch))
     batch.fd = fd
@@ -105,7 +105,8 @@ cdef int datagram_batch_init(
     batch.control = control or trains    # the train's datagram size comes as a control message
     batch.trains = trains
     batch.items = <Datagram*>calloc(items_max, sizeof(Datagram))
-    batch.slots = <uint8_t*>calloc(capacity, batch.slot_size)
+    batch.borrowed = slots is not NULL
+    batch.slots = slots if batch.borrowed else <uint8_t*>calloc(capacity, batch.slot_size)
     batch.headers = <mmsghdr*>calloc(capacity, sizeof(mmsghdr))
     batch.vectors = <iovec*>calloc(capacity, sizeof(iovec))
     batch.addresses = <sockaddr_in6*>calloc(capacity, sizeof(sockaddr_in6))
@@ -118,10 +119,12 @@ cdef int datagram_batch_init(
         datagram_batch_free(batch)
         return -ENOMEM
     # calloc hands out untouched pages: the first write would fault inside the loop.
-    memset(batch.slots, 0xA5, <size_t>capacity * batch.slot_size)
+    if not batch.borrowed:
+        memset(batch.slots, 0xA5, <size_t>capacity * batch.slot_size)
     for index in range(items_max):
         batch.items[index].channel = channel
         batch.items[index].line = line
+        batch.items[index].address = address
     for index in range(capacity):
         batch.items[index].data = batch.slots + <size_t>index * batch.slot_size
         batch.vectors[index].iov_base = batch.slots + <size_t>index * batch.slot_size
@@ -138,7 +141,8 @@ cdef int datagram_batch_init(
 
 cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil:
     free(batch.items)
-    free(batch.slots)
+    if not batch.borrowed:
+        free(batch.slots)
     free(batch.headers)
     free(batch.vectors)
     free(batch.addresses)
@@ -444,6 +448,11 @@ cdef class DatagramReceiver:
         Written into each datagram.
     capacity : int
         Most datagrams per call, 1..64.
+    address_index : int
+        Written into each datagram, too: the place among its line's addresses.
+    memory : DatagramReceiver, optional
+        Of the same `capacity` and options: its slots are used, and hold what either of the two
+        received last. It must not be closed before this one is out of use.
 
     Attributes
     ----------
@@ -453,6 +462,8 @@ cdef class DatagramReceiver:
         What each socket option asked for and got.
     tied_to : int
         Index of the interface that the socket ends with (`line.tied_interface`); 0: none.
+    replaced : callable or None
+        Called after each time that another socket is put under the same descriptor.
 
     Raises
     ------
@@ -464,7 +475,8 @@ cdef class DatagramReceiver:
         self.batch.fd = -1
         self._lock = threading.Lock()
 
-    def __init__(self, line, options=None, int channel=0, int line_index=0, int capacity=BATCH_MAX):
+    def __init__(self, line, options=None, int channel=0, int line_index=0, int capacity=BATCH_MAX,
+                 int address_index=0, DatagramReceiver memory=None):
         if not 1 <= capacity <= BATCH_MAX:
             raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
         if self.batch.items is not NULL:
@@ -476,9 +488,11 @@ cdef class DatagramReceiver:
         host = line.address.rpartition(":")[0]  # the same port again, whatever 0 became
         self._line = replace(line, address=f"{host}:{self.address[1]}")
         control = wanted.timestamps != "none"
+        self._memory = memory
         check(datagram_batch_init(
-            &self.batch, self.socket.fileno(), channel, line_index, capacity, bool(senders),
-            control, wanted.gro), "take memory for", line.address)
+            &self.batch, self.socket.fileno(), channel, line_index, address_index, capacity,
+            bool(senders), control, wanted.gro, NULL if memory is None else memory.batch.slots),
+            "take memory for", line.address)
         for address, port in senders:
             allow(&self.batch, address, port)
 
@@ -534,6 +548,8 @@ cdef class DatagramReceiver:
             os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
         # Orders the new socket before its mark; read by note_replaced.
         store_release(&self.batch.replaced, 1)
+        if self.replaced is not None:
+            self.replaced()
 
     def _open(self):
         # What it is tied to first: if that goes meanwhile, it will be missed.

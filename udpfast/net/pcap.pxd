@@ -45,7 +45,7 @@ cdef struct CaptureEntry:      # 80 bytes; the numpy dtype CAPTURED names the sa
     uint8_t channel              # Channel; the same
     uint8_t line                 # the same
     uint8_t event                # CaptureEvent
-    uint8_t reserved
+    uint8_t address              # as Datagram.address, where event is not FOREIGN
 
 # What our loop knew of a frame travels in pcapng under numbers that are free for local use: as an
 # option of an enhanced packet block, and, where there is no frame, as a block.
@@ -53,7 +53,7 @@ cdef enum:
     OPTION_LOOP = 0x8D4C
     BLOCK_LOOP = 0x8D4C0001
     LOOP_MAGIC = 0x66706475      # "udpf": others may use the same numbers
-    LOOP_SIZE = 28               # magic, now_ns, unix_ns, flags, channel, line, event, 0
+    LOOP_SIZE = 28               # magic, now_ns, unix_ns, flags, channel, line, event, address
 
 cdef struct CaptureParser:
     bint pcapng

@@ -223,7 +223,7 @@ cdef void read_loop(
     cdef const uint8_t* body = frame.loop
     entry.now_ns = entry.unix_ns = 0
     entry.flags = 0
-    entry.channel = entry.line = entry.reserved = 0
+    entry.channel = entry.line = entry.address = 0
     entry.event = CAPTURE_FOREIGN
     if body is not NULL:
         entry.now_ns = <int64_t>load64(parser, body + 4)
@@ -232,6 +232,7 @@ cdef void read_loop(
         entry.channel = body[24]
         entry.line = body[25]
         entry.event = body[26]
+        entry.address = body[27]
 
 
 cdef const uint8_t* find_loop(
@@ -366,7 +367,7 @@ CAPTURED = np.dtype([
     ("timestamp_ns", "<i8"), ("source", "u1", 16), ("destination", "u1", 16),
     ("source_port", "<u2"), ("destination_port", "<u2"), ("offset", "<u4"), ("size", "<u4"),
     ("frame", "<u4"), ("now_ns", "<i8"), ("unix_ns", "<i8"), ("flags", "<u4"), ("channel", "u1"),
-    ("line", "u1"), ("event", "u1"), ("reserved", "u1"),
+    ("line", "u1"), ("event", "u1"), ("address", "u1"),
 ])
 if CAPTURED.itemsize != sizeof(CaptureEntry):
     raise ImportError(

@@ -12,6 +12,7 @@ class XdpDatagram(NamedTuple):
     payload: bytes
     channel: int
     line: int
+    address: int
     flags: int
     monotonic_ns: int
 

@@ -34,7 +34,7 @@ from udpfast.net.datagram cimport (
 )
 from udpfast.net.xdp_ring cimport (
     SOL_XDP, XDP_BATCH_MAX, XDP_FRAME_SIZE, XDP_PORTS_MAX, XdpDescriptor, XdpPort, XdpPorts,
-    XdpQueue, XdpSender, htons,
+    XdpQueue, XdpSender, htons, xdp_link_ports,
 )
 
 from typing import NamedTuple
@@ -102,6 +102,7 @@ class XdpDatagram(NamedTuple):
     payload: bytes
     channel: int
     line: int
+    address: int
     flags: int
     monotonic_ns: int  # when the driver handed it over; 0 where flags say that there is no stamp
 
@@ -116,7 +117,7 @@ cdef class XdpReceiver:
     Parameters
     ----------
     lines : sequence of XdpLine
-        Lines of one interface (`xdp_host.group_lines`), at most 16.
+        Lines of one interface (`xdp_host.group_lines`), an entry for each address; at most 512.
     options : XdpOptions
         How.
     capacity : int
@@ -156,7 +157,7 @@ cdef class XdpReceiver:
             raise RuntimeError("a receiver can be opened only once")
         if not 1 <= len(lines) <= XDP_PORTS_MAX:
             raise ConfigError(
-                f"expected 1 to {XDP_PORTS_MAX} lines on one interface, found {len(lines)}")
+                f"expected 1 to {XDP_PORTS_MAX} addresses on one interface, found {len(lines)}")
         self._options = XdpOptions() if options is None else options
         self._sockets, self._members, self._descriptors, self._noted = [], [], [], []
         _RECEIVERS.add(self)
@@ -245,6 +246,7 @@ cdef class XdpReceiver:
             port.port = number
             port.channel = item.channel
             port.line = item.index
+            port.address = item.address
             port.counters = self.own + n * LINE_COUNTER_COUNT
             if item.line.source:
                 port.source_only = True
@@ -258,6 +260,7 @@ cdef class XdpReceiver:
                 port.senders[k].port = htons(<uint16_t>sender_port)
             port.senders_count = len(senders)
             self.ports.count = n + 1
+        xdp_link_ports(self.ports)
 
     def _attach(self, interface, lines):
         # Load the program and attach it; returns whether it became generic.
@@ -320,6 +323,7 @@ cdef class XdpReceiver:
         # Before the first datagram: whose trouble it is when the queue fails.
         slot.batch.items[0].channel = self.ports.items[0].channel
         slot.batch.items[0].line = self.ports.items[0].line
+        slot.batch.items[0].address = self.ports.items[0].address
 
     cdef _map_frames(self, XdpSlot* slot):
         cdef size_t size = <size_t>self._options.frames * XDP_FRAME_SIZE
@@ -460,7 +464,7 @@ cdef class XdpReceiver:
             for i in range(count):
                 item = &self.slots[n].batch.items[i]
                 received.append(XdpDatagram(
-                    item.data[:item.size], item.channel, item.line, item.flags,
+                    item.data[:item.size], item.channel, item.line, item.address, item.flags,
                     item.received_ns))
         return received
 

@@ -95,11 +95,12 @@ class XdpOptions:
 
 @dataclass(frozen=True, slots=True)
 class XdpLine:
-    """A line, and the channel and place that its datagrams carry."""
+    """An address of a line, and the channel and places that its datagrams carry."""
 
     line: LineAddress
     channel: int
     index: int
+    address: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from udpfast.core.atomics cimport counter_add, load_acquire_32, store_release_32
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport LINE_FRAMES, LINE_KERNEL_DROPS, LINE_RECEIVE_ERRORS
 from udpfast.core.layout cimport (
-    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, LINES_MAX, Datagram,
+    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, Datagram,
 )
 from udpfast.net.link cimport LinkDatagram
 from udpfast.net.xdp_frame cimport XDP_DATAGRAM, XDP_FOREIGN, XDP_MALFORMED, xdp_find_datagram
@@ -48,7 +48,8 @@ cdef enum:  # linux/if_xdp.h
     MEMINFO_DROPS = 8            # linux/sock_diag.h, SK_MEMINFO_DROPS
     MEMINFO_COUNT = 9
     XDP_FRAME_SIZE = 2048        # holds any frame of an Ethernet with an MTU of 1,500
-    XDP_PORTS_MAX = 2 * LINES_MAX
+    XDP_PORTS_MAX = 512          # SOCKETS_MAX of config/parse.py
+    XDP_CHAINS = 1024            # ports are found by address and port: about one in each chain
     XDP_BATCH_MAX = 64           # BATCH_MAX of datagram.pxd, which cimports this file
     XDP_AHEAD = 4                # frames that are fetched before their turn
     XDP_PREFETCH_SIZE = 640      # headers and the largest datagram that a feed has
@@ -71,12 +72,14 @@ cdef struct XdpSender:           # as Sender of datagram.pxd
     uint64_t low
     uint16_t port                # network byte order; 0 = any port
 
-cdef struct XdpPort:             # a line: where its datagrams go, and who may send them
+cdef struct XdpPort:             # an address of a line, and who may send to it
     uint64_t high                # destination in IPv6 form (IPv4 mapped), as two words
     uint64_t low
     uint16_t port                # host byte order
     uint8_t channel
     uint8_t line
+    uint8_t address              # as Datagram.address
+    uint16_t next                # of its chain, index + 1; 0: it is the last
     bint source_only             # source-specific: others are not of this line
     XdpSender source
     uint32_t senders_count       # 0 = everyone may send
@@ -88,6 +91,7 @@ cdef struct XdpPort:             # a line: where its datagrams go, and who may s
 cdef struct XdpPorts:
     uint32_t count
     int checksums                # CHECKSUMS_*
+    uint16_t chains[XDP_CHAINS]  # the first port of each, index + 1
     XdpPort items[XDP_PORTS_MAX]
 
 cdef struct XdpQueue:
@@ -207,6 +211,7 @@ cdef inline bint xdp_accept(
     item.received_ns = stamp.monotonic_ns if likely(stamped) else 0
     item.channel = port.channel
     item.line = port.line
+    item.address = port.address
     if unlikely(port.senders_count and not xdp_sender_is(
             port.senders, port.senders_count, &found)):
         item.flags |= DATAGRAM_SENDER_REFUSED
@@ -223,16 +228,34 @@ cdef inline void xdp_stamp(Datagram* items, int count, int64_t offset_ns) noexce
 
 cdef inline XdpPort* xdp_find_port(XdpPorts* ports, LinkDatagram* found) noexcept nogil:
     cdef uint64_t high, low
-    cdef XdpPort* port = ports.items
-    cdef XdpPort* end = port + ports.count
+    cdef XdpPort* port
+    cdef uint16_t at
     memcpy(&high, found.destination, 8)
     memcpy(&low, found.destination + 8, 8)
-    while port < end:
+    at = ports.chains[xdp_chain(low, found.destination_port)]
+    while at:
+        port = &ports.items[at - 1]
         if (port.port == found.destination_port and port.low == low and port.high == high
                 and (not port.source_only or xdp_sender_is(&port.source, 1, found))):
             return port
-        port += 1
+        at = port.next
     return NULL
+
+
+cdef inline uint32_t xdp_chain(uint64_t low, uint16_t port) noexcept nogil:
+    # Only the settings say which ports there are, so nobody else can make a chain long.
+    return <uint32_t>(((low ^ port) * <uint64_t>0x9E3779B97F4A7C15) >> 54)
+
+
+cdef inline void xdp_link_ports(XdpPorts* ports) noexcept nogil:
+    # Once, when all ports are there: a chain has them in their order.
+    cdef uint32_t n = ports.count
+    cdef uint16_t* first
+    while n:
+        first = &ports.chains[xdp_chain(ports.items[n - 1].low, ports.items[n - 1].port)]
+        ports.items[n - 1].next = first[0]
+        first[0] = <uint16_t>n
+        n -= 1
 
 
 cdef inline bint xdp_sender_is(

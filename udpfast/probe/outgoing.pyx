@@ -163,8 +163,8 @@ cdef class Outgoing:
         for slot in range(BATCH_MAX):
             memset(&line.slots[slot][0], 0, PROBE_SIZE_MAX)
         check(datagram_batch_init(
-            &line.receive, line.send.fd, 0, <uint8_t>index, RECEIVE_BATCH, False, stamped, False),
-            "take memory for", f"line {index}")
+            &line.receive, line.send.fd, 0, <uint8_t>index, 0, RECEIVE_BATCH, False, stamped, False,
+            NULL), "take memory for", f"line {index}")
 
     def __dealloc__(self):
         cdef int index

@@ -129,8 +129,8 @@ cdef class Reflector:
         out, negative = LatencyHistogram(), LatencyHistogram()
         memset(track, 0, sizeof(Track))
         check(datagram_batch_init(
-            &track.receive, sock.fileno(), 0, <uint8_t>line, BATCH_MAX, False, stamped, False),
-            "take memory for", f"line {line}")
+            &track.receive, sock.fileno(), 0, <uint8_t>line, 0, BATCH_MAX, False, stamped, False,
+            NULL), "take memory for", f"line {line}")
         send_batch_init(&track.send, sock.fileno())
         track.nonce, track.cookie, track.line = nonce, cookie, <uint8_t>line
         track.size, track.count, track.highest = size_bytes, sent.shape[0], -1

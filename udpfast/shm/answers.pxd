@@ -81,6 +81,7 @@ cdef inline int answers_take(Answers* a, Datagram* items) noexcept nogil:
         items[count].received_ns = 0
         items[count].channel = a.channel
         items[count].line = a.line
+        items[count].address = 0
         a.taken += ANSWER_ALIGN + ((size + ANSWER_ALIGN - 1) & ~<uint32_t>(ANSWER_ALIGN - 1))
         count += 1
     return count

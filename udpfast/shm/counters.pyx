@@ -8,12 +8,24 @@ from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
+    ADDRESS_STRIDE,
     CHANNEL_COUNTER_COUNT,
     FEED_COUNTER_COUNT,
     LINE_COUNTER_COUNT,
 )
-from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
-from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
+from udpfast.core.counter import (
+    ADDRESS_COUNTERS,
+    CHANNEL_COUNTERS,
+    FEED_COUNTERS,
+    LINE_COUNTERS,
+)
+from udpfast.core.layout cimport (
+    ADDRESSES_MAX,
+    CHANNEL_COUNT,
+    CHANNEL_INCREMENTAL,
+    CHANNEL_SNAPSHOT,
+    LINES_MAX,
+)
 from udpfast.errors import RegionError
 from udpfast.shm.region cimport REGION_PAGE, Region
 
@@ -25,7 +37,7 @@ _CHANNELS = ("incremental", "snapshot")
 # Two builds whose counters differ in name or order must not read each other's numbers.
 _NAMES = ";".join(
     ",".join(info.name for info in infos)
-    for infos in (FEED_COUNTERS, CHANNEL_COUNTERS, LINE_COUNTERS))
+    for infos in (FEED_COUNTERS, CHANNEL_COUNTERS, LINE_COUNTERS, ADDRESS_COUNTERS))
 _LAYOUT_HASH = int.from_bytes(hashlib.sha256(_NAMES.encode()).digest()[:8], "little")
 
 cdef enum:
@@ -33,6 +45,8 @@ cdef enum:
     FEED_SIZE = (FEED_COUNTER_COUNT * 8 + 127) // 128 * 128
     CHANNEL_SIZE = (CHANNEL_COUNTER_COUNT * 8 + 127) // 128 * 128
     LINE_SIZE = (LINE_COUNTER_COUNT * 8 + 127) // 128 * 128
+    ADDRESS_SIZE = ADDRESS_STRIDE * 8
+    ADDRESS_NAME = 32            # where its name begins: UTF-8, zeros behind it
 
 
 cdef class CounterBlock:
@@ -43,10 +57,12 @@ cdef class CounterBlock:
     region : Region
     lines_incremental, lines_snapshot : tuple of str
         Names of the lines of each channel, in the order of their numbers.
+    addresses : dict of tuple of str
+        By scope (`incremental.A`), of each line that has several: where they are.
     """
 
     @staticmethod
-    def create(path, lines_incremental, lines_snapshot, publish=True):
+    def create(path, lines_incremental, lines_snapshot, publish=True, addresses=None):
         """Create the block with all counters 0, in place of a dead writer's.
 
         Parameters
@@ -57,6 +73,8 @@ cdef class CounterBlock:
             Names, 0 to 8 of each.
         publish : bool
             Let it be found; False: that is left to the caller (`region.mark_ready`).
+        addresses : dict, optional
+            As the attribute.
 
         Raises
         ------
@@ -69,10 +87,15 @@ cdef class CounterBlock:
                 raise ValueError(f"lines must be <= {LINES_MAX} different names, were {lines}")
         block.lines_incremental = tuple(lines_incremental)
         block.lines_snapshot = tuple(lines_snapshot)
-        size = _size_bytes(len(lines_incremental), len(lines_snapshot))
-        block.region = Region.create(_counters_path(path), _KIND, size, _LAYOUT_HASH, replace=True)
-        block.region.describe({"lines": [list(lines_incremental), list(lines_snapshot)]})
+        block.addresses = {scope: tuple(each) for scope, each in (addresses or {}).items()}
+        block.region = Region.create(
+            _counters_path(path), _KIND, block._size_bytes(), _LAYOUT_HASH, replace=True)
+        block.region.describe({
+            "lines": [list(lines_incremental), list(lines_snapshot)],
+            # Their names would not fit here: each lies beside its counters.
+            "addresses": {scope: len(each) for scope, each in block.addresses.items()}})
         block._set_pointers()
+        block._write_addresses()
         if publish:
             block.region.mark_ready()
         return block
@@ -88,16 +111,22 @@ cdef class CounterBlock:
         """
         cdef CounterBlock block = CounterBlock.__new__(CounterBlock)
         block.region = Region.attach(_counters_path(path), _KIND, _LAYOUT_HASH)
-        lines = block.region.description().get("lines")
+        description = block.region.description()
+        lines, counts = description.get("lines"), description.get("addresses")
         if not _lines_valid(lines):
             raise RegionError(f"{block.region.path}: expected two lists of line names, "
                               f"found {lines!r}")
         block.lines_incremental, block.lines_snapshot = map(tuple, lines)
-        size = _size_bytes(len(lines[0]), len(lines[1]))
+        if not _counts_valid(counts, block._line_scopes()):
+            raise RegionError(f"{block.region.path}: expected how many addresses its lines have, "
+                              f"found {counts!r}")
+        block.addresses = {scope: ("",) * count for scope, count in counts.items()}
+        size = block._size_bytes()
         if block.region.size_bytes != size:
             raise RegionError(f"{block.region.path}: expected {size} bytes, "
                               f"found {block.region.size_bytes}")
         block._set_pointers()
+        block.addresses = block._read_names()
         return block
 
     def read(self):
@@ -113,6 +142,25 @@ cdef class CounterBlock:
         for scope, offset, infos in self._scopes():
             counters[scope] = {info.name: view[offset // 8 + i] for i, info in enumerate(infos)}
         return counters
+
+    def read_addresses(self):
+        """Return the counters of each address of the lines that have several.
+
+        Returns
+        -------
+        dict
+            By scope (`incremental.A`), then by address in the order of the settings, then by name
+            (`core.counter.ADDRESS_COUNTERS`).
+        """
+        view = self.region.view()[REGION_PAGE:].cast("q")
+        at = (self._lines_end() - REGION_PAGE) // 8
+        found = {}
+        for scope in self._line_scopes():
+            for address in self.addresses.get(scope, ()):
+                found.setdefault(scope, {})[address] = {
+                    info.name: view[at + i] for i, info in enumerate(ADDRESS_COUNTERS)}
+                at += ADDRESS_STRIDE
+        return found
 
     def add(self, scope, name, count=1):
         """Add to one counter, by name. For tests: the hot loop uses `counters`.
@@ -152,14 +200,46 @@ cdef class CounterBlock:
         for channel in _CHANNELS:
             yield channel, offset, CHANNEL_COUNTERS
             offset += CHANNEL_SIZE
-        for channel, lines in zip(_CHANNELS, (self.lines_incremental, self.lines_snapshot)):
-            for line in lines:
-                yield f"{channel}.{line}", offset, LINE_COUNTERS
-                offset += LINE_SIZE
+        for scope in self._line_scopes():
+            yield scope, offset, LINE_COUNTERS
+            offset += LINE_SIZE
+
+    def _line_scopes(self):
+        return [f"{channel}.{line}" for channel, lines in zip(
+            _CHANNELS, (self.lines_incremental, self.lines_snapshot)) for line in lines]
+
+    def _lines_end(self):
+        lines = len(self.lines_incremental) + len(self.lines_snapshot)
+        return REGION_PAGE + FEED_SIZE + 2 * CHANNEL_SIZE + lines * LINE_SIZE
+
+    def _size_bytes(self):
+        addresses = sum(len(each) for each in self.addresses.values())
+        return self._lines_end() + addresses * ADDRESS_SIZE
+
+    def _write_addresses(self):
+        at = self._lines_end() + ADDRESS_NAME
+        for scope in self._line_scopes():
+            for address in self.addresses.get(scope, ()):
+                name = address.encode()
+                if len(name) > ADDRESS_SIZE - ADDRESS_NAME:
+                    raise ValueError(f"addresses must have at most {ADDRESS_SIZE - ADDRESS_NAME} "
+                                     f"bytes, was {address!r}")
+                self.region.view()[at:at + len(name)] = name
+                at += ADDRESS_SIZE
+
+    def _read_names(self):
+        at = self._lines_end() + ADDRESS_NAME
+        found = {}
+        for scope in self._line_scopes():
+            for _ in self.addresses.get(scope, ()):
+                name = bytes(self.region.view()[at:at + ADDRESS_SIZE - ADDRESS_NAME])
+                found.setdefault(scope, []).append(name.rstrip(b"\0").decode(errors="replace"))
+                at += ADDRESS_SIZE
+        return {scope: tuple(names) for scope, names in found.items()}
 
     cdef _set_pointers(self):
         cdef uint8_t* at = self.region.pointer + REGION_PAGE
-        cdef int channel, line
+        cdef int channel, line, count
         self.counters.feed = <int64_t*>at
         at += FEED_SIZE
         for channel in range(2):
@@ -171,6 +251,12 @@ cdef class CounterBlock:
         for line in range(len(self.lines_snapshot)):
             self.counters.line[CHANNEL_SNAPSHOT][line] = <int64_t*>at
             at += LINE_SIZE
+        names = (self.lines_incremental, self.lines_snapshot)
+        for channel in range(CHANNEL_COUNT):
+            for line in range(len(names[channel])):
+                count = len(self.addresses.get(f"{_CHANNELS[channel]}.{names[channel][line]}", ()))
+                self.counters.address[channel][line] = <int64_t*>at if count else NULL
+                at += <size_t>count * ADDRESS_SIZE
 
 
 def _counters_path(path):
@@ -178,12 +264,13 @@ def _counters_path(path):
     return path / "counters" if path.is_dir() else path
 
 
-def _size_bytes(lines_incremental, lines_snapshot):
-    return (REGION_PAGE + FEED_SIZE + 2 * CHANNEL_SIZE
-            + (lines_incremental + lines_snapshot) * LINE_SIZE)
-
-
 def _lines_valid(lines):
     return (isinstance(lines, list) and len(lines) == 2
             and all(isinstance(names, list) and len(names) <= LINES_MAX
                     and all(isinstance(name, str) for name in names) for names in lines))
+
+
+def _counts_valid(counts, scopes):
+    return (isinstance(counts, dict) and set(counts) <= set(scopes)
+            and all(type(count) is int and 1 < count <= ADDRESSES_MAX
+                    for count in counts.values()))

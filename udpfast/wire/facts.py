@@ -72,6 +72,10 @@ class FramingFacts:
         Whether 1 follows the highest number, since 0 is none.
     announces_start : bool
         Whether the first unit of a session says so, and every unit when it was sent.
+    address_shift : int
+        Where a venue numbers each of a line's addresses apart and nothing in the bytes says which
+        it is: the address's place in the line's list goes into the stream, from this bit on. -1:
+        the bytes tell every stream.
     """
 
     name: str
@@ -87,6 +91,7 @@ class FramingFacts:
     label: Callable[[int, int], str]
     skips_zero: bool = False
     announces_start: bool = False
+    address_shift: int = -1
 
     @property
     def undelimited(self) -> bool:
@@ -104,6 +109,12 @@ def _stream(stream: int, _session: int) -> str:
 
 def _session(_stream: int, session: int) -> str:
     return str(session)
+
+
+def _letter(stream: int) -> str:
+    # Behind it the place of the address, where the line has several.
+    place = stream >> 8
+    return f"{chr(stream & 0xFF)}{place}" if place else chr(stream)
 
 
 def _roq(name: str, title: str) -> FramingFacts:
@@ -135,6 +146,7 @@ def _mold(name: str, title: str) -> FramingFacts:
         delimited=True,
         proof_bits=18,
         label=lambda _, session: session_text(session),
+        address_shift=0,
     )
 
 
@@ -155,6 +167,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=16,
         label=_nothing,
+        address_shift=0,
     ),
     _mold("moldudp64", "MoldUDP64"),
     _mold("moldudp64le", "MoldUDP64, little endian"),
@@ -211,6 +224,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=22,
         label=_session,
+        address_shift=0,
     ),
     FramingFacts(
         name="ice_impact",
@@ -224,6 +238,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=18,
         label=_session,
+        address_shift=0,
     ),
     FramingFacts(
         name="nyse_xdp",
@@ -237,6 +252,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=36,
         label=_nothing,
+        address_shift=0,
     ),
     FramingFacts(
         name="cboe_csm",
@@ -250,6 +266,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=40,
         label=_nothing,
+        address_shift=0,
     ),
     FramingFacts(
         name="memx_memoir",
@@ -263,6 +280,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=30,
         label=lambda _, session: f"{session:016x}",
+        address_shift=0,
     ),
     FramingFacts(
         name="siac_cta",
@@ -275,7 +293,8 @@ FACTS: tuple[FramingFacts, ...] = (
         snapshot="",
         delimited=True,
         proof_bits=32,
-        label=lambda stream, _: chr(stream),
+        label=lambda stream, _: _letter(stream),
+        address_shift=8,
     ),
     FramingFacts(
         name="siac_opra",
@@ -288,7 +307,8 @@ FACTS: tuple[FramingFacts, ...] = (
         snapshot="",
         delimited=False,
         proof_bits=24,
-        label=lambda stream, session: f"{chr(stream)}/{session}",
+        label=lambda stream, session: f"{_letter(stream)}/{session}",
+        address_shift=8,
     ),
     FramingFacts(
         name="b3_umdf",

@@ -1,0 +1,39 @@
+# Which of many sockets have something: one epoll, asked without waiting. Its calls are libc's, as
+# those of datagram.pxd are: a preloaded stack takes them over.
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef extern from "<sys/epoll.h>" nogil:
+    struct epoll_event:
+        uint32_t events
+        uint64_t place "data.u64"    # ours
+    int epoll_create1(int flags)
+    int epoll_ctl(int poller, int operation, int fd, epoll_event* event)
+    int epoll_wait(int poller, epoll_event* events, int events_max, int timeout_ms)
+    enum:
+        EPOLL_CLOEXEC
+        EPOLL_CTL_ADD
+        EPOLLIN
+
+
+cdef inline int poller_open() noexcept nogil:
+    # Its descriptor, or -errno.
+    cdef int poller = epoll_create1(EPOLL_CLOEXEC)
+    return poller if poller >= 0 else -errno
+
+
+cdef inline int poller_add(int poller, int fd, uint32_t place) noexcept nogil:
+    # Watch a socket until it is closed. 0 or -errno.
+    cdef epoll_event event
+    event.events = EPOLLIN
+    event.place = place
+    return 0 if epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) == 0 else -errno
+
+
+cdef inline int poller_wait(int poller, epoll_event* events, int events_max) noexcept nogil:
+    # How many have something, or an error of their own; each says its place. Or -errno.
+    cdef int count = epoll_wait(poller, events, events_max, 0)
+    if count >= 0:
+        return count
+    return 0 if errno == EINTR else -errno
