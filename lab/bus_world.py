@@ -429,14 +429,15 @@ class World:
         if end is not None:
             self.oracle.forget(host.name, end)
             host.log.aside.clear()
-        if host.log.dead:
-            host.kill()
-            self.after(self.rng.choice([1, 50, 500]) * MS, host.start_again)
-            return
+        # Also of one that ended in the turn in which it took over.
         said = node.store.said
         unreached = sum(" could not be reached" in line for line in said[-len(self.hosts) :])
         if unreached > self.gate and any("writes epoch" in line for line in said):
             self.blind = True
+        if host.log.dead:
+            host.kill()
+            self.after(self.rng.choice([1, 50, 500]) * MS, host.start_again)
+            return
         self.oracle.look(host.name, node.store, node.sequencer, self.now_ns, host.unix_ns)
         self.oracle.one_store(each.log.identity for each in self.hosts.values())
         promotion = host.promotion
