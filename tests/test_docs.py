@@ -9,6 +9,7 @@ from tests.shared import ROOT
 from udpfast import OrderBook
 from udpfast.config import describe
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
+from udpfast.core.layout import GapReason, ObjectStatus, SessionReason
 
 
 def test_operating_tables_are_what_the_code_says():
@@ -36,3 +37,13 @@ def test_readme_best_prices_are_unpacked_as_the_book_gives_them():
     names = re.search(r"^ *(.*) = book\.best\(\)$", (ROOT / "README.md").read_text(), re.M)
     assert names is not None
     assert len(names[1].split(", ")) == len(OrderBook().best())
+
+
+def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
+    page = (ROOT / "docs/shared-memory.md").read_text()
+    for kind, words in (("GAP", GapReason), ("SESSION", SessionReason), ("STALE", ObjectStatus)):
+        (row,) = (
+            line for line in page.splitlines() if line.startswith(f"| {kind}") and "u32" in line
+        )
+        for word in words:
+            assert re.search(rf"\b{word.value} {word.name}\b", row), (kind, word)

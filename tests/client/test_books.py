@@ -417,6 +417,11 @@ def test_poll_without_a_reader_says_what_is_missing() -> None:
         Books().poll()
 
 
+def test_books_of_an_address_are_refused() -> None:
+    with pytest.raises(TypeError, match="reader must be a Reader, was 'ring:deribit'"):
+        Books("ring:deribit")  # type: ignore[arg-type]
+
+
 def test_poll_applies_and_returns_the_batch(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         books = Books(reader)

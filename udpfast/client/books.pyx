@@ -24,7 +24,7 @@ from udpfast.market.update_header cimport UpdateHeader
 from udpfast.market.updates cimport Order, Orders
 
 from udpfast.client.missing_book import missing_book
-from udpfast.errors import FormatError, unexpected_keyword
+from udpfast.errors import FormatError, shown, unexpected_keyword
 from udpfast.market.book import OrderBook
 
 __all__ = ["Books"]
@@ -83,6 +83,8 @@ cdef class Books:
     def __init__(self, reader=None, **unknown):
         if unknown:
             raise unexpected_keyword(Books, unknown)
+        if reader is not None and not hasattr(reader, "poll"):
+            raise TypeError(f"reader must be a Reader, was {shown(reader)}")
         self.reader = reader
 
     def __dealloc__(self):

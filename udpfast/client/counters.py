@@ -2,14 +2,26 @@
 
 import os
 
+from udpfast.errors import did_you_mean
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["Counters", "counters"]
 
 
+class Scope(dict[str, int]):
+    """The counters of one scope by name; a KeyError suggests similar names."""
+
+    def __missing__(self, name: object) -> int:
+        raise KeyError(f"no counter {name!r} in this scope{did_you_mean(str(name), self)}")
+
+
 class Counters(dict[str, dict[str, int]]):
     """Counters by scope and name: a dict that a notebook shows as a table."""
+
+    def __missing__(self, scope: object) -> dict[str, int]:
+        hint = did_you_mean(str(scope), self) or f"; there are {', '.join(self)}"
+        raise KeyError(f"no scope {scope!r}{hint}")
 
     def _repr_html_(self) -> str:
         from udpfast.client.notebook import counters_html
@@ -40,4 +52,4 @@ def counters(instance: str | os.PathLike[str]) -> Counters:
         Its counters are of another version, or not safe to read.
     """
     with CounterBlock.attach(instance_directory(instance)) as block:
-        return Counters(block.read())
+        return Counters({scope: Scope(values) for scope, values in block.read().items()})

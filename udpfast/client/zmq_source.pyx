@@ -140,8 +140,8 @@ cdef class ZmqSource(Source):
         while not self.begun and not self.walk.size and not self.ended:
             if not self._receive(deadline_ns) and clock_monotonic_ns() >= deadline_ns:
                 raise TimeoutError(
-                    f"{self.socket.getsockopt_string(32)}: no fan-out answers; is it running, and "
-                    "do the keys fit?")
+                    f"{self.socket.getsockopt_string(32)}: no fan-out answers; is it running "
+                    "([zmq] enabled), and do the keys fit?")
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         # The library waits, not we: a thread that spins takes turns with the library's own.
