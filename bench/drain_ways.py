@@ -188,6 +188,7 @@ class FeedWay(BurstWay):
         receive: Mapping[str, Any] | None = None,
         framing: str = "roq",
         streams: int = 2,
+        addresses: int = 1,
     ) -> None:
         """Make an instance in a directory of its own, and open its sockets."""
         settings = {"timestamps": "none", "rcvbuf_bytes": QUEUE_BYTES} | dict(receive or {})
@@ -200,11 +201,14 @@ class FeedWay(BurstWay):
             wire |= {"payload": "none", "streams_max": streams}
             role = "streams"
             window |= {"size": 1024, "out_of_order_max_interval": 1024}
+        where: dict[str, Any] = {"address": ADDRESS}
+        if addresses > 1:
+            where = {"addresses": [ADDRESS] * addresses}
         config = parse_feed(
             {
                 "name": "drain",
                 "wire": wire,
-                role: {"lines": [{"name": "AB"[i], "address": ADDRESS} for i in range(lines)]},
+                role: {"lines": [{"name": "AB"[i]} | where for i in range(lines)]},
                 "window": window,
                 "session": {"inactivity_timeout_ms": 86_400_000},
                 "receive": settings,

@@ -290,6 +290,8 @@ cdef class FeedLoop(Agent):
                 failed += 1
                 error = self.let_go_error
                 continue
+            if asked > SOCKETS_ASKED and self.poller >= 0:
+                batch.backlog = 1    # a busy moment: take all that waits in one call
             count = datagram_receive(batch)
             backlog |= batch.full
             if unlikely(count < 0):
