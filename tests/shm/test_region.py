@@ -67,9 +67,13 @@ def test_region_attached_is_mapped_read_only(region, path):
     ("offset", "data", "message"),
     [
         (0, b"x", r"expected magic b'UDPFAST\\x00', found b'xDPFAST\\x00'"),
-        (8, b"\x02", "expected version 1, found 2"),
+        (8, b"\x02", "expected version 1, found 2: it is of another version"),
         (12, b"REST", "expected kind b'TEST', found b'REST'"),
-        (16, b"\xf1", "expected layout hash '123456789abcdef0', found '123456789abcdef1'"),
+        (
+            16,
+            b"\xf1",
+            "expected layout hash '123456789abcdef0', found '123456789abcdef1': it is of another",
+        ),
         (24, b"\x01", "expected size 8192, found 8193"),
         (56, b"\x00", "expected ready 1, found 0"),
     ],

@@ -511,6 +511,9 @@ def _reserve(fd, path, size_bytes):
               str(path))
 
 
+_OF_A_VERSION = ("version", "layout hash")
+
+
 cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
     size = check_file(fd, path)
     if size < REGION_HEADER_SIZE:
@@ -528,7 +531,8 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
     ):
         if expected != found:
             refusal = RegionError if ready else NotReadyError
-            raise refusal(f"{path}: expected {what} {expected!r}, found {found!r}")
+            why = ": it is of another version of udpfast" if what in _OF_A_VERSION else ""
+            raise refusal(f"{path}: expected {what} {expected!r}, found {found!r}{why}")
     return region
 
 
