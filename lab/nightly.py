@@ -47,6 +47,8 @@ class Campaign:
         Others.
     needs : str
         A folder below `UDPFAST_SHARED`, which it gets as its argument.
+    seeks : str
+        One that it finds there by itself.
     """
 
     program: str
@@ -54,6 +56,7 @@ class Campaign:
     amount: int = 0
     arguments: tuple[str, ...] = ()
     needs: str = ""
+    seeks: str = ""
 
     @property
     def name(self) -> str:
@@ -89,7 +92,8 @@ CAMPAIGNS = (
     Campaign("latejoin", "attaches", 1000, ("--simulate",)),
     Campaign("hostile", "kills", 1000),
     Campaign("group", "seconds", 60, ("--kills", "5")),
-    Campaign("relaycheck", "seeds", 300),
+    Campaign("relaycheck", "seeds", 300, seeks="venues/books"),
+    Campaign("parity", "count", 2_000_000),
     Campaign("zmq-stall", "seconds", 60),
 )
 
@@ -105,10 +109,11 @@ def commands(
         if only and each.program not in only:
             continue
         words = [each.program, *each.arguments]
+        folder = each.needs or each.seeks
+        if folder and not (shared / folder).is_dir():
+            click.echo(f"{each.name}: left out, no {shared / folder}")
+            continue
         if each.needs:
-            if not (shared / each.needs).is_dir():
-                click.echo(f"{each.name}: left out, no {shared / each.needs}")
-                continue
             words.append(str(shared / each.needs))
         if each.option:
             words += [f"--{each.option}", str(max(1, int(each.amount * share)))]
@@ -128,7 +133,8 @@ def main(only: tuple[str, ...], share: float, seed: int | None, directory: Path)
     """Return whether one of them failed."""
     day = datetime.datetime.now(datetime.UTC).date().toordinal()
     first = seed if seed is not None else day * SEEDS_A_DAY
-    shared = Path(os.environ.get("UDPFAST_SHARED", "../shared"))
+    shared = Path(os.environ.get("UDPFAST_SHARED") or "../shared").resolve()
+    environment = os.environ | {"UDPFAST_SHARED": str(shared)}
     directory.mkdir(parents=True, exist_ok=True)
     failed = False
     for name, words in commands(only, share, first, shared):
@@ -136,7 +142,9 @@ def main(only: tuple[str, ...], share: float, seed: int | None, directory: Path)
         path = directory / f"{name}.txt"
         with path.open("w") as output:
             command = [sys.executable, "-m", "udpfast", "lab", *words]
-            code = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
+            code = subprocess.run(
+                command, stdout=output, stderr=output, check=False, env=environment
+            ).returncode
         verdict = f"failed with {code}" if code else "passed"
         click.echo(f"{name}: {verdict} in {time.monotonic() - began:.0f} s, {path}")
         if code:

@@ -14,6 +14,7 @@ from tests.export.market import BEGIN_NS, STEP_NS, Market, record
 from tests.shared import ROOT
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind, RecordFlag
+from udpfast.export.dbn import DbnWriter
 
 SNAPSHOT = {"flags": int(RecordFlag.SNAPSHOT)}
 
@@ -120,6 +121,17 @@ def test_tops_are_mbp_1_and_a_side_that_is_missing_is_undefined(dbn: Any) -> Non
     row = dbn("tops").to_ndarray()[0]
     assert (row["bid_px_00"], row["bid_sz_00"]) == (99_500_000_000, 3)
     assert (row["ask_px_00"], row["ask_sz_00"]) == (2**63 - 1, 0)
+
+
+def test_metadata_that_cannot_be_written_leave_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("databento_dbn", reason="not installed: the extra [dbn]")
+    for name in ("x.dbn", "x.dbn.zst"):
+        writer = DbnWriter(tmp_path / name, "trades", "UDPFAST.FEED")
+        # A symbol takes 71 bytes at most in this format.
+        writer._ids["venue", "S" * 500] = 1
+        with pytest.raises(Exception, match=r"\S"), writer:
+            pass
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_compressed_if_its_name_says_so(dbn: Any, tmp_path: Path) -> None:

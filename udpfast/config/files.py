@@ -13,7 +13,7 @@ from udpfast.config.servers import RetransmissionConfig, SnapshotServerConfig, l
 from udpfast.config.settings import Struct
 from udpfast.config.side import ImageConfig, RecordConfig, RelayConfig, ZmqConfig
 from udpfast.config.stages import BooksConfig, ObjectsConfig, SessionConfig, WindowConfig
-from udpfast.config.types import Name
+from udpfast.config.types import Name, SnapshotInterval, SnapshotRate
 
 __all__ = ["FeedConfig", "PublishConfig"]
 
@@ -94,18 +94,8 @@ class PublishConfig(Struct, frozen=True):
     heartbeat_interval_ms: Annotated[
         int, Meta(ge=1, le=3_600_000, description="ms of silence after which a heartbeat is sent")
     ] = 1_000
-    snapshot_interval_ms: Annotated[
-        int,
-        Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds"),
-    ] = 1_000
-    snapshot_rate_per_s: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=1_000_000_000,
-            description="limit of the snapshot channel's rate, datagrams per second",
-        ),
-    ] = 50_000
+    snapshot_interval_ms: SnapshotInterval = 1_000
+    snapshot_rate_per_s: SnapshotRate = 50_000
     segment: Annotated[
         bool,
         Meta(

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from udpfast.config.checks import NAME, check_restarts
 from udpfast.config.settings import Check, Struct, convert, read_tables
-from udpfast.config.types import CORE_MAX
+from udpfast.config.types import CORE_MAX, RestartFirst, RestartLongest, RestartSteady
 from udpfast.errors import ConfigError
 from udpfast.host.core_list import expand
 
@@ -76,26 +76,9 @@ class HostConfig(Struct, frozen=True):
             description="feeds that may share a core; more than 1 only if none of them spins",
         ),
     ] = 1
-    restart_first_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=60_000,
-            description="ms until a feed that ended is started again; doubles with each further "
-            "end",
-        ),
-    ] = 200
-    restart_longest_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="longest wait before a restart, ms")
-    ] = 10_000
-    restart_steady_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=86_400_000,
-            description="ms of running after which the wait is restart_first_ms again",
-        ),
-    ] = 60_000
+    restart_first_ms: RestartFirst = 200
+    restart_longest_ms: RestartLongest = 10_000
+    restart_steady_ms: RestartSteady = 60_000
     watchdog_s: Annotated[
         float,
         Meta(

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from udpfast.config.checks import GROUP, JOURNAL, PAGES, POWER_OF_TWO
 from udpfast.config.settings import Struct
-from udpfast.config.types import Core, Idle
+from udpfast.config.types import Core, Idle, RestartFirst, RestartLongest, RestartSteady
 
 __all__ = ["AccessConfig", "AgentConfig", "FeedStoreConfig", "RingConfig", "RunConfig"]
 
@@ -116,25 +116,9 @@ class RunConfig(Struct, frozen=True):
             "cannot harm the feed. A recorder and a relay always have their own"
         ),
     ] = "one"
-    restart_first_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=60_000,
-            description="ms until a failed agent is restarted; doubles with each further failure",
-        ),
-    ] = 100
-    restart_longest_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="longest wait before a restart, ms")
-    ] = 10_000
-    restart_steady_ms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=86_400_000,
-            description="ms without a failure after which the wait is restart_first_ms again",
-        ),
-    ] = 60_000
+    restart_first_ms: RestartFirst = 100
+    restart_longest_ms: RestartLongest = 10_000
+    restart_steady_ms: RestartSteady = 60_000
     feed_restarts: Annotated[
         int,
         Meta(

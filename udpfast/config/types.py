@@ -8,7 +8,20 @@ from msgspec import Meta
 
 from udpfast.config.checks import HOST_ADDRESS, HOST_NAME, NAME, PATH
 
-__all__ = ["CORE_MAX", "Core", "FilePath", "HostAddress", "HostName", "Idle", "Name"]
+__all__ = [
+    "CORE_MAX",
+    "Core",
+    "FilePath",
+    "HostAddress",
+    "HostName",
+    "Idle",
+    "Name",
+    "RestartFirst",
+    "RestartLongest",
+    "RestartSteady",
+    "SnapshotInterval",
+    "SnapshotRate",
+]
 
 #: Linux has 8192 processors at most.
 CORE_MAX = 8191
@@ -18,3 +31,33 @@ HostAddress = Annotated[str, Meta(extra=HOST_ADDRESS.extra)]
 HostName = Annotated[str, Meta(extra=HOST_NAME.extra)]
 Idle = Literal["spin", "yield", "backoff", "sleep"]
 Name = Annotated[str, Meta(extra=NAME.extra)]
+RestartFirst = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=60_000,
+        description="ms until what failed is started again; doubles with each further failure",
+    ),
+]
+RestartLongest = Annotated[
+    int, Meta(ge=1, le=3_600_000, description="longest wait before a restart, ms")
+]
+RestartSteady = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=86_400_000,
+        description="ms without a failure after which the wait is restart_first_ms again",
+    ),
+]
+SnapshotInterval = Annotated[
+    int, Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds")
+]
+SnapshotRate = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=1_000_000_000,
+        description="limit of the rate of snapshot rounds, datagrams per second",
+    ),
+]

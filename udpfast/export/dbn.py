@@ -152,14 +152,18 @@ class DbnWriter:
         self.rows += len(rows)
 
     def close(self) -> None:
-        """Write the metadata before the rows, and show the file."""
+        """Write the metadata before the rows, and show the file; after an error leave nothing."""
         self._file.close()
         partial = self._path.with_name(f"{self._path.name}.partial")
-        with _opened(partial, self._path.suffix == ".zst") as file, self._body.open("rb") as body:
-            file.write(bytes(self._metadata()))
-            shutil.copyfileobj(body, file)
-        partial.replace(self._path)
-        self._body.unlink()
+        packed = self._path.suffix == ".zst"
+        try:
+            with _opened(partial, packed) as file, self._body.open("rb") as body:
+                file.write(bytes(self._metadata()))
+                shutil.copyfileobj(body, file)
+            partial.replace(self._path)
+        finally:
+            partial.unlink(missing_ok=True)
+            self._body.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         """Return the writer itself."""
