@@ -33,6 +33,7 @@ from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, ImageConfig, RelayConfig, RelayLine, parse_feed
 from udpfast.core.layout import Kind
+from udpfast.feed.repair import ParitySender
 from udpfast.net.bad_network import BadNetwork, LineFaults
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.shm.relay_counts import RELAY_VERDICTS
@@ -45,16 +46,22 @@ __all__ = ["World", "check", "main"]
 SETS = ("itch_small", "pitch_2", "cme_1", "cme_2_reset", "itch_1")
 #: So long ago a book that is sound at the far end was sound here: a hole waits 5 ms, and until a
 #: heartbeat shows it; steps of the clock are no longer than the last number.
-LAG_NS = 400_000_000
+LAG_NS = 500_000_000
+#: A relay that is not heard for so long is silent, and a heartbeat comes three times as often.
+SILENT_NS = 300_000_000
 #: The same, of what a thin line holds back for so long, or carries for so long.
 LATE_NS = 200_000_000
 THIN_LAG_NS = LAG_NS + LATE_NS + 1_500_000_000
 STEP_NS = 20_000_000
 QUIET_NS = 4_000_000_000
+PARITY_DEPTH = 4
 THIN_QUIET_NS = 40_000_000_000
 START_NS = 1_000_000_000
 #: Turns between two versions of the image: its own pace is of another clock.
 IMAGE_TURNS = 20
+
+#: It is of a session that nobody has begun.
+NOTHING = bytes([2]) + bytes(15)
 
 Name = tuple[str, str]
 
@@ -73,6 +80,8 @@ class Faults:
         The feed keeps an image, with which a relay goes on.
     bits_per_s : int
         What each line takes; 0: all.
+    parity : int
+        Datagrams that one parity covers; 0: there is none.
     """
 
     loss: float = 0.01
@@ -82,6 +91,7 @@ class Faults:
     restarts: int = 0
     image: bool = False
     bits_per_s: int = 0
+    parity: int = 0
 
 
 class End:
@@ -146,10 +156,16 @@ class World:
         self.keeper: ImageKeeper | None = None
         self.lost: set[Name] = set()
         self.turns = 0
+        self.relaying = True
         #: Until when the far end may know what was relayed last before a stall, and when that was.
         self.excused = 0, 0
         self.open_near()
-        self.far = End(far_config(), directory / "far")
+        session = {"inactivity_timeout_ms": SILENT_NS // 1_000_000, "doubt_when_silent": True}
+        tables = {"session": session, "window": {"parity": faults.parity > 0}}
+        self.far = End(far_config(**tables), directory / "far")
+        self.parity = (
+            [ParitySender(faults.parity, PARITY_DEPTH) for _ in range(2)] if faults.parity else []
+        )
 
     def open_near(self) -> None:
         """Start the feed here, and its agents."""
@@ -210,6 +226,9 @@ class World:
                 self.excused = self.now_ns + self.lag_ns, self.relayed_ns
             self.relayed_ns = self.now_ns
             self.deliver()
+        else:
+            self.pass_time()
+        self.relaying = relaying
         for name in self.far.followed.levels:
             self.judge(name)
 
@@ -227,11 +246,29 @@ class World:
             datagrams = list(kept)
             kept.clear()
             for line in range(2):
-                for _, datagram in self.network.pass_through(channel, line, datagrams, self.now_ns):
+                leaving = self.with_parity(datagrams, line) if channel == 0 else datagrams
+                for _, datagram in self.network.pass_through(channel, line, leaving, self.now_ns):
                     for record in self.far.send(datagram, (channel, line), self.now_ns):
                         self.found[f"far {record.kind.name}"] += 1
                         if record.kind >= Kind.BOOK and record.exchange:
                             self.judge((record.exchange, record.symbol))
+
+    def pass_time(self) -> None:
+        """Let the far end see that it hears nothing: by a datagram that says nothing."""
+        for record in self.far.send(NOTHING, (1, 0), self.now_ns):
+            self.found[f"silent {record.kind.name}"] += 1
+
+    def with_parity(self, datagrams: list[bytes], line: int) -> list[bytes]:
+        """Return what leaves by a line: the datagrams, and their parity among them."""
+        if not self.parity:
+            return datagrams
+        leaving = []
+        for datagram in datagrams:
+            leaving.append(datagram)
+            parity = self.parity[line].add(datagram)
+            if parity is not None:
+                leaving.append(parity)
+        return leaving + self.parity[line].rest()
 
     def note(self, record: Any) -> None:
         """Remember which books are sound here since when."""
@@ -253,9 +290,12 @@ class World:
         there = self.far.sound(name)
         if there is None:
             return
-        # While the relay stands still the far end hears nothing, not even heartbeats.
+        # Behind a stall the relay says what lies in the ring, as it was then. While it stands still
+        # the far end hears nothing, not even heartbeats, and has to know that.
         until_ns, relayed_ns = self.excused
-        since_ns = (relayed_ns if self.now_ns < until_ns else self.relayed_ns) - self.lag_ns
+        since_ns = self.now_ns - self.lag_ns
+        if self.relaying:
+            since_ns = (relayed_ns if self.now_ns < until_ns else self.relayed_ns) - self.lag_ns
         told = self.history.get(name, [])
         for at in range(len(told) - 1, -1, -1):
             if told[at][1] == there:
@@ -273,6 +313,10 @@ class World:
         near, far = self.near, self.far
         counts = self.relay.read_counts()["relay"]
         self.found += Counter({key: counts[key] for key in ("delayed", "conflated", "late")})
+        for line, tallies in far.replayer.counters().items():
+            if "." in line:
+                self.found["repaired"] += tallies["repaired"]
+                assert tallies["parity_refused"] == 0, (line, tallies)
         verdicts = sum(counts[key] for key in RELAY_VERDICTS)
         if verdicts != counts["records"]:
             raise AssertionError(f"verdicts of {verdicts} records, of {counts['records']}")
@@ -329,7 +373,7 @@ def text(levels: Any) -> str:
 def check(seed: int) -> dict[str, int]:
     """Run one world, drawn from the seed."""
     rng = random.Random(seed)
-    shared = os.environ.get("UDPFAST_SHARED", "")
+    shared = os.environ.get("UDPFAST_SHARED") or "../shared"
     name = rng.choice(SETS)
     faults = Faults(
         loss=rng.choice((0.0, 0.01, 0.05, 0.2)),
@@ -339,6 +383,7 @@ def check(seed: int) -> dict[str, int]:
         restarts=rng.choice((0, 0, 1)),
         image=rng.random() < 0.6,
         bits_per_s=rng.choice((0, 0, 200_000, 1_000_000)),
+        parity=rng.choice((0, 4, 16)),
     )
     folder = Path(shared, "venues", "books", name)
     capture = rng.choice(("clean", "feed"))

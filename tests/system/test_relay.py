@@ -86,7 +86,8 @@ class Chain:
         )
         self.write(
             "far",
-            "".join(
+            "session = {inactivity_timeout_ms = 1000, doubt_when_silent = true}\n"
+            + "".join(
                 f'[[{channel}.lines]]\nname = "{name}"\n'
                 f'address = "127.0.0.1:{ways[2 * i + j][1]}"\n'
                 for j, channel in enumerate(("incremental", "snapshot"))
@@ -226,6 +227,7 @@ def test_relay_that_is_killed_goes_on_in_a_session_of_its_own(chain: Callable[..
     world.send(capture, rate=2000)
     wait_until(world.agree)
     world.kill("relay near")
+    wait_until(lambda: world.read() is not None and not any(world.books("far").values()))
     world.start("near", "relay")
     world.await_session()
     wait_until(world.agree)

@@ -43,6 +43,8 @@ cdef class Engine:
     cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
     cdef bint _huge_pages
     cdef bytearray _payload_memory     # what `payload` keeps of each symbol
+    cdef bytearray _repair_memory      # newest datagrams, for parity; None: none is looked at
+    cdef bint _repairs
     # What servers are asked for, by channel (shm/answers); None: nothing of it.
     cdef AnswersRegion retransmission
     cdef AnswersRegion snapshot_server
@@ -75,6 +77,9 @@ cdef class Engine:
     cdef void _note_wants(self, int64_t now_ns) noexcept nogil
     cdef void _want_messages(self, int64_t now_ns) noexcept nogil
     cdef void _want_snapshots(self) noexcept nogil
+    cdef bint _note_parity(
+        self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _rebuild(self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _note_addresses(
         self, int channel, uint32_t line, int64_t now_ns, int64_t unix_ns) noexcept nogil

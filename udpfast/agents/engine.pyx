@@ -34,6 +34,10 @@ from udpfast.core.counter cimport (
     LINE_DATAGRAMS,
     LINE_HEARD_NS,
     LINE_NO_TIMESTAMP,
+    LINE_PARITY_REFUSED,
+    LINE_REPAIRED,
+    LINE_UNITS_MORE,
+    VERDICT_PARITY,
     VERDICT_UNSEQUENCED,
 )
 from udpfast.core.layout cimport (
@@ -44,6 +48,9 @@ from udpfast.core.layout cimport (
     CLOCK_EXPIRE,
     CLOCK_FINISH,
     DATAGRAM_NO_TIMESTAMP,
+    DATAGRAM_SENDER_REFUSED,
+    DATAGRAM_SIZE_MAX,
+    DATAGRAM_TRUNCATED,
     ENCODING_FLATBUFFERS,
     FLIGHT_UNKNOWN,
     GAP_DAMAGED,
@@ -83,6 +90,14 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_init,
     pipeline_memory_size,
     pipeline_settings_default,
+)
+from udpfast.feed.repair cimport (
+    REPAIR_FOUND,
+    Repair,
+    repair_is_parity,
+    repair_next,
+    repair_note,
+    repair_parity,
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.feed.window_state cimport Window
@@ -181,6 +196,8 @@ cdef struct Stages:
     Names names
     DecodeContext context
     PayloadContext payload       # of other framings than Roq
+    Repair* repair               # the newest datagrams of the incremental channel; NULL: none
+    uint8_t rebuilt[DATAGRAM_SIZE_MAX]
 
 
 cdef inline uint32_t heard_place(uint32_t channel, uint32_t line) noexcept nogil:
@@ -433,6 +450,11 @@ cdef class Engine:
         gate_init(&self.stages.gate, region.pointer + REGION_PAGE + pipeline_size, &gate,
                   self.counters.feed)
 
+        self._repairs = config.window.parity
+        if self._repairs:
+            self._repair_memory = bytearray(sizeof(Repair))
+            self.stages.repair = <Repair*><char*>self._repair_memory
+
     def _collapse(self, name, region):
         if self._huge_pages:
             self._pages.append((name, *region.collapse()))
@@ -466,8 +488,12 @@ cdef class Engine:
         if likely(pipeline.roq):
             for i in range(count):
                 self._note(&items[i], now_ns, unix_ns)
+                if unlikely(self._repairs) and self._note_parity(&items[i], now_ns, unix_ns):
+                    continue
                 pipeline_accept(pipeline, &items[i], now_ns)
                 self._drain(unix_ns)
+                if unlikely(self._repairs):
+                    self._rebuild(&items[i], now_ns, unix_ns)
         else:
             for i in range(count):
                 self._note(&items[i], now_ns, unix_ns)
@@ -480,6 +506,38 @@ cdef class Engine:
             if unlikely(self.asks):
                 self._note_header(&items[count - 1])
         self._flush(now_ns, unix_ns)
+
+    cdef bint _note_parity(
+            self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # Whether it is a parity datagram, and all that it has to say is said.
+        cdef Repair* repair = self.stages.repair
+        if (item.channel != CHANNEL_INCREMENTAL
+                or item.flags & (DATAGRAM_SENDER_REFUSED | DATAGRAM_TRUNCATED)):
+            return False
+        if likely(not repair_is_parity(item.data, item.size)):
+            repair_note(repair, item.data, item.size)
+            return False
+        counter_add(&self.counters.line[item.channel][item.line][VERDICT_PARITY], 1)
+        if repair_parity(repair, item.data, item.size):
+            self._rebuild(item, now_ns, unix_ns)
+        return True
+
+    cdef void _rebuild(self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # Take what can be rebuilt, as if the line of this datagram had brought it.
+        cdef Repair* repair = self.stages.repair
+        cdef int64_t* line = self.counters.line[item.channel][item.line]
+        cdef Datagram rebuilt = item[0]
+        cdef int rc = repair_next(repair, self.stages.rebuilt, &rebuilt.size)
+        rebuilt.data = self.stages.rebuilt
+        while rc:
+            if rc == REPAIR_FOUND:
+                counter_add(&line[LINE_REPAIRED], 1)
+                counter_add(&line[LINE_UNITS_MORE], 1)
+                pipeline_accept(&self.stages.pipeline, &rebuilt, now_ns)
+                self._drain(unix_ns)
+            else:
+                counter_add(&line[LINE_PARITY_REFUSED], 1)
+            rc = repair_next(repair, self.stages.rebuilt, &rebuilt.size)
 
     cdef int take_answers(self, int64_t now_ns) noexcept nogil:
         cdef Datagram items[ANSWERS_BATCH]
@@ -971,3 +1029,4 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.stale_session_grace_ns = int(config.session.stale_grace_s * 1e9)
     settings.restart_datagrams = config.session.restart_datagrams
     settings.inactivity_timeout_ns = config.session.inactivity_timeout_ms * 1_000_000
+    settings.doubt_when_silent = config.session.doubt_when_silent

@@ -100,7 +100,8 @@ cdef class Relay(Agent):
         lines = None
         try:
             if not self._keep:
-                lines = RelayLines(config.lines, self.counts.lines)
+                lines = RelayLines(config.lines, self.counts.lines,
+                                   parity_wait_ns=config.parity_wait_ms * 1_000_000)
             self.feed = RelayFeed(
                 lines, objects=config.objects, counts=self.counts.relay,
                 heartbeat_interval_ns=config.heartbeat_ms * 1_000_000,

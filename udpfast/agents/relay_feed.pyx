@@ -635,6 +635,11 @@ cdef class RelayFeed:
         cdef int channel
         if self.budget.ps_per_byte == 0:
             return 0
+        if self.lines is not None and self.lines.parity_bytes:
+            budget_pay(&self.budget, self.now_ns, (
+                self.lines.parity_bytes + self.lines.parity_datagrams * self.budget.headers)
+                * self.budget.ps_per_byte // 1000)
+            self.lines.parity_bytes = self.lines.parity_datagrams = 0
         for channel in range(CHANNEL_COUNT):
             outbox = &self.publication.outboxes[channel]
             while self.charged[channel] < outbox.count:
@@ -836,6 +841,8 @@ cdef class RelayFeed:
             done += self._round()
         self.flush(CHANNEL_INCREMENTAL)
         self.flush(CHANNEL_SNAPSHOT)
+        if self.lines is not None:
+            self.lines.expire(self.now_ns)
         return done
 
     cdef void flush(self, int channel) noexcept nogil:

@@ -1,13 +1,15 @@
 """The lines of a relay: each carries the same datagrams, and none waits for another."""
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from udpfast.agents.relay_budget cimport (
     HEADERS_IPV4, HEADERS_IPV6, budget_cost_ns, budget_credit_ns, budget_init, budget_pay)
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, Frame, LINES_MAX)
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, Frame, LINES_MAX)
 from udpfast.core.oserr cimport check
+from udpfast.feed.parity cimport PARITY_SIZE_MAX, Parity, parity_add, parity_init, parity_rest
 from udpfast.feed.publication cimport Outbox, Publication, outbox_datagram
 from udpfast.net.sender cimport DatagramSender, SendBatch, send_slots
 
@@ -34,7 +36,7 @@ if len(RELAY_LINE_COUNTS) != RELAY_LINE_COUNT:
 def line_budget(lines) -> dict[str, int]:
     """Return what a relay may send that sends the same by all lines, as `RelayFeed` takes it.
 
-    The strictest budget of the lines that do not leave out. Parity counts as what it adds.
+    The strictest budget of the lines that do not leave out.
     """
     rates = [line.bits_per_s for line in lines if line.bits_per_s and line.short == "conflate"]
     if not rates:
@@ -60,6 +62,8 @@ cdef class RelayLines:
         Of the settings; both addresses are known.
     counts : numpy.ndarray, optional
         int64, a row for each line, as `shm.relay_counts.RelayCounts.lines`: where it counts.
+    parity_wait_ns : int
+        After so long, parity is sent of datagrams that are fewer than a line's `parity` says.
 
     Raises
     ------
@@ -67,7 +71,18 @@ cdef class RelayLines:
         As `DatagramSender`.
     """
 
-    def __init__(self, lines, counts=None):
+    def __cinit__(self):
+        self.mixed = <uint8_t*>calloc(MIXED_SLOTS, PARITY_SIZE_MAX)
+        if self.mixed == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef int line
+        for line in range(LINES_MAX):
+            free(self.parities[line])
+        free(self.mixed)
+
+    def __init__(self, lines, counts=None, *, parity_wait_ns=2_000_000):
         cdef DatagramSender sender
         cdef int64_t[:, ::1] memory
         cdef int channel
@@ -81,11 +96,14 @@ cdef class RelayLines:
                 memory.shape[1] < RELAY_LINE_COUNT):
             raise ValueError(f"expected counts of 1 to {LINES_MAX} lines, found {counts.shape} "
                              f"for {len(self.names)}")
+        self.parity_wait_ns = parity_wait_ns
         self._counts_owner = counts
         self.counts = &memory[0, 0]
         self.counts_stride = memory.shape[1]
         try:
             for number, line in enumerate(lines):
+                if line.parity:
+                    self._begin_parity(<int>number, line.parity, line.parity_depth)
                 if line.short == "leave_out":
                     budget_init(&self.budgets[<int>number], line.bits_per_s, line.burst_bytes,
                                 line_headers(line))
@@ -97,6 +115,12 @@ cdef class RelayLines:
         except BaseException:
             self.close()
             raise
+
+    cdef _begin_parity(self, int line, int members, int depth):
+        self.parities[line] = <Parity*>calloc(1, sizeof(Parity))
+        if self.parities[line] == NULL:
+            raise MemoryError
+        parity_init(self.parities[line], members, depth)
 
     def close(self) -> None:
         """Close the sockets. Idempotent."""
@@ -133,21 +157,81 @@ cdef class RelayLines:
             if self.budgets[line].ps_per_byte:
                 self._send_some(channel, line, outbox, now_ns)
             else:
-                self._send_all(channel, line, outbox, 0, outbox.count)
+                self._send_all(channel, line, outbox, 0, outbox.count, now_ns)
+
+    cdef void expire(self, int64_t now_ns) noexcept nogil:
+        cdef uint32_t line
+        cdef Parity* parity
+        for line in range(self.lines):
+            parity = self.parities[line]
+            if parity == NULL or parity.since_ns == 0 or (
+                    now_ns - parity.since_ns < self.parity_wait_ns):
+                continue
+            self.mixed_count = 0
+            while self._add_parity(line, parity_rest(parity, self._mixed_slot()), now_ns):
+                pass
+            self._send_slots(CHANNEL_INCREMENTAL, line, self.mixed, PARITY_SIZE_MAX,
+                             self.mixed_sizes, 0, self.mixed_count)
+
+    cdef uint8_t* _mixed_slot(self) noexcept nogil:
+        return self.mixed + <size_t>self.mixed_count * PARITY_SIZE_MAX
+
+    cdef bint _add_parity(self, uint32_t line, uint32_t size, int64_t now_ns) noexcept nogil:
+        # What was written to the next slot leaves, too. False: nothing was.
+        cdef Budget* budget = &self.budgets[line]
+        if size == 0:
+            return False
+        self.mixed_sizes[self.mixed_count] = size
+        self.mixed_count += 1
+        self.counts[line * self.counts_stride + RELAY_LINE_PARITY] += 1
+        if budget.ps_per_byte:
+            budget_pay(budget, now_ns, budget_cost_ns(budget, size))
+        else:
+            self.parity_datagrams += 1
+            self.parity_bytes += size
+        return True
+
+    cdef void _send_mixed(
+            self, uint32_t line, const Outbox* outbox, uint32_t first, uint32_t stop,
+            int64_t now_ns) noexcept nogil:
+        # Datagrams [first, stop) of the incremental channel, and the parity that is due among them.
+        cdef Parity* parity = self.parities[line]
+        cdef const uint8_t* data
+        cdef uint32_t i
+        self.mixed_count = 0
+        for i in range(first, stop):
+            data = outbox.data + <size_t>i * DATAGRAM_SIZE_MAX
+            memcpy(self._mixed_slot(), data, outbox.sizes[i])
+            self.mixed_sizes[self.mixed_count] = outbox.sizes[i]
+            self.mixed_count += 1
+            self._add_parity(
+                line, parity_add(parity, data, <uint32_t>outbox.sizes[i], now_ns,
+                                 self._mixed_slot()), now_ns)
+        self._send_slots(CHANNEL_INCREMENTAL, line, self.mixed, PARITY_SIZE_MAX, self.mixed_sizes,
+                         0, self.mixed_count)
 
     cdef void _send_all(
             self, int channel, uint32_t line, const Outbox* outbox, uint32_t first,
-            uint32_t stop) noexcept nogil:
+            uint32_t stop, int64_t now_ns) noexcept nogil:
         # Datagrams [first, stop).
-        cdef SendBatch* batch = self.batches[channel][line]
-        cdef int64_t* counts = self.counts + line * self.counts_stride
         if first == stop:
             return
+        if channel == CHANNEL_INCREMENTAL and self.parities[line] != NULL:
+            self._send_mixed(line, outbox, first, stop, now_ns)
+        else:
+            self._send_slots(
+                channel, line, outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, first, stop)
+
+    cdef void _send_slots(
+            self, int channel, uint32_t line, const uint8_t* data, size_t stride,
+            const int64_t* sizes, uint32_t first, uint32_t stop) noexcept nogil:
+        cdef SendBatch* batch = self.batches[channel][line]
+        cdef int64_t* counts = self.counts + line * self.counts_stride
         counts[RELAY_LINE_DATAGRAMS] -= <int64_t>batch.datagrams
         counts[RELAY_LINE_BYTES] -= <int64_t>batch.bytes
         counts[RELAY_LINE_UNSENT] -= <int64_t>batch.unreachable
         counts[RELAY_LINE_UNSENT] += send_all(
-            batch, outbox, first, stop, &self.errors[channel][line])
+            batch, data, stride, sizes, first, stop, &self.errors[channel][line])
         counts[RELAY_LINE_DATAGRAMS] += <int64_t>batch.datagrams
         counts[RELAY_LINE_BYTES] += <int64_t>batch.bytes
         counts[RELAY_LINE_UNSENT] += <int64_t>batch.unreachable
@@ -169,11 +253,11 @@ cdef class RelayLines:
                 for i in range(at, end):
                     budget_pay(budget, now_ns, budget_cost_ns(budget, outbox.sizes[i]))
             else:
-                self._send_all(channel, line, outbox, first, at)
+                self._send_all(channel, line, outbox, first, at, now_ns)
                 self.counts[line * self.counts_stride + RELAY_LINE_LEFT_OUT] += end - at
                 first = end
             at = end
-        self._send_all(channel, line, outbox, first, at)
+        self._send_all(channel, line, outbox, first, at, now_ns)
 
 
 cdef inline Frame frame_at(Outbox* outbox, uint32_t index) noexcept nogil:
@@ -187,13 +271,13 @@ cdef inline bint is_book(Frame frame) noexcept nogil:
 
 
 cdef int64_t send_all(
-        SendBatch* batch, const Outbox* outbox, uint32_t first, uint32_t stop,
-        int* error) noexcept nogil:
+        SendBatch* batch, const uint8_t* data, size_t stride, const int64_t* sizes,
+        uint32_t first, uint32_t stop, int* error) noexcept nogil:
     # How many were given up, and why if it was for an error.
     cdef uint32_t done = first
     cdef int sent = 0, _attempt
     for _attempt in range(ATTEMPTS):
-        sent = send_slots(batch, outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, done, stop)
+        sent = send_slots(batch, data, stride, sizes, done, stop)
         if sent < 0:
             break
         done += <uint32_t>sent

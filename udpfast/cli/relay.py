@@ -24,6 +24,8 @@ __all__ = ["relay"]
 LOOK_S = 0.1
 #: Heartbeats come every 100 ms: after so many, the far end says that the relay is silent.
 SILENT_MS = 1_000
+#: A hole waits until its parity has come: by default for so long, and never for less.
+HOLE_US = 5_000
 
 
 @click.command(
@@ -47,6 +49,11 @@ Examples:
     "--budget",
     metavar="NAME=BITS_PER_S,...",
     help="What a line of --lines may carry, in bits per second; the others: no limit.",
+)
+@click.option(
+    "--parity",
+    metavar="NAME=N,...",
+    help="One parity datagram for N of a line of --lines; the others: none.",
 )
 @click.option("--heartbeat-ms", type=click.IntRange(1, 60_000), help="Silence until a heartbeat.")
 @click.option(
@@ -137,8 +144,11 @@ def _hint(name: str) -> str:
 
 
 def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:
-    budgets = _budgets(options.pop("budget"))
-    lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"), budgets)
+    further = {
+        "bits_per_s": _numbers(options.pop("budget"), "--budget", "BITS_PER_S"),
+        "parity": _numbers(options.pop("parity"), "--parity", "N"),
+    }
+    lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"), further)
     chosen = {key: value for key, value in options.items() if value is not None}
     if Path(source).is_file():
         feed = load_feed(source)
@@ -167,31 +177,31 @@ def _pairs(text: str | None, option: str, value: str) -> list[tuple[str, str]]:
     return found
 
 
-def _budgets(text: str | None) -> dict[str, int]:
+def _numbers(text: str | None, option: str, value: str) -> dict[str, int]:
     found = {}
-    for name, said in _pairs(text, "--budget", "BITS_PER_S"):
+    for name, said in _pairs(text, option, value):
         try:
             found[name] = int(said)
         except ValueError:
             raise click.BadParameter(
-                f"expected a whole number of bits per second for {name}, found {said!r}",
-                param_hint="--budget",
+                f"expected a whole number for {name}, found {said!r}", param_hint=option
             ) from None
     return found
 
 
 def _lines(
-    text: str | None, interface: str, ttl: int, budgets: dict[str, int]
+    text: str | None, interface: str, ttl: int, further: dict[str, dict[str, int]]
 ) -> tuple[RelayLine, ...]:
     found: list[dict[str, Any]] = []
     for name, address in _pairs(text, "--lines", "IP:PORT"):
         found.append({"name": name, "incremental": address, "interface": interface, "ttl": ttl})
-        if name in budgets:
-            found[-1]["bits_per_s"] = budgets[name]
-    unknown = budgets.keys() - {line["name"] for line in found}
+        found[-1] |= {key: values[name] for key, values in further.items() if name in values}
+    named = {name for values in further.values() for name in values}
+    unknown = named - {line["name"] for line in found}
     if unknown:
         raise click.BadParameter(
-            f"expected names of --lines, found {', '.join(sorted(unknown))}", param_hint="--budget"
+            f"expected names of --lines, found {', '.join(sorted(unknown))}",
+            param_hint="--budget and --parity",
         )
     return parse_relay({"lines": found}, "--lines").lines
 
@@ -204,7 +214,11 @@ def far_settings(name: str, config: RelayConfig) -> str:
         "",
         "[session]",
         f"inactivity_timeout_ms = {max(SILENT_MS, 10 * config.heartbeat_ms)}",
+        "doubt_when_silent = true",
     ]
+    if any(line.parity for line in config.lines):
+        wait_us = max(HOLE_US, 1_000 * config.parity_wait_ms + HOLE_US // 2)
+        parts += ["", "[window]", "parity = true", f"lost_packet_wait_us = {wait_us}"]
     for channel in ("incremental", "snapshot"):
         for line in config.lines:
             parts += [

@@ -90,6 +90,11 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             f"{where}: wire.payload: expected {' or '.join(fitting)} with wire.framing = "
             f'"{config.wire.framing}", found {config.wire.payload!r}'
         )
+    if config.window.parity and (config.wire.framing, config.wire.byteorder) != ("roq", "little"):
+        raise ConfigError(
+            f'{where}: window.parity: expected wire.framing = "roq" with little-endian integers, '
+            "which a relay sends"
+        )
     intervals = {
         "window": config.window.out_of_order_max_interval,
         "incremental": config.incremental.out_of_order_max_interval,
@@ -154,6 +159,11 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
             raise ConfigError(
                 f"{where}: relay.lines: expected `snapshot` of line {line.name!r}, because no "
                 f"port follows {port}"
+            )
+        if line.parity == 1:
+            raise ConfigError(
+                f"{where}: relay.lines: expected 0, or 2 and more for parity of {line.name!r}, "
+                "found 1: a line that carries all twice is a second line"
             )
         snapshot = line.snapshot or endpoint_text(host, port + 1)
         for channel, address in (("incremental", line.incremental), ("snapshot", snapshot)):

@@ -17,7 +17,7 @@ from udpfast.config.checks import (
     ZMQ_ADDRESS,
 )
 from udpfast.config.settings import Struct
-from udpfast.config.types import Core, FilePath, Idle, Name
+from udpfast.config.types import Core, FilePath, Idle, Name, SnapshotInterval, SnapshotRate
 
 __all__ = ["ImageConfig", "RecordConfig", "RelayConfig", "RelayLine", "SideConfig", "ZmqConfig"]
 
@@ -282,6 +282,24 @@ class RelayLine(Struct, frozen=True):
             "messages out, levels first, and the other lines carry them"
         ),
     ] = "conflate"
+    parity: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=32,
+            description="one parity datagram for so many of the incremental channel, at least 2: "
+            "what the line loses is rebuilt at a far end with window.parity; 0: none",
+        ),
+    ] = 0
+    parity_depth: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=32,
+            description="with parity: how many datagrams in a row may be lost, and about as many "
+            "times `parity` how many pass until a lost one is rebuilt",
+        ),
+    ] = 8
 
 
 class RelayConfig(SideConfig, frozen=True):
@@ -300,18 +318,8 @@ class RelayConfig(SideConfig, frozen=True):
             "was lost last",
         ),
     ] = 100
-    snapshot_interval_ms: Annotated[
-        int,
-        Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds"),
-    ] = 1_000
-    snapshot_rate_per_s: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=1_000_000_000,
-            description="limit of the rate of snapshot rounds, datagrams per second",
-        ),
-    ] = 20_000
+    snapshot_interval_ms: SnapshotInterval = 1_000
+    snapshot_rate_per_s: SnapshotRate = 20_000
     objects: Annotated[
         int,
         Meta(
@@ -320,6 +328,15 @@ class RelayConfig(SideConfig, frozen=True):
             description="number of objects of one session to carry; further ones are left out",
         ),
     ] = 262_144
+    parity_wait_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000,
+            description="ms after which parity is sent of datagrams that are fewer than the "
+            "lines' parity says",
+        ),
+    ] = 2
     late_ms: Annotated[
         int,
         Meta(

@@ -36,6 +36,13 @@ class WindowConfig(Struct, frozen=True):
     lost_packet_wait_us: Annotated[
         int, Meta(ge=1, le=60_000_000, description="us; a hole older than this is declared lost")
     ] = 5_000
+    parity: Annotated[
+        bool,
+        Meta(
+            description="rebuild what a line lost from the parity of a relay (`relay.lines.parity` "
+            "there); false: parity is counted as datagrams that are refused"
+        ),
+    ] = False
     on_gap: Annotated[
         Literal["keep_all", "latest_run"],
         Meta(
@@ -100,6 +107,14 @@ class SessionConfig(Struct, frozen=True):
         int,
         Meta(ge=1, le=86_400_000, description="ms; a channel silent for this long is DISCONNECTED"),
     ] = 10_000
+    doubt_when_silent: Annotated[
+        bool,
+        Meta(
+            description="when the incremental channel is DISCONNECTED, all objects are in doubt "
+            "(GAP of no number) until they are heard of again; for a publisher that sends "
+            "heartbeats, as a relay does"
+        ),
+    ] = False
 
 
 class ObjectsConfig(Struct, frozen=True):

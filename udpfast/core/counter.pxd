@@ -38,6 +38,7 @@ cdef enum:  # Verdict
     VERDICT_MESSAGE_BEYOND        # a message reaches beyond its unit
     VERDICT_OUT_OF_RANGE          # a key is wider than any that the venue is known to have
     VERDICT_UNITS_MANY            # more units than there is room for
+    VERDICT_PARITY                # covers others, and says nothing of its own (feed/parity)
     VERDICT_COUNT
 
 cdef enum:  # LineCounter
@@ -60,6 +61,8 @@ cdef enum:  # LineCounter
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)
+    LINE_REPAIRED                 # rebuilt from its parity: units more of the parity's datagram
+    LINE_PARITY_REFUSED           # parity that the datagrams which it covers contradict
     LINE_FRAMES                   # taken from AF_XDP's ring = datagrams + the four that follow
     LINE_FRAMES_FRAGMENT          # first part of a fragmented IP datagram: not put together
     LINE_FRAMES_CHECKSUM          # wrong IPv4 header or UDP checksum

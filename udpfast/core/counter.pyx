@@ -65,6 +65,9 @@ VERDICTS = (
     CounterInfo(
         "out_of_range", "count", "a key is larger than any that the venue is known to use"),
     CounterInfo("units_many", "count", "the datagram has more units than udpfast has room for"),
+    CounterInfo(
+        "parity", "count",
+        "a relay's parity: says nothing of its own, but what it rebuilds (`window.parity`)"),
 )
 
 #: Those of a line of a channel: the verdicts first, then its own. The index is the `LineCounter`.
@@ -112,6 +115,13 @@ LINE_COUNTERS = (
     CounterInfo("unused_bits", "count", "datagrams with unused control bits set (accepted)"),
     CounterInfo("empty_final", "count", "messages of several fragments whose last fragment is "
                                         "empty (accepted)"),
+    CounterInfo(
+        "repaired", "count",
+        "datagrams that the line lost and its parity rebuilt; each has a verdict, and counts in "
+        "`units_more`"),
+    CounterInfo(
+        "parity_refused", "count",
+        "parity that the datagrams which it covers contradict: nothing is rebuilt from it"),
     CounterInfo(
         "frames", "count",
         "frames from AF_XDP = `datagrams` + the four counters that follow; 0 with a socket"),

@@ -21,7 +21,8 @@ from libc.string cimport memcpy, memset
 from udpfast.core.atomics cimport counter_add, prefetch_write
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL, LINE_UNITS_MORE, LINE_UNUSED_BITS,
+    CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL,
+    LINE_UNITS_MORE, LINE_UNUSED_BITS,
     LINE_WINS, VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE,
     VERDICT_FRAGMENT_BEYOND_MAX, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
     VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
@@ -32,7 +33,8 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP,
-    DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, KIND_GAP,
+    DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, GAP_TIME,
+    KIND_GAP,
     KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
     Message,
 )
@@ -41,7 +43,7 @@ from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.lines cimport (
     line_bring, line_reach, line_steps_back, line_was_beyond, lines_hear, lines_judge_due,
-    lines_judge_past, lines_judge_until, lines_note_silence, lines_watch,
+    lines_channel_heard_ns, lines_judge_past, lines_judge_until, lines_note_silence, lines_watch,
 )
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport (
@@ -66,7 +68,9 @@ from udpfast.feed.waiting cimport (
     WAITING_PARK, waiting_decide, waiting_deliver, waiting_force, waiting_gap, waiting_hold,
     waiting_jump, waiting_note_sent, waiting_note_stored,
 )
-from udpfast.feed.window cimport window_is_copy, window_is_filled_by, window_is_whole, window_past
+from udpfast.feed.window cimport (
+    window_control, window_is_copy, window_is_filled_by, window_is_whole, window_past,
+)
 from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, Early, LineAccount, Slot, Window,
     window_begin, window_early, window_furthest, window_number, window_slot, window_unwrap,
@@ -864,6 +868,7 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     cdef Window* w
     cdef uint32_t i
     cdef int channel
+    cdef bint silent
     p.now_ns = now_ns
     lines_watch(p, now_ns)
     for i in range(p.windows):
@@ -875,8 +880,32 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
             pipeline_look(p, w)
     if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
         p.silence_due_ns = INT64_MAX
+        silent = p.carrier[CHANNEL_INCREMENTAL].silent
         for channel in range(CHANNEL_COUNT):
             lines_note_silence(p, <uint32_t>channel, now_ns)
+        if p.doubt_when_silent and p.carrier[CHANNEL_INCREMENTAL].silent and not silent:
+            for i in range(p.windows):
+                pipeline_doubt(p, &p.window[i], now_ns)
+
+
+cdef inline void pipeline_doubt(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+    # Nothing is missing that is known, but much may have happened since: a GAP of no number, behind
+    # the last one that was handed out.
+    cdef Control* control
+    if w.channel != CHANNEL_INCREMENTAL or not w.started:
+        return
+    control = window_control(w, KIND_GAP)
+    if control != NULL:
+        control.received_ns = p.received_ns
+        control.number = window_number(w, w.next)
+        control.size = sizeof(control.payload.gap)
+        control.payload.gap.first = control.number
+        control.payload.gap.last = window_number(w, w.next - 1)
+        control.payload.gap.count = 0
+        control.payload.gap.reason = GAP_TIME
+        control.payload.gap.waited_ns = now_ns - lines_channel_heard_ns(p, w.channel)
+    counter_add(&w.counters[CHANNEL_GAPS], 1)
+    counter_add(&w.counters[CHANNEL_GAPS_BY_TIME], 1)
 
 
 cdef inline void pipeline_open(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:

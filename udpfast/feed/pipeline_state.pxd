@@ -54,6 +54,7 @@ cdef struct PipelineSettings:
     int64_t stale_session_grace_ns
     uint32_t restart_datagrams           # 2..256; 0: never believe a restart with the same id
     int64_t inactivity_timeout_ns
+    bint doubt_when_silent       # a silent incremental channel is a gap of no number
     int64_t line_dead_ns
 
 cdef struct Carrier:             # what all streams of a channel share: its lines
@@ -109,6 +110,7 @@ cdef struct Pipeline:
     int64_t wait_ns[2]
     int64_t watch_ns             # first call: inactivity counts from there
     int64_t inactivity_ns
+    bint doubt_when_silent
     int64_t silence_due_ns       # no line or channel falls silent, or speaks again, before
     const Datagram* parked       # waits until take() has made room
     Window* parked_window
@@ -248,6 +250,7 @@ cdef inline int pipeline_init(
     keyed_draw(&p.key)
     proofs_fill(p.proofs, s.session_adopt_datagrams, s.restart_datagrams)
     p.inactivity_ns = s.inactivity_timeout_ns
+    p.doubt_when_silent = s.doubt_when_silent
     frame_reader_init(
         &p.reader, p.legacy, s.framing == FRAMING_ROQ_BIG or s.framing == FRAMING_ROQ_LEGACY_BIG,
         s.encodings)

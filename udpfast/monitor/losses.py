@@ -31,7 +31,7 @@ Counters = dict[str, dict[str, int]]
 
 _FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
 #: Verdicts of what goes on.
-VERDICTS_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced")
+VERDICTS_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced", "parity")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
 _OBJECTS = (
     "objects_full",

@@ -64,6 +64,7 @@ RELAY_LINE_COUNTS = {
     "datagrams": "datagrams sent",
     "bytes": "bytes of UDP payload sent",
     "unsent": "datagrams given up: the queue stayed full, or there was no way",
+    "parity": "parity datagrams among them",
     "left_out": "datagrams that the line's budget had no room for: the other lines carry them",
 }
 
