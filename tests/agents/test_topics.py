@@ -92,3 +92,9 @@ def test_parse_topic_tilde_asks_for_no_last_values() -> None:
 def test_parse_topic_what_would_be_silence_is_refused(text: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_topic(text)
+
+
+def test_parse_topic_refuses_with_the_words_that_a_reader_was_given() -> None:
+    with pytest.raises(ConfigError, match="was 'BOK/fx/'; did you mean 'BOOK'") as caught:
+        parse_topic(b"~BOK/fx/")
+    assert "~" not in str(caught.value)

@@ -61,6 +61,8 @@ def test_help_has_an_example(verb):
         (["run", "none.toml"], ["none.toml", "expected a TOML file"]),
         (["stat", "no/such"], ["no/such"]),
         (["tail", "a b"], ["a b"]),
+        (["tail", "group:none"], ["no group 'none'"]),
+        (["tail", "zmq:none"], ["no such instance"]),
         (["replay", "none.pcap"], ["none.pcap"]),
         (["nonsense"], ["nonsense"]),
         (["reply"], ["No such command 'reply'. Did you mean 'replay' or 'relay'?"]),

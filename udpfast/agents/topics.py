@@ -19,7 +19,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, did_you_mean
 from udpfast.net.envelope import TOPIC_SIZE_MAX
 
 __all__ = ["NAMES_REQUEST", "Pattern", "Topic", "parse_topic"]
@@ -100,7 +100,7 @@ def parse_topic(text: bytes) -> Topic:
     patterns = words.removeprefix("~")
     texts = patterns.split("|")
     everything = "" in texts
-    parsed = () if everything else tuple(_pattern(text, words) for text in texts)
+    parsed = () if everything else tuple(_pattern(text, patterns) for text in texts)
     return Topic(text, not words.startswith("~"), parsed)
 
 
@@ -112,7 +112,7 @@ def _pattern(text: str, words: str) -> Pattern:
     ):
         raise ConfigError(
             "each pattern of a topic must begin with a kind (BOOK, TRADES, ...) or *, was "
-            f"{words!r}"
+            f"{words!r}{did_you_mean(kind, _KINDS)}"
         )
     if len(names) > 3 or names[2:] not in ([], [""]):
         raise ConfigError(

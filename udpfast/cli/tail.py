@@ -29,6 +29,8 @@ _KINDS = [kind.name.lower() for kind in Kind if kind is not Kind.PAD]
 #: What else than a ring is read as it comes.
 _STORES = ("store:", "composite:")
 _JOURNAL = "journal:"
+#: What ends, if at all, where its readers are told so.
+_TOLD = (_JOURNAL, "group:", "zmq:")
 #: In which a daemon that is started again is back, or its host's disk answers.
 _PATIENCE_S = 2.0
 
@@ -74,12 +76,13 @@ def tail(
 ) -> None:
     """Print the records of instance NAME as they come, until SIGINT or until the ring is closed.
 
-    NAME is an instance's name, or its path (with a slash), or store:NAME or composite:NAME of a
-    bus, or journal:NAME, which ends where its writer ended (use --begin). If the instance, or this
+    NAME is an instance's name, or its path (with a slash), or the address of a Reader: store:NAME
+    or composite:NAME of a bus, group:NAME, zmq:..., or journal:NAME, which ends where its writer
+    ended (use --begin). If the instance, or this
     host's daemon of the store, has ended or is dead, the command prints the records that it left
     (with --begin) and ends.
     """
-    address = name if name.startswith(("ring:", _JOURNAL, *_STORES)) else f"ring:{name}"
+    address = name if name.startswith(("ring:", *_TOLD, *_STORES)) else f"ring:{name}"
     shown = 0
     start = "oldest" if begin else "tail"
     with (
@@ -117,7 +120,7 @@ def _note_unknown(address: str, symbols: tuple[str, ...]) -> None:
 
 def _records(reader: Reader) -> Iterator[Any]:
     # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
-    if reader.address.startswith(_JOURNAL):
+    if reader.address.startswith(_TOLD):
         yield from reader
         return
     if reader.address.startswith(_STORES):
