@@ -47,7 +47,7 @@ def test_line_of_a_book_has_its_first_levels_and_how_many_more(instance: Instanc
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
     assert record_line(record).endswith(
-        "index=0 snapshot first snapshot bids 10 x 1.5, 9 x 1.5, 8 x 1.5, 2 more asks 11 x 0"
+        "index=0 snapshot first bids 10 x 1.5, 9 x 1.5, 8 x 1.5, 2 more asks 11 x 0"
     )
     described = describe_record(record)
     assert [level["price"] for level in described["bids"]] == [10.0, 9.0, 8.0, 7.0, 6.0]

@@ -74,7 +74,10 @@ def record_line(record: ReadRecord) -> str:
         words += [f"number={record.number}"]
     words += [f"index={record.index}"]
     words += [flag.name.lower() for flag in RecordFlag if flag.name and flag in record.flags]
-    return " ".join([*words, record_content(record)]).rstrip()
+    content = record_content(record)
+    if RecordFlag.SNAPSHOT in record.flags:  # which an update then says once more
+        content = content.removeprefix(f"{RecordFlag.SNAPSHOT.name.lower()} ")
+    return " ".join([*words, content]).rstrip()
 
 
 def record_content(record: ReadRecord) -> str:
