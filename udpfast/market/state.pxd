@@ -3,7 +3,7 @@
 # and no clock; whoever has the state as of a position and all records behind it has the state now.
 #
 #    State --> objects (key) --> values (kind, tag, text): header of the last record it contains,
-#                                payload; of a book all levels of both sides
+#                                payload; of a book all levels of both sides, of ORDERS all orders
 #
 # What may be believed of an object is decided in market/doubt; of its values each may be missing.
 #
@@ -11,7 +11,7 @@
 # is passed over. So objects may be ahead of the state's own position, which is what a copy made
 # while its writer went on looks like; the records in between make them all alike.
 #
-# Kept are all decoded kinds but ORDERS, up to STATE_VALUES_MAX values of an object. What tells two
+# Kept are all decoded kinds, up to STATE_VALUES_MAX values of an object. What tells two
 # values apart is compared, never guessed: a text or a name that was cut (RECORD_TRUNCATED) tells
 # nothing. Objects that carry what is not kept are known as `unkept`.
 
@@ -19,6 +19,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX, Connection, Record, Session
 from udpfast.market.doubt cimport Doubt, Doubts
+from udpfast.market.kept_orders cimport OrderTable
 from udpfast.market.ladder cimport Ladder
 
 cdef enum:
@@ -40,6 +41,7 @@ cdef struct StateValue:
     uint8_t reserved[2]
     Ladder bids
     Ladder asks
+    OrderTable orders            # of ORDERS
 
 cdef struct StateObject:
     Doubt doubt

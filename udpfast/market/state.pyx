@@ -1,7 +1,7 @@
 """What a ring says is true at one position of it. The rules are in `state.pxd`; C face only."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -22,11 +22,14 @@ from udpfast.market.doubt cimport (
     doubt_stream, doubt_tag, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere,
     doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete,
     doubts_init, doubts_reach, heard_begin)
+from udpfast.market.kept_orders cimport (
+    KEPT_DELETE, KEPT_ORDERS_MAX, order_drop, order_put, orders_index)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.update_header cimport Level, UpdateHeader
 from udpfast.market.updates cimport (
-    Book, CustomMetrics, ExternalLatency, GatewayStatus, Measurement, SIZE_ACCOUNT, Statistic)
+    Book, CustomMetrics, ExternalLatency, GatewayStatus, Measurement, Order, Orders, SIZE_ACCOUNT,
+    Statistic)
 
 __all__ = []
 
@@ -61,6 +64,7 @@ cdef void state_drop_objects(State* state, bint complete) noexcept nogil:
         free(state.values[i].payload)
         ladder_free(&state.values[i].bids)
         ladder_free(&state.values[i].asks)
+        free(state.values[i].orders.slots)
     state.values_count = 0
     state.changed_count = 0
     state.mark.refused = 0
@@ -191,12 +195,17 @@ cdef const uint8_t* value_text(
     return NULL
 
 
+cdef inline bint value_is_alone(uint16_t kind) noexcept nogil:
+    # An object has one book, or one set of orders, whatever name it goes by.
+    return kind == KIND_BOOK or kind == KIND_ORDERS
+
+
 cdef bint value_is(
         const StateValue* value, uint16_t kind, uint64_t tag,
         const uint8_t* payload) noexcept nogil:
     cdef uint32_t size
     cdef const uint8_t* text = value_text(kind, payload, &size)
-    if value.record.kind != kind or (value.tag != tag and kind != KIND_BOOK):
+    if value.record.kind != kind or (value.tag != tag and not value_is_alone(kind)):
         return False
     return text == NULL or (
         (<const UpdateHeader*>value.payload).stream_id == (<const UpdateHeader*>payload).stream_id
@@ -211,7 +220,7 @@ cdef uint32_t value_place(
     cdef const uint8_t* text = value_text(kind, payload, &size)
     cdef uint64_t hash_ = keyed_word(
         &state.doubts.key, <uint64_t>state_index(state, object) << 16 | kind)
-    if kind != KIND_BOOK:        # an object has one book, whatever name it goes by
+    if not value_is_alone(kind):
         hash_ = keyed_word(&state.doubts.key, hash_ ^ tag)
     if text != NULL:
         hash_ ^= (<const UpdateHeader*>payload).stream_id
@@ -312,7 +321,7 @@ cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) n
 
 cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil:
     row[0] = 0
-    return 0 if kind == KIND_ORDERS else update_fixed(kind, row)
+    return update_fixed(kind, row)
 
 
 # --- records ------------------------------------------------------------------------------------
@@ -547,20 +556,24 @@ cdef int state_take(
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef uint32_t row
     cdef uint64_t fixed = state_fixed(header.kind, &row)
-    cdef bint parts = header.kind in (KIND_BOOK, KIND_STATISTICS, KIND_CUSTOM_METRICS)
+    cdef bint parts = header.kind in (
+        KIND_BOOK, KIND_ORDERS, KIND_STATISTICS, KIND_CUSTOM_METRICS)
     cdef bint snapshot = update_replaces(header.flags, update.update_type)
     cdef bint whole = snapshot or not parts
     cdef int rc
     if (value.missing and doubt_begins(&state.doubts, &object.doubt, header)) or (
-            header.kind != KIND_BOOK and value.size == 0
+            not value_is_alone(header.kind) and value.size == 0
             and doubts_heard(&state.doubts, header).complete):
         snapshot = True
-    if header.kind == KIND_BOOK:
+    if value_is_alone(header.kind):
         if value.missing and not snapshot:
             if doubt_heard(&object.doubt, header):
                 state_touch(state, object, header)
             return 0
-        rc = state_take_book(value, payload, snapshot)
+        if header.kind == KIND_BOOK:
+            rc = state_take_book(value, payload, snapshot)
+        else:
+            rc = state_take_orders(state, value, payload, snapshot)
     elif parts and not snapshot and value.size:
         rc = state_merge(state, value, payload, <uint32_t>fixed, row)
     else:
@@ -591,6 +604,45 @@ cdef int state_take_book(
     sound = ladder_apply(&value.bids, rows, update.bid_count, snapshot)
     sound = ladder_apply(&value.asks, rows + bids, update.ask_count, snapshot) and sound
     return 0 if sound else UNSOUND
+
+
+cdef int state_take_orders(
+        State* state, StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
+    # As state_take_book, of every order. UNSOUND: there would be too many.
+    cdef const UpdateHeader* update = <const UpdateHeader*>payload
+    cdef const Order* added = <const Order*>(payload + sizeof(Orders))
+    cdef Order* rows
+    cdef uint32_t i, count = 0
+    cdef uint64_t most, size
+    cdef void* memory
+    if not snapshot and value.size:
+        count = (<const UpdateHeader*>value.payload).row_count
+    most = <uint64_t>count + update.row_count
+    if most > KEPT_ORDERS_MAX:
+        state.mark.values_refused += 1
+        return UNSOUND
+    size = sizeof(Orders) + most * sizeof(Order)
+    if size > value.room:
+        size += most // 2 * sizeof(Order)
+        memory = realloc(value.payload, size)
+        if memory == NULL:
+            return -ENOMEM
+        value.payload = <uint8_t*>memory
+        value.room = <uint32_t>size
+    rows = <Order*>(value.payload + sizeof(Orders))
+    if snapshot or value.size == 0:
+        value.orders.count = UINT32_MAX      # of other rows
+    if not orders_index(&value.orders, &state.doubts.key, rows, count, most + 8):
+        return -ENOMEM
+    for i in range(update.row_count):
+        if added[i].action == KEPT_DELETE or not added[i].quantity > 0:
+            order_drop(&value.orders, &state.doubts.key, rows, &added[i])
+        else:
+            order_put(&value.orders, &state.doubts.key, rows, &added[i])
+    memcpy(value.payload, payload, sizeof(Orders))
+    (<UpdateHeader*>value.payload).row_count = value.orders.count
+    value.size = <uint32_t>(sizeof(Orders) + <uint64_t>value.orders.count * sizeof(Order))
+    return 0
 
 
 cdef int state_merge(

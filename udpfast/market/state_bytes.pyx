@@ -10,7 +10,8 @@ from udpfast.core.layout cimport (
     LINES_MAX, OBJECT_LIVE, OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState,
     RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED,
     STREAM_FIRST, STREAM_NONE, Session)
-from udpfast.core.update_kinds cimport KIND_BOOK, KIND_CUSTOM_METRICS, KIND_STATISTICS
+from udpfast.core.update_kinds cimport (
+    KIND_BOOK, KIND_CUSTOM_METRICS, KIND_ORDERS, KIND_STATISTICS)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.doubt cimport (
     DOUBT_UNHEARD, doubt_key_stream, doubt_stands, doubt_ungated, doubts_find)
@@ -88,7 +89,7 @@ cdef void value_write(const StateValue* value, uint32_t depth, uint8_t* out) noe
         book.ask_count = ladder_copy(&value.asks, depth, rows + book.bid_count)
         update.row_count = book.bid_count + book.ask_count
         update.present |= PRESENT_ROWS | PRESENT_ASKS
-    elif value.record.kind != KIND_STATISTICS and value.record.kind != KIND_CUSTOM_METRICS:
+    elif value.record.kind not in (KIND_ORDERS, KIND_STATISTICS, KIND_CUSTOM_METRICS):
         return
     if update.update_type != UPDATE_TYPE_STALE:
         update.update_type = UPDATE_TYPE_SNAPSHOT
