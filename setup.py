@@ -230,7 +230,7 @@ OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
         *("agents/engine", "export/block", "feed/publication", "log/ring", "market/state"),
-        *("market/state_bytes", "net/datagram", "net/sender", "payload/iex/updates"),
+        *("market/state_bytes", "net/datagram", "net/sender"),
         *("payload/roq/decode", "payload/roq/encode", "payload/roq/flatbuffer"),
         *("payload/roq/vtable_plan", "payload/sbe/plan"),
     )

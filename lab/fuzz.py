@@ -3,7 +3,7 @@
     udpfast lab fuzz datagrams --count 1000000 --seed 1
     udpfast lab fuzz payloads --count 1000000 --seed 1
     udpfast lab fuzz frames --count 1000000 --seed 1
-    udpfast lab fuzz iex --count 1000000 --seed 1
+    udpfast lab fuzz venues --count 1000000 --seed 1
     udpfast lab fuzz wire --count 20000000 --seed 1
     udpfast lab fuzz iex_tp --count 1000000 --seed 1
     udpfast lab fuzz feed --count 1000000 --seed 1
@@ -12,11 +12,11 @@
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
 reported (NL1). `payloads` go through the verifier and the decoder; what the verifier refuses must
 not be decoded, and what is decoded must fit its bound. `frames` go through the walk of AF_XDP,
-which must say what a slow one says, and read nothing behind them. `iex` are messages for
-the decoder of updates, beside a slow model of what each says of its object. `wire` go through all
-framings in turn, a framing's name through that one: sound units or a reason, and nothing read
-behind them. `feed` sends datagrams of all framings but Roq through the feed: each unit has one
-verdict, and each stream is in order.
+which must say what a slow one says, and read nothing behind them. `venues` are messages
+for the decoders of all venues, which must read nothing behind them. `wire` go through all framings
+in turn, a framing's name through that one: sound units or a reason, and nothing read behind them.
+`feed` sends datagrams of all framings but Roq through the feed: each unit has one verdict, and each
+stream is in order.
 
 The run is cut into cases of 2,000 inputs with a seed each. A case that fails, crashes or hangs is
 printed as the one command that repeats it. `make sanitize` runs this against a build that stops at
@@ -50,7 +50,7 @@ from udpfast.wire.framing import FRAMINGS
 
 from .fuzz_feed import fuzz_feed
 from .fuzz_frames import fuzz_frames
-from .fuzz_iex import fuzz_iex
+from .fuzz_venues import fuzz_venues
 from .fuzz_wire import fuzz_wire
 from .mutate import mutated
 from .program import program, repeat
@@ -313,7 +313,7 @@ KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
     "datagrams": fuzz_datagrams,
     "payloads": fuzz_payloads,
     "frames": fuzz_frames,
-    "iex": fuzz_iex,
+    "venues": fuzz_venues,
     "wire": fuzz_wire,
     "feed": fuzz_feed,
     **{name: partial(fuzz_wire, name=name) for name in FRAMINGS},

@@ -72,7 +72,7 @@ CAMPAIGNS = (
     Campaign("simulate", "seeds", 1000),
     *(
         Campaign("fuzz", "count", 20_000_000, (kind,))
-        for kind in ("datagrams", "payloads", "frames", "iex", "wire", "feed")
+        for kind in ("datagrams", "payloads", "frames", "venues", "wire", "feed")
     ),
     Campaign("object-corners", "seeds", 10_000),
     Campaign("identity", "seeds", 1000),

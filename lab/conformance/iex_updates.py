@@ -5,22 +5,33 @@ the same expectation. What updates do not carry is 0 there: the flags of trades 
 """
 
 import math
-from collections.abc import Iterable
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from udpfast.agents.replayer import Replayer
+from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.market.book import OrderBook
-from udpfast.market.names import NameTable
 from udpfast.market.updates import Update, view_update
+from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.payload.iex.decode import DecodedIex
 from udpfast.payload.iex.layouts import PRICE_DECIMALS
-from udpfast.payload.iex.updates import IexDecoder
 from udpfast.wire.framing import NumberedMessage
+
+from .books import venue_config
 
 __all__ = ["IexUpdates", "scaled"]
 
 _STATUSES = {0: ord("?"), 2: ord("P"), 5: ord("T"), 7: ord("H")}
 _MORE = 16  # PRESENT_MORE
+_TOPS, _DEEP = 0x8003, 0x8004
+_AT_NS = 1_700_000_000_000_000_000
+_BATCH = 4096
 
 
 class IexUpdates:
@@ -39,8 +50,6 @@ class IexUpdates:
         Rows of T, 8, 5, Q and H, as they were on the wire.
     books : dict of str to OrderBook
         By symbol.
-    others : dict
-        Outcome -> messages without an update.
     """
 
     def __init__(self, messages: Iterable[NumberedMessage], deep: bool) -> None:
@@ -48,25 +57,39 @@ class IexUpdates:
         self.decoded = DecodedIex(rows)
         self._rows = rows
         self.books: dict[str, OrderBook] = {}
-        self.others: dict[Any, int] = {}
-        names = NameTable(capacity=1 << 14)
-        decoder = IexDecoder(names, deep=deep)
-        decoder.session(1)
-        for number, data in messages:
-            found = decoder.decode(data, number=number)
-            if found.kind < 0:
-                self.others[found.kind] = self.others.get(found.kind, 0) + 1
+        messages = list(messages)
+        self._numbers = [number for number, _ in messages]
+        config = venue_config(
+            "iex_tp", "iex_deep" if deep else "iex_tops", 1, names=1 << 14, top=not deep
+        )
+        with tempfile.TemporaryDirectory() as directory:
+            instance = Path(directory, "feed")
+            instance.mkdir()
+            replayer = Replayer(config, instance)
+            with Reader(f"ring:{instance}", start="begin") as reader:
+                for batch in _batches(messages, _DEEP if deep else _TOPS):
+                    zeros = np.zeros(len(batch.headers), np.uint8)
+                    replayer.replay(batch, zeros, zeros, 0, len(batch.headers))
+                    self._read(reader)
+                replayer.finish()
+                self._read(reader)
+            replayer.close()
+
+    def _read(self, reader: Reader) -> None:
+        while reader.lag:
+            record = next(reader)
+            if record.kind not in (Kind.BOOK, Kind.TRADES, Kind.TOP_OF_BOOK, Kind.MARKET_STATUS):
                 continue
-            update = view_update(found.kind, found.payload)
-            symbol = names[found.symbol_id] or ""
-            self._take(update, symbol)
-            if update.kind is Kind.BOOK:
-                self.books.setdefault(symbol, OrderBook()).apply(found.payload)
+            payload = bytes(record.payload)
+            symbol = record.symbol or ""
+            self._take(view_update(record.kind, payload), symbol)
+            if record.kind is Kind.BOOK:
+                self.books.setdefault(symbol, OrderBook()).apply(payload)
 
     def _take(self, update: Update, symbol: str) -> None:
         header = update.header
         row = {
-            "number": int(header["exchange_sequence"]),
+            "number": self._numbers[int(header["exchange_sequence"]) - 1],
             "time_ns": int(header["exchange_time_utc"]),
             "symbol": symbol.encode(),
             "flags": 0,
@@ -89,6 +112,29 @@ class IexUpdates:
                 kind = "8" if header["bid_count"] else "5"
                 row["flags"] = int(not header["present"] & _MORE)
         self._rows.setdefault(kind, []).append(row)
+
+
+def _batches(messages: Iterable[NumberedMessage], protocol: int) -> Iterator[CaptureBatch]:
+    # Each message in a datagram of its own; numbers from 1, as of a session that was seen whole.
+    offset = 0
+    datagrams: list[bytes] = []
+    for number, (_, data) in enumerate(messages, 1):
+        body = struct.pack("<H", len(data)) + data
+        head = (1, 0, protocol, 1, 1, len(body), 1, offset, number, _AT_NS + number)
+        datagrams.append(struct.pack("<BBHIIHHqqq", *head) + body)
+        offset += len(body)
+        if len(datagrams) == _BATCH:
+            yield _batch(datagrams)
+            datagrams = []
+    yield _batch(datagrams)
+
+
+def _batch(datagrams: list[bytes]) -> CaptureBatch:
+    headers = np.zeros(len(datagrams), CAPTURED)
+    headers["timestamp_ns"] = _AT_NS
+    headers["size"] = [len(one) for one in datagrams]
+    headers["offset"] = np.cumsum([0, *headers["size"][:-1]])[: len(datagrams)]
+    return CaptureBatch(headers, b"".join(datagrams))
 
 
 def scaled(price: float) -> int:

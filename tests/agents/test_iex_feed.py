@@ -1,91 +1,16 @@
 """A feed of IEX messages: updates in the ring, books from them, and doubt behind losses."""
 
 import json
-import struct
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.iex_feed import TOPS, Feed, level, quote, trade
 from tests.shared import shared
-from udpfast.agents.replayer import Replayer
 from udpfast.cli.replay import replay_datagrams
-from udpfast.client.books import Books
-from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import ConfigError
-from udpfast.net.pcap import CAPTURED, CaptureBatch
-
-DEEP, TOPS = 0x8004, 0x8003
-AT_NS = 1_493_149_012_263_502_175
-
-
-def level(side: str, price: int, size: int, symbol: bytes = b"ZIEXT") -> bytes:
-    return struct.pack("<cBq8sIq", side.encode(), 1, AT_NS, symbol.ljust(8), size, price)
-
-
-def quote(bid: int, ask: int) -> bytes:
-    return struct.pack("<cBq8sIqqI", b"Q", 0, AT_NS, b"ZIEXT   ", 100, bid, ask, 100)
-
-
-def trade(price: int) -> bytes:
-    return struct.pack("<cBq8sIqq", b"T", 0, AT_NS, b"ZIEXT   ", 10, price, 7)
-
-
-class Feed:
-    """An engine, the datagrams that go into it, and who reads its ring."""
-
-    def __init__(self, directory: Path, **settings: Any) -> None:
-        tables = {
-            "name": "iex",
-            "wire": {"framing": "iex_tp", "payload": "iex_deep"} | settings.pop("wire", {}),
-            "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9001"}]},
-        }
-        self.replayer = Replayer(parse_feed(tables | settings), directory)
-        self.reader = Reader(f"ring:{directory}", start="begin")
-        self.books = Books(self.reader)
-        self.number, self.offset, self.sent = 1, 0, AT_NS
-        self.records: list[Any] = []
-
-    def send(self, *messages: bytes, protocol: int = DEEP, lose: bool = False) -> None:
-        """Send one datagram, unless the network loses it; take what it makes."""
-        body = b"".join(struct.pack("<H", len(one)) + one for one in messages)
-        head = (1, 0, protocol, 1, 77, len(body), len(messages), self.offset, self.number)
-        self.sent += 1_000_000
-        datagram = struct.pack("<BBHIIHHqqq", *head, self.sent) + body
-        self.number += len(messages)
-        self.offset += len(body)
-        if not lose:
-            headers = np.zeros(1, CAPTURED)
-            headers["timestamp_ns"], headers["size"] = self.sent, len(datagram)
-            zero = np.zeros(1, np.uint8)
-            self.replayer.replay(CaptureBatch(headers, datagram), zero, zero, 0, 1)
-        self.take()
-
-    def take(self) -> None:
-        """Take what is in the ring."""
-        batch = self.reader.poll(timeout=0)
-        for header in batch.headers:
-            flags = RecordFlag(int(header["flags"]))
-            if header["kind"] == Kind.CONNECTION:
-                continue
-            self.records.append((Kind(int(header["kind"])), flags, int(header["number"])))
-        self.books.apply_batch(batch)
-
-    def restart(self) -> None:
-        """Begin to number from 1, as a sender does that starts again."""
-        self.number, self.offset = 1, 0
-
-    def book(self) -> tuple[list[list[float]], list[list[float]], bool]:
-        """Return the levels of both sides, and whether they are in doubt."""
-        book = self.books["IEX", "ZIEXT"]
-        return book.bids().tolist(), book.asks().tolist(), book.stale
-
-    def counter(self, name: str) -> int:
-        """Return a counter of the feed."""
-        return self.replayer.counters()["feed"][name]
 
 
 @pytest.fixture
@@ -98,11 +23,12 @@ def test_levels_are_books_and_trades_are_trades(feed: Feed) -> None:
     feed.send(trade(199_700), b"S" + bytes(9), level("8", 199_500, 300))
     assert feed.book() == ([[19.96, 400], [19.95, 300]], [[19.97, 100]], False)
     assert [one[0] for one in feed.records] == [
-        *(Kind.SESSION, Kind.BOOK, Kind.BOOK, Kind.TRADES, Kind.MESSAGE, Kind.BOOK)
+        *(Kind.SESSION, Kind.BOOK, Kind.TOP_OF_BOOK, Kind.BOOK, Kind.TOP_OF_BOOK, Kind.TRADES),
+        *(Kind.MESSAGE, Kind.BOOK),  # the last level is not the best
     ]
-    assert [one[2] for one in feed.records[1:]] == [1, 2, 3, 4, 5]
+    assert [one[2] for one in feed.records[1:]] == [1, 1, 2, 2, 3, 4, 5]
     assert feed.records[1][1] == RecordFlag.SNAPSHOT | RecordFlag.UNGATED
-    assert feed.counter("updates") == 4
+    assert feed.counter("updates") == 6
     assert feed.counter("types_opaque") == 1
 
 
@@ -163,7 +89,7 @@ def test_quote_is_the_end_of_doubt(tmp_path: Path) -> None:
 def test_ring_carries_updates_messages_or_both(
     tmp_path: Path, carry: str, kinds: list[Kind]
 ) -> None:
-    feed = Feed(tmp_path, ring={"carry": carry})
+    feed = Feed(tmp_path, ring={"carry": carry}, books={"top": False})
     feed.send(level("8", 199_600, 400))
     assert [one[0] for one in feed.records[1:]] == kinds
 

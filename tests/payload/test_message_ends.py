@@ -17,6 +17,8 @@ TYPES_AT = {
     "csm": 2,
     "ice": 0,
     "miax": 0,
+    "iex_tops": 0,
+    "iex_deep": 0,
     "iex_deep_plus": 0,
     "memx": 2,
     "nyse_integrated": 2,
@@ -33,7 +35,7 @@ TEMPLATES = {
 
 
 def test_every_venue_is_here() -> None:
-    assert {*TYPES_AT, *TEMPLATES} == {*PAYLOADS} - {"none", "roq", "iex_tops", "iex_deep"}
+    assert {*TYPES_AT, *TEMPLATES} == {*PAYLOADS} - {"none", "roq"}
 
 
 @pytest.mark.parametrize("payload", TYPES_AT)

@@ -474,8 +474,8 @@ cdef class Engine:
         books.held_max = (
             config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
         self._payload_memory = bytearray(
-            payload_memory_size(payload, self.stages.names.capacity, &books))
-        payload_init(&self.stages.payload, payload, self.stages.names.capacity, &books,
+            payload_memory_size(payload, &books))
+        payload_init(&self.stages.payload, payload, &books,
                      <uint8_t*><char*>self._payload_memory, self.counters.feed)
 
     cdef void accept(

@@ -18,7 +18,7 @@ cdef struct Change:  # 64 bytes: a cache line
     uint32_t orders              # of the level, if the venue says so; CHANGE_REST: what is left
     uint8_t verb                 # Verb
     uint8_t side                 # Side
-    uint8_t place                # from 1; of DEFINE: the depth; of STATUS: which
+    uint8_t place                # from 1; of DEFINE: the depth; of STATUS: 0, or one of two parts
     uint8_t flags                # ChangeFlag
     uint32_t name                # where the name begins in the message, + 1; 0: it has none
 
@@ -63,7 +63,7 @@ cdef enum:  # ChangeFlag
     CHANGE_SILENT = 8            # EXECUTE: no trade for the tape
     CHANGE_PART = 16             # of a snapshot: part `orders`, from 1, of `chain`; 0: in order
     CHANGE_ORDERS = 32           # of a snapshot: of orders, not of levels
-    CHANGE_MORE = 64             # END_SNAPSHOT: another part follows
+    CHANGE_MORE = 64             # END_SNAPSHOT: another part follows; SET: its event goes on
     CHANGE_ROW = 128             # a row of a snapshot, wherever that comes
 
 cdef enum:
@@ -104,6 +104,8 @@ cdef struct Traits:
     uint8_t depth                # places of a side, until it is defined
     uint8_t depth_implied
     bint defined_first           # depth or decimals are a guess until a definition comes
+    bint absolute                # a level says all of what it names, whatever was before
+    uint16_t protocols[2]        # upper half of the numbers of its streams; 0: any
     uint16_t snapshots_from      # the stream of snapshots is that of changes + this; 0: the same
 
 

@@ -62,6 +62,9 @@ cdef struct Instrument:
     uint8_t dirty
     uint8_t pending              # its top changed while its event went on
     uint8_t top_said
+    uint8_t open                 # its own event goes on
+    uint8_t status[2]            # of STATUS in two parts: what each said last
+    uint32_t status_since[2]     # gaps of its stream + 1 then; 0: it said nothing
     uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
     int64_t time_ns
     Face face[FACES]

@@ -52,6 +52,8 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
             touch(market, i, c.side, c.price)
         else:
             counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+            if market.traits.absolute:
+                touch(market, i, c.side, c.price)    # readers may have it
         return True
     level = side_put(&market.slab, side, c.price)
     if unlikely(level == NULL):

@@ -23,6 +23,10 @@ from udpfast.market.trust cimport (
 
 __all__ = []
 
+cdef enum:  # schema TradingStatus
+    STATUS_OPEN = 5
+    STATUS_HALT = 7
+
 cdef enum:
     LEVELS_MIN = 1 << 16         # of the slab
 
@@ -132,6 +136,20 @@ cdef inline void add_row(
     market.rows_count += 1
 
 
+cdef int64_t join_status(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # What both parts say together, 0: nobody knows, as one was not heard since the last gap. One
+    # halt is enough; that it trades takes both.
+    cdef uint32_t since = stream_of(market, i).gaps + 1
+    cdef uint8_t first, second
+    i.status[c.place - 1] = <uint8_t>c.quantity
+    i.status_since[c.place - 1] = since
+    first = i.status[0] if i.status_since[0] == since else 0
+    second = i.status[1] if i.status_since[1] == since else 0
+    if first == STATUS_HALT or second == STATUS_HALT:
+        return STATUS_HALT
+    return first if second == STATUS_OPEN else 0
+
+
 cdef void quote(Market* market, Instrument* i, const Change* c) noexcept nogil:
     # All that is told of a side.
     cdef Side* side = &i.sides[c.side & 1]
@@ -171,7 +189,10 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
     if unlikely(face.status == OBJECT_LIVE and not chained and not sure(market, i, face)):
         stale(market, i, face)
     if unlikely(face.status != OBJECT_LIVE and not chained):
-        hold(market, i, face, c)
+        if market.traits.absolute:
+            apply_book(market, i, c)     # it is told, and stays in doubt
+        else:
+            hold(market, i, face, c)
         return
     if chained and not i.passing:
         return
@@ -241,6 +262,7 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         return
     if unlikely(i.stream != market.stream):
         stale_levels(market, i)  # two streams have it: no book of it is the one
+        market.untold = True
         return
     if c.verb == VERB_CLEAR:
         begin_empty(market, i)
@@ -252,6 +274,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         market.untold = True     # at which price, nobody knows yet
     elif c.verb == VERB_TRADE or c.verb == VERB_STATUS:
         add_row(market, i, c, c.price, c.order, c.side, c.verb)
+        if c.verb == VERB_STATUS and c.place:
+            market.rows[market.rows_count - 1].quantity = join_status(market, i, c)
     if market.traits.chain != CHAIN_NONE:
         if c.chain or (c.verb == VERB_CHAIN and c.order):
             follow_chain(market, i, c)
@@ -264,6 +288,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     elif VERB_SET <= c.verb <= VERB_DELETE:
         if c.verb == VERB_EXECUTE:
             execute_row(market, i, c)
+        i.open = c.verb == VERB_SET and (c.flags & CHANGE_MORE) != 0
+        market.untold = market.untold or i.symbol_id == 0    # no book without a name is told
         apply_gated(market, i, c)
 
 
@@ -279,7 +305,8 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     i.homeless = True
     i.linked = i.passing = i.top_said = False
     i.chain = i.chain_taken = 0
-    i.quoted[0] = i.quoted[1] = 0
+    i.quoted[0] = i.quoted[1] = i.status_since[0] = i.status_since[1] = 0
+    i.open = False
     if market.traits.names == NAMES_MENTIONED:
         i.named = i.defined = False
         i.symbol_id = 0

@@ -106,6 +106,7 @@ cdef inline void tell_whose(
     told.exchange_id = i.implied_id if face == FACE_IMPLIED else i.exchange_id
     told.symbol_id = i.symbol_id
     told.object = i.symbol_id
+    told.names_full = (told.exchange_id == 0) + (told.symbol_id == 0)
     if face == FACE_IMPLIED:
         told.object |= OBJECT_IMPLIED
     elif face == FACE_ORDERS:
@@ -199,7 +200,8 @@ cdef inline int32_t say(
         return 0
     if status != OBJECT_LIVE:
         face.said = SAID_STALE if said else SAID_NOTHING
-        if said != SAID_LIVE:
+        # Changes of an absolute book are taken in doubt, too: the gap said enough.
+        if said != SAID_LIVE or market.traits.absolute:
             return 0
         return state_write(market, i, which, KIND_STALE, False, into, told)
     if not face_sure(market, i, which) or (
@@ -221,6 +223,12 @@ cdef inline int32_t say(
 cdef inline bint is_told(const Market* market, const Instrument* i, int which) noexcept nogil:
     return i.face[which].said == SAID_LIVE and face_sure(market, i, which) and (
         i.face[which].told == market.streams[i.stream].gaps)
+
+
+cdef inline bint in_doubt_told(const Market* market, const Instrument* i) noexcept nogil:
+    # Whether its changes are told while nobody knows the rest: each is right by itself.
+    return market.traits.absolute and i.symbol_id != 0 and (
+        i.face[FACE_LEVELS].status != OBJECT_LIVE)
 
 
 cdef inline const SideLevel* level_at(
@@ -331,11 +339,11 @@ cdef inline int32_t levels_write(
     cdef Level* row = <Level*>(into + sizeof(Book))
     cdef Level* asks
     cdef UpdateHeader* header = header_begin(market, i, face, into, sizeof(Book), told)
-    cdef bint whole = i.face[face].replaced
+    cdef bint whole = i.face[face].replaced and i.face[face].status == OBJECT_LIVE
     cdef bint first = e.at == 0
     cdef uint32_t bids = depth_shown(market, &i.sides[face])
     cdef uint32_t count = bids + depth_shown(market, &i.sides[face + 1])
-    if whole:
+    if whole and not market.traits.absolute:
         while e.at < bids and not rows_full(into, row, room):
             memset(row, 0, sizeof(Level))
             level_write(market, i, level_at(market, &i.sides[face], e.at), e.at + 1, row)
@@ -366,7 +374,9 @@ cdef inline int32_t levels_write(
         header.update_type = UPDATE_SNAPSHOT
         header.present = PRESENT_ROWS | PRESENT_ASKS
         told.flags |= RECORD_SNAPSHOT
-    if whole and e.at < count:
+    if market.traits.absolute and header.row_count == 0:
+        return 0                 # a book begins with its first level: that is all of it
+    if whole and e.at < count and not market.traits.absolute:
         header.present |= PRESENT_MORE
     else:
         e.at = 0
@@ -374,7 +384,7 @@ cdef inline int32_t levels_write(
         if by_comparison(market):
             remember_side(market, i, face)
             remember_side(market, i, face + 1)
-    if market.streams[i.stream].open:
+    if market.streams[i.stream].open or i.open:
         header.present |= PRESENT_MORE
     return KIND_BOOK if whole or header.row_count else 0
 
@@ -509,8 +519,8 @@ cdef inline int32_t publish_step(
     elif step == STEP_ORDERS_SAY:
         kind = say(market, i, FACE_ORDERS, into, told)
     elif step == STEP_LEVELS or step == STEP_IMPLIED:
-        if market.settings.levels and is_told(
-                market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED):
+        if market.settings.levels and (in_doubt_told(market, i) or is_told(
+                market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED)):
             kind = levels_write(
                 market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED, into, room, told)
             if e.at:
@@ -524,6 +534,8 @@ cdef inline int32_t publish_step(
         if i.quoted[0] == i.quoted[1] == market.streams[i.stream].gaps + 1 and i.symbol_id:
             kind = top_write(market, i, into, told)
     elif market.settings.top and is_told(market, i, FACE_LEVELS):
+        if i.open:
+            return 0             # its next level brings the end of the event
         if not market.streams[i.stream].open:
             kind = top_write(market, i, into, told)
         elif not i.pending:

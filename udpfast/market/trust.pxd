@@ -72,7 +72,10 @@ cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil
     face.status = OBJECT_STALE
     face.stage = face.staged = 0
     i.top_said = False
-    forget(market, i, which)
+    if market.traits.absolute:   # what is there stands until something else is said of it
+        face.replaced = False
+    else:
+        forget(market, i, which)
     mark(market, i)
 
 

@@ -1,67 +1,85 @@
 """Venues, a row each: what their books are made of, how losses show, and what heals them."""
 
 from udpfast.market.change cimport *
+from udpfast.payload.iex.layout cimport (
+    IEX_PROTOCOL_DEEP, IEX_PROTOCOL_DEEP_PLUS, IEX_PROTOCOL_TOPS, IEX_PROTOCOL_TOPS_OLD)
 
 __all__ = []
 
-cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_DEEP_PLUS
+cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_TOPS, IEX_DEEP, IEX_DEEP_PLUS
 cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE
 
 ITCH = Traits(
     exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
     empty_at_start=True, heals=False, loops=False, names=NAMES_MENTIONED,
     orders_by_instrument=False, nameless=False, doubles=False, decimals=4, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0)
+    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 PITCH = Traits(
     exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
     heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=True,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0)
+    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 CME = Traits(
     exchange=b"CME", levels=LEVELS_BY_PLACE, orders=True, chain=CHAIN_DENSE, empty_at_start=True,
     heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
-    doubles=False, decimals=9, depth=10, depth_implied=2, defined_first=True, snapshots_from=0)
+    doubles=False, decimals=9, depth=10, depth_implied=2, defined_first=True, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 DERIBIT = Traits(
     exchange=b"DERIBIT", levels=LEVELS_BY_PRICE, orders=False, chain=CHAIN_PREVIOUS,
     empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
     orders_by_instrument=False, nameless=False, doubles=True, decimals=0, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=100)
+    depth_implied=0, defined_first=False, snapshots_from=100, absolute=False, protocols=[0, 0])
 CSM = Traits(
     exchange=b"CBOE", levels=LEVELS_BY_PLACE, orders=False, chain=CHAIN_DENSE,
     empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
     orders_by_instrument=False, nameless=False, doubles=False, decimals=8, depth=5,
-    depth_implied=0, defined_first=False, snapshots_from=0)
+    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 ICE = Traits(
     exchange=b"ICE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=False,
     heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
-    doubles=False, decimals=0, depth=0, depth_implied=1, defined_first=False, snapshots_from=0)
+    doubles=False, decimals=0, depth=0, depth_implied=1, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 MIAX = Traits(
     exchange=b"MIAX", levels=LEVELS_OF_QUOTES, orders=False, chain=CHAIN_NONE,
     empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
     orders_by_instrument=False, nameless=False, doubles=False, decimals=4, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0)
+    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 
+IEX_TOPS = Traits(
+    exchange=b"IEX", levels=LEVELS_OF_QUOTES, orders=False, chain=CHAIN_NONE,
+    empty_at_start=False, heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False,
+    nameless=False, doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False,
+    snapshots_from=0, absolute=False, protocols=[IEX_PROTOCOL_TOPS_OLD, IEX_PROTOCOL_TOPS])
+IEX_DEEP = Traits(
+    exchange=b"IEX", levels=LEVELS_BY_PRICE, orders=False, chain=CHAIN_NONE, empty_at_start=True,
+    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=False,
+    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=True, protocols=[IEX_PROTOCOL_DEEP, 0])
 IEX_DEEP_PLUS = Traits(
     exchange=b"IEX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
     heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0)
+    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[IEX_PROTOCOL_DEEP_PLUS, 0])
 NYSE_INTEGRATED = Traits(
     exchange=b"NYSE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
     empty_at_start=True, heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True,
     nameless=False, doubles=False, decimals=0, depth=0, depth_implied=0, defined_first=True,
-    snapshots_from=0)
+    snapshots_from=0, absolute=False, protocols=[0, 0])
 NYSE_IMBALANCES = Traits(
     exchange=b"NYSE", levels=LEVELS_NONE, orders=False, chain=CHAIN_NONE, empty_at_start=False,
     heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=0, depth=0, depth_implied=0, defined_first=False, snapshots_from=0)
+    doubles=False, decimals=0, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 MEMX = Traits(
     exchange=b"MEMX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
     heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=6, depth=0, depth_implied=0, defined_first=False, snapshots_from=0)
+    doubles=False, decimals=6, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 COINBASE = Traits(
     exchange=b"COINBASE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
     empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
     orders_by_instrument=True, nameless=False, doubles=False, decimals=9, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0)
+    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 
 
 cdef const Traits* venue_traits(int payload) noexcept nogil:
@@ -78,6 +96,10 @@ cdef const Traits* venue_traits(int payload) noexcept nogil:
         return &CSM
     if payload == PAYLOAD_ICE:
         return &ICE
+    if payload == PAYLOAD_IEX_TOPS:
+        return &IEX_TOPS
+    if payload == PAYLOAD_IEX_DEEP:
+        return &IEX_DEEP
     if payload == PAYLOAD_IEX_DEEP_PLUS:
         return &IEX_DEEP_PLUS
     if payload == PAYLOAD_NYSE_INTEGRATED:

@@ -5,19 +5,19 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport CHANNEL_SNAPSHOT, Gap, KIND_GAP, KIND_SESSION, Message, Session
-from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change
+from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change, Traits
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
-    Market, MarketSettings, market_apply, market_begin, market_full, market_gap, market_init,
-    market_memory_size, market_session)
+    MARKET_STREAMS, Market, MarketSettings, market_apply, market_begin, market_full, market_gap,
+    market_init, market_memory_size, market_session)
 from udpfast.market.names cimport Names
 from udpfast.market.publish cimport publish_next
 from udpfast.payload.cme.decode cimport cme_decode
 from udpfast.payload.coinbase.decode cimport coinbase_decode
 from udpfast.payload.csm.decode cimport csm_decode
-from udpfast.payload.deep_plus.decode cimport deep_plus_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
 from udpfast.payload.ice.decode cimport ice_decode
+from udpfast.payload.iex.decode cimport iex_decode
 from udpfast.payload.itch.decode cimport itch_decode
 from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
@@ -26,8 +26,8 @@ from udpfast.payload.pitch.decode cimport pitch_decode
 from udpfast.payload.served cimport served_decode
 from udpfast.payload.traits cimport (
     PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE,
-    PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_ITCH, PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES,
-    PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
+    PAYLOAD_IEX_DEEP, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_IEX_TOPS, PAYLOAD_ITCH, PAYLOAD_MEMX,
+    PAYLOAD_NYSE_IMBALANCES, PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
 
 __all__ = []
 
@@ -76,8 +76,9 @@ cdef int32_t venue_decode(
         return deribit_decode(message.payload, message.size, changes, CHANGES_MAX)
     if payload == PAYLOAD_CSM:
         return csm_decode(message.payload, message.size, message.number, changes, CHANGES_MAX)
-    if payload == PAYLOAD_IEX_DEEP_PLUS:
-        return deep_plus_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_IEX_TOPS or payload == PAYLOAD_IEX_DEEP or (
+            payload == PAYLOAD_IEX_DEEP_PLUS):
+        return iex_decode(payload, message.payload, message.size, changes)
     if payload == PAYLOAD_ICE:
         return ice_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_NYSE_INTEGRATED or payload == PAYLOAD_NYSE_IMBALANCES:
@@ -88,6 +89,16 @@ cdef int32_t venue_decode(
     if payload == PAYLOAD_COINBASE:
         return coinbase_decode(message.payload, message.size, changes, CHANGES_MAX)
     return miax_decode(message.payload, message.size, changes)
+
+
+cdef inline bint is_spoken(const Market* market, const Message* message) noexcept nogil:
+    # Whether its stream is one that the payload is of: others may come on the same lines.
+    cdef const Traits* traits = market.traits
+    cdef uint32_t protocol
+    if traits.protocols[0] == 0 or message.stream >= MARKET_STREAMS:
+        return True
+    protocol = market.streams[message.stream].venue >> 16
+    return protocol == traits.protocols[0] or protocol == traits.protocols[1]
 
 
 cdef int32_t venue_next(
@@ -103,7 +114,9 @@ cdef int32_t venue_next(
         if unlikely(message.channel == CHANNEL_SNAPSHOT and market.settings.held_max):
             kind = served_decode(message.payload, message.size, venue.changes, CHANGES_MAX)
         else:
-            kind = venue_decode(venue.payload, message, venue.changes)
+            kind = OUTCOME_OPAQUE
+            if likely(is_spoken(market, message)):
+                kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
             return kind
         venue.changes_count = <uint32_t>kind

@@ -1,0 +1,78 @@
+"""What does a message of single orders cost, from its bytes to the updates of its book?
+
+    memory: ITCH messages of so many stocks --> core B: decoder -> market -> updates, to memory
+
+No window, no ring, no reader. Adds, deletes, executions and cancellations of orders of which about
+so many are alive; half of the messages are adds. "levels" tells levels and best prices, "orders"
+also each order with its place in the queue. The floor keeps quantities by price in plain tables of
+C: no queue, no sorted side, no best price, no doubt, and it tells nobody. "decode" is what the
+decoder alone takes of it. Every run compares what rests in the end with what the flow says.
+
+Usage: udpfast bench run books [--quick]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from .loops.book_cost import OrderFlow
+from .loops.hostprobe import pinned
+from .result import Row
+from .trials import Benchmark, Outcome, Settings, interleave
+
+__all__ = ["BENCHMARK"]
+
+NAME = "books"
+FLOOR = "C tables"
+LESS = "quantities by price: no queue, no best price, no doubt, no updates"
+#: Stocks, and orders alive.
+SHAPES = ((1, 1_000), (100, 10_000), (8_000, 100_000), (8_000, 1_000_000))
+MESSAGES = 1_000_000
+ROUNDS = 5
+
+
+def run(settings: Settings) -> Iterator[Row]:
+    """Measure each shape."""
+    for stocks, live in SHAPES[:3] if settings.quick else SHAPES:
+        flow = OrderFlow(stocks, live, MESSAGES // (10 if settings.quick else 1))
+        ways: dict[str, Callable[[], float]] = {
+            FLOOR: flow.floor,
+            "decode": flow.decode,
+            "levels": partial(flow.market, False),
+            "orders": partial(flow.market, True),
+        }
+        variants: dict[str, Callable[[], float | Outcome]] = {
+            name: partial(measure, settings.cores[1], way, flow.resting)
+            for name, way in ways.items()
+        }
+        trials = interleave(
+            variants,
+            settings,
+            label=f"{stocks:,} stocks, {live:,} orders",
+            rounds=min(settings.rounds, ROUNDS),
+            two_cores=False,
+        )
+        shape = {"stocks": stocks, "orders": live}
+        yield from trials.rows(
+            NAME,
+            "ns/message",
+            shape,
+            base=FLOOR,
+            less={FLOOR: LESS, "decode": "keeps nothing"},
+        )
+
+
+def measure(core: int, way: Callable[[], float], resting: int) -> Outcome:
+    """Run one way once, on a core of its own."""
+    with pinned(core):
+        return Outcome(way(), verified=f"{resting:,} orders rest in the end, as they should")
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    question="What does a message of single orders cost, from its bytes to its book's updates?",
+    topology="memory: ITCH messages --> core B: decoder -> market -> updates, to memory",
+    run=run,
+    seconds=60.0,
+)

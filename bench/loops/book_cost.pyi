@@ -1,0 +1,14 @@
+from typing import final
+
+__all__ = ["OrderFlow"]
+
+@final
+class OrderFlow:
+    live: int
+    messages: int
+    stocks: int
+    resting: int
+    def __init__(self, stocks: int, live: int, messages: int, seed: int = 1) -> None: ...
+    def decode(self) -> float: ...
+    def floor(self) -> float: ...
+    def market(self, orders: bool = True) -> float: ...

@@ -1,3 +1,0 @@
-"""IEX DEEP+: orders to changes."""
-
-__all__: list[str] = []
