@@ -18,9 +18,11 @@ from libc.string cimport memcpy, memset
 from bench.loops.lone_pipeline cimport LonePipeline, lone_close, lone_open
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, Datagram, Frame, Message
-from udpfast.feed.pipeline cimport pipeline_accept, pipeline_order, pipeline_take, pipeline_units
+from udpfast.feed.pipeline cimport pipeline_accept, pipeline_order
 from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_settings_default)
+from udpfast.feed.taking cimport pipeline_take
+from udpfast.feed.units cimport pipeline_units
 
 import statistics
 

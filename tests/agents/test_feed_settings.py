@@ -43,6 +43,29 @@ def test_lost_packet_wait_is_in_microseconds(tmp_path: Path, wait_us: int, gaps:
     assert (counters["gaps_by_time"], counters["messages"]) == (gaps, 4 - gaps)
 
 
+def test_lost_packet_wait_that_is_auto_follows_the_slower_line(tmp_path: Path) -> None:
+    # Line B is 20 ms behind, and alone brings 250.
+    arrivals = [(seqno * MS, 0, seqno) for seqno in range(1, 300) if seqno != 250]
+    arrivals += [((seqno + 20) * MS, 1, seqno) for seqno in range(1, 300)]
+    arrivals.sort()
+    sent = [(at_ns, datagram(seqno)) for at_ns, _, seqno in arrivals]
+    batches = [
+        (batch_of(part), np.zeros(len(part), np.uint8), np.array(lines, np.uint8))
+        for first in range(0, len(sent), 8)
+        for part, lines in [
+            (sent[first : first + 8], [line for _, line, _ in arrivals[first : first + 8]])
+        ]
+    ]
+    for wait_us, gaps in (("auto", 0), (5_000, 1)):
+        settings = {"lost_packet_wait_us": wait_us}
+        directory = tmp_path / str(wait_us)
+        directory.mkdir()
+        counters = run(directory, feed(window=settings), batches)[1]
+        assert counters["incremental"]["gaps"] == gaps
+        expected = 25 * MS if wait_us == "auto" else 5 * MS
+        assert counters["incremental"]["wait_ns"] == expected
+
+
 @pytest.mark.parametrize(("timeout_ms", "times"), [(200, 1), (300, 0)])
 def test_inactivity_timeout_is_in_milliseconds(tmp_path: Path, timeout_ms: int, times: int) -> None:
     settings = {"inactivity_timeout_ms": timeout_ms}

@@ -8,6 +8,8 @@ import pytest
 from tests.feed.drive import Driver, datagram, fragments, message_bytes
 from udpfast.core.layout import DISAGREEMENT, Kind
 
+MS = 1_000_000
+
 
 @pytest.mark.parametrize("losses", [(0.01, 0.01), (0.1, 0.01), (0.3, 0.3)])
 @pytest.mark.parametrize("skew_us", [0, 2_500, 5_000, 50_000])
@@ -273,3 +275,37 @@ def test_own_numbers_of_a_slower_line_tell_its_losses_and_its_life(
     assert driver.line(1)["losses"] == len(lost)
     assert driver.line(1)["disconnected"] == 0
     assert driver.seqnos() == list(range(1, 40_001))
+
+
+def skewed(lag_ns: int, lost: int, count: int = 400, **settings: object) -> Driver:
+    """Both lines bring the same, one of them later; the first one loses a message."""
+    driver = Driver(window=1 << 13, **settings)
+    arrivals = [(seqno * MS, 0, seqno) for seqno in range(1, count) if seqno != lost]
+    arrivals += [(seqno * MS + lag_ns, 1, seqno) for seqno in range(1, count)]
+    for at_ns, line, seqno in sorted(arrivals):
+        driver.expire(at_ns)
+        driver.send(datagram(seqno), line, at_ns=at_ns)
+    return driver
+
+
+@pytest.mark.parametrize("lag_ms", [1, 8, 30, 80])
+def test_wait_that_follows_the_slower_line_loses_nothing_that_it_brings(lag_ms: int) -> None:
+    driver = skewed(lag_ms * MS, 300, lost_packet_wait_auto=True)
+    assert driver.gaps() == []
+    wait_ns = driver.channel()["wait_ns"]
+    assert wait_ns == max(5 * MS, lag_ms * MS * 5 // 4)
+    assert bool(skewed(lag_ms * MS, 300).gaps()) is (lag_ms > 5)
+
+
+def test_wait_that_follows_the_lines_is_bounded_and_forgets_those_that_are_dead() -> None:
+    driver = skewed(240 * MS, 900, count=700, lost_packet_wait_auto=True)
+    assert driver.channel()["wait_ns"] == 250 * MS
+    for seqno in range(1_000, 1_400):  # line 1 says nothing any more
+        driver.expire(driver.now_ns + MS)
+        driver.send(datagram(seqno), 0)
+    assert driver.channel()["wait_ns"] == 5 * MS
+
+
+def test_wait_that_is_given_is_shown_and_stays() -> None:
+    driver = skewed(80 * MS, 300, lost_packet_wait_ns=7 * MS)
+    assert driver.channel()["wait_ns"] == 7 * MS

@@ -80,8 +80,6 @@ from udpfast.feed.pipeline cimport (
     pipeline_expire,
     pipeline_finish,
     pipeline_order,
-    pipeline_take,
-    pipeline_units,
 )
 from udpfast.feed.pipeline_state cimport (
     Pipeline,
@@ -100,6 +98,8 @@ from udpfast.feed.repair cimport (
     repair_parity,
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
+from udpfast.feed.taking cimport pipeline_take
+from udpfast.feed.units cimport pipeline_units
 from udpfast.feed.window_state cimport Window
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.market.book cimport UPDATE_TYPE_STALE
@@ -166,6 +166,7 @@ from udpfast.wire.roq cimport roq_control, roq_frame
 
 from udpfast.agents.lines import line_addresses
 from udpfast.config import PAYLOADS, framing_name, payload_name
+from udpfast.config.stages import WindowConfig
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -992,7 +993,9 @@ cdef class Engine:
 
 
 def _lost_packet_wait_us(config, role):
-    return role.lost_packet_wait_us or config.window.lost_packet_wait_us
+    # "auto": no less than this.
+    wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
+    return WindowConfig().lost_packet_wait_us if wait_us == "auto" else wait_us
 
 
 cdef pipeline_configure(PipelineSettings* settings, config):
@@ -1021,6 +1024,8 @@ cdef pipeline_configure(PipelineSettings* settings, config):
             role.out_of_order_max_interval or config.window.out_of_order_max_interval
             or config.window.size)
         settings.lost_packet_wait_ns[<int>channel] = 1_000 * _lost_packet_wait_us(config, role)
+        settings.lost_packet_wait_auto[<int>channel] = (
+            role.lost_packet_wait_us or config.window.lost_packet_wait_us) == "auto"
     if config.retransmission.enabled:
         settings.lost_packet_wait_ns[CHANNEL_INCREMENTAL] += 1_000 * config.retransmission.wait_us
     settings.line_dead_ns = config.window.line_dead_ms * 1_000_000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +19,14 @@ from udpfast.config.settings import convert
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
+from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing, MalformedError
 from udpfast.wire.recognise import Recognition, recognise
 
 __all__ = [
     "Flow",
     "config_of",
+    "flow_at",
     "flows_of",
     "guess_channels",
     "guess_lines",
@@ -65,7 +69,7 @@ def recognise_capture(capture: Path) -> Recognition:
 def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
     """Tell the lines of a capture of any framing but Roq's by destination: those of one feed.
 
-    Destinations that bring the same numbers with the same bytes are lines of the same streams.
+    Destinations that bring messages of the same numbers and bytes are lines of the same streams.
 
     Raises
     ------
@@ -76,14 +80,10 @@ def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
     with CaptureReader(capture) as source:
         for datagram in islice(source, 8 * UNITS_MAX):
             host, port = datagram.destination
-            units = seen.setdefault(_flow(host, port), set())
-            try:
-                for unit in framing.units(datagram.payload):
-                    if unit.count and len(units) < UNITS_MAX:
-                        part = datagram.payload[unit.offset : unit.offset + unit.size]
-                        units.add((unit.stream, unit.session, unit.number, hash(part)))
-            except MalformedError:
-                continue
+            units = seen.setdefault(flow_at(host, port), set())
+            with suppress(MalformedError):
+                if len(units) < UNITS_MAX:
+                    units.update(_numbered(framing, datagram.payload))
     feeds: list[tuple[list[Flow], set[tuple[int, int, int, int]]]] = []
     for flow, units in seen.items():
         for flows, known in feeds:
@@ -99,13 +99,28 @@ def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
         names = "; ".join(" and ".join(map(str, flows)) for flows in numbered)
         raise ConfigError(
             f"{capture}: expected the lines of one feed, found {len(numbered)} feeds: "
-            f"{names or 'no datagrams'}: choose the lines of one with --incremental PORT, or give "
-            "--config"
+            f"{names or 'no datagrams'}: choose the lines of one with --incremental [IP:]PORT, or "
+            "give --config"
         )
     return {"incremental": numbered[0][:LINES_MAX], "snapshot": []}
 
 
-def _flow(host: str, port: int) -> Flow:
+def _numbered(framing: Framing, payload: bytes) -> Iterator[tuple[int, int, int, int]]:
+    # What lines of one feed have in common. Each may pack the same messages in its own way.
+    each = framing.facts.numbers is Numbers.MESSAGES and not framing.facts.undelimited
+    messages = iter(framing.messages(payload)) if each else iter(())
+    for unit in framing.units(payload):
+        if not unit.count:
+            continue
+        parts = [(one.number, one.data) for one in islice(messages, unit.messages)] or [
+            (unit.number, payload[unit.offset : unit.offset + unit.size])
+        ]
+        for number, data in parts:
+            yield unit.stream, unit.session, number, hash(data)
+
+
+def flow_at(host: str, port: int) -> Flow:
+    """Return a flow by its address, as a capture has it."""
     address = ipaddress.ip_address(host)
     mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
     return Flow(mapped.packed, port)
@@ -177,7 +192,7 @@ def flows_of(config: FeedConfig) -> dict[str, list[list[Flow]]]:
 def _flow_of(text: str, ports: Counter[int]) -> Flow:
     # The port alone where it is enough: a capture from another host has other addresses.
     host, port = parse_endpoint(text)
-    return Flow(b"", port) if ports[port] == 1 else _flow(host, port)
+    return Flow(b"", port) if ports[port] == 1 else flow_at(host, port)
 
 
 def config_of(

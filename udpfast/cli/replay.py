@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from udpfast.agents.replay_lines import (
     Flow,
     config_of,
+    flow_at,
     flows_of,
     guess_channels,
     guess_lines,
@@ -39,6 +40,7 @@ from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, U
 from udpfast.client.journal_source import unix_ns
 from udpfast.client.record_words import text_word
 from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.stop import raise_once
 from udpfast.errors import ConfigError
 from udpfast.log.journal_span import Span, check_part, journal_span
@@ -69,14 +71,32 @@ GROUPS = {
         "config_path",
         "framing",
         "payload",
-        "incremental_ports",
-        "snapshot_ports",
+        "incremental_lines",
+        "snapshot_lines",
         "batch",
     ),
     "What is said": ("expect", "books_path", "as_json"),
 }
 
 _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
+
+
+class LineOf(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 has no argument
+    """Where a line's datagrams were sent to: a port, or `IP:PORT`."""
+
+    name = "[IP:]PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Flow:
+        """Take the port alone where no address is given: captures of other hosts have others."""
+        if isinstance(value, Flow):
+            return value
+        host, _, port = str(value).rpartition(":")
+        if not host:
+            return Flow(b"", Port().convert(port, param, ctx))
+        try:
+            return flow_at(*parse_endpoint(value))
+        except (ConfigError, ValueError):
+            self.fail(f"expected a port, or IP:PORT, found {value!r}", param, ctx)
 
 
 @click.command(
@@ -153,18 +173,18 @@ Examples:
 )
 @click.option(
     "--incremental",
-    "incremental_ports",
+    "incremental_lines",
     multiple=True,
-    type=Port(),
-    help="UDP port of an incremental line in a capture (or of a line of its streams); repeat "
-    "for each.",
+    type=LineOf(),
+    help="UDP port of an incremental line in a capture (or of a line of its streams), with its "
+    "address if several have that port; repeat for each.",
 )
 @click.option(
     "--snapshot",
-    "snapshot_ports",
+    "snapshot_lines",
     multiple=True,
-    type=Port(),
-    help="UDP port of a snapshot line in a capture.",
+    type=LineOf(),
+    help="The same for a snapshot line in a capture.",
 )
 @click.option(
     "--host", default="", help="With --to udp: send here instead of to the lines' own addresses."
@@ -232,8 +252,8 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
 def _check_journal(options: dict[str, Any]) -> None:
     # A journal knows its lines and its framing: other ones would be dropped in silence.
     named = {
-        "--incremental": options["incremental_ports"],
-        "--snapshot": options["snapshot_ports"],
+        "--incremental": options["incremental_lines"],
+        "--snapshot": options["snapshot_lines"],
         "--framing": options["framing"],
         "--payload": options["payload"],
     }
@@ -254,8 +274,8 @@ def replay_datagrams(
     config: FeedConfig | None = None,
     framing: str | None = None,
     payload: str | None = None,
-    incremental_ports: tuple[int, ...] = (),
-    snapshot_ports: tuple[int, ...] = (),
+    incremental_lines: tuple[Flow, ...] = (),
+    snapshot_lines: tuple[Flow, ...] = (),
     host: str = "",
     interface: str = "",
     raw: bool = False,
@@ -280,10 +300,10 @@ def replay_datagrams(
         told = None
         if framing is None and config is None:
             told = recognise_capture(path)
-            framing = _told(path, told, bool(incremental_ports or snapshot_ports))
-        elif config is None and not (incremental_ports or snapshot_ports):
+            framing = _told(path, told, bool(incremental_lines or snapshot_lines))
+        elif config is None and not (incremental_lines or snapshot_lines):
             _check_framing(path, framing or "roq", recognise_capture(path))
-        channels = _channels(path, config, framing, incremental_ports, snapshot_ports)
+        channels = _channels(path, config, framing, incremental_lines, snapshot_lines)
         if config is None:
             config = config_of(channels, framing or "roq", payload or "auto")
         elif framing is not None or payload is not None:
@@ -340,13 +360,13 @@ def _channels(
     path: Path,
     config: FeedConfig | None,
     framing: str | None,
-    incremental_ports: tuple[int, ...],
-    snapshot_ports: tuple[int, ...],
+    incremental_lines: tuple[Flow, ...],
+    snapshot_lines: tuple[Flow, ...],
 ) -> dict[str, list[list[Flow]]]:
-    if incremental_ports or snapshot_ports:
+    if incremental_lines or snapshot_lines:
         found = {
-            "incremental": [Flow(b"", port) for port in incremental_ports],
-            "snapshot": [Flow(b"", port) for port in snapshot_ports],
+            "incremental": list(incremental_lines),
+            "snapshot": list(snapshot_lines),
         }
     elif config is not None:
         return flows_of(config)

@@ -165,12 +165,8 @@ class ChannelConfig(Struct, frozen=True):
         ),
     ] = 0
     lost_packet_wait_us: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=60_000_000,
-            description="us; as in [window], for these streams; 0: the value in [window]",
-        ),
+        Literal["auto"] | Annotated[int, Meta(ge=0, le=60_000_000)],
+        Meta(description="us; as in [window], for these streams; 0: the value in [window]"),
     ] = 0
 
 

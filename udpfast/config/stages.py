@@ -34,7 +34,11 @@ class WindowConfig(Struct, frozen=True):
         ),
     ] = 0
     lost_packet_wait_us: Annotated[
-        int, Meta(ge=1, le=60_000_000, description="us; a hole older than this is declared lost")
+        Literal["auto"] | Annotated[int, Meta(ge=1, le=60_000_000)],
+        Meta(
+            description="us; a hole older than this is declared lost. auto: as long as the "
+            "slowest line is behind of late, and a quarter more; 5000 to 250000"
+        ),
     ] = 5_000
     parity: Annotated[
         bool,

@@ -96,6 +96,7 @@ cdef enum:  # ChannelCounter
     CHANNEL_DISAGREEMENTS
     CHANNEL_DISCONNECTED          # times that inactivity was declared
     CHANNEL_READY                 # times that it spoke again
+    CHANNEL_WAIT_NS               # how long holes wait, as of now
     CHANNEL_COUNTER_COUNT
 
 # --- feed scope ----------------------------------------------------------------------------------
@@ -140,6 +141,7 @@ cdef enum:  # FeedCounter
     FEED_RECORDS_CONTROL          # of these: the feed's own word (GAP, SESSION, STALE, ...)
     FEED_RECORDS_TOO_LARGE        # did not fit the ring's largest record: refused
     FEED_STREAMS                  # numberings found on the lines
+    FEED_STREAMS_REPLACED         # windows that went to another one, before their numbers went on
     FEED_BATCHES                  # receive calls that brought something
     FEED_CYCLES                   # turns of the loop
     FEED_CYCLE_LONGEST_NS

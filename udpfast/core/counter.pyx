@@ -174,6 +174,9 @@ CHANNEL_COUNTERS = (
     CounterInfo("disconnected", "count", "times that all lines of the channel were silent "
                                          "(`session.inactivity_timeout_ms`)"),
     CounterInfo("ready", "count", "times that the channel spoke again after a silence"),
+    CounterInfo(
+        "wait_ns", "ns",
+        "how long a hole waits now before it is declared lost (`window.lost_packet_wait_us`)"),
 )
 
 #: Those of the whole feed. The index is the `FeedCounter`.
@@ -242,6 +245,9 @@ FEED_COUNTERS = (
     CounterInfo("records_too_large", "count", "records refused because they exceed the largest "
                                               "size that the ring takes"),
     CounterInfo("streams", "count", "streams found on the lines"),
+    CounterInfo(
+        "streams_replaced", "count",
+        "streams that a single datagram had named, and that gave way to others"),
     CounterInfo("batches", "count", "receive calls that returned datagrams"),
     CounterInfo("cycles", "count", "turns of the loop"),
     CounterInfo("cycle_longest_ns", "ns", "longest turn of the loop"),

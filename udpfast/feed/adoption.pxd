@@ -11,15 +11,18 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport GAP_ANEW, KIND_GAP, KIND_SESSION, SESSION_RESUMED, Datagram
 from udpfast.feed.control cimport Control
-from udpfast.feed.numbering cimport Adoption, numbering_gather, numbering_recall
+from udpfast.feed.held cimport run_held, run_held_count, run_is_copy
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_look
 from udpfast.feed.run cimport (
     CLAIM_SESSION, RUN_BELIEVED, RUN_PROVING, Evidence, HeldUnit, Run, evidence_begin, run_forget,
-    run_held, run_held_count, run_is_copy, run_step,
+    run_step,
 )
+from udpfast.feed.runs cimport run_recall, runs_gather
 from udpfast.feed.session cimport session_begin, session_ordinal
-from udpfast.feed.waiting cimport waiting_hold, waiting_reset, window_left_at
+from udpfast.feed.waiting cimport waiting_hold, waiting_reset
+from udpfast.feed.weighed cimport Adoption
+from udpfast.feed.whereabouts cimport window_left_at
 from udpfast.feed.window cimport (
     window_control, window_dispute, window_is_delivered, window_is_unproven, window_was_other,
 )
@@ -64,7 +67,7 @@ cdef inline void adoption_adopt(
         return
     session_id = c.session_id
     disputed = resumed and session_id == w.numbering.book.session_id
-    first = numbering_gather(w, c, c.furthest if unit == NULL else unit.number, &unseen_from)
+    first = runs_gather(w, c, c.furthest if unit == NULL else unit.number, &unseen_from)
     unseen = <uint64_t>run_step(c, first, unseen_from)
     if disputed:
         unseen = adoption_unseen(w, unseen_from, unseen)
@@ -78,7 +81,7 @@ cdef inline void adoption_rebase(
     # The snapshot channel follows this numbering from now on; its session goes on. Seqnos lie on a
     # circle: from the one that was due to the new first one is a gap, around all of it.
     cdef uint64_t unseen_from = c.first
-    cdef uint64_t first = numbering_gather(w, c, c.furthest, &unseen_from)
+    cdef uint64_t first = runs_gather(w, c, c.furthest, &unseen_from)
     cdef Control* control = window_control(w, KIND_GAP)
     cdef uint32_t skipped = <uint32_t>first - <uint32_t>w.next
     if control != NULL:
@@ -103,7 +106,6 @@ cdef inline void adoption_begin(
     uint64_t unseen, int64_t now_ns,
 ) noexcept nogil:
     # Another session: nothing of the one before is ever mixed with it.
-    cdef Control* control
     cdef int64_t left_at = window_left_at(w)
     cdef bint same_id = w.numbering.book.begun and w.numbering.book.session_id == session_id
     cdef int64_t behind = 0              # what this numbering had before its first
@@ -122,19 +124,7 @@ cdef inline void adoption_begin(
                 w.numbering.follower, session_id, &follower_first)
             discarded += adoption_end_numbering(
                 w.numbering.follower, same_id, p.session, session_id, now_ns)
-    control = window_control(w, KIND_SESSION)
-    if control != NULL:
-        control.received_ns = p.received_ns
-        control.number = first_number
-        control.size = sizeof(control.payload.session)
-        if w.numbering.book.begun:
-            control.payload.session.old_id = w.numbering.book.session_id
-        control.payload.session.new_id = session_id
-        control.payload.session.reason = reason
-        control.payload.session.discarded = discarded
-        control.payload.session.first_number = first_number
-        control.payload.session.unseen = unseen
-        control.payload.session.stream = w.stream_key
+    adoption_say(w, p.received_ns, session_id, reason, first_number, unseen, discarded)
     counter_add(&w.counters[CHANNEL_SESSIONS], 1)
     if same_id:
         counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
@@ -152,6 +142,26 @@ cdef inline void adoption_begin(
             adoption_deliver_believed(p, w.numbering.follower, False, False, now_ns)
 
 
+cdef inline void adoption_say(
+    Window* w, int64_t received_ns, uint64_t session_id, uint32_t reason, uint64_t first_number,
+    uint64_t unseen, uint32_t discarded,
+) noexcept nogil:
+    # The SESSION record.
+    cdef Control* control = window_control(w, KIND_SESSION)
+    if control != NULL:
+        control.received_ns = received_ns
+        control.number = first_number
+        control.size = sizeof(control.payload.session)
+        if w.numbering.book.begun:
+            control.payload.session.old_id = w.numbering.book.session_id
+        control.payload.session.new_id = session_id
+        control.payload.session.reason = reason
+        control.payload.session.discarded = discarded
+        control.payload.session.first_number = first_number
+        control.payload.session.unseen = unseen
+        control.payload.session.stream = w.stream_key
+
+
 cdef inline bint adoption_gather_follower(
     Window* follower, uint64_t session_id, uint64_t* first,
 ) noexcept nogil:
@@ -164,7 +174,7 @@ cdef inline bint adoption_gather_follower(
         c = &follower.line[i].foreign
         if c.claim == CLAIM_SESSION and c.session_id == session_id and c.mode == RUN_PROVING:
             unseen_from = c.furthest
-            first[0] = numbering_gather(follower, c, c.furthest, &unseen_from)
+            first[0] = runs_gather(follower, c, c.furthest, &unseen_from)
             return True
     return False
 
@@ -222,7 +232,7 @@ cdef inline void adoption_deliver_held(
         held = run_held(c, i)
         if run_is_copy(c, held):
             continue
-        numbering_recall(w, line, held, &d)
+        run_recall(w, line, held, &d)
         adoption_deliver_unit(p, w, line, &d, &held.unit, resumed, disputed, now_ns)
         if unlikely(held.units > 1):
             adoption_deliver_rest(p, w, line, &d, held, resumed, disputed, now_ns)

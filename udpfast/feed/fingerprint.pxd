@@ -2,12 +2,15 @@
 # fragment, or that a datagram from the past is one we know. Not a checksum for storage, and not
 # safe against someone who forges collisions (who could as well forge the first copy).
 #
-# Four independent lanes, because a 64-bit multiplication takes 3 cycles but one can start per
-# cycle. Every step is a bijection of its lane, so that any single changed word changes the result
-# before the final mixing.
+# Most messages are short, and a datagram has many. Their words are multiplied in pairs to 128 bits,
+# both halves of which count (as wyhash does): a multiplication for 16 bytes, and little behind it.
+# Long ones go through four lanes, because a multiplication takes 3 cycles, but one can start per
+# cycle; each step is a bijection of its lane.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from udpfast.core.keyed cimport keyed_fold
 
 cdef enum:
     FINGERPRINT_EDGE = 32        # bytes at either end that fingerprint_edges reads
@@ -26,34 +29,42 @@ cdef inline uint64_t load_tail(const uint8_t* data, uint32_t size) noexcept nogi
     return word
 
 
-cdef inline uint32_t fingerprint_mix(
-    uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t size,
+cdef inline uint32_t fingerprint_end(uint64_t sum, uint32_t size) noexcept nogil:
+    return <uint32_t>keyed_fold(
+        sum ^ size * <uint64_t>0x9E3779B97F4A7C15, <uint64_t>0xC4CEB9FE1A85EC53)
+
+
+cdef inline uint64_t fingerprint_pair(
+    const uint8_t* data, const uint8_t* behind, uint64_t key, uint64_t other,
 ) noexcept nogil:
-    # The finaliser of MurmurHash3 (Appleby, public domain), once over the rotated sum of the lanes.
-    cdef uint64_t h = size * <uint64_t>0x9E3779B97F4A7C15
-    h ^= a
-    h += ((b << 17) | (b >> 47))
-    h ^= ((c << 31) | (c >> 33))
-    h += ((d << 47) | (d >> 17))
-    h = (h ^ (h >> 33)) * <uint64_t>0xFF51AFD7ED558CCD
-    h = (h ^ (h >> 33)) * <uint64_t>0xC4CEB9FE1A85EC53
-    return <uint32_t>(h ^ (h >> 33))
+    # Of two words, which lie beside each other or not.
+    return keyed_fold(load_64(data) ^ key, load_64(behind) ^ other)
+
+
+cdef inline uint64_t fingerprint_step(const uint8_t* data) noexcept nogil:
+    # 32 bytes; the pairs have keys of their own.
+    return fingerprint_pair(
+        data, data + 8, <uint64_t>0xBE4BA423396CFEB8, <uint64_t>0x1CAD21F72C81017C,
+    ) + fingerprint_pair(
+        data + 16, data + 24, <uint64_t>0xDB979083E96DD4DE, <uint64_t>0x1F67B3B7A4A44072)
+
+
+cdef inline uint64_t turned(uint64_t word, int bits) noexcept nogil:
+    return (word << bits) | (word >> (64 - bits))
 
 
 cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexcept nogil:
-    # `size` is less than one step of `fingerprint`.
-    cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
-    cdef uint64_t a = <uint64_t>0xBE4BA423396CFEB8
-    cdef uint64_t b = <uint64_t>0x1CAD21F72C81017C
-    cdef uint32_t left = size
-    while left >= 8:
-        a = (a ^ load_64(data)) * multiplier
-        a ^= a >> 29
-        data += 8
-        left -= 8
-    if left:
-        b = (b ^ load_tail(data, left)) * multiplier
-    return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), 0, 0, size)
+    # `size` is less than a step.
+    cdef uint64_t key = <uint64_t>0xBE4BA423396CFEB8
+    cdef uint64_t other = <uint64_t>0x1CAD21F72C81017C
+    cdef uint64_t sum
+    if size < 8:
+        return fingerprint_end(keyed_fold(load_tail(data, size) ^ key, other), size)
+    sum = fingerprint_pair(data, data + size - 8, key, other)
+    if size > 16:
+        sum += fingerprint_pair(
+            data + 8, data + size - 16, <uint64_t>0xDB979083E96DD4DE, <uint64_t>0x1F67B3B7A4A44072)
+    return fingerprint_end(sum, size)
 
 
 cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept nogil:
@@ -65,8 +76,8 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
     cdef uint64_t c = <uint64_t>0xDB979083E96DD4DE
     cdef uint64_t d = <uint64_t>0x1F67B3B7A4A44072
     cdef const uint8_t* last
-    if size < FINGERPRINT_EDGE:
-        return fingerprint_short(data, size)
+    if size <= 2 * FINGERPRINT_EDGE:
+        return fingerprint_edges(data, size)         # which are all bytes
     last = data + size - FINGERPRINT_EDGE
     while data < last:
         a = (a ^ load_64(data)) * multiplier
@@ -79,7 +90,9 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
     c = (c ^ load_64(last + 16)) * multiplier
     d = (d ^ load_64(last + 24)) * multiplier
     # The high halves go into the low ones: a changed top bit would otherwise stay a top bit.
-    return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), c ^ (c >> 32), d ^ (d >> 32), size)
+    a = turned(a ^ (a >> 32), 47) + turned(b ^ (b >> 32), 17)
+    c = turned(c ^ (c >> 32), 31) + (d ^ (d >> 32))
+    return fingerprint_end(a ^ c, size)
 
 
 cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexcept nogil:
@@ -87,14 +100,7 @@ cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexc
     # The header is in the first, the newest timestamps and values usually in the last. Who forges a
     # datagram that equals the true one in both, and in size, passes for its copy: to read all bytes
     # of each would cost one line more than all that is done with them here.
-    cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
-    cdef uint64_t a, b, c, d
-    cdef const uint8_t* tail
     if size < FINGERPRINT_EDGE:
         return fingerprint_short(data, size)
-    tail = data + size - FINGERPRINT_EDGE
-    a = (load_64(data) ^ load_64(tail) * multiplier) * multiplier
-    b = (load_64(data + 8) ^ load_64(tail + 8) * multiplier) * multiplier
-    c = (load_64(data + 16) ^ load_64(tail + 16) * multiplier) * multiplier
-    d = (load_64(data + 24) ^ load_64(tail + 24) * multiplier) * multiplier
-    return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), c ^ (c >> 32), d ^ (d >> 32), size)
+    return fingerprint_end(
+        turned(fingerprint_step(data), 23) + fingerprint_step(data + size - FINGERPRINT_EDGE), size)

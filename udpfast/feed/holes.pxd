@@ -4,9 +4,9 @@
 from libc.stdint cimport INT64_MIN, int64_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL
+from udpfast.feed.given_up cimport waiting_hole_seen
 from udpfast.feed.named cimport named_before
 from udpfast.feed.pipeline_state cimport Pipeline
-from udpfast.feed.waiting cimport waiting_hole_seen
 from udpfast.feed.window cimport window_is_whole
 from udpfast.feed.window_state cimport Window, window_number
 

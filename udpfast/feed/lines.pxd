@@ -6,10 +6,12 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint3
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_DISCONNECTED, CHANNEL_READY, LINE_DISCONNECTED, LINE_LOSSES, LINE_READY,
+    CHANNEL_DISCONNECTED, CHANNEL_READY, CHANNEL_WAIT_NS, LINE_DISCONNECTED, LINE_LOSSES,
+    LINE_READY,
 )
 from udpfast.core.layout cimport (
-    CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY, KIND_CONNECTION,
+    CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
+    KIND_CONNECTION,
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.pace cimport pace_apart
@@ -19,6 +21,12 @@ from udpfast.feed.window_state cimport (
     SLOT_DELIVERED, WINDOW_JUDGE_MAX, LineAccount, Slot, Window, window_slot,
 )
 from udpfast.wire.unit cimport UNIT_RETRANSMISSION, Unit
+
+cdef enum:
+    # Nobody's lines between two cities are further apart (fibre and microwave: 80 ms), and a feed
+    # that waits longer for what no line brings is of no use.
+    WAIT_MAX_NS = 250000000
+    WAIT_CHOSEN_NS = 100000000   # so often: it changes with a line's way, not with a datagram
 
 
 cdef inline int64_t line_spoke_ns(const LineAccount* line) noexcept nogil:
@@ -79,7 +87,47 @@ cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:
     return &line.run
 
 
-# --- losses -------------------------------------------------------------------------------------
+# --- how long holes wait --------------------------------------------------------------------------
+
+cdef inline void line_lag(LineAccount* line, int64_t behind_ns) noexcept nogil:
+    # A copy came so long behind the first one. What was longer is forgotten over some thousands.
+    if unlikely(behind_ns > line.lag_ns):
+        line.lag_ns = behind_ns
+    else:
+        line.lag_ns -= (line.lag_ns - behind_ns) >> 12
+
+
+cdef inline void lines_choose_waits(Pipeline* p, int64_t now_ns) noexcept nogil:
+    # With lost_packet_wait_us = "auto", holes wait as long as the slowest live line is behind, and
+    # a quarter more. Each channel's counter has the longest.
+    cdef int64_t longest[2]
+    cdef Window* w
+    cdef uint32_t i
+    p.wait_due_ns = now_ns + WAIT_CHOSEN_NS
+    longest[0] = p.wait_ns[0]
+    longest[1] = p.wait_ns[1]
+    for i in range(p.windows):
+        w = &p.window[i]
+        if p.wait_auto[w.channel]:
+            w.waiting.wait_ns = max(p.wait_ns[w.channel], lines_wait_ns(w, now_ns))
+            longest[w.channel] = max(longest[w.channel], w.waiting.wait_ns)
+    for i in range(<uint32_t>CHANNEL_COUNT):
+        if p.carrier[i].lines:
+            counter_add(
+                &p.carrier[i].counters[CHANNEL_WAIT_NS],
+                longest[i] - p.carrier[i].counters[CHANNEL_WAIT_NS])
+
+
+cdef inline int64_t lines_wait_ns(const Window* w, int64_t now_ns) noexcept nogil:
+    cdef int64_t lag_ns = 0
+    cdef uint32_t i
+    for i in range(w.lines):
+        if line_is_alive(w, &w.line[i], now_ns):
+            lag_ns = max(lag_ns, w.line[i].lag_ns)
+    return min(lag_ns + (lag_ns >> 2), <int64_t>WAIT_MAX_NS)
+
+
+# --- losses ---------------------------------------------------------------------------------------
 
 cdef inline bint line_is_alive(
     const Window* w, const LineAccount* line, int64_t now_ns,
@@ -213,7 +261,7 @@ cdef inline int64_t lines_passed(const Window* w, int64_t now_ns) noexcept nogil
     return passed if passed != INT64_MAX else w.next
 
 
-# --- silence ------------------------------------------------------------------------------------
+# --- silence --------------------------------------------------------------------------------------
 
 cdef inline void lines_hear(
     Pipeline* p, Window* w, LineAccount* line, int64_t now_ns,

@@ -2,14 +2,21 @@
 # there is one, all bytes. Where messages do not say where they end, the first has all bytes, and
 # the others are empty and taken for heartbeats.
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport Datagram
 from udpfast.wire.messages cimport (
-    DELIMITER_NONE, MessageWalk, message_walk_begin, message_walk_next,
+    DELIMITER_BE16, DELIMITER_BE16_WHOLE, DELIMITER_LE16, DELIMITER_LE16_WHOLE, DELIMITER_NONE,
+    DELIMITER_TYPE_BE16, DELIMITER_U8_WHOLE, MessageWalk, message_prefix, message_skip,
+    message_span, message_walk_begin, message_walk_next,
 )
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, Unit
+
+cdef enum:
+    # Messages of a unit that says where each ends: not more than bytes of its datagram, of which
+    # UNIT_DATAGRAM_MAX are taken.
+    PLACES_MAX = 4160
 
 
 cdef inline void pieces_begin(
@@ -29,6 +36,57 @@ cdef inline void piece_place(
     elif unlikely(not message_walk_next(walk, offset, size)):
         offset[0] = unit.offset          # cannot be: the framing has walked over them
         size[0] = 0
+
+
+cdef inline void pieces_place(
+    uint32_t* places, const Datagram* d, const Unit* unit, bint each_message,
+) noexcept nogil:
+    # Where each message of a unit is, for piece_at: one walk for all who ask. That the walk is told
+    # its delimiter as a constant makes it three times as fast.
+    if not each_message or unit.delimiter == DELIMITER_NONE:
+        return
+    if unit.delimiter == DELIMITER_BE16:
+        pieces_walk(places, d.data, unit, DELIMITER_BE16)
+    elif unit.delimiter == DELIMITER_LE16:
+        pieces_walk(places, d.data, unit, DELIMITER_LE16)
+    elif unit.delimiter == DELIMITER_BE16_WHOLE:
+        pieces_walk(places, d.data, unit, DELIMITER_BE16_WHOLE)
+    elif unit.delimiter == DELIMITER_LE16_WHOLE:
+        pieces_walk(places, d.data, unit, DELIMITER_LE16_WHOLE)
+    elif unit.delimiter == DELIMITER_U8_WHOLE:
+        pieces_walk(places, d.data, unit, DELIMITER_U8_WHOLE)
+    else:
+        pieces_walk(places, d.data, unit, DELIMITER_TYPE_BE16)
+
+
+cdef inline void pieces_walk(
+    uint32_t* places, const uint8_t* data, const Unit* unit, int delimiter,
+) noexcept nogil:
+    cdef uint32_t at = unit.offset
+    cdef uint32_t end = unit.offset + unit.size
+    cdef uint32_t skip = message_skip(delimiter)
+    cdef int64_t span
+    cdef uint32_t n
+    for n in range(min(unit.count, <uint32_t>PLACES_MAX)):
+        span = message_span(data + at, end - at, delimiter, message_prefix(delimiter))
+        if unlikely(span < 0):
+            span = skip                  # cannot be: the framing has walked over them
+            at = unit.offset
+        places[n] = (at + skip) | (<uint32_t>span - skip) << 16
+        at += <uint32_t>span
+
+
+cdef inline void piece_at(
+    const uint32_t* places, const Unit* unit, uint32_t n, bint each_message, uint32_t* offset,
+    uint32_t* size,
+) noexcept nogil:
+    # Where the n-th message is, behind pieces_place.
+    if likely(each_message and unit.delimiter != DELIMITER_NONE):
+        offset[0] = places[n] & 0xFFFF
+        size[0] = places[n] >> 16
+    else:
+        offset[0] = unit.offset
+        size[0] = unit.size if n == 0 else 0
 
 
 cdef inline void piece_next(

@@ -15,79 +15,65 @@
 # The common case (this session, next in order, whole) touches one 32-byte slot per message and
 # copies nothing: a message's payload is the datagram's own memory.
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from libc.string cimport memcpy
 
-from udpfast.core.atomics cimport counter_add, prefetch_write
+from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL,
-    LINE_UNITS_MORE, LINE_UNUSED_BITS,
-    LINE_WINS, VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE,
-    VERDICT_FRAGMENT_BEYOND_MAX, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
-    VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
-    VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN,
-    VERDICT_SESSION_PENDING, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL, VERDICT_STREAM_REFUSED,
-    VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY, VERDICT_UNSEQUENCED,
-    VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
+    CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME, LINE_EMPTY_FINAL, LINE_UNUSED_BITS, VERDICT_DELIVERED,
+    VERDICT_DUPLICATE, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
+    VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING,
+    VERDICT_STREAM_REFUSED, VERDICT_UNSEQUENCED,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_NO_TIMESTAMP,
-    DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE, GAP_FINISH, GAP_TIME,
-    KIND_GAP,
-    KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
-    Message,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, DATAGRAM_SENDER_REFUSED, FRAGMENT_SIZE, FRAME_SIZE,
+    GAP_FINISH, GAP_TIME, KIND_GAP, Datagram, Frame,
 )
-from udpfast.feed.adoption cimport adoption_adopt, adoption_deliver_believed
-from udpfast.feed.control cimport Control, control_pop
+from udpfast.feed.adoption cimport adoption_adopt
+from udpfast.feed.beginning cimport beginning_is_announced, beginning_is_due
+from udpfast.feed.control cimport Control
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.lines cimport (
-    line_bring, line_reach, line_steps_back, line_was_beyond, lines_hear, lines_judge_due,
-    lines_channel_heard_ns, lines_judge_past, lines_judge_until, lines_note_silence, lines_watch,
+    line_bring, line_reach, line_steps_back, line_was_beyond, lines_channel_heard_ns,
+    lines_choose_waits, lines_hear, lines_judge_due, lines_note_silence, lines_watch,
 )
 from udpfast.feed.named cimport named_add
-from udpfast.feed.numbering cimport (
-    PLACE_BEYOND, PLACE_KNOWN, PLACE_NAMED, PLACE_OLD, PLACE_PACKED, PLACE_SESSION, PLACE_WITHIN,
-    WEIGHED_CONTINUES, WEIGHED_HELD, Adoption, Located, numbering_is_announced,
-    numbering_is_left_over, numbering_is_straggler, numbering_may_be_late, numbering_opens,
-    numbering_refute, numbering_weigh,
-)
-from udpfast.feed.pace cimport pace_count, pace_pass_milestone
-from udpfast.feed.pieces cimport (
-    piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
-)
-from udpfast.feed.pipeline_state cimport (
-    UNIT_DATAGRAM_MAX, Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look,
+from udpfast.feed.numbering cimport numbering_weigh
+from udpfast.feed.pace cimport pace_count
+from udpfast.feed.pipeline_state cimport Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look
+from udpfast.feed.placing cimport (
+    pipeline_compare, pipeline_hold, pipeline_make_ready, pipeline_pass, pipeline_pass_unit,
+    pipeline_past,
 )
 from udpfast.feed.run cimport (
     BYTES_NEW, BYTES_NONE, CLAIM_SESSION, Evidence, evidence_begin, run_refute,
 )
+from udpfast.feed.runs cimport runs_refute
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.streams cimport streams_find
-from udpfast.feed.waiting cimport (
-    WAITING_PARK, waiting_decide, waiting_deliver, waiting_force, waiting_gap, waiting_hold,
-    waiting_jump, waiting_note_sent, waiting_note_stored,
+from udpfast.feed.waiting cimport waiting_note_stored
+from udpfast.feed.weighed cimport (
+    PLACE_BEYOND, PLACE_KNOWN, PLACE_NAMED, PLACE_OLD, PLACE_PACKED, PLACE_SESSION, PLACE_WITHIN,
+    WEIGHED_CONTINUES, WEIGHED_HELD, Adoption, Located,
+)
+from udpfast.feed.whereabouts cimport (
+    numbering_is_left_over, numbering_is_straggler, numbering_may_be_late,
 )
 from udpfast.feed.window cimport (
-    window_control, window_is_copy, window_is_filled_by, window_is_whole, window_past,
+    window_control, window_is_copy, window_is_filled_by, window_is_whole,
 )
 from udpfast.feed.window_state cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, Early, LineAccount, Slot, Window,
-    window_begin, window_early, window_furthest, window_number, window_slot, window_unwrap,
+    SLOT_WHOLE, WINDOW_FOREIGN, Early, LineAccount, Slot, Window, window_begin, window_early,
+    window_furthest, window_number, window_slot, window_unwrap,
 )
-from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.wire.framing cimport framing_units
-from udpfast.wire.messages cimport MessageWalk
-from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
+from udpfast.wire.frame cimport FRAME_UNUSED_BITS, frame_object, frame_read
+from udpfast.wire.roq cimport roq_units
 from udpfast.wire.unit cimport (
-    MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
-    MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
-    MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
-    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_END_OF_SESSION, UNIT_HEARTBEAT,
-    UNIT_RETRANSMISSION, UNIT_SNAPSHOT, UNIT_UNSEQUENCED, Unit,
+    UNIT_END_OF_SESSION, UNIT_HEARTBEAT, UNIT_RETRANSMISSION, UNIT_UNSEQUENCED, Unit,
 )
 
-# --- accept: Roq, whose datagrams are one unit each ----------------------------------------------
+# --- accept: Roq, whose datagrams are one unit each -----------------------------------------------
 
 cdef inline int pipeline_accept(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
     # Returns the Verdict. The datagram's memory must stay until take() has returned 0.
@@ -173,109 +159,7 @@ cdef inline int pipeline_judge_frame(
     return pipeline_weigh(p, w, line, d, &unit, now_ns)
 
 
-cdef inline void pipeline_pass(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash,
-    int64_t now_ns,
-) noexcept nogil:
-    # Next in order and whole.
-    pipeline_pass_slot(w, line, d, object, hash, now_ns)
-    line.heard_ns = now_ns
-    counter_add(&line.counters[LINE_WINS], 1)
-    p.ready = d
-    p.ready_window = w
-    if w.pending:
-        pipeline_look(p, w)
-
-
-cdef inline void pipeline_pass_slot(
-    Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash, int64_t now_ns,
-) noexcept nogil:
-    # Only its slot is written, for copies that may follow.
-    cdef int64_t at = w.next
-    cdef Slot* slot = window_slot(w, at)
-    lines_judge_past(w, at)
-    if unlikely(at >= w.milestone):
-        pace_pass_milestone(w, at, hash, now_ns)
-    slot.key = at
-    slot.received_ns = d.received_ns
-    slot.hash = hash
-    slot.fragments = FRAGMENTS_NONE
-    slot.cell = object
-    slot.state = SLOT_DELIVERED
-    slot.fragment_max = 0
-    slot.line = d.line
-    slot.lines = <uint8_t>(1 << d.line)
-    if at > line.highest:
-        line.highest = at
-    w.next = at + 1
-
-
-# --- accept: any other framing -------------------------------------------------------------------
-
-cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
-    # How many units a datagram holds, in p.units. A datagram without one gets its verdict here.
-    cdef int64_t* counters = p.counters.line[d.channel][d.line]
-    cdef int i, count
-    p.received_ns = d.received_ns
-    p.datagram += 1
-    if unlikely(d.flags & DATAGRAM_SENDER_REFUSED):
-        counter_add(&counters[VERDICT_SENDER_REFUSED], 1)
-        return 0
-    if unlikely(d.size > UNIT_DATAGRAM_MAX or d.flags & DATAGRAM_TRUNCATED):
-        counter_add(&counters[VERDICT_TOO_LONG], 1)
-        return 0
-    count = framing_units(p.framing, d.data, d.size, p.units, UNITS_MAX)
-    if unlikely(count < 0):
-        counter_add(&counters[verdict_of_malformed(count)], 1)
-        return 0
-    if count > 1:
-        counter_add(&counters[LINE_UNITS_MORE], count - 1)
-    if d.address and p.address_shift >= 0:
-        # Nothing in its bytes tells it from what the line's other addresses bring.
-        for i in range(count):
-            p.units[i].stream |= <uint32_t>d.address << p.address_shift
-    if unlikely(d.channel == CHANNEL_SNAPSHOT):
-        # Loops begin to number anew each turn, and each datagram says of what it is: no order is
-        # lost, and no turn is a session.
-        for i in range(count):
-            p.units[i].flags |= UNIT_UNSEQUENCED
-    elif unlikely(d.line == p.carrier[CHANNEL_INCREMENTAL].served
-                  and d.channel == CHANNEL_INCREMENTAL):
-        # It was asked for: it fills holes, and proves nothing of what its publisher does now.
-        for i in range(count):
-            p.units[i].flags |= UNIT_RETRANSMISSION
-    return count
-
-
-cdef inline int verdict_of_malformed(int malformed) noexcept nogil:
-    # Each reason has a verdict of its own.
-    if malformed == MALFORMED_HEADER_SHORT:
-        return VERDICT_TOO_SHORT
-    elif malformed == MALFORMED_TOO_LONG:
-        return VERDICT_TOO_LONG
-    elif malformed == MALFORMED_VERSION:
-        return VERDICT_WRONG_VERSION
-    elif malformed == MALFORMED_KIND:
-        return VERDICT_WRONG_KIND
-    elif malformed == MALFORMED_LENGTH_BEYOND:
-        return VERDICT_LENGTH_BEYOND
-    elif malformed == MALFORMED_LENGTH_BELOW:
-        return VERDICT_LENGTH_BELOW
-    elif malformed == MALFORMED_COUNT_AND_BYTES:
-        return VERDICT_COUNT_AND_BYTES
-    elif malformed == MALFORMED_MESSAGE_SHORT:
-        return VERDICT_MESSAGE_SHORT
-    elif malformed == MALFORMED_MESSAGE_BEYOND:
-        return VERDICT_MESSAGE_BEYOND
-    elif malformed == MALFORMED_RANGE:
-        return VERDICT_OUT_OF_RANGE
-    elif malformed == MALFORMED_UNITS_MANY:
-        return VERDICT_UNITS_MANY
-    elif malformed == MALFORMED_FRAGMENT_BEYOND:
-        return VERDICT_FRAGMENT_BEYOND_MAX
-    invariant(malformed == MALFORMED_FRAGMENT_SHORT)
-    return VERDICT_SHORT_FRAGMENT
-
+# --- accept: any other framing --------------------------------------------------------------------
 
 cdef inline int pipeline_order(
     Pipeline* p, const Datagram* d, const Unit* unit, int64_t now_ns,
@@ -373,94 +257,7 @@ cdef inline int pipeline_pass_unsequenced(
     return VERDICT_UNSEQUENCED
 
 
-cdef inline void pipeline_make_ready(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t skipped,
-) noexcept nogil:
-    # take() hands out the messages of a unit, behind the first `skipped` ones.
-    cdef uint32_t n, offset, size
-    pieces_begin(&p.walk, d, unit)
-    for n in range(skipped):
-        piece_place(&p.walk, unit, n, p.each_message, &offset, &size)
-    p.ready = d
-    p.ready_window = w
-    p.unit = unit
-    p.ready_piece = skipped
-    p.ready_at = w.next
-
-
-cdef inline void pipeline_pass_unit(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t behind,
-    int64_t now_ns,
-) noexcept nogil:
-    # Its first `behind` messages had come before and were compared (pipeline_past), the next one is
-    # next in order, nothing waits.
-    cdef MessageWalk walk
-    cdef const uint8_t* data
-    cdef uint32_t n, offset, size
-    pipeline_make_ready(p, w, d, unit, behind)
-    walk = p.walk
-    for n in range(behind, unit.count):
-        piece_place(&walk, unit, n, p.each_message, &offset, &size)
-        data = d.data + offset
-        pipeline_pass_slot(
-            w, line, d, unit.object,
-            fingerprint(data, size) if w.several else fingerprint_edges(data, size), now_ns)
-    # Where streams take turns, the next slot would come from far away.
-    prefetch_write(window_slot(w, w.next + 1))
-    line.heard_ns = now_ns
-    waiting_note_sent(w, unit)
-    line.sent_ns = max(line.sent_ns, unit.sent_ns)
-    pace_count(w, unit.count, now_ns)
-    counter_add(&line.counters[LINE_WINS], unit.count - behind)
-
-
-cdef inline void pipeline_past(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t count,
-) noexcept nogil:
-    # A unit's first `count` messages lie before `next`: the lines are compared, nothing else.
-    cdef MessageWalk walk
-    cdef Unit piece
-    cdef Evidence unasked
-    cdef int64_t at = window_unwrap(w, unit.number)
-    cdef uint32_t n
-    evidence_begin(&unasked)
-    pieces_begin(&walk, d, unit)
-    for n in range(count):
-        piece_next(&walk, unit, n, p.each_message, &piece)
-        window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &unasked)
-
-
-cdef inline int pipeline_name_next(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
-) noexcept nogil:
-    # A heartbeat: what lies before the number that it names has been sent. What of it does not come
-    # in time is lost, though nothing comes behind it.
-    cdef int64_t at
-    if not w.started:
-        window_begin(w, unit.number, now_ns)
-    lines_hear(p, w, line, now_ns)
-    at = window_unwrap(w, unit.number)
-    if at > w.next + WINDOW_FOREIGN:
-        return VERDICT_REPLAY
-    if at > w.next + w.size and not line.named <= at <= line.named + w.size:
-        line.named = at                  # one that names so far a number proves nothing
-        return VERDICT_SESSION_PENDING
-    if at == w.next:
-        w.forward_ns = now_ns
-        pace_count(w, 0, now_ns)
-        if unlikely(w.contested):
-            numbering_refute(w, line)
-    if unlikely(unit.flags & UNIT_END_OF_SESSION):
-        w.numbering.ended_at = at
-    if at >= w.next and at - 1 > line.highest:
-        line.highest = at - 1
-    if at > w.waiting.named and at > w.next:
-        w.waiting.named = at
-        named_add(&w.waiting.names, w.next, at, now_ns)
-    return VERDICT_HEARTBEAT
-
-
-# --- accept: what is not simply next -------------------------------------------------------------
+# --- accept: what is not simply next --------------------------------------------------------------
 
 cdef inline int pipeline_weigh(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
@@ -489,7 +286,6 @@ cdef inline void pipeline_locate(
     Located* where, int64_t now_ns,
 ) noexcept nogil:
     # Where a unit lies, seen from the current numbering, and what is known of it.
-    cdef int64_t at
     where.announced = False
     where.forward = False
     evidence_begin(&where.evidence)
@@ -502,7 +298,7 @@ cdef inline void pipeline_locate(
         if p.announces_start and now_ns < w.numbering.previous_until_ns:
             if unit.sent_ns < w.begun_sent_ns:
                 return
-        where.announced = numbering_is_announced(p, w, line, d, unit)
+        where.announced = beginning_is_announced(p, w, line, d, unit)
         if unlikely(where.announced):
             return
     where.place = PLACE_NAMED
@@ -518,7 +314,15 @@ cdef inline void pipeline_locate(
         if numbering_is_straggler(p, w, unit, now_ns):
             return
         window_begin(w, unit.number, now_ns)
-    at = window_unwrap(w, unit.number)
+    pipeline_find(p, w, line, d, unit, where, now_ns)
+
+
+cdef inline void pipeline_find(
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
+    Located* where, int64_t now_ns,
+) noexcept nogil:
+    # Where a unit with numbers of the current session lies. What brings nothing new is compared.
+    cdef int64_t at = window_unwrap(w, unit.number)
     where.at = at
     where.last = at + unit.count - 1
     where.place = PLACE_PACKED
@@ -558,25 +362,6 @@ cdef inline bint pipeline_is_new(
     return not window_is_copy(w, unit, at)
 
 
-cdef inline int pipeline_compare(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, int64_t at, int64_t now_ns,
-    Evidence* e,
-) noexcept nogil:
-    # A unit that brings nothing new is compared with what is known. Its last message's verdict.
-    cdef MessageWalk walk
-    cdef Unit piece
-    cdef int verdict = VERDICT_DUPLICATE
-    cdef uint32_t n
-    evidence_begin(e)
-    if likely(not p.each_message):
-        return pipeline_hold_piece(p, w, d, unit, at, now_ns, e)
-    pieces_begin(&walk, d, unit)
-    for n in range(unit.count):
-        piece_next(&walk, unit, n, p.each_message, &piece)
-        verdict = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, e)
-    return verdict
-
-
 cdef inline int pipeline_place(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     const Located* where, int64_t now_ns,
@@ -611,253 +396,34 @@ cdef inline int pipeline_place(
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 
-cdef inline int pipeline_hold(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t at,
-    int64_t now_ns,
+cdef inline int pipeline_name_next(
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # Its messages wait, those that had come are compared. The verdict is that of what is new of
-    # it, if anything is. What finds no room is parked until take() has made some.
-    cdef MessageWalk walk
-    cdef Unit piece
-    cdef Evidence unasked
-    cdef int verdict = VERDICT_DUPLICATE
-    cdef int one
-    cdef uint32_t n
-    cdef uint32_t parked = unit.count
-    cdef bint fresh = False
-    evidence_begin(&unasked)
-    pieces_begin(&walk, d, unit)
-    for n in range(unit.count):
-        if likely(unit_is_piece(unit, p.each_message)):
-            # To copy a unit right after it was written would cost as much as all of the rest.
-            one = pipeline_hold_piece(p, w, d, unit, at, now_ns, &unasked)
-        else:
-            piece_next(&walk, unit, n, p.each_message, &piece)
-            one = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, &unasked)
-        if one == WAITING_PARK:
-            fresh = True
-            verdict = VERDICT_HELD
-            parked = n
-            break
-        if one == VERDICT_HELD or one == VERDICT_SLAB_FULL:
-            fresh = True
-            if verdict != VERDICT_HELD:
-                verdict = one
-        elif not fresh:
-            verdict = one
-    if fresh:
-        lines_hear(p, w, line, now_ns)
-        line_bring(line, unit, at + unit.count - 1)
-        if parked < unit.count:
-            pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
-    return verdict
-
-
-cdef inline int pipeline_hold_piece(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* piece, int64_t at, int64_t now_ns,
-    Evidence* e,
-) noexcept nogil:
-    # One message, or a fragment of one: the verdict, or WAITING_PARK.
-    if at < w.next:
-        return window_past(w, d, piece, at, pipeline_hash(p, w, d, piece), e)
-    if at >= w.next + w.size:
-        return WAITING_PARK
-    return waiting_hold(w, d, piece, at, pipeline_hash(p, w, d, piece), now_ns, e)
-
-
-cdef inline void pipeline_park(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t n, int64_t at,
-    int64_t now_ns,
-) noexcept nogil:
-    # From its n-th message on it waits outside: what is before it is given up, as far as needed.
-    if at >= w.next + w.size:
-        if n:
-            w.waiting.jump_from = at
-        waiting_jump(w, at, now_ns)
-    else:
-        waiting_force(w, at)
-    p.parked = d
-    p.parked_window = w
-    p.parked_unit = unit[0]
-    p.parked_piece = n
-    p.parked_at = at
-
-
-# --- take: what is due, in order ------------------------------------------------------------------
-
-cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
-    # The next message, or what the feed itself has to say; 0 when nothing more is due. The payload
-    # is valid until the next call.
-    if likely(p.ready != NULL and p.controls.count == 0):
-        if likely(p.roq):
-            pipeline_take_ready(p, m)
-        else:
-            pipeline_take_piece(p, m)
-        return True
-    if likely(p.busy == NULL and p.controls.count == 0):
-        return False
-    return pipeline_take_waiting(p, m)
-
-
-cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
-    # The framing is Roq's.
-    cdef const Datagram* d = p.ready
-    cdef const Window* w = p.ready_window
-    cdef int64_t* counters = w.counters
-    p.ready = NULL
-    m.payload = d.data + FRAME_SIZE
-    m.size = d.size - FRAME_SIZE
-    m.kind = KIND_MESSAGE
-    m.flags = 0
-    roq_origin(d.data, p.reader.big_endian, &m.object, &m.detail)
-    m.session_id = w.session_id
-    if p.reader.traits[d.data[ROQ_CONTROL]] & FRAME_SNAPSHOT:
-        m.flags = RECORD_SNAPSHOT
-    if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
-        m.flags |= RECORD_NO_TIMESTAMP
-    if m.size == 0:
-        m.flags |= RECORD_HEARTBEAT
-        counter_add(&counters[CHANNEL_HEARTBEATS], 1)
-    m.received_ns = d.received_ns
-    m.number = window_number(w, w.next - 1)
-    m.session = w.session
-    m.stream = w.stream
-    m.channel = d.channel
-    m.line = d.line
-    m.fragments = 1
-    m.tag = 0
-    counter_add(&counters[CHANNEL_MESSAGES], 1)
-
-
-cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
-    # The framing is any but Roq's: take the next message of what is ready.
-    cdef const Datagram* d = p.ready
-    cdef const Window* w = p.ready_window
-    cdef const Unit* unit = p.unit
-    cdef uint32_t offset, size
-    piece_place(&p.walk, unit, p.ready_piece, p.each_message, &offset, &size)
-    m.payload = d.data + offset
-    m.size = size
-    m.kind = KIND_MESSAGE
-    m.flags = RECORD_SNAPSHOT if unit.flags & UNIT_SNAPSHOT else 0
-    if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
-        m.flags |= RECORD_NO_TIMESTAMP
-    if unlikely(piece_is_empty(unit, size)):
-        m.flags |= RECORD_HEARTBEAT
-        counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
-    m.received_ns = d.received_ns
-    m.number = 0
-    if likely(not unit.flags & UNIT_UNSEQUENCED):
-        m.number = window_number(w, p.ready_at)
-    m.session = w.session
-    m.stream = w.stream
-    m.channel = d.channel
-    m.line = d.line
-    m.fragments = 1
-    m.tag = 0
-    m.object = unit.object
-    m.detail = unit.detail
-    m.session_id = unit.session
-    m.sent_ns = unit.sent_ns
-    m.unit_flags = unit.flags
-    m.stream_key = w.stream_key
-    p.ready_at += 1
-    p.ready_piece += 1
-    if p.ready_piece == unit.count:
-        p.ready = NULL
-    counter_add(&w.counters[CHANNEL_MESSAGES], 1)
-
-
-cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
-    cdef Window* w
-    if p.controls.count:
-        pipeline_say(p, control_pop(&p.controls), m)
-        return True
-    while p.busy != NULL:
-        w = p.busy
-        if pipeline_take_window(p, w, m):
-            return True
-        if p.parked != NULL and p.parked_window == w:
-            pipeline_unpark(p, w)
-            continue
-        if w.waiting.finishing:
-            if w.several and w.started:
-                lines_judge_until(w, w.next, p.now_ns, True)
-            w.waiting.finishing = False
-        p.busy = w.busy_next
-        w.busy = False
-    if p.controls.count:                 # unparking found two lines that disagree
-        pipeline_say(p, control_pop(&p.controls), m)
-        return True
-    return False
-
-
-cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexcept nogil:
-    cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
-    while w.pending or w.next < w.waiting.decided or w.next < w.waiting.named:
-        if window_is_whole(w, w.next) and not (discard and w.next < w.waiting.decided):
-            waiting_deliver(w, m)
-            return True
-        if w.next < w.waiting.decided:
-            waiting_gap(w, &p.gap, p.now_ns)
-            pipeline_say_gap(p, w, m)
-            return True
-        if not waiting_decide(w, p.now_ns):
-            return False
-    return False
-
-
-cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
-    # take() has made room as far as it can; if that was not enough, give up one more hole. Ends at
-    # the latest when the parked one is next: that one needs no cell.
-    cdef const Datagram* d = p.parked
-    cdef const Unit* unit = &p.parked_unit
-    cdef MessageWalk walk
-    cdef Unit piece
-    cdef Evidence unasked
-    cdef int64_t at = p.parked_at - p.parked_piece
-    cdef uint32_t n
-    p.parked = NULL
-    evidence_begin(&unasked)
-    adoption_deliver_believed(p, w, False, False, p.now_ns)
-    pieces_begin(&walk, d, unit)
-    for n in range(unit.count):
-        piece_next(&walk, unit, n, p.each_message, &piece)
-        if n < p.parked_piece or at + n < w.next:
-            continue                     # on_gap = latest_run gave it up with the rest
-        if at + n >= w.next + w.size or waiting_hold(
-            w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), p.now_ns, &unasked,
-        ) == WAITING_PARK:
-            pipeline_park(p, w, d, unit, n, at + n, p.now_ns)
-            return
-
-
-cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) noexcept nogil:
-    memset(m, 0, sizeof(Message))
-    m.payload = <const uint8_t*>&control.payload
-    m.size = control.size
-    m.kind = control.kind
-    m.received_ns = control.received_ns
-    m.number = control.number
-    m.session = control.session
-    m.stream = control.stream
-    m.object = control.object_key
-    m.session_id = control.session_id
-    m.channel = control.channel
-    m.line = control.line
-
-
-cdef inline void pipeline_say_gap(Pipeline* p, Window* w, Message* m) noexcept nogil:
-    memset(m, 0, sizeof(Message))
-    m.payload = <const uint8_t*>&p.gap
-    m.size = sizeof(Gap)
-    m.kind = KIND_GAP
-    m.received_ns = p.received_ns
-    m.number = p.gap.first
-    m.session = w.session
-    m.stream = w.stream
-    m.session_id = w.session_id
-    m.channel = w.channel
+    # A heartbeat: what lies before the number that it names has been sent. What of it does not come
+    # in time is lost, though nothing comes behind it.
+    cdef int64_t at
+    if not w.started:
+        window_begin(w, unit.number, now_ns)
+    lines_hear(p, w, line, now_ns)
+    at = window_unwrap(w, unit.number)
+    if at > w.next + WINDOW_FOREIGN:
+        return VERDICT_REPLAY
+    if at > w.next + w.size and not line.named <= at <= line.named + w.size:
+        line.named = at                  # one that names so far a number proves nothing
+        return VERDICT_SESSION_PENDING
+    if at == w.next:
+        w.forward_ns = now_ns
+        pace_count(w, 0, now_ns)
+        if unlikely(w.contested):
+            runs_refute(w, line)
+    if unlikely(unit.flags & UNIT_END_OF_SESSION):
+        w.numbering.ended_at = at
+    if at >= w.next and at - 1 > line.highest:
+        line.highest = at - 1
+    if at > w.waiting.named and at > w.next:
+        w.waiting.named = at
+        named_add(&w.waiting.names, w.next, at, now_ns)
+    return VERDICT_HEARTBEAT
 
 
 # --- time -----------------------------------------------------------------------------------------
@@ -871,6 +437,8 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     cdef bint silent
     p.now_ns = now_ns
     lines_watch(p, now_ns)
+    if unlikely(now_ns >= p.wait_due_ns):
+        lines_choose_waits(p, now_ns)
     for i in range(p.windows):
         w = &p.window[i]
         lines_judge_due(w, now_ns)
@@ -911,7 +479,7 @@ cdef inline void pipeline_doubt(Pipeline* p, Window* w, int64_t now_ns) noexcept
 cdef inline void pipeline_open(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
     # A proven session has waited long enough for the other lines.
     cdef Adoption adoption
-    if numbering_opens(p, w, now_ns, &adoption):
+    if beginning_is_due(p, w, now_ns, &adoption):
         adoption_adopt(p, w, &adoption, NULL, now_ns)
 
 

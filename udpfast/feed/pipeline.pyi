@@ -42,6 +42,7 @@ class FeedPipeline:
         slab_cells: int | None = None,
         out_of_order_max_interval: int | None = None,
         lost_packet_wait_ns: int = 5_000_000,
+        lost_packet_wait_auto: bool = False,
         on_gap: str = "keep_all",
         session_adopt_datagrams: int = 2,
         stale_session_grace_ns: int = 7_200_000_000_000,

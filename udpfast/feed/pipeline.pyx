@@ -5,7 +5,7 @@ code behind Python objects, one datagram per call.
 """
 
 cimport cython
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from posix.stdlib cimport posix_memalign
 
@@ -14,12 +14,18 @@ from typing import NamedTuple
 from udpfast.core.counter cimport (
     CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT, Counters,
 )
-from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
-from udpfast.feed.window_state cimport LineAccount
+from udpfast.core.layout cimport (
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, KIND_MESSAGE, LINES_MAX, Datagram,
+    Message,
+)
 from udpfast.feed.pipeline_state cimport (
-    STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
+    STREAMS_MAX, Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size,
+    pipeline_settings_default,
 )
 from udpfast.feed.proof cimport PROOF_ROWS, Proof
+from udpfast.feed.taking cimport pipeline_take
+from udpfast.feed.units cimport pipeline_units
+from udpfast.feed.window_state cimport LineAccount
 from udpfast.wire.roq cimport roq_control
 
 from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
@@ -114,6 +120,8 @@ cdef class FeedPipeline:
         A hole is lost when every live line is further than this ahead; default: the window.
     lost_packet_wait_ns
         A hole is lost when it was first seen this long ago.
+    lost_packet_wait_auto
+        It may be longer: as long as the slowest line is behind of late, and a quarter more.
     on_gap
         `keep_all`, or `latest_run` (only the most recent run without holes survives a gap).
     session_adopt_datagrams
@@ -145,7 +153,8 @@ cdef class FeedPipeline:
         self, *, framing="roq", revision="current", byteorder="little", encodings=(1, 2),
         streams=64,
         lines_incremental=1, lines_snapshot=1, window=8192, slab_cells=None,
-        out_of_order_max_interval=None, lost_packet_wait_ns=5_000_000, on_gap="keep_all",
+        out_of_order_max_interval=None, lost_packet_wait_ns=5_000_000,
+        lost_packet_wait_auto=False, on_gap="keep_all",
         session_adopt_datagrams=2, stale_session_grace_ns=7_200_000_000_000,
         restart_datagrams=32, inactivity_timeout_ns=10_000_000_000, line_dead_ns=100_000_000,
     ):
@@ -180,6 +189,7 @@ cdef class FeedPipeline:
                 1, window)
             s.lost_packet_wait_ns[channel] = _integer(
                 "lost_packet_wait_ns", lost_packet_wait_ns, 0, 1 << 60)
+            s.lost_packet_wait_auto[channel] = bool(lost_packet_wait_auto)
         s.session_adopt_datagrams = _integer(
             "session_adopt_datagrams", session_adopt_datagrams, 1, 32)
         s.stale_session_grace_ns = _integer(

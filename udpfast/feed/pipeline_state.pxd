@@ -13,7 +13,7 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
-from udpfast.feed.pieces cimport piece_next, pieces_begin
+from udpfast.feed.pieces cimport PLACES_MAX, piece_next, pieces_begin
 from udpfast.feed.proof cimport Proof, proofs_fill
 from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
 from udpfast.feed.session cimport SessionBook
@@ -49,6 +49,7 @@ cdef struct PipelineSettings:
     uint32_t slab_cells                  # that may wait: per channel of Roq, else of all streams
     uint32_t out_of_order_max_interval[2]   # per channel: numbers, 1..window
     int64_t lost_packet_wait_ns[2]
+    bint lost_packet_wait_auto[2]        # no less than that: as long as lines are behind
     uint32_t on_gap                      # 0 keep_all, 1 latest_run
     uint32_t session_adopt_datagrams     # 1..32
     int64_t stale_session_grace_ns
@@ -86,7 +87,7 @@ cdef struct Pipeline:
     int64_t received_ns          # of the latest datagram: the UNIX time of what the feed says
     # what is ready of a unit with several messages
     const Unit* unit
-    MessageWalk walk
+    uint32_t* places             # PLACES_MAX: where each is
     int64_t ready_at             # key of the next one
     uint32_t ready_piece         # its place in the unit
     # other framings than Roq
@@ -108,6 +109,8 @@ cdef struct Pipeline:
     uint64_t datagram            # which one is judged now
     int64_t interval[2]          # of each channel's streams
     int64_t wait_ns[2]
+    bint wait_auto[2]
+    int64_t wait_due_ns          # waits are chosen again
     int64_t watch_ns             # first call: inactivity counts from there
     int64_t inactivity_ns
     bint doubt_when_silent
@@ -166,24 +169,16 @@ cdef inline size_t pipeline_carve(
     cdef uint32_t slots = 16
     cdef uint32_t slabs = CHANNEL_COUNT if roq else 1
     cdef uint32_t cell = FRAGMENT_SIZE if roq else UNIT_DATAGRAM_MAX
-    cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
-    cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
-    cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
-    cdef uint32_t held = RUN_HELD
-    cdef uint32_t i, n
-    cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
+    cdef uint32_t i
     cdef uint8_t* scratch = NULL
-    cdef uint8_t* place
     cdef Window unused
     cdef Window* w
-    cdef LineAccount* line
     while slots < 2 * windows:
         slots *= 2
-    if 2 * s.restart_datagrams > held:
-        held = 2 * s.restart_datagrams
     p.window = <Window*>carve(memory, &used, windows * sizeof(Window))
     p.units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
     p.held_units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
+    p.places = <uint32_t*>carve(memory, &used, PLACES_MAX * sizeof(uint32_t))
     p.slots = <StreamSlot*>carve(memory, &used, slots * sizeof(StreamSlot))
     p.slots_mask = slots - 1
     for i in range(slabs):
@@ -195,26 +190,43 @@ cdef inline size_t pipeline_carve(
         scratch = <uint8_t*>carve(memory, &used, UNIT_DATAGRAM_MAX)
     for i in range(windows):
         w = &p.window[i] if memory != NULL else &unused
-        w.numbering.book = <SessionBook*>carve(memory, &used, sizeof(SessionBook))
-        w.slots = <Slot*>carve(memory, &used, 2 * <size_t>s.window * sizeof(Slot))
-        w.waiting.early = <Early*>carve(memory, &used, s.window * sizeof(Early))
-        w.waiting.fragments = <Fragment*>carve(memory, &used, fragments * sizeof(Fragment))
-        w.waiting.fragments_capacity = fragments
-        w.waiting.scratch = <uint8_t*>carve(memory, &used, MESSAGE_SIZE_MAX) if roq else scratch
-        w.waiting.slab = &p.slab[i if roq else 0]
-        w.waiting.slab_shared = not roq
-        for n in range(2 * lines):
-            line = &w.line[n >> 1]
-            place = <uint8_t*>carve(memory, &used, <size_t>held * stride)
-            if n & 1:
-                line.foreign.held = place
-                line.foreign.held_capacity = held
-                line.foreign.held_stride = stride
-            else:
-                line.run.held = place
-                line.run.held_capacity = held
-                line.run.held_stride = stride
+        window_carve(p, w, s, i, memory, &used, scratch)
     return used
+
+
+cdef inline void window_carve(
+    Pipeline* p, Window* w, const PipelineSettings* s, uint32_t i, uint8_t* memory, size_t* used,
+    uint8_t* scratch,
+) noexcept nogil:
+    # The arrays of one window, the i-th.
+    cdef bint roq = framing_is_roq(s.framing)
+    cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
+    cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
+    cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
+    cdef uint32_t held = max(<uint32_t>RUN_HELD, 2 * s.restart_datagrams)
+    cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
+    cdef uint8_t* place
+    cdef LineAccount* line
+    cdef uint32_t n
+    w.numbering.book = <SessionBook*>carve(memory, used, sizeof(SessionBook))
+    w.slots = <Slot*>carve(memory, used, 2 * <size_t>s.window * sizeof(Slot))
+    w.waiting.early = <Early*>carve(memory, used, s.window * sizeof(Early))
+    w.waiting.fragments = <Fragment*>carve(memory, used, fragments * sizeof(Fragment))
+    w.waiting.fragments_capacity = fragments
+    w.waiting.scratch = <uint8_t*>carve(memory, used, MESSAGE_SIZE_MAX) if roq else scratch
+    w.waiting.slab = &p.slab[i if roq else 0]
+    w.waiting.slab_shared = not roq
+    for n in range(2 * lines):
+        line = &w.line[n >> 1]
+        place = <uint8_t*>carve(memory, used, <size_t>held * stride)
+        if n & 1:
+            line.foreign.held = place
+            line.foreign.held_capacity = held
+            line.foreign.held_stride = stride
+        else:
+            line.run.held = place
+            line.run.held_capacity = held
+            line.run.held_stride = stride
 
 
 cdef inline size_t pipeline_memory_size(const PipelineSettings* s) noexcept nogil:
@@ -228,7 +240,6 @@ cdef inline int pipeline_init(
     # `memory` must be aligned to 64 bytes and outlive the pipeline; it is cleared here, which
     # faults every page in. 0 or -EINVAL.
     cdef int i, channel
-    cdef Window* w
     if size < pipeline_memory_size(s) or s.window & (s.window - 1) or s.window == 0:
         return -EINVAL
     if pipeline_windows(s) == 0 or s.streams > STREAMS_MAX:
@@ -262,22 +273,12 @@ cdef inline int pipeline_init(
             p.carrier[channel].silent_since_ns[i] = INT64_MIN
         slab_reset(&p.slab[channel])
     for i in range(<int>pipeline_windows(s)):
-        w = &p.window[i]
-        w.shift = NUMBERS_WITHOUT_ZERO if s.skips_zero else <uint8_t>(64 - s.number_bits)
-        w.numbering.book.shift = w.shift
-        w.numbering.book.grace_ns = s.stale_session_grace_ns
-        w.size = s.window
-        w.numbering.each_datagram = p.roq
-        w.mask = 2 * <int64_t>s.window - 1
-        w.line_dead_ns = s.line_dead_ns
-        w.numbering.opening_ns = INT64_MAX
-        w.waiting.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
-        w.waiting.latest_run = s.on_gap == 1
-        w.controls = &p.controls
+        window_init(p, &p.window[i], s)
     # A stream takes what its channel has: the settings are kept where it finds them.
     for channel in range(CHANNEL_COUNT):
         p.interval[channel] = s.out_of_order_max_interval[channel]
         p.wait_ns[channel] = s.lost_packet_wait_ns[channel]
+        p.wait_auto[channel] = s.lost_packet_wait_auto[channel]
     if p.roq:
         for channel in range(CHANNEL_COUNT):
             window_open(p, channel, <uint16_t>channel, 0)
@@ -285,6 +286,23 @@ cdef inline int pipeline_init(
         p.window[CHANNEL_SNAPSHOT].numbering.follows = True
         p.window[CHANNEL_INCREMENTAL].numbering.follower = &p.window[CHANNEL_SNAPSHOT]
     return 0
+
+
+cdef inline void window_init(
+    Pipeline* p, Window* w, const PipelineSettings* s,
+) noexcept nogil:
+    # What is the same for whichever stream gets it.
+    w.shift = NUMBERS_WITHOUT_ZERO if s.skips_zero else <uint8_t>(64 - s.number_bits)
+    w.numbering.book.shift = w.shift
+    w.numbering.book.grace_ns = s.stale_session_grace_ns
+    w.size = s.window
+    w.numbering.each_datagram = p.roq
+    w.mask = 2 * <int64_t>s.window - 1
+    w.line_dead_ns = s.line_dead_ns
+    w.numbering.opening_ns = INT64_MAX
+    w.waiting.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
+    w.waiting.latest_run = s.on_gap == 1
+    w.controls = &p.controls
 
 
 cdef inline void pipeline_begin_at(Pipeline* p, uint16_t session) noexcept nogil:

@@ -12,11 +12,9 @@
 # current numbering does next voids what a run has proven (run_refute) but not what it holds: a run
 # that is believed in the end loses nothing.
 
-from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.stdint cimport UINT32_MAX, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
 from udpfast.core.check cimport unlikely
-from udpfast.core.layout cimport Datagram
 from udpfast.wire.unit cimport Unit
 
 cdef enum:  # Claim: what a run says
@@ -157,29 +155,7 @@ cdef inline int64_t run_span(const Run* c, int64_t datagrams) noexcept nogil:
     return datagrams * max(c.wide, c.packing.wide)
 
 
-cdef inline void run_forget(Run* c) noexcept nogil:
-    c.claim = CLAIM_NONE
-    c.mode = RUN_ABSENT
-    c.wide = 1
-    c.count = 0
-    c.broken = 0
-    c.held_total = 0
-
-
-cdef inline void run_believe(Run* c) noexcept nogil:
-    c.claim = CLAIM_NONE
-    c.mode = RUN_BELIEVED
-
-
-cdef inline void run_refute(Run* c) noexcept nogil:
-    # The current numbering is alive: this one has to prove itself from here on.
-    if c.mode == RUN_PROVING:
-        c.mode = RUN_REFUTED
-    c.count = 0
-    c.fresh = 0
-    c.repeated = 0
-    c.broken = 0
-
+# --- which datagrams belong to it -----------------------------------------------------------------
 
 cdef inline bint run_is_replay(const Run* c) noexcept nogil:
     return c.same > RUN_SAME_PER_OTHER * c.other
@@ -195,6 +171,23 @@ cdef inline bint run_follows(
     if c.claim != claim or c.session_id != unit.session:
         return False
     return claim == CLAIM_SESSION or back <= step <= run_span(c, RUN_STEP_MAX)
+
+
+cdef inline bint run_is_stray(
+    Run* c, uint8_t claim, const Unit* unit, const Evidence* e,
+) noexcept nogil:
+    # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
+    # another one.
+    if c.claim != CLAIM_BACK or c.mode != RUN_PROVING or run_is_replay(c):
+        return False
+    if e.bytes == BYTES_SAME:
+        return True                      # of the current numbering, for all we know
+    if c.fresh and e.bytes == BYTES_EMPTY:
+        return True
+    if c.count >= RUN_ESTABLISHED and c.strays < RUN_STRAYS_MAX:
+        c.strays += 1
+        return True
+    return False
 
 
 cdef inline bint run_is_same(
@@ -238,97 +231,7 @@ cdef inline uint64_t run_first(const Run* c) noexcept nogil:
     return first
 
 
-cdef inline void run_break(Run* c) noexcept nogil:
-    # Remember where the run began that another one breaks off: it may go on later. So may the one
-    # that it had broken off itself: two numberings, one of them late, come by turns.
-    cdef uint64_t begun = run_first(c)
-    cdef uint64_t before = begun
-    cdef uint32_t i
-    for i in range(c.broken):
-        if before == begun:
-            before = c.broken_first[i]
-    c.broken_first[0] = begun
-    c.broken_first[1] = before
-    c.broken = 1 + (before != begun)
-
-
-cdef inline bint run_was_run(const Run* c) noexcept nogil:
-    # Refuted or not, a run that may have been the beginning of one that goes on later.
-    return c.mode == RUN_PROVING or (c.total != 0 and not run_is_replay(c))
-
-
-cdef inline void run_set_aside(Run* c) noexcept nogil:
-    # Refuted, and its line went on in the current numbering: of what may have been the beginning of
-    # another one all is forgotten but where that was.
-    cdef uint32_t broken
-    if run_was_run(c):
-        run_break(c)
-    broken = c.broken
-    run_forget(c)
-    c.broken = broken
-
-
-cdef inline bint run_is_stray(
-    Run* c, uint8_t claim, const Unit* unit, const Evidence* e,
-) noexcept nogil:
-    # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
-    # another one.
-    if c.claim != CLAIM_BACK or c.mode != RUN_PROVING or run_is_replay(c):
-        return False
-    if e.bytes == BYTES_SAME:
-        return True                      # of the current numbering, for all we know
-    if c.fresh and e.bytes == BYTES_EMPTY:
-        return True
-    if c.count >= RUN_ESTABLISHED and c.strays < RUN_STRAYS_MAX:
-        c.strays += 1
-        return True
-    return False
-
-
-cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nogil:
-    # Another run begins with this unit. Where the one before began is remembered, if this one may
-    # be its continuation.
-    cdef uint32_t broken = 0
-    if c.mode == RUN_REVIVED:
-        c.broken_first[0] = c.returned_first
-        broken = 1
-    elif run_was_run(c) and c.claim == claim and c.session_id == unit.session:
-        run_break(c)
-        broken = c.broken
-    elif c.mode == RUN_ABSENT:
-        broken = c.broken
-    run_forget(c)
-    c.broken = broken
-    c.claim = claim
-    c.mode = RUN_REFUTED
-    c.session_id = unit.session
-    c.first = unit.number
-    c.furthest = unit.number - 1
-    c.sent_ns = unit.sent_ns
-    c.same = 0
-    c.other = 0
-    c.filled = 0
-    c.total = 0
-    c.fresh = 0
-    c.repeated = 0
-
-
-cdef inline bint run_has_counted(
-    Run* c, const Unit* unit, uint64_t last,
-) noexcept nogil:
-    # Whether another unit of the same datagram was counted in; then this one only carries the run
-    # further.
-    cdef bint counted = c.datagram == c.packing.datagram and c.total
-    if not counted:
-        c.datagram = c.packing.datagram
-        c.datagram_first = unit.number
-    if unit.count:
-        c.wide = max(c.wide, <uint32_t>run_step(c, last, c.datagram_first) + 1)
-    if counted and run_step(c, last, c.furthest) > 0:
-        c.furthest = last
-        c.fragment = unit.fragment
-    return counted
-
+# --- what becomes of it ---------------------------------------------------------------------------
 
 cdef inline bint run_note(
     Run* c, uint8_t claim, const Unit* unit, const Evidence* e, int64_t now_ns,
@@ -377,111 +280,100 @@ cdef inline bint run_note(
     return True
 
 
-cdef inline void run_hold(
-    Run* c, const Datagram* d, const Unit* unit,
+cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nogil:
+    # Another run begins with this unit. Where the one before began is remembered, if this one may
+    # be its continuation.
+    cdef uint32_t broken = 0
+    if c.mode == RUN_REVIVED:
+        c.broken_first[0] = c.returned_first
+        broken = 1
+    elif run_was_run(c) and c.claim == claim and c.session_id == unit.session:
+        run_break(c)
+        broken = c.broken
+    elif c.mode == RUN_ABSENT:
+        broken = c.broken
+    run_forget(c)
+    c.broken = broken
+    c.claim = claim
+    c.mode = RUN_REFUTED
+    c.session_id = unit.session
+    c.first = unit.number
+    c.furthest = unit.number - 1
+    c.sent_ns = unit.sent_ns
+    c.same = 0
+    c.other = 0
+    c.filled = 0
+    c.total = 0
+    c.fresh = 0
+    c.repeated = 0
+
+
+cdef inline bint run_has_counted(
+    Run* c, const Unit* unit, uint64_t last,
 ) noexcept nogil:
-    # The first of copies that follow each other is enough.
-    cdef HeldUnit* held
-    if c.held_total:
-        held = run_place(c, c.held_total - 1)
-        if held.datagram == c.packing.datagram:
-            held.units += 1
-            return
-        if held.size == d.size and memcmp(run_held_data(held), d.data, d.size) == 0:
-            return
-    held = run_place(c, c.held_total)
-    held.received_ns = d.received_ns
-    held.datagram = c.packing.datagram
-    held.units = 1
-    held.size = d.size
-    held.flags = <uint16_t>d.flags
-    held.known_in = 0
-    held.unit = unit[0]
-    memcpy(run_held_data(held), d.data, d.size)
-    c.held_total += 1
+    # Whether another unit of the same datagram was counted in; then this one only carries the run
+    # further.
+    cdef bint counted = c.datagram == c.packing.datagram and c.total
+    if not counted:
+        c.datagram = c.packing.datagram
+        c.datagram_first = unit.number
+    if unit.count:
+        c.wide = max(c.wide, <uint32_t>run_step(c, last, c.datagram_first) + 1)
+    if counted and run_step(c, last, c.furthest) > 0:
+        c.furthest = last
+        c.fragment = unit.fragment
+    return counted
 
 
-cdef inline void run_hold_known(
-    Run* c, const Datagram* d, const Unit* unit, const Evidence* e,
-) noexcept nogil:
-    # The current numbering may have had the same bytes.
-    cdef HeldUnit* held
-    run_hold(c, d, unit)
-    held = run_place(c, c.held_total - 1)
-    if e.bytes == BYTES_SAME or (e.bytes == BYTES_EMPTY and e.repeated):
-        if held.units == 1:
-            held.known_in = c.proof
-    elif held.units > 1:
-        held.known_in = 0
+cdef inline void run_forget(Run* c) noexcept nogil:
+    c.claim = CLAIM_NONE
+    c.mode = RUN_ABSENT
+    c.wide = 1
+    c.count = 0
+    c.broken = 0
+    c.held_total = 0
 
 
-cdef inline bint run_is_copy(const Run* c, const HeldUnit* held) noexcept nogil:
-    # What the current numbering had, and went on: it was a copy of that.
-    return held.known_in != 0 and held.known_in != c.proof
+cdef inline void run_believe(Run* c) noexcept nogil:
+    c.claim = CLAIM_NONE
+    c.mode = RUN_BELIEVED
 
 
-cdef inline uint8_t* run_held_data(HeldUnit* held) noexcept nogil:
-    return <uint8_t*>held + sizeof(HeldUnit)
+cdef inline void run_refute(Run* c) noexcept nogil:
+    # The current numbering is alive: this one has to prove itself from here on.
+    if c.mode == RUN_PROVING:
+        c.mode = RUN_REFUTED
+    c.count = 0
+    c.fresh = 0
+    c.repeated = 0
+    c.broken = 0
 
 
-cdef inline HeldUnit* run_place(Run* c, uint32_t n) noexcept nogil:
-    return <HeldUnit*>(c.held + <size_t>(n % c.held_capacity) * c.held_stride)
+cdef inline void run_set_aside(Run* c) noexcept nogil:
+    # Refuted, and its line went on in the current numbering: of what may have been the beginning of
+    # another one all is forgotten but where that was.
+    cdef uint32_t broken
+    if run_was_run(c):
+        run_break(c)
+    broken = c.broken
+    run_forget(c)
+    c.broken = broken
 
 
-cdef inline uint32_t run_held_count(const Run* c) noexcept nogil:
-    return c.held_total if c.held_total < c.held_capacity else c.held_capacity
-
-
-cdef inline bint run_is_full(const Run* c) noexcept nogil:
-    # Whether the next datagram that is held takes an older one's place.
-    return c.held_total >= c.held_capacity
-
-
-cdef inline HeldUnit* run_held(Run* c, uint32_t i) noexcept nogil:
-    # The i-th of those held, oldest first.
-    return run_place(c, c.held_total - run_held_count(c) + i)
-
-
-cdef inline void run_begin_at(
-    Run* c, uint64_t session_id, uint64_t number,
-) noexcept nogil:
-    # What a run of this session holds from before this number was delivered then.
-    cdef HeldUnit* held
+cdef inline void run_break(Run* c) noexcept nogil:
+    # Remember where the run began that another one breaks off: it may go on later. So may the one
+    # that it had broken off itself: two numberings, one of them late, come by turns.
+    cdef uint64_t begun = run_first(c)
+    cdef uint64_t before = begun
     cdef uint32_t i
-    if c.claim == CLAIM_NONE or c.session_id != session_id:
-        return
-    for i in range(run_held_count(c)):
-        held = run_held(c, i)
-        if run_step(c, held.unit.number, number) < 0:
-            held.known_in = c.proof % 0xFFFF + 1
-    if run_step(c, run_first(c), number) < 0:
-        c.first = number
-        c.broken = 0
+    for i in range(c.broken):
+        if before == begun:
+            before = c.broken_first[i]
+    c.broken_first[0] = begun
+    c.broken_first[1] = before
+    c.broken = 1 + (before != begun)
 
 
-cdef inline bint run_returns(
-    Run* c, const Datagram* d, const Unit* unit,
-) noexcept nogil:
-    # A copy of a unit of a refuted run, or one that lies between them, does not break it off: it is
-    # held with them. Other bytes than are held begin another run.
-    cdef HeldUnit* held
-    cdef uint32_t count = run_held_count(c)
-    cdef uint32_t i
-    if c.mode == RUN_PROVING or c.session_id != unit.session:
-        return False
-    if not 0 <= run_step(c, c.furthest, unit.number) <= run_span(
-        c, RUN_BACK_MAX,
-    ):
-        return False
-    if run_step(c, unit.number, c.first) < 0:
-        return False
-    for i in range(count - RUN_HELD if count > RUN_HELD else 0, count):
-        held = run_held(c, i)
-        if held.unit.fragment == unit.fragment and held.unit.number == unit.number:
-            if held.size != d.size or memcmp(run_held_data(held), d.data, d.size):
-                return False
-    if c.mode != RUN_REVIVED or run_step(c, unit.number, c.returned_first) < 0:
-        c.returned_first = unit.number
-    c.mode = RUN_REVIVED
-    run_hold(c, d, unit)
-    return True
+cdef inline bint run_was_run(const Run* c) noexcept nogil:
+    # Refuted or not, a run that may have been the beginning of one that goes on later.
+    return c.mode == RUN_PROVING or (c.total != 0 and not run_is_replay(c))

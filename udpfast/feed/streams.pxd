@@ -8,7 +8,7 @@ from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely
-from udpfast.core.counter cimport FEED_STREAMS
+from udpfast.core.counter cimport FEED_STREAMS, FEED_STREAMS_REPLACED
 from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport STREAM_FIRST
 from udpfast.feed.pipeline_state cimport Pipeline, StreamSlot, window_give, window_open
@@ -41,6 +41,7 @@ cdef inline Window* streams_find(
             if w == NULL:
                 return NULL
             window_give(p, w, channel, w.stream, stream_key)
+            counter_add(&p.counters.feed[FEED_STREAMS_REPLACED], 1)
             slot = streams_slot(p, key)  # others were moved
         slot.key = key
         slot.window = w

@@ -90,11 +90,12 @@ cdef struct LineAccount:         # 512 bytes: a shift finds one
     int64_t lagged_ns            # it went on, further behind than the window remembers
     int64_t sent_ns              # the latest sending time that it brought of this numbering
     int64_t named                # the number beyond the window that its last heartbeat named
+    int64_t lag_ns               # the longest of late that it was behind the first copy
     int64_t part_of              # a message in fragments, the furthest of which that it
     uint32_t part                # brought is this one
     Run run                      # of this session: AHEAD, BACK
     Run foreign                  # of another one: SESSION, ENDED
-    uint8_t pad[80]
+    uint8_t pad[72]
 
 cdef struct Known:               # of the first messages of this numbering, for as long as it lasts
     int64_t start_end            # base + WINDOW_START
@@ -273,6 +274,7 @@ cdef inline void line_init(
     line.run.packing = packing
     line.foreign.packing = packing
     line.heard_ns = INT64_MIN
+    line.lag_ns = 0
     line_reset(line)
     run_forget(&line.run)
     run_forget(&line.foreign)

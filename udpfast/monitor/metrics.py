@@ -49,6 +49,7 @@ _GAUGES = {
     "lead_ns": "lead_seconds",
     "objects": "objects",
     "silent": "silent",
+    "wait_ns": "hole_wait_seconds",
 }
 # Two kinds of servers have them, with one meaning here.
 _SERVER_MEANINGS = {

@@ -35,6 +35,11 @@ cdef inline uint32_t message_prefix(int delimiter) noexcept nogil:
     return 3 if delimiter == DELIMITER_TYPE_BE16 else 2
 
 
+cdef inline uint32_t message_skip(int delimiter) noexcept nogil:
+    # A length in front is not part of the message, a length or type inside it is.
+    return 2 if delimiter == DELIMITER_BE16 or delimiter == DELIMITER_LE16 else 0
+
+
 cdef inline int64_t message_span(
     const uint8_t* at, uint32_t left, int delimiter, uint32_t size_min,
 ) noexcept nogil:
@@ -115,21 +120,18 @@ cdef inline void message_walk_begin(
 cdef inline bint message_walk_next(
     MessageWalk* walk, uint32_t* offset, uint32_t* size,
 ) noexcept nogil:
-    # The next message's place in the datagram; False behind the last. A length in front is not
-    # part of the message, a length or type inside it is. The caller stops at `unit.messages` where
-    # padding may follow; the bounds are looked at again, as a walk costs little.
+    # The next message's place in the datagram; False behind the last. The caller stops at
+    # `unit.messages` where padding may follow; the bounds are looked at again, as a walk costs
+    # little.
     cdef int64_t span
-    cdef uint32_t prefix
+    cdef uint32_t skip = message_skip(walk.delimiter)
     if walk.at >= walk.end:
         return False
-    prefix = message_prefix(walk.delimiter)
-    span = message_span(walk.data + walk.at, walk.end - walk.at, walk.delimiter, prefix)
+    span = message_span(
+        walk.data + walk.at, walk.end - walk.at, walk.delimiter, message_prefix(walk.delimiter))
     if unlikely(span < 0):
         return False
-    offset[0] = walk.at
-    size[0] = <uint32_t>span
-    if walk.delimiter == DELIMITER_BE16 or walk.delimiter == DELIMITER_LE16:
-        offset[0] += prefix
-        size[0] -= prefix
+    offset[0] = walk.at + skip
+    size[0] = <uint32_t>span - skip
     walk.at += <uint32_t>span
     return True

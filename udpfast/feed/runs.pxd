@@ -1,0 +1,194 @@
+# The runs of all lines together: what they have brought of one numbering, which of them a unit goes
+# on with, and what becomes of them when the current numbering goes on, or one of them is believed.
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memset
+
+from udpfast.core.layout cimport Datagram
+from udpfast.feed.held cimport run_held, run_held_count, run_held_data, run_is_copy
+from udpfast.feed.lines cimport line_claims, line_is_alive
+from udpfast.feed.proof cimport Brought
+from udpfast.feed.run cimport (
+    CLAIM_AHEAD, CLAIM_BACK, CLAIM_ENDED, CLAIM_NONE, CLAIM_SESSION, RUN_BACK_MAX, RUN_ESTABLISHED,
+    RUN_PROVING, RUN_STEP_MAX, HeldUnit, Run, run_believe, run_first, run_follows, run_forget,
+    run_is_same, run_leads_to, run_refute, run_span, run_step,
+)
+from udpfast.feed.window_state cimport LineAccount, Window
+from udpfast.wire.unit cimport Unit
+
+
+cdef inline Brought runs_brought(const Window* w, const Run* c) noexcept nogil:
+    # A run on all lines that bring it.
+    cdef const Run* other
+    cdef Brought brought
+    cdef uint64_t first = c.since_first
+    cdef uint64_t furthest = c.furthest
+    cdef uint32_t longest = 0
+    cdef uint32_t i
+    brought_begin(&brought, c)
+    brought.unquiet = c.total
+    for i in range(w.lines):
+        other = &w.line[i].run
+        if not run_is_same(c, other):
+            continue
+        brought_add(&brought, c, other)
+        longest = max(longest, other.count)
+        if run_step(c, other.since_first, first) < 0:
+            first = other.since_first
+        if run_step(c, other.furthest, furthest) > 0:
+            furthest = other.furthest
+    brought.messages = min(run_step(c, furthest, first) + 1, <int64_t>longest)
+    return brought
+
+
+cdef inline Brought run_brought(const Run* c) noexcept nogil:
+    # Where lines prove each for itself.
+    cdef Brought brought
+    brought_begin(&brought, c)
+    brought_add(&brought, c, c)
+    brought.unquiet = c.count
+    brought.messages = c.count
+    return brought
+
+
+cdef inline void brought_begin(Brought* brought, const Run* c) noexcept nogil:
+    memset(brought, 0, sizeof(Brought))
+    brought.first_fresh = c.first_fresh
+
+
+cdef inline void brought_add(Brought* brought, const Run* c, const Run* other) noexcept nogil:
+    brought.count += other.count
+    brought.fresh += other.fresh
+    brought.repeated += other.repeated
+    brought.same += other.same
+    brought.known += other.same + other.filled
+    brought.other += other.other
+    if run_step(c, other.first_fresh, brought.first_fresh) < 0:
+        brought.first_fresh = other.first_fresh
+
+
+cdef inline const Run* runs_lead_to(const Window* w, const Unit* unit) noexcept nogil:
+    # The run of more than a few datagrams that a unit goes on with, on any line; of several, the
+    # one that contradicts the current numbering most. NULL: none.
+    cdef const Run* c
+    cdef const Run* found = NULL
+    cdef uint32_t i
+    for i in range(w.lines):
+        c = &w.line[i].run
+        if c.count >= RUN_ESTABLISHED and run_follows(c, CLAIM_BACK, unit):
+            if found == NULL or c.other > found.other:
+                found = c
+    return found
+
+
+cdef inline bint runs_go_on_anew(
+    const Window* w, const LineAccount* line, const Unit* unit,
+) noexcept nogil:
+    # Whether some line has said that this session began anew, and this unit goes on there. A line
+    # may have lost that beginning; then the sender's clock tells.
+    cdef const Run* c
+    cdef int64_t step
+    cdef uint32_t i
+    for i in range(w.lines):
+        c = &w.line[i].foreign
+        if c.claim != CLAIM_SESSION or c.session_id != unit.session or c.mode != RUN_PROVING:
+            continue
+        step = run_step(c, unit.number, c.furthest)
+        if not -run_span(c, RUN_BACK_MAX) <= step <= run_span(
+            c, RUN_STEP_MAX,
+        ):
+            continue
+        if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
+            return True
+    return False
+
+
+cdef inline uint64_t runs_earliest(Window* w, const Run* c) noexcept nogil:
+    # The earliest number that any line brought of a new session.
+    cdef uint64_t first = run_first(c)
+    cdef Run* other
+    cdef uint32_t i
+    for i in range(w.lines):
+        other = &w.line[i].foreign
+        if run_is_same(c, other) and run_step(c, run_first(other), first) < 0:
+            first = run_first(other)
+    return first
+
+
+cdef inline bint runs_from_first(
+    Window* w, const Run* c, int64_t now_ns,
+) noexcept nogil:
+    # Whether nothing of a new session can come from before what its lines brought: it begins with
+    # the first number, or all lines that are alive are in it.
+    cdef uint32_t i
+    if runs_earliest(w, c) <= 1:
+        return True
+    for i in range(w.lines):
+        if line_is_alive(w, &w.line[i], now_ns):
+            if not run_is_same(c, &w.line[i].foreign):
+                return False
+    return True
+
+
+cdef inline void run_recall(
+    const Window* w, uint32_t line, HeldUnit* held, Datagram* d,
+) noexcept nogil:
+    # The datagram that is held, as its line brought it.
+    d.data = run_held_data(held)
+    d.size = held.size
+    d.flags = held.flags
+    d.received_ns = held.received_ns
+    d.channel = w.channel
+    d.line = <uint8_t>line
+
+
+cdef inline void runs_refute(Window* w, LineAccount* line) noexcept nogil:
+    # The current numbering is alive, on this line: what lines hold of another one has yet to prove
+    # itself. A session never heard of, and a jump, are the business of their own line.
+    cdef LineAccount* other
+    cdef uint32_t i
+    w.contested = False
+    for i in range(w.lines):
+        other = &w.line[i]
+        if other == line or other.run.claim != CLAIM_AHEAD:
+            run_refute(&other.run)
+        if other == line or other.foreign.claim == CLAIM_ENDED:
+            run_refute(&other.foreign)
+        if other.run.mode == RUN_PROVING or other.foreign.mode == RUN_PROVING:
+            w.contested = True
+
+
+cdef inline uint64_t runs_gather(
+    Window* w, Run* c, uint64_t number, uint64_t* unseen_from,
+) noexcept nogil:
+    # All lines' runs of this numbering are believed, others forgotten. Returns the earliest
+    # number held, or this one, and makes `unseen_from` the earliest one that came at all.
+    cdef HeldUnit* held
+    cdef Run* other
+    cdef uint64_t first = number
+    cdef uint32_t line, i
+    cdef uint8_t claim = c.claim
+    for line in range(w.lines):
+        other = line_claims(&w.line[line], claim)
+        if not run_is_same(c, other):
+            continue
+        if run_step(c, run_first(other), unseen_from[0]) < 0:
+            unseen_from[0] = run_first(other)
+        for i in range(run_held_count(other)):
+            held = run_held(other, i)
+            if run_is_copy(other, held):
+                continue
+            if run_step(c, held.unit.number, first) < 0:
+                first = held.unit.number
+    for line in range(w.lines):
+        other = line_claims(&w.line[line], claim)
+        if run_is_same(c, other):
+            continue
+        if run_leads_to(other, c, unseen_from[0]):
+            unseen_from[0] = run_first(other)
+        run_forget(other)
+    for line in range(w.lines):
+        other = line_claims(&w.line[line], claim)
+        if other.claim != CLAIM_NONE:
+            run_believe(other)
+    return first
