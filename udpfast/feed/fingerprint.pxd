@@ -37,7 +37,7 @@ cdef inline uint32_t fingerprint_end(uint64_t sum, uint32_t size) noexcept nogil
 cdef inline uint64_t fingerprint_pair(
     const uint8_t* data, const uint8_t* behind, uint64_t key, uint64_t other,
 ) noexcept nogil:
-    # Of two words, which lie beside each other or not.
+    # Two words, which lie beside each other or not.
     return keyed_fold(load_64(data) ^ key, load_64(behind) ^ other)
 
 
