@@ -67,6 +67,23 @@ cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexc
     return fingerprint_end(sum, size)
 
 
+cdef inline uint32_t fingerprint_few(const uint8_t* data, uint32_t size) noexcept nogil:
+    # All bytes of at most two steps, of which the second ends with the data and may take some again.
+    if size < FINGERPRINT_EDGE:
+        return fingerprint_short(data, size)
+    return fingerprint_end(
+        turned(fingerprint_step(data), 23) + fingerprint_step(data + size - FINGERPRINT_EDGE), size)
+
+
+cdef inline uint32_t fingerprint_lanes(
+    uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint32_t size,
+) noexcept nogil:
+    # The high halves go into the low ones: a changed top bit would otherwise stay a top bit.
+    a = turned(a ^ (a >> 32), 47) + turned(b ^ (b >> 32), 17)
+    c = turned(c ^ (c >> 32), 31) + (d ^ (d >> 32))
+    return fingerprint_end(a ^ c, size)
+
+
 cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept nogil:
     # It covers all bytes, header and payload. The last step begins where it ends with the data, and
     # takes some bytes again.
@@ -77,7 +94,7 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
     cdef uint64_t d = <uint64_t>0x1F67B3B7A4A44072
     cdef const uint8_t* last
     if size <= 2 * FINGERPRINT_EDGE:
-        return fingerprint_edges(data, size)         # which are all bytes
+        return fingerprint_few(data, size)
     last = data + size - FINGERPRINT_EDGE
     while data < last:
         a = (a ^ load_64(data)) * multiplier
@@ -89,10 +106,7 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
     b = (b ^ load_64(last + 8)) * multiplier
     c = (c ^ load_64(last + 16)) * multiplier
     d = (d ^ load_64(last + 24)) * multiplier
-    # The high halves go into the low ones: a changed top bit would otherwise stay a top bit.
-    a = turned(a ^ (a >> 32), 47) + turned(b ^ (b >> 32), 17)
-    c = turned(c ^ (c >> 32), 31) + (d ^ (d >> 32))
-    return fingerprint_end(a ^ c, size)
+    return fingerprint_lanes(a, b, c, d, size)
 
 
 cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexcept nogil:
@@ -100,7 +114,14 @@ cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexc
     # The header is in the first, the newest timestamps and values usually in the last. Who forges a
     # datagram that equals the true one in both, and in size, passes for its copy: to read all bytes
     # of each would cost one line more than all that is done with them here.
-    if size < FINGERPRINT_EDGE:
-        return fingerprint_short(data, size)
-    return fingerprint_end(
-        turned(fingerprint_step(data), 23) + fingerprint_step(data + size - FINGERPRINT_EDGE), size)
+    cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
+    cdef uint64_t a, b, c, d
+    cdef const uint8_t* tail
+    if size <= 2 * FINGERPRINT_EDGE:
+        return fingerprint_few(data, size)
+    tail = data + size - FINGERPRINT_EDGE
+    a = (load_64(data) ^ load_64(tail) * multiplier) * multiplier
+    b = (load_64(data + 8) ^ load_64(tail + 8) * multiplier) * multiplier
+    c = (load_64(data + 16) ^ load_64(tail + 16) * multiplier) * multiplier
+    d = (load_64(data + 24) ^ load_64(tail + 24) * multiplier) * multiplier
+    return fingerprint_lanes(a, b, c, d, size)
