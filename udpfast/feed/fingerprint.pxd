@@ -68,7 +68,7 @@ cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexc
 
 
 cdef inline uint32_t fingerprint_few(const uint8_t* data, uint32_t size) noexcept nogil:
-    # All bytes of at most two steps, of which the second ends with the data and may take some again.
+    # All bytes of at most two steps. The second one ends with the data, and may take some again.
     if size < FINGERPRINT_EDGE:
         return fingerprint_short(data, size)
     return fingerprint_end(
