@@ -37,8 +37,10 @@ class Strategy:
                 return
             for i in np.flatnonzero(batch.headers["kind"] == Kind.ORDERS).tolist():
                 header = batch.update(i).header
-                pair = (header["exchange_id"], header["symbol_id"])
-                self.names.add(tuple(str(batch.names[int(each)]) for each in pair))
+                exchange, symbol = (
+                    str(batch.names[int(header[key])]) for key in ("exchange_id", "symbol_id")
+                )
+                self.names.add((exchange, symbol))
 
     def sound(self) -> Queues:
         """Every queue that is not in doubt."""
