@@ -7,10 +7,12 @@ import pytest
 
 from tests.client.instance import Instance
 from udpfast import Books
+from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.client.reader import Reader
-from udpfast.core.layout import GAP, Kind
-from udpfast.errors import ConfigError
+from udpfast.config import ImageConfig
+from udpfast.core.layout import GAP, Kind, RecordFlag
+from udpfast.errors import ImageError
 
 
 @pytest.fixture
@@ -81,12 +83,49 @@ def test_a_group_without_one_of_its_rings_is_refused_by_its_name(group, tmp_path
             Reader("group:eu")
 
 
-def test_an_unknown_group_and_an_image_are_refused(group):
+def test_images_of_all_feeds_come_before_what_is_published_later(group, tmp_path):
+    feeds = one, two = group("one", "two")
+    two.names.intern("something else")  # ids of one mean other names in the other
+    for number in range(3):
+        for feed, symbol in ((one, "A"), (two, "B")):
+            feed.book([(1.0 + number, 2.0)], [(9.0, 4.0)], symbol, not number, object_id=1)
+    for feed in feeds:
+        feed.ring.flush()
+    keepers = [ImageKeeper(ImageConfig(interval_ms=0), tmp_path / name) for name in ("one", "two")]
+    for keeper in keepers:
+        keeper.on_start()
+        keeper.work(10**12)
+    with Reader("group:us", image=True, batch=1) as reader:
+        assert reader.joining
+        two.book([(5.0, 5.0)], [], "B", object_id=1)
+        two.ring.flush()
+        books, joined, order = Books(), [], []
+        while reader.lag or reader.joining:
+            record = next(reader)
+            books.apply(record)
+            if record.kind == Kind.BOOK:
+                order.append((reader.origin, bool(record.flags & RecordFlag.SNAPSHOT)))
+            joined.append(reader.joining)
+        assert order == [("ring:one", True), ("ring:two", True), ("ring:two", False)]
+        assert joined[0] and not joined[-1]
+        assert reader.lag == 0
+    bids = {symbol: book.bids().tolist() for (_, symbol), book in books.items()}
+    assert {symbol: len(rows) for symbol, rows in bids.items()} == {"A": 3, "B": 4}
+    assert not any(book.stale for book in books.values())
+    for keeper in keepers:
+        keeper.on_stop()
+
+
+def test_a_group_with_a_feed_that_keeps_no_image_is_refused_by_its_reason(group):
+    group("one")
+    with pytest.raises(ImageError, match="image"):
+        Reader("group:us", image=True)
+
+
+def test_an_unknown_group_is_refused(group):
     group("one")
     with pytest.raises(FileNotFoundError, match="no group 'su'"):
         Reader("group:su")
-    with pytest.raises(ConfigError, match="image must be False for a group"):
-        Reader("group:us", image=True)
 
 
 def take(reader, count):

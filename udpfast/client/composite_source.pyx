@@ -2,7 +2,8 @@
 
 The order is that of `published_ns`, of equal ones that of the list; the records of one source stay
 in their own order. Of journals that are complete it is thus a function of their files. A source
-that is live and has nothing new holds up no other: what it publishes later comes later.
+that is live and has nothing new holds up no other: what it publishes later comes later. Images come
+before all of that, one behind the other: what each object was when its source was opened.
 """
 
 cimport cython
@@ -104,6 +105,7 @@ cdef class CompositeSource(PolledSource):
         cdef Member member, first = None
         cdef int64_t first_ns = 0, ended = 0
         cdef int code
+        self.from_image = False
         for member in self.members:
             code = member.look(len(member.source.headers_array))
             if code != 0:
@@ -111,6 +113,9 @@ cdef class CompositeSource(PolledSource):
                 self.code = -code
                 raise _MemberFailed()
             ended += member.ended
+            if member.next < member.count and member.source.from_image:
+                self.from_image = True
+                return self._hand_on(member, min(member.count - member.next, limit))
             if member.next < member.count and (
                     first is None or member.ahead().published_ns < first_ns):
                 first, first_ns = member, member.ahead().published_ns
@@ -191,7 +196,7 @@ cdef class CompositeSource(PolledSource):
     cdef uint64_t next_index(self):
         # Behind the run that was handed on, so that the reader's lag is the sum of all.
         cdef Member member = self.current
-        if member.next < member.count:
+        if member.next < member.count and not member.source.from_image:
             return member.source.headers[member.next].index
         return member.source.next_index()
 
@@ -205,8 +210,17 @@ cdef class CompositeSource(PolledSource):
             if not member.ended and not member.source.detached():
                 written, index = member.source.written(), member.source.next_index()
                 ahead += max(written, index) - index  # it may be read further than it was flushed
-            ahead += member.count - member.next
+            if not member.source.from_image:
+                ahead += member.count - member.next
         return self.next_index() + ahead
+
+    cdef bint joining(self):
+        cdef Member member
+        for member in self.members:
+            if member.source.joining() or (
+                    member.source.from_image and member.next < member.count):
+                return True
+        return False
 
     cdef bint between(self):
         cdef Member member

@@ -8,7 +8,6 @@ from udpfast.archive.groups import read_group
 from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.composite_source import CompositeSource, open_sources
 from udpfast.client.source import open_source as open_one
-from udpfast.errors import ConfigError, shown
 
 __all__ = ["open_source"]
 
@@ -33,20 +32,18 @@ def open_source(
 
     Raises
     ------
-    ConfigError
-        An image is asked for.
     FileNotFoundError
         There is no such group, or one of its feeds left no ring: a stream without it would lack
         its records in silence.
+    ImageError
+        An image is asked for, and one of its feeds has none to begin with; says why.
     """
-    if image:
-        raise ConfigError(f"image must be False for a group, was {shown(image)}")
     deadline_s = deadline_of(timeout)
     group = when_there(lambda: read_group(target), deadline_s, (FileNotFoundError,))
 
     def open_feed(address: str, start: Any) -> Any:
         left = None if timeout is None else time_left(deadline_s)
-        return open_one(address, start=start, batch=batch, timeout=left, **options)
+        return open_one(address, start=start, batch=batch, timeout=left, image=image, **options)
 
     return open_sources(
         [feed.address for feed in group.feeds],
