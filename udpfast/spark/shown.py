@@ -47,8 +47,10 @@ TITLES = {
     "instruments": "What was traded",
     "bars": "How prices moved",
     "spreads": "How wide the spreads were",
+    "imbalance": "How much more was bid than asked",
     "depth": "Depth around the mid",
     "book": "Order books",
+    "orders": "How orders live and end",
     "leadlag": "Whose price moves first",
     "bus": "What each sender sent",
     "seen": "How far a composite was behind its inputs",
@@ -136,7 +138,10 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("missing", "wins", "only_copy", "late", "count", "trades", "quotes"), count),
     **dict.fromkeys(("bid_levels", "ask_levels", "level", "lag_ms", "pairs"), count),
     **dict.fromkeys(("bytes", "twice", "taken_back", "incarnation"), count),
-    **dict.fromkeys(("loss", "win_rate"), share),
+    **dict.fromkeys(("orders", "ended"), count),
+    **dict.fromkeys(("loss", "win_rate", "cancel_ratio", "fill_ratio", "at_front"), share),
+    **dict.fromkeys(("imbalance_mean", "imbalance_min", "imbalance_max"), short),
+    **dict.fromkeys(("imbalance_last", "place_mean"), short),
     **dict.fromkeys(("spread_mean", "spread_bps_mean", "correlation"), short),
     **dict.fromkeys(("bid_quantity_mean", "ask_quantity_mean"), short),
     **dict.fromkeys(("feed", "exchange", "symbol", "side", "a", "b", "name", "host"), literal),
@@ -185,6 +190,11 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "spread_mean": "mean spread", "spread_bps_mean": "bps",
         "bid_quantity_mean": "mean bid size", "ask_quantity_mean": "mean ask size",
     },
+    "imbalance": {
+        "exchange": "exchange", "symbol": "symbol", "time": "time (UTC)", "quotes": "quotes",
+        "imbalance_mean": "mean", "imbalance_min": "least", "imbalance_max": "most",
+        "imbalance_last": "last", "mid_moved": "mid moved",
+    },
     "depth": {
         "exchange": "exchange", "symbol": "symbol", "bid_price": "bid", "ask_price": "ask",
         "bid_levels": "bid levels", "ask_levels": "ask levels",
@@ -194,6 +204,11 @@ _COLUMNS: dict[str, dict[str, str]] = {
     "book": {
         "exchange": "exchange", "symbol": "symbol", "side": "side", "level": "level",
         "price": "price", "quantity": "quantity", "cumulative": "cumulative", "stale": "in doubt",
+    },
+    "orders": {
+        "exchange": "exchange", "symbol": "symbol", "orders": "orders", "ended": "ended",
+        "cancel_ratio": "cancelled", "fill_ratio": "filled", "lifetime_p50_ns": "lifetime, p50",
+        "lifetime_p99_ns": "p99", "place_mean": "mean place", "at_front": "at the front",
     },
     "leadlag": {
         "a": "first", "b": "second", "lag_ms": "lag, ms", "correlation": "correlation",

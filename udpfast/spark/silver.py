@@ -88,6 +88,33 @@ def trades(bronze: Bronze) -> DataFrame:
     )
 
 
+def orders(bronze: Bronze) -> DataFrame:
+    """Return every change of an order, and whether a snapshot tells of it.
+
+    Behind a change `quantity` is what stands of the order; behind its removal it is 0.
+    """
+    snapshot = F.col("flags").bitwiseAND(int(RecordFlag.SNAPSHOT)) != 0
+    return (
+        bronze.table("orders")
+        .where(F.col("order_id").isNotNull() & finite(F.col("price")).isNotNull())
+        .select(
+            *OBJECT,
+            "session",
+            "stream",
+            "number",
+            "received_ns",
+            (F.col("position") + F.col("row")).alias("at"),
+            F.coalesce(snapshot, F.lit(False)).alias("snapshot"),
+            "order_id",
+            "side",
+            "price",
+            F.coalesce(finite(F.col("quantity")), F.lit(0.0)).alias("quantity"),
+            "priority",
+            "action",
+        )
+    )
+
+
 def quotes(bronze: Bronze) -> DataFrame:
     """Return the tops of book that have both sides, with mid and spread.
 

@@ -3,9 +3,11 @@
 from udpfast.spark.jobs.bars import BARS, INSTRUMENTS, SPREADS
 from udpfast.spark.jobs.book import BOOK, DEPTH
 from udpfast.spark.jobs.bus import BUS, SEEN
+from udpfast.spark.jobs.imbalance import IMBALANCE
 from udpfast.spark.jobs.job import Job, Parameters
 from udpfast.spark.jobs.leadlag import LEADLAG
 from udpfast.spark.jobs.losses import LINES, LOSSES, RATES
+from udpfast.spark.jobs.orders import ORDERS
 from udpfast.spark.jobs.race import HOPS, RACES
 
 __all__ = ["JOBS", "Job", "Parameters"]
@@ -22,8 +24,10 @@ JOBS: dict[str, Job] = {
         INSTRUMENTS,
         BARS,
         SPREADS,
+        IMBALANCE,
         DEPTH,
         BOOK,
+        ORDERS,
         LEADLAG,
         BUS,
         SEEN,

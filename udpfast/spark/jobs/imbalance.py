@@ -1,0 +1,56 @@
+"""How much more is bid than asked at the top of the book, and where the mid went meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from udpfast.spark import silver
+from udpfast.spark.jobs.job import Job, Parameters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from udpfast.spark.bronze import Bronze
+
+__all__ = ["IMBALANCE"]
+
+KEYS = silver.INSTRUMENT
+
+
+def reduce_imbalance(bronze: Bronze, parameters: Parameters) -> DataFrame:
+    """Aggregate the tops of book of an instrument and period; a row per change, not per time.
+
+    1: only bids stand at the top; -1: only asks; without quantity on both sides there is none.
+    """
+    bid, ask = F.col("bid_quantity"), F.col("ask_quantity")
+    return (
+        silver.quotes(bronze)
+        .withColumn("imbalance", silver.finite(F.try_divide(bid - ask, bid + ask)))
+        .where(F.col("imbalance").isNotNull())
+        .groupBy(*KEYS, silver.period(parameters.bar_s).alias("time"))
+        .agg(
+            F.count("*").alias("quotes"),
+            F.avg("imbalance").alias("imbalance_mean"),
+            F.min("imbalance").alias("imbalance_min"),
+            F.max("imbalance").alias("imbalance_max"),
+            F.max_by("imbalance", "at").alias("imbalance_last"),
+            F.min_by("mid", "at").alias("mid_first"),
+            F.max_by("mid", "at").alias("mid_last"),
+        )
+    )
+
+
+def finish_imbalance(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
+    """Put how far the mid moved beside them, in order."""
+    moved = silver.finite(F.col("mid_last") - F.col("mid_first"))
+    return sums.withColumn("mid_moved", moved).orderBy(*KEYS, "time")
+
+
+IMBALANCE = Job(
+    "imbalance",
+    "How much more was bid than asked at the top, and where did the mid go, per period?",
+    reduce_imbalance,
+    finish_imbalance,
+)
