@@ -1,0 +1,139 @@
+"""Run the tests of pure code as AArch64 code, under qemu-user: no machine of that kind is needed.
+
+    make build
+    sudo apt-get install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    python scripts/try_aarch64.py                 # fetch, compile, test: an hour
+    python scripts/try_aarch64.py tests/wire      # of these alone
+
+The C that `make build` made of each module is compiled anew; CPython and its libraries are Debian's
+for arm64, unpacked into build/aarch64 and not installed, numpy and the others are wheels of PyPI.
+An emulator on x86-64 keeps loads and stores in order as that does: it shows wrong sizes, signs of
+`char`, alignment and instructions, and no missing barrier.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+HERE = ROOT / "build" / "aarch64"
+SYSTEM, PACKAGES, TREE = HERE / "system", HERE / "packages", HERE / "tree"
+COMPILER = "aarch64-linux-gnu-gcc"
+DEBIAN = ("python3.11", "libpython3.11-dev", "libstdc++6")
+WHEELS = ("numpy", "flatbuffers", "pyzmq", "msgspec", "click", "pytest", "hypothesis")
+SUFFIX = ".cpython-311-aarch64-linux-gnu.so"
+#: They need pyarrow.
+WITHOUT = ("tests/payload/sbe/test_table.py",)
+#: Rooms of bytes and integers: no socket, no process.
+PURE = ("bus", "config", "core", "feed", "host", "market", "payload", "wire")
+
+
+def run(*command: str | Path, **options: object) -> int:
+    """Run a command; its failure ends this one."""
+    words = [str(word) for word in command]
+    return subprocess.run(words, check=True, **options).returncode  # type: ignore[call-overload]
+
+
+def fetch() -> None:
+    """Unpack Debian's CPython for arm64, and the wheels."""
+    if not (SYSTEM / "usr/bin/python3.11").exists():
+        state = HERE / "apt"
+        for folder in ("lists/partial", "archives/partial"):
+            (state / folder).mkdir(parents=True, exist_ok=True)
+        (state / "status").touch()
+        apt = ["apt-get", "-qq"]
+        for option in (
+            *("APT::Architecture=arm64", "APT::Architectures=arm64", f"Dir::State={state}"),
+            *(f"Dir::State::status={state}/status", f"Dir::Cache={state}"),
+        ):
+            apt += ["-o", option]
+        run(*apt, "update")
+        run(*apt, "install", "-y", "--no-install-recommends", "--download-only", *DEBIAN)
+        for archive in (state / "archives").glob("*.deb"):
+            run("dpkg", "-x", archive, SYSTEM)
+        shutil.rmtree(state)
+    if not (PACKAGES / "numpy").exists():
+        run(
+            *(sys.executable, "-m", "pip", "install", "-q", "--target", PACKAGES),
+            *("--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp"),
+            *("--platform", "manylinux_2_28_aarch64", "--platform", "manylinux2014_aarch64"),
+            *("--platform", "manylinux_2_17_aarch64", "-c", ROOT / "constraints.txt", *WHEELS),
+        )
+
+
+def compile_all() -> None:
+    """Copy the checkout, and compile what Cython made of its modules."""
+    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+    for name in listed.split("\0")[:-1]:
+        target = TREE / name
+        if name.startswith(("udpfast", "lab", "bench", "tests", "docs", "scripts", "pyproject")):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target)
+    for generated in (ROOT / "udpfast/payload/roq").rglob("*.py"):
+        shutil.copy2(generated, TREE / generated.relative_to(ROOT))
+    for folder in ("lab", "bench"):
+        beside = TREE / f"udpfast_{folder}"
+        if not beside.is_symlink():
+            beside.symlink_to(folder)
+    sources = sorted((ROOT / "build/cython").rglob("*.c"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for source, done in zip(sources, pool.map(compile_one, sources), strict=True):
+            if not done:
+                sys.exit(f"{source}: not compiled")
+
+
+def compile_one(source: Path) -> bool:
+    """Compile a module, unless that was done since its C was made."""
+    target = TREE / source.relative_to(ROOT / "build/cython").with_suffix(SUFFIX)
+    if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
+        return True
+    target.parent.mkdir(parents=True, exist_ok=True)
+    include = SYSTEM / "usr/include"
+    command = [
+        *(COMPILER, "-O1", "-g0", "-w", "-shared", "-fPIC", "-fwrapv", "-DNDEBUG"),
+        *("-DNPY_NO_DEPRECATED_API=NPY_1_7_API_VERSION", '-DUDPFAST_BUILD_FLAGS="-O1"'),
+        *(f"-I{include}/python3.11", f"-I{include}", f"-I{PACKAGES}/numpy/_core/include"),
+        *(str(source), "-o", str(target)),
+    ]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def test(paths: list[str]) -> int:
+    """Run tests under the emulator; return pytest's exit code."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{TREE}:{PACKAGES}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "QEMU_LD_PREFIX": str(SYSTEM),
+    }
+    command = [
+        *("qemu-aarch64", "-L", SYSTEM, SYSTEM / "usr/bin/python3.11", "-m", "pytest", "-q"),
+        *("-m", "not slow and not nightly and not system", "-p", "no:cacheprovider", *paths),
+        *(word for name in WITHOUT for word in ("--ignore", name)),
+    ]
+    words = [str(word) for word in command]
+    return subprocess.run(words, cwd=TREE, env=environment, check=False).returncode
+
+
+def main() -> int:
+    """Fetch, compile, test."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("paths", nargs="*", help="tests, by default those of pure code")
+    chosen = parser.parse_args().paths or [f"tests/{room}" for room in PURE]
+    for program in (COMPILER, "qemu-aarch64", "dpkg"):
+        if shutil.which(program) is None:
+            sys.exit(f"{program}: not found; the first lines of this script say what it needs")
+    fetch()
+    compile_all()
+    return test(chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
