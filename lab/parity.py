@@ -100,7 +100,11 @@ def measure(
 @click.option("--depth", default=DEPTH, help="Setting parity_depth of the lines.")
 @click.option("--seed", default=1, help="Decides what is lost.")
 def main(count: int, depth: int, seed: int) -> None:
-    """Measure what parity rebuilds of what lines lose in bursts."""
+    """Measure what parity rebuilds of what lines lose in bursts.
+
+    \b
+        udpfast lab parity --count 20000
+    """
     click.echo(f"{count:,} datagrams, {100 * LOSS:g} % lost on each line, depth {depth}; missing:")
     head = "".join(f"{f'bursts of {burst}':>16}" for burst in (1, 3, 10))
     click.echo(f"{'lines':<8}{'parity':<12}{head}")

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "Answer",
@@ -89,7 +89,7 @@ class RequestServer:
     def _read(self, sock: socket.socket) -> None:
         raise NotImplementedError
 
-    def _send(self, data: bytes, client: object) -> None:
+    def _send(self, data: bytes, client: Any) -> None:
         raise NotImplementedError
 
     def _plan(self, answers: list[Answer], client: object) -> None:
@@ -117,8 +117,8 @@ class _UdpServer(RequestServer):
         assert isinstance(said, list)
         self._plan(said, client)
 
-    def _send(self, data: bytes, client: object) -> None:
-        self._asked.sendto(data, client)  # type: ignore[arg-type]
+    def _send(self, data: bytes, client: Any) -> None:
+        self._asked.sendto(data, client)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ class GrpServer(RequestServer):
             if isinstance(said, list):
                 self._plan(said, None)
 
-    def _send(self, data: bytes, client: object) -> None:
+    def _send(self, data: bytes, client: Any) -> None:
         self.send(data)
 
 

@@ -33,7 +33,8 @@ def test_journal_has_every_record_and_the_books(tmp_path: Path) -> None:
     for record in reader:
         books.apply(record)
         kinds.append(record.kind)
-    assert [kinds.count(kind) for kind in (Kind.SESSION, Kind.BOOK, Kind.TRADES)] == [2, 4, 4]
+    told = (Kind.SESSION, Kind.BOOK, Kind.TOP_OF_BOOK, Kind.TRADES)
+    assert [kinds.count(kind) for kind in told] == [2, 4, 4, 4]
     assert kinds[-1] is Kind.TRADES
     assert books["IEX", "AA"].best()[:2] == (50.0003, 100.0)
     assert len(books["IEX", "BB"].bids()) == 0
@@ -55,7 +56,7 @@ def test_venues_clock_is_a_hop_of_the_export(tmp_path: Path) -> None:
     for row in rows:
         if row["hop"] != "kernel_to_published":
             assert all(0 <= value - FLIGHT_NS < FLIGHT_NS / 500 for value in row["values_ns"])
-    assert sum(row["count"] for row in rows if row["hop"] == "origin_to_kernel") == 8
+    assert sum(row["count"] for row in rows if row["hop"] == "origin_to_kernel") == 12
 
 
 def test_capture_of_another_framing_is_refused_in_a_line(tmp_path: Path) -> None:

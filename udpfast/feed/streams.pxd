@@ -65,8 +65,8 @@ cdef inline Window* streams_give_way(Pipeline* p) noexcept nogil:
     # Its slots keep what they have: keys of the next numbering differ from all of these.
     cdef Window* w
     cdef SessionBook* book
-    cdef uint32_t i
-    for i in range(<uint32_t>STREAMS_ASKED):
+    cdef uint32_t _i
+    for _i in range(<uint32_t>STREAMS_ASKED):
         w = &p.window[p.asked % p.windows]
         p.asked += 1
         if window_is_proven(w):
