@@ -314,3 +314,14 @@ def test_batch_becomes_a_frame_of_pandas_and_of_polars(instance: Instance) -> No
         books = batch.to_polars(Kind.BOOK)
         assert books["rows"][0][0]["quantity"] == 2.5
         assert len(batch.to_polars()) == len(batch.to_pandas()) == 2
+
+
+def test_message_of_an_app_names_no_exchange_whatever_it_holds(instance: Instance) -> None:
+    name_id = instance.names.intern("binance")
+    instance.ring.append(Kind.BUS, name_id.to_bytes(4, "little") * 50, object=1)
+    instance.ring.flush()
+    with Reader(instance.address, start="oldest") as reader:
+        table = pa.table(reader.poll(timeout=0))
+        assert table["exchange"].to_pylist() == table["symbol"].to_pylist() == [None]
+    with Reader(instance.address, start="oldest") as reader:
+        assert next(reader).exchange is None

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.archive.feed_cursor cimport FeedCursor
-from udpfast.core.layout cimport KIND_UPDATES, RECORD_SIZE, Record
-from udpfast.market.update_header cimport UpdateHeader
+from udpfast.core.layout cimport KIND_UPDATES, Record
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 cdef class Stream:
     cdef object send             # of its socket
@@ -45,9 +45,8 @@ cdef Stream new_stream(socket, bytes text)
 cdef inline void record_names(
         const Record* header, const uint8_t* payload, uint32_t* exchange_id,
         uint32_t* symbol_id) noexcept nogil:
-    # 0: the record names none. The struct is packed: any alignment will do.
-    cdef const UpdateHeader* update = <const UpdateHeader*>payload
-    cdef bint named = header.kind >= KIND_UPDATES and (
-        header.length >= <int64_t>(RECORD_SIZE + sizeof(UpdateHeader)))
-    exchange_id[0] = update.exchange_id if named else 0
-    symbol_id[0] = update.symbol_id if named else 0
+    # Names of an update alone: doubt is everybody's, whatever it is about. 0: it names none.
+    cdef const NameIds* ids = record_name_ids(header, payload)
+    cdef bint named = ids != NULL and header.kind >= KIND_UPDATES
+    exchange_id[0] = ids.exchange_id if named else 0
+    symbol_id[0] = ids.symbol_id if named else 0

@@ -15,8 +15,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
-from udpfast.core.layout cimport KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE
-from udpfast.market.update_header cimport UpdateHeader
+from udpfast.core.layout cimport RECORD_SIZE
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 import numpy as np
 
@@ -239,19 +239,13 @@ cdef _name_ids(Batch batch, kind):
     cdef uint32_t wanted = 0 if kind is None else kind
     cdef uint32_t[::1] exchanges = np.zeros(batch.count, np.uint32)
     cdef uint32_t[::1] symbols = np.zeros(batch.count, np.uint32)
-    cdef uint16_t found
-    cdef int64_t size
+    cdef const NameIds* ids
     for i in range(batch.count):
-        found = batch_header(batch, i).kind
-        size = batch_header(batch, i).length - RECORD_SIZE
-        if wanted and found != wanted:
+        if wanted and batch_header(batch, i).kind != wanted:
             continue
-        if found >= KIND_UPDATES and size >= <int64_t> sizeof(UpdateHeader):
-            exchanges[n] = (<const UpdateHeader*> batch_payload(batch, i)).exchange_id
-            symbols[n] = (<const UpdateHeader*> batch_payload(batch, i)).symbol_id
-        elif found in (KIND_STALE, KIND_RECOVERED) and size >= <int64_t> sizeof(ObjectState):
-            exchanges[n] = (<const ObjectState*> batch_payload(batch, i)).exchange_id
-            symbols[n] = (<const ObjectState*> batch_payload(batch, i)).symbol_id
+        ids = record_name_ids(batch_header(batch, i), batch_payload(batch, i))
+        if ids != NULL:
+            exchanges[n], symbols[n] = ids.exchange_id, ids.symbol_id
         n += 1
     return np.asarray(exchanges)[:n], np.asarray(symbols)[:n]
 

@@ -4,29 +4,21 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.record cimport NameCache
-from udpfast.core.layout cimport (
-    KIND_BUS, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE, Record)
-from udpfast.market.update_header cimport UpdateHeader
+from udpfast.core.layout cimport Record
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 import contextlib
 
 from udpfast.archive.names import journal_names
 from udpfast.archive.store_names import StoreNames, last_names
-from udpfast.core.layout import OBJECT_STATE, Kind
 from udpfast.errors import FormatError
 from udpfast.market.names import NameTable
-from udpfast.market.updates import UPDATE_DTYPES
 from udpfast.shm.names import names_table
 
 __all__ = ["CopiedNames"]
 
 cdef enum:
     CAPACITY = 1 << 12           # of the first table; each further one has room for twice as many
-
-# Where a payload has the ids of its exchange and symbol.
-cdef Py_ssize_t _OBJECT_NAMES = OBJECT_STATE.fields["exchange_id"][1]
-cdef Py_ssize_t _UPDATE_NAMES = UPDATE_DTYPES[Kind.BOOK].fields["exchange_id"][1]
-
 
 @cython.final
 cdef class CopiedNames:
@@ -78,7 +70,7 @@ cdef class CopiedNames:
             uint8_t* payloads, int64_t count) except -1:
         # Have records of an input go by the copy's table: once per record, unless it raised, which
         # leaves all of them as they were.
-        cdef uint32_t* ids
+        cdef NameIds* ids
         cdef int64_t i
         cdef dict known
         cache, known = self._inputs.get(input, (None, None))
@@ -86,19 +78,19 @@ cdef class CopiedNames:
             known = {}
             self._inputs[input] = names, known
         for i in range(count):
-            ids = _name_ids(headers + i, payloads + offsets[i])
+            ids = record_name_ids(headers + i, payloads + offsets[i])
             if ids != NULL:
-                self._learn(names, known, ids[0])
-                self._learn(names, known, ids[1])
+                self._learn(names, known, ids.exchange_id)
+                self._learn(names, known, ids.symbol_id)
         if self._region is not None:
             if self._durable:
                 self._files.sync()
             self._let_go()
         for i in range(count):
-            ids = _name_ids(headers + i, payloads + offsets[i])
+            ids = record_name_ids(headers + i, payloads + offsets[i])
             if ids != NULL:  # one that nobody knows, as a warning said, is of no name
-                ids[0] = known.get(ids[0], 0)
-                ids[1] = known.get(ids[1], 0)
+                ids.exchange_id = known.get(ids.exchange_id, 0)
+                ids.symbol_id = known.get(ids.symbol_id, 0)
         return True
 
     cdef int _learn(self, NameCache names, dict known, uint32_t name_id) except -1:
@@ -118,14 +110,3 @@ cdef class CopiedNames:
             own = self._table.intern(name)
         known[name_id] = own
         return 0
-
-
-cdef uint32_t* _name_ids(const Record* header, uint8_t* payload) noexcept:
-    # Exchange and symbol, one behind the other; NULL: it has none.
-    cdef uint32_t size = <uint32_t>header.length - RECORD_SIZE
-    if KIND_UPDATES <= header.kind < KIND_BUS and size >= sizeof(UpdateHeader):
-        return <uint32_t*>(payload + _UPDATE_NAMES)
-    if (header.kind == KIND_STALE or header.kind == KIND_RECOVERED) and (
-            size >= sizeof(ObjectState)):
-        return <uint32_t*>(payload + _OBJECT_NAMES)
-    return NULL

@@ -6,8 +6,8 @@ from libc.string cimport memset
 
 from udpfast.core.layout cimport (
     KIND_BUS, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_ROLLBACK, KIND_STALE,
-    KIND_UPDATES, ObjectState, RECORD_SIZE)
-from udpfast.market.update_header cimport UpdateHeader
+    KIND_UPDATES)
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 from udpfast.client.kinds import kinds_of
 from udpfast.core.layout import Kind
@@ -127,22 +127,16 @@ cdef class Filter:
         return kept - first
 
     cdef bint _passes(self, const Record* header, const uint8_t* payload) except -1:
-        # Both payload structs are packed: any alignment will do.
+        cdef const NameIds* ids = record_name_ids(header, payload)
         cdef uint32_t exchange_id = 0, symbol_id = 0
-        cdef uint32_t size = <uint32_t> header.length - RECORD_SIZE
         if header.kind >= FILTER_KINDS or not self._kinds[header.kind]:
             return False
-        if KIND_UPDATES <= header.kind < KIND_BUS:
-            if size >= sizeof(UpdateHeader):
-                exchange_id = (<const UpdateHeader*> payload).exchange_id
-                symbol_id = (<const UpdateHeader*> payload).symbol_id
-        elif header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
-            if size >= sizeof(ObjectState):
-                exchange_id = (<const ObjectState*> payload).exchange_id
-                symbol_id = (<const ObjectState*> payload).symbol_id
+        if ids != NULL:
+            exchange_id, symbol_id = ids.exchange_id, ids.symbol_id
+        if header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
             if exchange_id == 0 or symbol_id == 0:
                 return True  # of an object without a name so far
-        elif header.kind != KIND_MESSAGE:
+        elif header.kind != KIND_MESSAGE and not KIND_UPDATES <= header.kind < KIND_BUS:
             return True
         return (self._exchanges.passes(exchange_id, self._names)
                 and self._symbols.passes(symbol_id, self._names))

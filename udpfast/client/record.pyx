@@ -4,11 +4,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
-from udpfast.core.layout cimport (
-    KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, Lapped, ObjectState,
-    RECORD_SIZE)
+from udpfast.core.layout cimport KIND_BUS, KIND_LAPPED, Lapped, RECORD_SIZE
 from udpfast.log.doubt cimport lapped_record
-from udpfast.market.update_header cimport UpdateHeader
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 import numpy as np
 
@@ -83,18 +81,14 @@ cdef class ReadRecord:
     @property
     def exchange(self):
         """The exchange's name; None if the record names none (or it is not known yet)."""
-        cdef uint32_t exchange_id = 0
-        cdef uint32_t symbol_id = 0
-        _name_ids(self, &exchange_id, &symbol_id)
-        return self._names.name(exchange_id)
+        cdef const NameIds* ids = record_name_ids(self._record, record_payload(self))
+        return None if ids == NULL else self._names.name(ids.exchange_id)
 
     @property
     def symbol(self):
         """The symbol's name; None if the record names none (or it is not known yet)."""
-        cdef uint32_t exchange_id = 0
-        cdef uint32_t symbol_id = 0
-        _name_ids(self, &exchange_id, &symbol_id)
-        return self._names.name(symbol_id)
+        cdef const NameIds* ids = record_name_ids(self._record, record_payload(self))
+        return None if ids == NULL else self._names.name(ids.symbol_id)
 
     @property
     def stream(self) -> int:
@@ -249,19 +243,6 @@ def _missing(record, name) -> str:
         return f"{name!r} is a field of this record's data: record.data[{name!r}]"
     near = did_you_mean(name, [*fields, *[each for each in dir(ReadRecord) if each[0] != "_"]])
     return f"a record of kind {record.kind.name} has no {name!r}{near}"
-
-
-cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:
-    # Both structs are packed: any alignment will do.
-    cdef const uint8_t* payload = record_payload(record)
-    cdef uint32_t size = <uint32_t> record._record.length - RECORD_SIZE
-    cdef uint16_t kind = record._record.kind
-    if KIND_UPDATES <= kind < KIND_BUS and size >= sizeof(UpdateHeader):
-        exchange_id[0] = (<const UpdateHeader*> payload).exchange_id
-        symbol_id[0] = (<const UpdateHeader*> payload).symbol_id
-    elif (kind == KIND_STALE or kind == KIND_RECOVERED) and size >= sizeof(ObjectState):
-        exchange_id[0] = (<const ObjectState*> payload).exchange_id
-        symbol_id[0] = (<const ObjectState*> payload).symbol_id
 
 
 cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names):

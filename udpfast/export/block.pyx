@@ -4,10 +4,10 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.layout cimport (
-    KIND_BUS, KIND_RECOVERED, KIND_STALE, KIND_UPDATES, ObjectState, RECORD_SIZE, Record)
+from udpfast.core.layout cimport KIND_BUS, KIND_UPDATES, RECORD_SIZE, Record
 from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.market.book cimport update_replaces
+from udpfast.market.name_ids cimport NameIds, record_name_ids
 from udpfast.market.update_header cimport UpdateHeader
 from udpfast.market.updates cimport Book
 
@@ -408,15 +408,11 @@ cdef inline int64_t _row_count(uint16_t kind, const uint8_t* payload) noexcept n
 
 
 cdef inline const uint8_t* _ids(const Record* record, const uint8_t* payload) noexcept nogil:
-    # Where a record's exchange_id is, which symbol_id follows.
-    cdef int64_t size = record.length - RECORD_SIZE
-    if record.kind >= KIND_UPDATES and record.kind < KINDS:
-        if _LAYOUTS.kind[record.kind].fixed and size >= <int64_t> sizeof(UpdateHeader):
-            return <const uint8_t*> &(<const UpdateHeader*> payload).exchange_id
-    elif record.kind == KIND_STALE or record.kind == KIND_RECOVERED:
-        if size >= <int64_t> sizeof(ObjectState):
-            return <const uint8_t*> &(<const ObjectState*> payload).exchange_id
-    return _ZEROS
+    # A record's exchange_id, which symbol_id follows.
+    cdef const NameIds* ids = record_name_ids(record, payload)
+    if ids == NULL:
+        return _ZEROS
+    return <const uint8_t*>ids
 
 
 cdef inline int64_t _text_size(const uint8_t* at, int64_t width) noexcept nogil:
