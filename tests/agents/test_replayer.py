@@ -1,6 +1,8 @@
 """Replay: the same datagrams make the same records, byte by byte, however they are cut."""
 
 import hashlib
+import multiprocessing
+import os
 import struct
 from pathlib import Path
 
@@ -12,18 +14,19 @@ from udpfast.agents.replay_lines import guess_channels
 from udpfast.agents.replay_source import CaptureSource, RawSource
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.replay_target import Pacer
+from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal import Journal
-from udpfast.market.names import NameTable
+from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.monitor.losses import read_losses
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
-from udpfast.payload.roq.encode import encode_book
-from udpfast.shm.names import attach_names, names_table
+from udpfast.payload.roq.encode import encode_book, encode_top_of_book
+from udpfast.shm.names import attach_names, create_names, names_table
 
 
 def feed(**tables):
@@ -325,6 +328,66 @@ def test_replay_another_table_size_keeps_every_name_and_id(tmp_path):
         for i in range(20):
             run(tmp_path, feed(ring={"names": 128}), one_line([(2, update(1, f"{i}"))]))
         Replayer(feed(ring={"names": 16}), tmp_path)
+
+
+def _leave(directory, config, datagrams):
+    # What a feed leaves that is killed.
+    def run_and_die():
+        batch, channels, lines = one_line(datagrams)[0]
+        replayer = Replayer(config, directory)
+        replayer.replay(batch, channels, lines, 0, len(channels))
+        os._exit(0)
+
+    child = multiprocessing.get_context("fork").Process(target=run_and_die)
+    child.start()
+    child.join()
+
+
+def _symbols(reader):
+    # By number, of all that is there.
+    found = {}
+    for _ in range(2):
+        while reader.wait(0):
+            record = next(reader)
+            if record.kind is Kind.TOP_OF_BOOK:
+                found[record.number] = record.symbol
+        reader._look()
+    return found
+
+
+@pytest.mark.parametrize("lost", ["nothing", "names", "names, and nothing more", "size"])
+def test_records_whose_names_are_lost_never_have_those_of_others(tmp_path, lost):
+    def tops(first, *symbols):
+        return [
+            (at, datagram(at, bytes(encode_top_of_book("x", symbol, 1.0, 1.0)), 2, 43))
+            for at, symbol in enumerate(symbols, first)
+        ]
+
+    _leave(tmp_path, feed(ring={"names": 64}), tops(1, "A", "B"))
+    with Reader(f"ring:{tmp_path}", start="oldest") as before:
+        if lost.startswith("names"):
+            (tmp_path / "names").unlink()
+        if lost == "names, and nothing more":  # its writer was killed before it had the ring
+            region = create_names(tmp_path / "names", name_table_size(64))
+            table = NameTable(names_table(region), capacity=64)
+            for each in ("x", "C", "D"):
+                table.intern(each)
+            region.mark_ready()
+        else:
+            size = 128 if lost == "size" else 64
+            _leave(tmp_path, feed(ring={"names": size}), tops(3, "C", "D"))
+        with Reader(f"ring:{tmp_path}", start="oldest") as late:
+            found = _symbols(before), _symbols(late)
+    old, new = {1: "A", 2: "B"}, {3: "C", 4: "D"}
+    assert (
+        found
+        == {
+            "nothing": (old | new, old | new),
+            "size": (old | new, old | new),
+            "names": (old | new, new),  # what was written before lies in another file
+            "names, and nothing more": (old, dict.fromkeys(old)),
+        }[lost]
+    )
 
 
 def test_replay_gated_type_without_its_value_makes_its_object_stale(tmp_path):

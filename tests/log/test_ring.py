@@ -446,6 +446,7 @@ def test_ring_header_has_its_literal_offsets(ring):
     assert (words[384 // 8], words[392 // 8]) == (1, 1)  # state OPEN, epoch
     assert words[424 // 8 : 440 // 8].tobytes() == ring.log
     assert words[440 // 8 : 464 // 8].tolist() == [1, 0, 0]  # generation, first, first_index
+    assert words[464 // 8 : 480 // 8].tolist() == [0, 0]  # session, names
 
 
 def test_close_in_a_forked_child_leaves_the_writer_its_ring(ring, cursor):

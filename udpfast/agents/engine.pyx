@@ -40,6 +40,7 @@ from udpfast.core.counter cimport (
     VERDICT_PARITY,
     VERDICT_UNSEQUENCED,
 )
+from udpfast.core.keyed cimport Key
 from udpfast.core.layout cimport (
     ADDRESSES_MAX,
     CHANNEL_COUNT,
@@ -169,8 +170,9 @@ from udpfast.config import PAYLOADS, framing_name, payload_name
 from udpfast.config.stages import WindowConfig
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
+from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.names import create_names, reopen_names
+from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 
@@ -244,12 +246,12 @@ cdef class Engine:
         self._huge_pages = config.agent.huge_pages
         self._pages = []
         try:
-            self._open_output(config, disk)
+            names = self._open_names(config, disk)
+            self._open_output(config, disk, names)
             if config.record.what != "records":
                 self._open_capture(config)
             self._open_counters(config)
             self._open_answers(config)
-            self._open_names(config)
             self._open_slab(config)
             if publish:
                 self.publish(clock_realtime_ns())
@@ -314,17 +316,18 @@ cdef class Engine:
         if self.capture_face is not None and self.capture_face.restarted:
             self.capture_face.announce_restart(unix_ns)
 
-    def _open_output(self, config, disk):
-        self.output = Output(self._open_ring(config) if disk is None else None, disk)
+    def _open_output(self, config, disk, names):
+        self.output = Output(self._open_ring(config, names) if disk is None else None, disk)
         if disk is not None and disk.wakes_itself:
             self.wake = disk.wake
             return
         self.wake = WakeRegion.create(self.directory, publish=False)
         self._renewed.append(self.wake.region)
 
-    def _open_ring(self, config):
+    def _open_ring(self, config, names):
         cdef Ring ring = Ring.create(
-            self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False)
+            self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False,
+            names=names)
         self._collapse("ring", ring.region)
         return ring
 
@@ -376,17 +379,18 @@ cdef class Engine:
         self.asks = True
         return made
 
-    def _open_names(self, config):
+    def _open_names(self, config, disk):
         # Ids outlive a restart of the writer: the ring still holds records that carry them. A
-        # table of another size begins with the old one's names, in their order.
+        # table of another size begins with the old one's names, in their order, and is the same by
+        # its key, too. Returns its mark.
         cdef Region region
+        cdef Key key
         cdef Py_ssize_t size = REGION_PAGE + names_memory_size(config.ring.names)
         cdef list known = []
         cdef uint64_t i
         path = self.directory / "names"
-        if self.output.disk is not None:
-            self._open_store_names(config)
-            return
+        if disk is not None:
+            return self._open_store_names(config, disk)
         try:
             region = reopen_names(path, claim=False)
             if names_attach(
@@ -395,7 +399,8 @@ cdef class Engine:
                 if region.size_bytes == size:
                     self._regions.append(region)
                     self._renewed.append(region)
-                    return
+                    return NameTable(names_table(region)).mark
+                key = self.stages.names.header.key
                 for i in range(1, self.stages.names.header.count + 1):
                     entry = &self.stages.names.entries[i]
                     known.append(entry.text[:entry.size])
@@ -410,20 +415,24 @@ cdef class Engine:
         self._regions.append(region)
         names_init(&self.stages.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
                    config.ring.names)
+        if known:
+            self.stages.names.header.key = key
         for name in known:
             names_intern(&self.stages.names, name, len(name))
         self._renewed.append(region)
+        return NameTable(names_table(region)).mark
 
-    def _open_store_names(self, config):
+    def _open_store_names(self, config, disk):
         cdef Region region
         try:
-            region = self.output.disk.log.begin_names(config.ring.names)
+            region = disk.log.begin_names(config.ring.names)
         except ValueError as problem:
             raise ConfigError(f"ring.names: expected {problem}, found {config.ring.names}"
                               ) from None
         self._regions.append(region)
         names_attach(
             &self.stages.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE)
+        return 0
 
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.

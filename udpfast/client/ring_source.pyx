@@ -271,8 +271,11 @@ cdef class RingSource(Source):
             region = attach_names(Path(self.directory) / "names")
         except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return
+        table = NameTable(names_table(region))
+        if self.cursor.reader.header.names not in (0, table.mark):
+            return  # its ids are not those of this ring's records
         self.names_region = region
-        self.names = NameCache(NameTable(names_table(region)))
+        self.names = NameCache(table)
 
     cdef bint names_missing(self):
         # A look in vain takes 17 us, and a ring that its owner gave no names never has any. The

@@ -65,7 +65,7 @@ cdef enum:  # RingState
 
 # --- RingHeader: the first 512 bytes of the region ------------------------------------------
 #
-#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state .. first | 4096 data
+#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state .. names | 4096 data
 #
 # Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
 # reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
@@ -88,7 +88,8 @@ cdef struct RingHeader:
     uint64_t first           # position where this file begins, and the one before it ended
     uint64_t first_index     # index of the record there
     uint64_t session         # ordinal of the log's latest session
-    uint8_t pad_state[40]
+    uint64_t names           # mark of the table that its records' ids are of; 0: not said
+    uint8_t pad_state[32]
 
 cdef struct RingWriter:
     uint8_t* data
@@ -466,4 +467,5 @@ cdef class Ring:
     cdef readonly bint restarted
     cdef Region _before          # the file whose place it is to take; None: there is none
     cdef bint _published
+    cdef uint64_t _names         # that its records go by, said when it is published
     cdef _check_open(self)

@@ -21,6 +21,7 @@ class Ring:
         capacity_bytes: int,
         payload_hash: int = 0,
         publish: bool = True,
+        names: int = 0,
     ) -> Ring: ...
     def publish(self) -> None: ...
     def append(

@@ -14,7 +14,7 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 3  # of RingHeader: counts its changes
+RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 4  # of RingHeader: counts its changes
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
     raise ImportError(f"RingHeader has {sizeof(RingHeader)} bytes, not 512")
@@ -32,12 +32,12 @@ cdef class Ring:
     """
 
     @staticmethod
-    def create(path, capacity_bytes, payload_hash=0, publish=True):
+    def create(path, capacity_bytes, payload_hash=0, publish=True, names=0):
         """Create a ring, or go on in the ring of a writer that was killed.
 
-        A ring that its writer closed, whatever ended that, or of another capacity, is replaced by a
-        file that goes on with its log: positions and indices count on. Only behind a ring that
-        cannot be read, or of another layout, a new log begins.
+        A ring that its writer closed, whatever ended that, of another capacity, or whose records go
+        by other names is replaced by a file that goes on with its log: positions and indices count
+        on. Only behind a ring that cannot be read, or of another layout, a new log begins.
 
         Parameters
         ----------
@@ -49,6 +49,8 @@ cdef class Ring:
             Hash of the layouts that payloads have; readers must bring the same.
         publish : bool
             Be the ring's writer now; False: lock it, no more, until `publish` is called.
+        names : int
+            Mark of the table of names that its records go by; 0: of none.
 
         Raises
         ------
@@ -62,9 +64,10 @@ cdef class Ring:
         cdef Ring ring
         path = ring_path(path)
         layout = RING_LAYOUT ^ payload_hash
-        ring = _take_over(path, capacity_bytes, layout)
+        ring = _take_over(path, capacity_bytes, layout, names)
         if ring is None:
             ring = _succeed(path, capacity_bytes, layout)
+        ring._names = names
         if publish:
             ring.publish()
         return ring
@@ -76,6 +79,7 @@ cdef class Ring:
         self._check_open()
         if self._published:
             return
+        self.writer.header.names = self._names
         self.region.mark_ready()
         self._published = True
         if self._before is None and self.restarted:
@@ -241,7 +245,7 @@ cdef Ring _new_ring(Region region):
     return ring
 
 
-cdef Ring _take_over(path, capacity_bytes, layout):
+cdef Ring _take_over(path, capacity_bytes, layout, uint64_t names):
     # None: there is nothing to go on with in the same file.
     cdef Region region
     cdef Ring ring
@@ -251,6 +255,8 @@ cdef Ring _take_over(path, capacity_bytes, layout):
         with Region.attach(path, RING_KIND, layout, populate=False) as region:
             if region.size_bytes != RING_DATA + capacity_bytes or not _stands(region):
                 return None
+            if (<const RingHeader*>region.pointer).names not in (0, names):
+                return None  # the ids of what it holds are lost: nobody shall take them for others
         region = Region.reopen_for_write(path, RING_KIND, layout, claim=False)
     except (FileNotFoundError, RegionError):
         return None  # a symbolic link or another user's file is refused again, by Region.create
