@@ -213,6 +213,7 @@ class World:
 
     def turn(self, relaying: bool = True) -> None:
         """Let the relay and the far end run."""
+        self.relaying = relaying
         if self.keeper is not None:
             while self.keeper.work(self.now_ns) > 0:
                 pass
@@ -228,7 +229,6 @@ class World:
             self.deliver()
         else:
             self.pass_time()
-        self.relaying = relaying
         for name in self.far.followed.levels:
             self.judge(name)
 
