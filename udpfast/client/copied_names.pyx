@@ -20,6 +20,7 @@ __all__ = ["CopiedNames"]
 cdef enum:
     CAPACITY = 1 << 12           # of the first table; each further one has room for twice as many
 
+
 @cython.final
 cdef class CopiedNames:
     """The table of names of a copy, which goes on where it ended.
