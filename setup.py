@@ -206,8 +206,9 @@ def c_source(extension: Extension) -> Path:
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("_cython", "agents/load", "agents/output", "agents/recorder", "agents/republisher"),
-        *("agents/subscriber", "agents/zmq_last", "agents/zmq_outbox", "agents/zmq_streams"),
+        *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
+        *("agents/feed/republisher", "agents/feed/subscriber"),
+        *("agents/zmq/zmq_last", "agents/zmq/zmq_outbox", "agents/zmq/zmq_streams"),
         *("archive/feed_cursor", "archive/store", "bus/link_seal", "bus/replication"),
         *("client/aio", "client/arrow", "client/callbacks", "client/composite_source"),
         *("client/history_seam", "client/history_source", "client/image_join"),
@@ -229,7 +230,7 @@ SELDOM = {
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/engine", "export/block", "feed/publication", "log/ring", "market/state"),
+        *("agents/feed/engine", "export/block", "feed/publication", "log/ring", "market/state"),
         *("market/state_bytes", "net/datagram", "net/sender"),
         *("payload/roq/decode", "payload/roq/encode", "payload/roq/flatbuffer"),
         *("payload/roq/vtable_plan", "payload/sbe/plan"),

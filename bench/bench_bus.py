@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from udpfast.agents.link_thread import link_thread
+from udpfast.agents.bus.link_thread import link_thread
 from udpfast.archive.store import StoreLog
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store

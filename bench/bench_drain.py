@@ -5,7 +5,7 @@
 
 A burst is queued first, then the receiver takes it out, and only that is timed: one sender is
 slower than any of the receivers, so a run at full speed would measure the sender. All variants
-take turns within every round. "udpfast" is the production loop (`agents/subscriber`) on an
+take turns within every round. "udpfast" is the production loop (`agents/feed/subscriber`) on an
 instance of its own: receive, parse, verdict, window, objects, ring, drop counting.
 
 Run it with `udpfast bench run drain`.

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig

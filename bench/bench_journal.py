@@ -67,7 +67,7 @@ PARTNER = """
 import sys
 from pathlib import Path
 import udpfast
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.log.journal_state import journal_state

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.publisher import Publisher
 from udpfast.config import parse_publish
 from udpfast.core.clock import monotonic_ns

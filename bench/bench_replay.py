@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.agents.replay_lines import guess_channels
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replay_lines import guess_channels
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.replay import replay_datagrams
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader

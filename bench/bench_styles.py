@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.callbacks import Callbacks
 from udpfast.client.conflate import Latest
 from udpfast.client.reader import Reader

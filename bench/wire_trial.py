@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.engine import Engine
-from udpfast.agents.subscriber import FeedLoop
+from udpfast.agents.feed.engine import Engine
+from udpfast.agents.feed.subscriber import FeedLoop
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns

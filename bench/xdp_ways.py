@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.engine import Engine
-from udpfast.agents.subscriber import FeedLoop
+from udpfast.agents.feed.engine import Engine
+from udpfast.agents.feed.subscriber import FeedLoop
 from udpfast.config import parse_feed
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender

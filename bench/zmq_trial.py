@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.client.reader import Reader
 from udpfast.config import ZmqConfig
 from udpfast.core.clock import monotonic_ns

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.agents.market_encoding import Encoded, MarketEncoder
-from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
-from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
+from udpfast.agents.market.market_encoding import Encoded, MarketEncoder
+from udpfast.agents.market.market_event import BookChange, Instrument, Quote, Trade
+from udpfast.agents.market.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
 from udpfast.payload.roq.fitted_book import FittedBook, levels_that_fit
 

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.conflate import Latest
 from udpfast.client.reader import Reader

@@ -344,7 +344,7 @@ def _recorded(directory: Path) -> list[int]:
 
 def _child(work: Path) -> None:
     """Record until the ring is closed, or until it is killed."""
-    from udpfast.agents.recorder import Recorder
+    from udpfast.agents.feed.recorder import Recorder
     from udpfast.config import RecordConfig
     from udpfast.core.agent import AgentRunner
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.engine import Engine
+from udpfast.agents.feed.engine import Engine
 from udpfast.config import parse_feed
 from udpfast.core import oserr
 from udpfast.core.layout import Kind

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.options import FiniteRange
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind

@@ -30,9 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.recorder import Recorder
-from udpfast.agents.ring_names import RingNames
-from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.ring_names import RingNames
+from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig, ZmqConfig
 from udpfast.core.clock import monotonic_ns

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.relay import Relay
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.relay.relay import Relay
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.scratch import scratch_directory
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader

@@ -26,7 +26,7 @@ from unittest import mock
 
 import numpy as np
 
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig

@@ -24,7 +24,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind

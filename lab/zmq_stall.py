@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.cli.options import FiniteRange
 from udpfast.client.reader import Reader
 from udpfast.config import ZmqConfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed

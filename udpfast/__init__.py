@@ -11,7 +11,7 @@ from udpfast.core.version import VERSION
 
 if TYPE_CHECKING:
     from . import sbe
-    from .agents.subscriber import Subscriber
+    from .agents.feed.subscriber import Subscriber
     from .client.app import App
     from .client.batch import Batch
     from .client.books import Books
@@ -94,7 +94,7 @@ _HOMES = {
     "RecordFlag": "core.layout",
     "RegionError": "errors",
     "RingClosedError": "errors",
-    "Subscriber": "agents.subscriber",
+    "Subscriber": "agents.feed.subscriber",
     "SupersededError": "errors",
     "UdpfastError": "errors",
     "WriterExistsError": "errors",

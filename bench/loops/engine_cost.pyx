@@ -12,14 +12,14 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
-from udpfast.agents.engine cimport Engine
+from udpfast.agents.feed.engine cimport Engine
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, KIND_PAD, RECORD_SIZE, Datagram, Record
 from udpfast.log.journal cimport Journal
 from udpfast.log.ring cimport RingWriter, ring_aligned
 from udpfast.log.segment cimport SegmentWriter, segment_append
 
-from udpfast.agents.engine import Engine as EngineFace
+from udpfast.agents.feed.engine import Engine as EngineFace
 from udpfast.config import parse_feed
 
 __all__ = ["engine_cost_ns"]

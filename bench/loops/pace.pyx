@@ -2,8 +2,8 @@
 
 Every message carries the time at which it was due. A sender that was stopped catches up at once,
 and the time it was stopped shows in the latencies that the receiver computes, instead of being
-left out. `agents/load` sends whole datagrams at one rate; here the times are given one by one, a
-message may take several datagrams, and each line has its own times.
+left out. `agents/feed/load` sends whole datagrams at one rate; here the times are given one by one,
+a message may take several datagrams, and each line has its own times.
 """
 
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from lab.conformance import Report
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, parse_feed

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.market.book import OrderBook

@@ -12,7 +12,7 @@ import zmq
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Reader
-from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns

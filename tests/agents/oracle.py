@@ -1,7 +1,7 @@
 """What every book must be in the end, worked out from a recording the slow and obvious way.
 
-Nothing here is shared with `agents.market_recording`: plain dicts, one row after the other. The
-demonstration and the tests compare the two, and the receivers' books with both.
+Nothing here is shared with `agents.market.market_recording`: plain dicts, one row after the other.
+The demonstration and the tests compare the two, and the receivers' books with both.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """What a request server is asked for, and when again."""
 
-from udpfast.agents.asked import SILENT_REQUESTS, Asked, Quota, Request, Settings
+from udpfast.agents.recovery.asked import SILENT_REQUESTS, Asked, Quota, Request, Settings
 
 MS = 1_000_000
 SETTINGS = Settings(retry_ns=2 * MS, requests_per_s=10_000, messages_max=100)

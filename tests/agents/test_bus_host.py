@@ -14,9 +14,9 @@ import pytest
 
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
-from udpfast.agents import bus_host
-from udpfast.agents.bus_host import BusHost
-from udpfast.agents.bus_sockets import BadPath
+from udpfast.agents.bus import bus_host
+from udpfast.agents.bus.bus_host import BusHost
+from udpfast.agents.bus.bus_sockets import BadPath
 from udpfast.archive.bus_files import shared_directory
 from udpfast.bus.outbox import OutboxState
 from udpfast.client.app import App

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from udpfast.agents.feed_keeper import FeedKeeper
+from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.config import parse_feed
 from udpfast.errors import ConfigError
 

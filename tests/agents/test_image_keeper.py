@@ -17,7 +17,7 @@ from tests.client.instance import Instance
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
-from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.image_join import ImageJoin
 from udpfast.config import ImageConfig

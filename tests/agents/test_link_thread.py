@@ -15,7 +15,7 @@ import pytest
 from lab.bus_memory import MemoryLog
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.link_thread import ConsumerThread, SourceThread
+from udpfast.agents.bus.link_thread import ConsumerThread, SourceThread
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
 from udpfast.bus.replication import LinkReceiver, LinkSender

@@ -8,7 +8,7 @@ import pytest
 
 from tests.feed.frames_out import parse
 from tests.waiting import PATIENCE_S
-from udpfast.agents.load import LoadGenerator
+from udpfast.agents.feed.load import LoadGenerator
 from udpfast.net.sender import DatagramSender
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.feed.frames_out import messages
 from tests.feed.list_line import ListLine
-from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
-from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
-from udpfast.agents.market_player import MarketPlayer
-from udpfast.agents.market_simulation import SimulatedMarket
+from udpfast.agents.market.market_event import BookChange, Instrument, Quote, Trade
+from udpfast.agents.market.market_gateway import BOOK_TYPE, MarketGateway
+from udpfast.agents.market.market_player import MarketPlayer
+from udpfast.agents.market.market_simulation import SimulatedMarket
 from udpfast.feed.transmitter import Transmitter
 from udpfast.payload.roq.event import event_to_dict
 

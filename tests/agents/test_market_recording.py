@@ -8,8 +8,8 @@ import pytest
 
 from tests.agents.oracle import final_books
 from tests.shared import shared
-from udpfast.agents.market_event import BookChange, Quote, Trade
-from udpfast.agents.market_recording import MarketRecording
+from udpfast.agents.market.market_event import BookChange, Quote, Trade
+from udpfast.agents.market.market_recording import MarketRecording
 from udpfast.errors import FormatError
 
 pyarrow = pytest.importorskip("pyarrow")

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from udpfast.agents.market_event import BookChange, Quote
-from udpfast.agents.market_simulation import SimulatedMarket
+from udpfast.agents.market.market_event import BookChange, Quote
+from udpfast.agents.market.market_simulation import SimulatedMarket
 
 
 def text(market):

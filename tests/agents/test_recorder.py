@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.recorder import Recorder, _Keeping
+from udpfast.agents.feed.recorder import Recorder, _Keeping
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner

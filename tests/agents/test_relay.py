@@ -9,7 +9,7 @@ import pytest
 
 from lab.relaycheck import End, far_config
 from tests.client.instance import Instance
-from udpfast.agents.relay import Relay
+from udpfast.agents.relay.relay import Relay
 from udpfast.config import RelayConfig, parse_feed, parse_relay
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.errors import ConfigError

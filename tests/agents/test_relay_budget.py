@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.agents.test_relay import NAME, STEP_NS, World
-from udpfast.agents.relay_lines import RelayLines, line_budget
+from udpfast.agents.relay.relay_lines import RelayLines, line_budget
 from udpfast.config import RelayLine, parse_relay
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import ConfigError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.framings import Sent, build
-from udpfast.agents.replay_lines import flow_at, guess_lines
+from udpfast.agents.feed.replay_lines import flow_at, guess_lines
 from udpfast.errors import ConfigError
 from udpfast.wire.framing import Framing
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.shared import shared
-from udpfast.agents.replay_lines import guess_channels
-from udpfast.agents.replay_source import CaptureSource, RawSource
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replay_lines import guess_channels
+from udpfast.agents.feed.replay_source import CaptureSource, RawSource
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed

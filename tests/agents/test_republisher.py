@@ -2,7 +2,7 @@
 
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
-from udpfast.agents.republisher import Republisher
+from udpfast.agents.feed.republisher import Republisher
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.log.journal_cursor import JournalCursor

@@ -12,7 +12,7 @@ import pytest
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.waiting import wait_until
-from udpfast.agents.snapshot_server import SnapshotServer
+from udpfast.agents.recovery.snapshot_server import SnapshotServer
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.errors import ConfigError
 from udpfast.shm.answers import AnswersRegion, Wanted, read_tallies

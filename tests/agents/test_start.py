@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from tests.agents.test_subscriber import free_ports
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.run import say_removed
 from udpfast.client.reader import Reader
 from udpfast.errors import WriterExistsError
@@ -56,7 +56,7 @@ def test_start_that_fails_leaves_the_instance_as_it_was(tmp_path, monkeypatch, w
         elif why == "names":
             monkeypatch.setattr(os, "posix_fallocate", raise_no_space_from(4))
         else:
-            monkeypatch.setattr("udpfast.agents.side_agents.Roster", raise_no_space_from(0))
+            monkeypatch.setattr("udpfast.agents.feed.side_agents.Roster", raise_no_space_from(0))
         feed = Subscriber(instance_settings(port, **more))
         with pytest.raises(OSError, match=r"in use|No space"):
             feed.start()

@@ -7,8 +7,8 @@ import pytest
 
 from tests.agents.test_replayer import batch_of, datagram, feed
 from udpfast import Kind, Reader
-from udpfast.agents.feed_store import FeedStore
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.feed_store import FeedStore
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.core.clock import realtime_ns
 from udpfast.log.cursor import RingCursor
 from udpfast.log.record_hash import RecordHash

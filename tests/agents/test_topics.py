@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from udpfast.agents.topics import parse_topic
+from udpfast.agents.zmq.topics import parse_topic
 from udpfast.errors import ConfigError
 
 BTC = ("BOOK", "deribit", "BTC-PERPETUAL")

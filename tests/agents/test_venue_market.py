@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import follow, venue_config
-from udpfast.agents.venue_market import VENUE_MARKETS, ItchMarket, VenueMarket
+from udpfast.agents.market.venue_market import VENUE_MARKETS, ItchMarket, VenueMarket
 from udpfast.cli.send_options import VENUES
 from udpfast.client.books import Books
 from udpfast.net.pcap import CapturedDatagram

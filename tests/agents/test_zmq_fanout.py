@@ -12,10 +12,10 @@ import zmq
 from tests.agents.fanout import Subscriber, Turned, caught_up, running
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.ring_names import RingNames
-from udpfast.agents.zmq_fanout import ZmqFanout
-from udpfast.agents.zmq_sockets import Outlets
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.ring_names import RingNames
+from udpfast.agents.zmq.zmq_fanout import ZmqFanout
+from udpfast.agents.zmq.zmq_sockets import Outlets
 from udpfast.config import ImageConfig, ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bus.drive import T0, Copy, lead, numbers, register, send
-from udpfast.agents.store_disk import StoreDisk
+from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.archive.store import StoreLog, StoreView, store_lineage
 from udpfast.bus.log import Store
 from udpfast.bus.sequencer import Sequencer

@@ -9,7 +9,7 @@ import pytest
 from lab.bus_damage import HOWS, damage_file, store_files
 from tests.archive.test_store import BYTES, content
 from tests.bus.drive import MS, T0, Copy, lead, outbox, outbox_sender, register
-from udpfast.agents.store_disk import StoreDisk
+from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.archive.store_names import StoreNames

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, stream, until
 from tests.ports import free_port
-from udpfast.agents.bus_host import BusHost
+from udpfast.agents.bus.bus_host import BusHost
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig

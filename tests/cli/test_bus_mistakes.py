@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, until
 from tests.ports import free_port
-from udpfast.agents.bus_host import BusHost
+from udpfast.agents.bus.bus_host import BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.main import cli
 from udpfast.client.app import App

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.client.instance import Instance
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.demo import account_for_missing, compare_books
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.counter import VERDICTS

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from lab.framings import Sent, build
 from tests.cli.test_send import Listeners
-from udpfast.agents.venue_market import ItchMarket
+from udpfast.agents.market.venue_market import ItchMarket
 from udpfast.cli.send import send
 from udpfast.net.capture_writer import CaptureWriter
 from udpfast.net.pcap import CAPTURED, CaptureBatch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tests.cli.test_stat import feed, killed_feed
 from udpfast import Reader
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.groups import Group, GroupFeed
 from udpfast.cli.main import cli
 from udpfast.cli.top_host import host_lines

@@ -15,7 +15,7 @@ import pytest
 
 from tests.shared import shared
 from udpfast import Books, Kind, OrderBook, Reader, ReadRecord
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.config import parse_feed
 from udpfast.core.layout import FRAME, Stream
 from udpfast.errors import RingClosedError

@@ -14,7 +14,7 @@ from tests.client.instance import Instance
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Kind
-from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TRADE, TRADES

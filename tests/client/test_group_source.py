@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.instance import Instance
 from udpfast import Books
-from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig

@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.client import appearing
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig

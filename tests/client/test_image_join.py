@@ -9,8 +9,8 @@ import pytest
 from tests.client.instance import Instance
 from tests.shared import shared
 from udpfast import Books, Reader, RecordFlag
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.config import ImageConfig, parse_feed
 from udpfast.core.layout import SESSION, Kind
 from udpfast.market.state_bytes import ENTRY_HASH

@@ -9,8 +9,8 @@ import pytest
 from lab.conformance.books import Line, read_set
 from tests.shared import shared
 from udpfast import Books, Reader
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.config import ImageConfig
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
-from udpfast.agents.republisher import Republisher
+from udpfast.agents.feed.republisher import Republisher
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.errors import FormatError

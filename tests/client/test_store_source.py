@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bus.drive import Copy, lead, numbers, register, send
-from udpfast.agents.store_disk import StoreDisk
+from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, LiveState, describe_store, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store

@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.instance import Instance
 from udpfast import Books, Kind, Reader, RecordFlag
-from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, SESSION
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.client.instance import Instance
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.layout import (
     CONTROL_DTYPES,

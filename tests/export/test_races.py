@@ -10,8 +10,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.export.market import BEGIN_NS, SEGMENT_BYTES
-from udpfast.agents.recorder import Recorder
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.layout import RECORD, Kind

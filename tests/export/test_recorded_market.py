@@ -9,8 +9,8 @@ import pytest
 from tests.export.market import SEGMENT_BYTES
 from tests.export.test_export import table_of
 from tests.shared import shared
-from udpfast.agents.recorder import Recorder
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.layout import Kind

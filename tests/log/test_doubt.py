@@ -8,7 +8,7 @@ import pytest
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
 from udpfast import Kind, Reader, ReadRecord
-from udpfast.agents.republisher import Republisher
+from udpfast.agents.feed.republisher import Republisher
 from udpfast.core.layout import LappedReason, Stream
 from udpfast.export.exporter import Exporter
 from udpfast.log.segment import list_segments, segment_path

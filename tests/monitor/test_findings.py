@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import Finding, HostUse
 from udpfast.monitor.findings import feed_use, inspect_feed

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.waiting import wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.monitor.history import History
 
 

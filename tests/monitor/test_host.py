@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.host import Finding, HostUse
 from udpfast.monitor import host
 from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts

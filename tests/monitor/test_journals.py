@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.log.journal import Journal
 from udpfast.monitor import journals

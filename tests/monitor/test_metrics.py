@@ -20,7 +20,7 @@ from tests.ports import free_port
 from tests.shared import ROOT
 from tests.waiting import wait_until
 from udpfast import Reader
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.cli.main import cli
 from udpfast.client.app import App
@@ -233,7 +233,7 @@ def test_stat_prints_the_same_metrics(feed: Subscriber) -> None:
 
 def test_a_feed_imports_nothing_of_what_shows_it() -> None:
     code = (
-        "import sys, udpfast.agents.subscriber, udpfast.cli.run; "
+        "import sys, udpfast.agents.feed.subscriber, udpfast.cli.run; "
         "print({name.partition('.')[0] for name in sys.modules} & {'prometheus_client', 'textual'})"
     )
     result = subprocess.run(

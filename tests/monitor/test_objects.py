@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.client.instance import Instance
-from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, Kind, ObjectStatus, ObjectWait
 from udpfast.monitor.limits import read_image

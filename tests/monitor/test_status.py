@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.errors import ConfigError
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH

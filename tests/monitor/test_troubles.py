@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.ports import free_port
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts

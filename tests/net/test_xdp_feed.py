@@ -16,8 +16,8 @@ from bench.namespaces import Wire, WireUnavailableError, wire
 from lab.frames import datagram, datagrams
 from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
-from udpfast.agents.engine import Engine
-from udpfast.agents.subscriber import FeedLoop, Subscriber
+from udpfast.agents.feed.engine import Engine
+from udpfast.agents.feed.subscriber import FeedLoop, Subscriber
 from udpfast.client.latency import latency
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader

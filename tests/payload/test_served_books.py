@@ -9,11 +9,11 @@ import pytest
 from lab.conformance.books import Followed, Line, follow
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import STOCKS, DeepPlusMarket, OrderMarket, PitchMarket, cut
-from udpfast.agents import served
-from udpfast.agents.glimpse import GlimpseDialogue
-from udpfast.agents.served import ServedBooks
-from udpfast.agents.snap import SnapDialogue
-from udpfast.agents.spin import SpinDialogue
+from udpfast.agents.recovery import served
+from udpfast.agents.recovery.glimpse import GlimpseDialogue
+from udpfast.agents.recovery.served import ServedBooks
+from udpfast.agents.recovery.snap import SnapDialogue
+from udpfast.agents.recovery.spin import SpinDialogue
 from udpfast.config import FeedConfig, Login, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram

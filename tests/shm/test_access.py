@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import wait_until
-from udpfast.agents.image_keeper import ImageKeeper
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig
 from udpfast.core.layout import Kind

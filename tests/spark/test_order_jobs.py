@@ -13,8 +13,8 @@ from lab.conformance.books import read_set
 from tests.export.market import drive
 from tests.shared import shared
 from tests.spark.test_jobs import by, epoch_s, table
-from udpfast.agents.recorder import Recorder
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from tests.ports import free_port
 from tests.waiting import wait_until
-from udpfast.agents.bus_host import BusHost
-from udpfast.agents.feed_store import FeedStore
+from udpfast.agents.bus.bus_host import BusHost
+from udpfast.agents.feed.feed_store import FeedStore
 from udpfast.archive.bus_files import read_description, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.cli.main import cli

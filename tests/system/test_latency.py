@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import udpfast
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.client.latency import read_hops
 from udpfast.payload.roq.encode import SourceInfo, encode_top_of_book

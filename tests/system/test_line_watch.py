@@ -11,8 +11,8 @@ import pytest
 from bench.namespaces import Wire, run
 from lab.frames import datagram
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.line_watch import LineWatch, WatchedLine
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.line_watch import LineWatch, WatchedLine
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.publisher import Publisher
 from udpfast.config import parse_publish
 from udpfast.errors import ConfigError
@@ -148,7 +148,7 @@ def test_watch_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch) -> 
         looks += 1
         raise OSError(EMFILE, "too many open files")
 
-    monkeypatch.setattr("udpfast.agents.line_watch.LOOK_S", 0.001)
+    monkeypatch.setattr("udpfast.agents.feed.line_watch.LOOK_S", 0.001)
     with DatagramReceiver(LineAddress("239.1.2.9:0", "lo"), SMALL) as receiver:
         monkeypatch.setattr(socket, "if_nameindex", refuse)
         watch = LineWatch([WatchedLine("A", receiver, lambda: None)], deque())

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import udpfast
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import RECORD

@@ -21,7 +21,7 @@ from scripts import chromium
 from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast import Reader
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 
 pytest.importorskip("nicegui")
 pytestmark = pytest.mark.system

@@ -15,7 +15,7 @@ import pytest
 
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.net.ports import free_ports
 
 pytest.importorskip("prometheus_client")

@@ -28,7 +28,7 @@ from tests.payload.test_served_books import check
 from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind

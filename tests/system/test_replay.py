@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, WriterExistsError
 from udpfast.log.cursor import RingCursor

@@ -9,7 +9,7 @@ import pytest
 
 from tests.shared import ROOT
 from tests.waiting import wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 
 pytest.importorskip("textual")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.reader import Reader
 from udpfast.core.clock import realtime_ns
 from udpfast.core.layout import Kind

@@ -111,8 +111,8 @@ def run(
     cut_s: float,
 ) -> None:
     """Do this host's part: write stores, copy them, bring apps' messages to their sequencers."""
-    from udpfast.agents.bus_host import BusHost
-    from udpfast.agents.bus_sockets import BadPath
+    from udpfast.agents.bus.bus_host import BusHost
+    from udpfast.agents.bus.bus_sockets import BadPath
 
     config = load_bus(file)
     _check_host(config, file, host)

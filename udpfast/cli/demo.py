@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import click
 from msgspec import to_builtins
 
-from udpfast.agents.market_recording import recording_span_ns
+from udpfast.agents.market.market_recording import recording_span_ns
 from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger

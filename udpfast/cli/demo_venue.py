@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from udpfast.agents.venue_market import VENUE_MARKETS, RestingOrder
+from udpfast.agents.market.venue_market import VENUE_MARKETS, RestingOrder
 from udpfast.cli.demo import NAME, Demonstration
 from udpfast.client.books import Books
 from udpfast.client.counters import counters

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.feed.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
 from udpfast.cli.options import log_level
 from udpfast.config import RecordConfig

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from udpfast.agents.relay import Relay
+from udpfast.agents.relay.relay import Relay
 from udpfast.cli.options import log_level
 from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
 from udpfast.core.agent import AgentRunner

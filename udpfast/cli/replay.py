@@ -14,7 +14,7 @@ import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from udpfast.agents.replay_lines import (
+from udpfast.agents.feed.replay_lines import (
     Flow,
     config_of,
     flow_at,
@@ -24,7 +24,7 @@ from udpfast.agents.replay_lines import (
     recognise_capture,
     wire_of,
 )
-from udpfast.agents.replay_source import (
+from udpfast.agents.feed.replay_source import (
     CaptureSource,
     ClockSteps,
     MessageSource,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.agents.replay_source import ClockSteps
+from udpfast.agents.feed.replay_source import ClockSteps
 from udpfast.client.batch import Batch
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.replay_source import ClockSteps, Place, end_now, said_missed
-from udpfast.agents.republisher import Republisher
+from udpfast.agents.feed.replay_source import ClockSteps, Place, end_now, said_missed
+from udpfast.agents.feed.republisher import Republisher
 from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer

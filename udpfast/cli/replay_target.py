@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from udpfast.agents.lines import received_addresses
-from udpfast.agents.recorder import Recorder
-from udpfast.agents.replay_lines import CHANNEL_NONE
-from udpfast.agents.replay_source import STEP_NS
-from udpfast.agents.replayer import Replayer
+from udpfast.agents.feed.lines import received_addresses
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.replay_lines import CHANNEL_NONE
+from udpfast.agents.feed.replay_source import STEP_NS
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.replay_output import Output
 from udpfast.cli.scratch import scratch_directory

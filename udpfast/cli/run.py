@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from udpfast.agents.feed_keeper import FeedKeeper
-from udpfast.agents.subscriber import Subscriber
+from udpfast.agents.feed.feed_keeper import FeedKeeper
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.options import log_level
 from udpfast.cli.service import Service

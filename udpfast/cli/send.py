@@ -14,11 +14,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from udpfast.agents.load import LoadGenerator
-from udpfast.agents.market_event import MarketSource
-from udpfast.agents.market_gateway import MarketGateway
-from udpfast.agents.market_player import MarketPlayer
-from udpfast.agents.market_recording import MarketRecording
+from udpfast.agents.feed.load import LoadGenerator
+from udpfast.agents.market.market_event import MarketSource
+from udpfast.agents.market.market_gateway import MarketGateway
+from udpfast.agents.market.market_player import MarketPlayer
+from udpfast.agents.market.market_recording import MarketRecording
 from udpfast.cli.options import GroupedCommand
 from udpfast.cli.send_capture import send_capture
 from udpfast.cli.send_faults import Faults, wants_faults
@@ -194,7 +194,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
 def _open_source(options: dict[str, Any]) -> MarketSource:
     if options["market"]:
         return MarketRecording(options["market"], price_band=options["price_band"] or None)
-    from udpfast.agents.market_simulation import SimulatedMarket
+    from udpfast.agents.market.market_simulation import SimulatedMarket
 
     return SimulatedMarket(options["seed"], events=None, levels=options["levels"] // 2)
 

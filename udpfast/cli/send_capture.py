@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from udpfast.agents.replay_lines import guess_channels, guess_lines, recognise_capture
-from udpfast.agents.venue_market import VENUE_MARKETS, VenueMarket
+from udpfast.agents.feed.replay_lines import guess_channels, guess_lines, recognise_capture
+from udpfast.agents.market.venue_market import VENUE_MARKETS, VenueMarket
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import parse_endpoint

@@ -13,7 +13,7 @@ from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["EXAMPLES", "GROUPS", "VENUES", "with_options"]
 
-#: Whose market can be simulated: the keys of `agents.venue_market.VENUE_MARKETS`.
+#: Whose market can be simulated: the keys of `agents.market.venue_market.VENUE_MARKETS`.
 VENUES = ("itch", "pitch")
 
 EXAMPLES = """\b

@@ -79,7 +79,7 @@ cdef class ZmqSource(Source):
     endpoint : str
         Of ZeroMQ: "ipc://path" or "tcp://host:port".
     topic : bytes
-        What to subscribe to: `agents/topics.py`.
+        What to subscribe to: `agents/zmq/topics.py`.
     keys : tuple of bytes, optional
         CURVE: our public and secret key, and the server's public key.
     batch : int

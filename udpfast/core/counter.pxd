@@ -53,7 +53,7 @@ cdef enum:  # LineCounter
     LINE_DISAGREEMENTS            # other bytes than the first copy
     LINE_KERNEL_DROPS             # lost before user space (the socket's drop count, or AF_XDP's)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
-    LINE_REOPENED                 # sockets opened anew; agents/line_watch writes it, not the loop
+    LINE_REOPENED                 # sockets opened anew; agents/feed/line_watch writes it
     LINE_DISCONNECTED             # times that inactivity was declared
     LINE_READY                    # times that it spoke again
     LINE_HEARD_NS                 # when it was last heard, UNIX time; the loop's timer writes it

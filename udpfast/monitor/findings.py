@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from udpfast.agents.lines import ReceivedAddress, receive_options, received_addresses
+from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
 from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError

@@ -105,7 +105,7 @@ class StoreFeed(Struct, frozen=True):
 
 
 class _Said(Struct, frozen=True):
-    # bus.json: what a daemon says of its store (agents/store_disk, agents/bus_host).
+    # bus.json: what a daemon says of its store (agents/bus/store_disk, agents/bus/bus_host).
     store: str
     host: str
     pid: int

@@ -25,7 +25,7 @@ __all__ = [
     "RelayCounts",
 ]
 
-#: The relay's, in the order of their numbers (agents/relay_feed.pxd), with what they mean.
+#: The relay's, in the order of their numbers (agents/relay/relay_feed.pxd), with what they mean.
 RELAY_COUNTS = {
     "records": "records read from the feed",
     "updates": "updates passed on as they came, at once",
@@ -59,7 +59,7 @@ RELAY_VERDICTS = (
     *("learnt", "control", "not_carried", "refused", "doubted", "updates", "in_whole"),
     *("delayed", "conflated", "waiting"),
 )
-#: Those of each line (agents/relay_lines.pxd).
+#: Those of each line (agents/relay/relay_lines.pxd).
 RELAY_LINE_COUNTS = {
     "datagrams": "datagrams sent",
     "bytes": "bytes of UDP payload sent",

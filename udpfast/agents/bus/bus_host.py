@@ -1,0 +1,479 @@
+"""A host's part in its bus: sockets, disk and clock around the nodes of its stores.
+
+One thread carries bytes and lets the nodes work; another keeps the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from udpfast.agents.bus.bus_feed import BusFeed
+from udpfast.agents.bus.bus_sockets import NO_FAULTS, BadPath, BusSockets, Cores
+from udpfast.agents.bus.store_disk import StoreDisk
+from udpfast.archive.bus_files import (
+    describe_composite,
+    describe_store,
+    read_description,
+    read_wish,
+    replace_file,
+    shared_directory,
+    take_wish,
+)
+from udpfast.bus.absence import GONE_NS, Absence, News
+from udpfast.bus.merger import Merger
+from udpfast.bus.node import Node
+from udpfast.bus.outbox import Outbox, OutboxSender
+from udpfast.bus.sequencer import SequencerVerdict
+from udpfast.config import load_feed
+from udpfast.config.bus import BusConfig, StoreConfig
+from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.errors import ConfigError, UdpfastError, sentence
+from udpfast.shm.instance import journal_directory
+from udpfast.shm.trust import find_group
+
+__all__ = ["BusHost"]
+
+LOOK_S = 0.1
+#: Lines of what was said.
+SAID_KEPT = 100
+#: The shortest that epoll waits.
+WAIT_S = 0.001
+#: A store that failed is not tried again for so long.
+REST_NS = 100_000_000
+#: What failed, and did not fail again for so long, is over: it is said again.
+OVER_NS = 10_000_000_000
+
+
+class _Part:
+    """One store on this host."""
+
+    def __init__(
+        self,
+        host: str,
+        name: str,
+        config: BusConfig,
+        directory: Path | None,
+        bad: BadPath,
+        quarantine: bool,
+        cores: Cores,
+        insist: bool,
+    ) -> None:
+        self.name = name
+        self.settings = settings = config.logs[name]
+        self.merger: Merger | None = None  # of a composite's order log ...
+        self.inputs: tuple[str, ...] = ()  # ... and what it orders
+        path = journal_directory(directory / name if directory is not None else name, create=True)
+        _check_copy(path, name, host, settings)
+        self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
+        self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
+        self._wish = ""
+        if take_wish(path):
+            self.store.said.append("ignored a request from before this start to promote this host")
+        self.feed: BusFeed | None = None
+        self.sockets = BusSockets(self.disk, config, bad, cores)
+        self.sockets.node = self.node = Node(
+            self.store, [other for other in settings.hosts if other != host], self.sockets, _draw,
+            source=settings.source(host), quarantine=quarantine or settings.quarantine,
+        )  # fmt: skip
+        self.outboxes: dict[str, tuple[OutboxSender, int]] = {}
+        self._refused: set[str] = set()
+        self._said = 0
+        self._look_ns = 0
+        self._source = Absence(monotonic_ns(), realtime_ns())
+        self._copies: dict[str, Absence] = {}
+        self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self._intact: bool | None = None  # as the file `bus.boot` says
+        self._failed_ns = -OVER_NS
+        self._rest_ns = 0
+        if settings.feed and settings.sequencer == host:
+            self.feed = BusFeed(load_feed(settings.feed), self.disk)
+        self._begin(insist)
+
+    def _begin(self, insist: bool) -> None:
+        path = self.directory / "bus.boot"
+        same = path.exists() and path.read_bytes() == self._boot.encode()
+        self.node.start(
+            monotonic_ns(), realtime_ns(),
+            named=self.settings.sequencer == self.store.host,
+            intact=(same and self.log.damaged_at < 0) or not self.store.was_writer,
+            feeds=self.feed is not None, insist=insist,
+        )  # fmt: skip
+        self._note_boot()
+
+    def _note_boot(self) -> None:
+        # Since when this host has had all that it wrote: said by the file until the next reboot.
+        if self._intact == self.node.intact:
+            return
+        self._intact = self.node.intact
+        path = self.directory / "bus.boot"
+        if self._intact:
+            replace_file(path, self._boot.encode())
+        else:
+            path.unlink(missing_ok=True)
+
+    def start_feed(self) -> None:
+        """Have the feed receive that writes this store, if there is one and it may by now."""
+        if self.feed is not None and self.node.written_by_feed and not self.feed.started:
+            self.disk.written_by_feed = True
+            self.feed.start()
+
+    # --- the loop's turn ------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Do what is due. What fails, is said, and tried again; all else goes on."""
+        now_ns = monotonic_ns()
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + int(LOOK_S * 1e9)
+            self._try(self._look, now_ns)
+        if now_ns < self._rest_ns:
+            time.sleep(WAIT_S)  # what waits at its sockets would have the loop spin
+        elif not self._try(self._carry, now_ns):
+            self._rest_ns = now_ns + REST_NS
+
+    def _try(self, what: Callable[[int], None], now_ns: int) -> bool:
+        try:
+            what(now_ns)
+        except (OSError, UdpfastError) as problem:
+            self._failed_ns = now_ns
+            said = sentence(problem)
+            if said != self.disk.failing:
+                self.disk.failing = said
+                self.store.said.append(f"{said}; tries on")
+            return False
+        if self.disk.failing and now_ns >= self._failed_ns + OVER_NS:
+            self.disk.failing = ""
+        return True
+
+    def _carry(self, _: int) -> None:
+        # Read what arrived, and let the node work.
+        self.sockets.read()
+        now_ns, unix_ns = monotonic_ns(), realtime_ns()
+        self.node.work(now_ns, unix_ns)
+        self._note_boot()
+        if self.merger is not None:
+            self.merger.work(now_ns, unix_ns)
+        self.sockets.write(now_ns)
+        self.disk.tell(self.node.following)
+
+    def _look(self, now_ns: int) -> None:
+        # For what comes and goes seldom: outboxes, an operator's wish, old segments.
+        folder = shared_directory(self.directory)
+        for path in folder.glob("*.outbox"):
+            outbox_sender, fd = self.outboxes.get(path.name, (None, -1))
+            if outbox_sender is not None and not _is_of(fd, path):  # one that was over made way
+                self.node.watch.remove(outbox_sender)
+                del self.outboxes[path.name]
+                os.close(fd)
+            if path.name not in self.outboxes:
+                self._take(path, now_ns)
+        for outbox_sender, fd in self.outboxes.values():
+            outbox_sender.alive = not _lockable(fd)
+        wish = read_wish(self.directory)
+        if wish:
+            self._grant(wish, now_ns)
+        self.start_feed()
+        if self.feed is not None:
+            self.feed.look(now_ns)
+        self.disk.remove_old()
+        self._note_hosts(now_ns, realtime_ns())
+        describe_store(self.directory, self.description())
+
+    def _note_hosts(self, now_ns: int, unix_ns: int) -> None:
+        # Say who is gone, and who is back, with what is missing.
+        node, said = self.node, self.store.said
+        # What else keeps it from following says so itself.
+        known = (
+            node.following
+            or node.stop_reason
+            or node.waiting_for
+            or node.left
+            or node.promotion is not None
+        )
+        news = self._source.look(bool(known), now_ns, unix_ns)
+        source = self.store.writer_host or "the host that writes the store"
+        if news is News.GONE:
+            said.append(
+                f"nothing has come from {source} for {GONE_NS // 10**9} s: this copy ends at "
+                f"{self.store.end}; if {source} stays away, choose a writer with `udpfast bus "
+                "promote`"
+            )
+        elif news is News.BACK:
+            lacks = max(node.consumer.source_end - self.store.end, 0) if node.consumer else 0
+            said.append(
+                f"the stream comes again after {self._source.away_ns / 1e9:,.0f} s: {lacks:,} "
+                "bytes to copy"
+            )
+        for host, copy in self.disk.consumers().items():
+            absence = self._copies.setdefault(host, Absence(now_ns, unix_ns))
+            news = absence.look(bool(copy["connected"]), now_ns, unix_ns)
+            if news is News.GONE:
+                said.append(f"{host} has not copied for {GONE_NS // 10**9} s")
+            elif news is News.BACK:
+                said.append(
+                    f"{host} copies again after {absence.away_ns / 1e9:,.0f} s: it lacks "
+                    f"{copy.get('lag_records', 0):,} records"
+                )
+
+    def _grant(self, wish: str, now_ns: int) -> None:
+        self._wish, self.node.outcome = wish, ()
+        # Said before it is taken: who finds it taken already knows by whom.
+        describe_store(self.directory, self.description())
+        if not take_wish(self.directory):
+            return
+        if self.settings.feed and (self.feed is None or self.node.written_by_feed):
+            self.node.end_promotion("not promoted: this store is written by a feed")
+        else:
+            self.node.promote(now_ns)
+
+    def take_said(self) -> list[str]:
+        """Return what was said since the last call; of all that was, the last lines are kept."""
+        said = self.store.said
+        found = said[self._said :]
+        if found:
+            del said[:-SAID_KEPT]
+            self._said = len(said)
+        return found
+
+    def _take(self, path: Path, now_ns: int) -> None:
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as problem:  # root's, say: this user brings nothing of it anywhere
+            if path.name not in self._refused:
+                self._refused.add(path.name)
+                self.store.said.append(
+                    f"cannot open an outbox, so its messages are not sent: {problem}"
+                )
+            return
+        try:
+            memory = mmap.mmap(fd, os.fstat(fd).st_size)
+            outbox_sender = OutboxSender(
+                Outbox(memory), self.store, now_ns, resend_ns=self.settings.resend_ms * 1_000_000
+            )
+        except ValueError as problem:  # whole when it has its name
+            os.close(fd)
+            if path.name not in self._refused:
+                self._refused.add(path.name)
+                self.store.said.append(f"ignored {path}, which is not a valid outbox: {problem}")
+            return
+        self.outboxes[path.name] = outbox_sender, fd
+        self.node.add(outbox_sender)
+
+    def description(self) -> dict[str, object]:
+        """Return what `bus stat` shows of this store."""
+        node = self.node
+        sequencer = node.sequencer
+        return {
+            **self.disk.description(),
+            "following": node.following,
+            "source_end": node.consumer.source_end if node.following and node.consumer else None,
+            "source_gone_ns": self._source.since_ns,
+            "source_left": self.node.left,
+            "wish": self._wish,
+            "outcome": node.outcome,
+            "waits": node.waiting_for or self._lacks(),
+            "stopped": node.stop_reason or node.failures.reason,
+            "reconnects": node.reconnects,
+            "damaged": node.damaged,
+            "quarantined": node.quarantined,
+            "unauthentic": self.sockets.unauthentic,
+            "verdicts": {} if sequencer is None else {
+                verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict
+            },
+            "received": 0 if sequencer is None else sequencer.received,
+            "held": 0 if sequencer is None else sequencer.held,
+            "clock_steps": 0 if sequencer is None else sequencer.clock_steps,
+            "feed": None if self.feed is None else self.feed.description(),
+        }  # fmt: skip
+
+    def _lacks(self) -> str:
+        # Why the composite stands still although its inputs do not; empty: it does not.
+        at = [] if self.merger is None else self.merger.lacks(monotonic_ns())
+        if not at:
+            return ""
+        names = ", ".join(self.inputs[each] for each in at)
+        return (
+            f"the order took records of {names} that this host does not have: it waits for them; "
+            "if no host has them any more, promote a writer of that store until the order goes on"
+        )
+
+    def end(self) -> None:
+        """End everything in good order."""
+        self.sockets.say_goodbye()
+        self.sockets.drop_links()
+        self.disk.end(self.node.following, self.description())
+        self.sockets.close_all()
+
+
+class BusHost:
+    """Runs one host's part of a bus.
+
+    Parameters
+    ----------
+    config : BusConfig
+    host : str
+        Which of its hosts this one is.
+    directory : path or None
+        Each store has a folder of its name in it; None: where journals lie.
+    bad : BadPath
+        What goes wrong between hosts: for demos and tests.
+    quarantine : bool
+        Set records aside that the writer does not have, whatever the file says.
+    begin : collection of str
+        Stores that this host begins, if it has nothing, without those hosts that cannot be reached.
+    say : callable, optional
+        Is told what happens to stores, a line at a time.
+
+    Raises
+    ------
+    ConfigError, OSError, RegionError, WriterExistsError
+        A port is in use, or a store cannot be written.
+    """
+
+    def __init__(
+        self,
+        config: BusConfig,
+        host: str,
+        directory: Path | None = None,
+        *,
+        bad: BadPath = NO_FAULTS,
+        quarantine: bool = False,
+        begin: Collection[str] = (),
+        say: Callable[[str], object] | None = None,
+    ) -> None:
+        for name in begin:
+            if name not in config.logs or config.logs[name].sequencer != host:
+                named = [each for each, store in config.logs.items() if store.sequencer == host]
+                raise ConfigError(
+                    f"--begin: expected a store whose sequencer is {host} "
+                    f"({', '.join(named) or 'there is none'}), found {name!r}"
+                )
+        self._say = say
+        if config.access.group:
+            find_group(config.access.group)
+        cores = Cores(config.links.cores.get(host, ()))
+        self.parts = [
+            _Part(host, name, config, directory, bad, quarantine, cores, name in begin)
+            for name, store in config.logs.items() if host in store.hosts
+        ]  # fmt: skip
+        by_name = {part.name: part for part in self.parts}
+        for name, composite in config.composites.items():
+            if name in by_name:
+                part = by_name[name]
+                part.inputs = tuple(composite.inputs)
+                part.merger = Merger(part.node, [by_name[each].node for each in part.inputs])
+                describe_composite(part.directory, [by_name[each].directory
+                                                    for each in composite.inputs])  # fmt: skip
+        self._stopped = False
+        self._ending = threading.Event()  # its lock is no place for a signal's handler
+
+    def stop(self) -> None:
+        """Have `run` return; a signal's handler may call this at any moment."""
+        self._stopped = True
+
+    def run(
+        self,
+        *,
+        spin: bool = False,
+        ready: Callable[[], None] | None = None,
+        alive: Callable[[], None] | None = None,
+        alive_ns: int = 1_000_000_000,
+    ) -> None:
+        """Work until `stop`.
+
+        Parameters
+        ----------
+        spin : bool
+            Never sleep.
+        ready : callable, optional
+            Called when the work begins; feeds receive that have their store.
+        alive : callable, optional
+            Called every `alive_ns`, as long as the work goes on.
+        alive_ns : int
+        """
+        keepers = [threading.Thread(target=part.disk.keep, args=(self._ending,), daemon=True)
+                   for part in self.parts]  # fmt: skip
+        for keeper in keepers:
+            keeper.start()
+        try:
+            for part in self.parts:
+                part.start_feed()
+            if ready is not None:
+                ready()
+            self._work(spin, alive, alive_ns)
+        finally:
+            self._ending.set()
+            for part in self.parts:
+                if part.feed is not None:
+                    part.feed.stop()
+            for keeper in keepers:
+                keeper.join()
+            with contextlib.ExitStack() as ends:  # each, whatever becomes of the others
+                for part in self.parts:
+                    ends.callback(part.end)
+
+    def _work(self, spin: bool, alive: Callable[[], None] | None, alive_ns: int) -> None:
+        due_ns = 0
+        parts = select.epoll()
+        for part in self.parts:
+            parts.register(part.sockets.poll.fileno(), select.EPOLLIN)
+        while not self._stopped:
+            if not spin:
+                # Apps ring meanwhile. All else that comes without a descriptor may wait so long.
+                due = [part.node.watch.doze() for part in self.parts]
+                parts.poll(0 if any(due) else WAIT_S)
+                for part in self.parts:
+                    part.node.watch.wake()
+            for part in self.parts:
+                part.turn()
+                for line in part.take_said():
+                    if self._say is not None:
+                        self._say(f"{part.name}: {line}")
+            if alive is not None and monotonic_ns() >= due_ns:
+                due_ns = monotonic_ns() + alive_ns
+                alive()
+
+
+def _check_copy(path: Path, name: str, host: str, settings: StoreConfig) -> None:
+    # Each host goes on where its own copy ends: with another's, or another store, it would not.
+    try:
+        before = read_description(path)
+        store, owner = before["store"], before["host"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return
+    if store != name or (owner != host and owner in settings.hosts):
+        raise ConfigError(
+            f"{path}: expected {host}'s copy of {name}, found {owner}'s copy of {store}: choose "
+            "another --directory"
+        )
+
+
+def _draw() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+def _is_of(fd: int, path: Path) -> bool:
+    # Whether this is the file that has the name now.
+    own = os.fstat(fd)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return True
+    return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _lockable(fd: int) -> bool:
+    # Whether nobody holds an outbox's lock: its app is gone.
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return True

@@ -1,0 +1,3 @@
+"""Requests to a venue for what did not arrive: retransmissions and snapshots."""
+
+__all__: list[str] = []

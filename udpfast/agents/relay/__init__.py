@@ -1,0 +1,3 @@
+"""A feed to other hosts."""
+
+__all__: list[str] = []

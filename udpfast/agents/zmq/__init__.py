@@ -1,0 +1,3 @@
+"""A feed over ZeroMQ."""
+
+__all__: list[str] = []

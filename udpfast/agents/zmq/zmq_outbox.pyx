@@ -1,0 +1,190 @@
+"""The messages of a fan-out: records, names, last values, each behind its topic and envelope.
+
+None of them waits for a subscriber. What one does not take in time it misses, and learns from the
+numbers in the next envelope how many records that were.
+"""
+
+import cython
+import numpy as np
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.agents.zmq.zmq_streams cimport Stream, Streams, record_names
+from udpfast.archive.feed_cursor cimport FeedCursor
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.net.envelope cimport (
+    ENVELOPE_BEGIN,
+    ENVELOPE_LAST,
+    ENVELOPE_MAGIC,
+    ENVELOPE_NAMES,
+    ENVELOPE_RECORDS,
+    ENVELOPE_SIZE,
+    ENVELOPE_VERSION,
+    LARGEST_MESSAGE,
+    LONGEST_TOPIC,
+    TOPIC_ANSWER,
+    TOPIC_STREAM,
+    Envelope,
+    envelope_aligned,
+)
+
+from udpfast.log.ring import RING_LAYOUT
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.net.envelope import pack_names
+
+__all__ = ["Outbox"]
+
+cdef enum:
+    LAST_BYTES = 1 << 20         # of last values in one message: an answer shall fit the queue
+    NAMES_BYTES = 1 << 16        # of names in one message, about
+    FRONT = LONGEST_TOPIC + 1 + ENVELOPE_SIZE
+
+cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
+
+
+@cython.final
+cdef class Outbox:
+    """Where a fan-out writes its messages: one at a time, into memory that all share.
+
+    Parameters
+    ----------
+    names : RingNames
+    batch_bytes : int
+        Of records in one message; a larger record travels alone.
+    heartbeat_ms : int
+        To be told: the longest silence of a stream.
+    """
+
+    def __init__(self, names, batch_bytes, heartbeat_ms):
+        self._names = names
+        self._batch_bytes = batch_bytes
+        self._heartbeat_ms = heartbeat_ms
+        # What is never written takes no memory.
+        self._out_array = np.empty(LARGEST_MESSAGE, np.uint8)
+        self._view = memoryview(self._out_array)
+        self._out = <uint8_t*><size_t>self._out_array.ctypes.data
+        self._room = LARGEST_MESSAGE - FRONT
+
+    cdef send_records(self, Stream stream, FeedCursor cursor, const uint64_t* masks, int64_t first,
+                      int64_t end, int64_t now_ns):
+        # Those of the records first to end that belong to the stream.
+        cdef Record* header
+        cdef uint8_t* target = self._out + FRONT
+        cdef uint64_t size, used = 0
+        cdef uint32_t count = 0
+        cdef int64_t i
+        for i in range(first, end):
+            if stream.bit and not masks[i] & stream.bit:
+                continue
+            header = cursor.headers + i
+            size = envelope_aligned(<uint64_t>header.length)
+            if count and used + size > self._batch_bytes:
+                self._send(stream, TOPIC_STREAM, ENVELOPE_RECORDS, used, count,
+                           cursor.headers[i - 1].index + 1, now_ns)
+                used = 0
+                count = 0
+            if size > self._room:  # no feed has such records; whoever does is told
+                stream.sequence += 1
+                continue
+            memcpy(target + used, header, RECORD_SIZE)
+            memcpy(target + used + RECORD_SIZE, cursor.payloads + cursor.offsets[i],
+                   size - RECORD_SIZE)
+            used += size
+            count += 1
+        if count:
+            self._send(stream, TOPIC_STREAM, ENVELOPE_RECORDS, used, count,
+                       cursor.headers[end - 1].index + 1, now_ns)
+
+    cdef send_names(self, Stream stream, int place, uint32_t known):
+        # The names behind the first `known`, in messages of a bearable size.
+        cdef uint32_t first = known, i
+        cdef uint64_t size = 0
+        texts = self._names.texts
+        for i in range(known, len(texts)):
+            size += 2 + len(texts[i])
+            if size > NAMES_BYTES:
+                self.send_body(stream, place, ENVELOPE_NAMES,
+                               pack_names(first + 1, texts[first:i]), i - first)
+                first = i
+                size = 2 + len(texts[i])
+        self.send_body(stream, place, ENVELOPE_NAMES,
+                       pack_names(first + 1, texts[first:]), len(texts) - first)
+
+    cdef send_last(self, Stream stream, Streams streams, bytes records, bint unkept):
+        # Those of the last values that belong to the stream, and that no more will come. unkept:
+        # the stream asks for them in vain.
+        cdef const uint8_t* source = records
+        cdef const Record* header
+        cdef uint8_t* target = self._out + FRONT
+        cdef uint64_t size, at = 0, used = 0
+        cdef uint32_t exchange_id = 0, symbol_id = 0, count = 0
+        self._last_sent = 0
+        while at < <uint64_t>len(records):
+            header = <const Record*>(source + at)
+            size = envelope_aligned(<uint64_t>header.length)
+            record_names(header, source + at + RECORD_SIZE, &exchange_id, &symbol_id)
+            if stream.everything or streams.belongs(stream, header.kind, exchange_id, symbol_id):
+                if count and used + size > LAST_BYTES:
+                    self._send_part(stream, used, count)
+                    used = 0
+                    count = 0
+                memcpy(target + used, header, size)
+                used += size
+                count += 1
+            at += size
+        if count:
+            self._send_part(stream, used, count)
+        self.send_body(stream, TOPIC_ANSWER, ENVELOPE_BEGIN, b"", unkept)
+        self._last_sent = 0
+
+    cdef _send_part(self, Stream stream, uint64_t size, uint32_t count):
+        self._send(stream, TOPIC_ANSWER, ENVELOPE_LAST, size, count, self.feed.index(),
+                   clock_monotonic_ns())
+        self._last_sent += count
+
+    cdef send_body(self, Stream stream, int place, int kind, bytes body, uint32_t count):
+        cdef uint64_t size = min(<uint64_t>len(body), self._room)
+        memcpy(self._out + FRONT, <const char*>body, size)
+        self._send(stream, place, kind, size, count,
+                   0 if self.feed is None else self.feed.index(), clock_monotonic_ns())
+
+    cdef _send(self, Stream stream, int place, int kind, uint64_t size, uint32_t count,
+               uint64_t index, int64_t now_ns):
+        # The body lies at FRONT; topic and envelope go before it, so that it need not move.
+        cdef Envelope envelope
+        cdef size_t topic_size = len(stream.text)
+        cdef size_t begin = FRONT - ENVELOPE_SIZE - 1 - topic_size
+        cdef uint8_t* start = self._out + begin
+        memcpy(start, <const char*>stream.text, topic_size)
+        start[topic_size] = place
+        memset(&envelope, 0, sizeof(envelope))
+        envelope.magic = ENVELOPE_MAGIC
+        envelope.version = ENVELOPE_VERSION
+        envelope.type = kind
+        envelope.heartbeat_ms = self._heartbeat_ms
+        envelope.layout = LAYOUT
+        if self.feed is not None:
+            envelope.ring = self.feed.log
+            envelope.epoch = self.feed.epoch()  # before where that writer began
+            envelope.began = self.feed.began_index()
+            envelope.began_at = self.feed.began()
+            envelope.tail = self.feed.end_index()
+        envelope.tail = max(envelope.tail, index)
+        envelope.stream = stream.number
+        envelope.sequence = stream.sequence
+        envelope.unseen = self.unseen
+        envelope.index = index
+        envelope.count = count
+        envelope.table = self._names.number
+        envelope.names = len(self._names.texts)
+        envelope.last = self._last_sent
+        memcpy(start + topic_size + 1, &envelope, sizeof(envelope))
+        stream.send(self._view[begin:FRONT + size], 1)  # 1: zmq.NOBLOCK
+        if kind == ENVELOPE_RECORDS:
+            stream.sequence += count
+        if place == TOPIC_STREAM or stream.sent_ns == 0:  # an answer is heard by one alone
+            stream.sent_ns = now_ns
+        self.messages += 1
+        self.bytes_sent += FRONT + size - begin
