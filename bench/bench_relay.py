@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.agents.relay.relay import Relay
 from udpfast.agents.feed.replayer import Replayer
+from udpfast.agents.relay.relay import Relay
 from udpfast.cli.scratch import scratch_directory
 from udpfast.config import parse_feed, parse_relay
 from udpfast.core.clock import monotonic_ns, realtime_ns

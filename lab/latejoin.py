@@ -31,12 +31,12 @@ import click
 import numpy as np
 
 from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.agents.market.market_event import MarketSource
 from udpfast.agents.market.market_gateway import MarketGateway
 from udpfast.agents.market.market_player import MarketPlayer
 from udpfast.agents.market.market_recording import MarketRecording
 from udpfast.agents.market.market_simulation import SimulatedMarket
-from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.options import FiniteRange
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader

@@ -26,8 +26,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from udpfast.agents.feed.image_keeper import ImageKeeper
-from udpfast.agents.relay.relay import Relay
 from udpfast.agents.feed.replayer import Replayer
+from udpfast.agents.relay.relay import Relay
 from udpfast.cli.scratch import scratch_directory
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.bus.store_disk import StoreDisk
+from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.config import FeedConfig
 from udpfast.errors import ConfigError

@@ -3,8 +3,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
-from udpfast.agents.feed.engine import Engine
 from udpfast.agents.bus.store_disk import StoreDisk
+from udpfast.agents.feed.engine import Engine
 from udpfast.config import FeedConfig
 from udpfast.core.agent import Agent
 from udpfast.net.bypass import Bypass
