@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +16,10 @@ from tests.ports import free_port
 # A loaded two-core machine stops a test for longer than any deadline worth having.
 settings.register_profile("udpfast", deadline=None)
 settings.load_profile("udpfast")
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: Most of what tests write are rings, which belong in memory: on a disk they are 20 GB and half of
 #: the time. tests/log has a disk. Set before pytest makes its first directory.

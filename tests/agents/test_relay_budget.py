@@ -301,11 +301,11 @@ def test_line_that_leaves_out_sends_tops_and_leaves_levels_to_others() -> None:
             arrived[at].append(end.recv(2048))
     for end in ends:
         end.close()
-    names = ("datagrams", "bytes", "unsent", "left_out")
+    names = ("datagrams", "bytes", "unsent", "parity", "left_out")
     assert dict(zip(names, counts[0].tolist(), strict=False)) == {
-        "datagrams": 60, "bytes": 60 * 116, "unsent": 0, "left_out": 0,
+        "datagrams": 60, "bytes": 60 * 116, "unsent": 0, "parity": 0, "left_out": 0,
     }  # fmt: skip
-    assert counts[1, 0] + counts[1, 3] == 60
+    assert counts[1, 0] + counts[1, 4] == 60
     kinds = [datagram[3] for datagram in arrived[1]]
     assert kinds.count(3) / 10 > kinds.count(1) / 50
     assert set(arrived[1]) < set(arrived[0])

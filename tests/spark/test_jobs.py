@@ -530,7 +530,7 @@ def test_jobs_know_the_streams_and_sessions_of_any_venue(spark, tmp_path: Path) 
         "BB": 1,
     }
     # What the loop says of itself is of no stream.
-    assert [(row["stream"], row["messages"]) for row in table(bronze, "losses")] == [(2, 8)]
+    assert [(row["stream"], row["messages"]) for row in table(bronze, "losses")] == [(2, 12)]
     # Nothing of the session before stands.
     levels = [(row["symbol"], row["side"], row["price"]) for row in table(bronze, "book")]
     assert levels == [("AA", "Bid", 50.0003), ("AA", "Bid", 50.0001)]
