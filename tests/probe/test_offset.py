@@ -53,6 +53,30 @@ def test_offset_is_never_more_wrong_than_it_says(
     assert found.drift_ppm == pytest.approx(drift_ppm, abs=2)
 
 
+def crowded(seed: int) -> Trips:
+    """Return a quarter of a second between equal clocks, towards whose end a host is busy."""
+    chance = np.random.default_rng(seed)
+    sent = BEGIN + np.sort(chance.integers(0, 250_000_000, 500))
+    busy = sent - BEGIN > chance.integers(0, 250_000_000)
+    waits = busy * chance.choice([0, 1_000_000, 10_000_000, 100_000_000]) * chance.random((2, 500))
+    out, back = (20_000 + chance.exponential(30_000, (2, 500)) + waits).astype(np.int64)
+    return Trips(sent, sent + out, sent + out + 5_000, sent + out + 5_000 + back)
+
+
+def test_offset_of_a_host_that_becomes_busy_is_not_more_wrong_than_it_says() -> None:
+    for seed in range(300):
+        stamps = crowded(seed)
+        found = find_offset([stamps], Clock(), Clock())
+        estimated = found.remove(np.zeros(len(stamps.sent), np.int64), stamps.sent, -1)
+        assert np.abs(estimated).max() <= found.error_ns + 1, seed
+
+
+def test_offset_a_host_that_becomes_busy_has_one_clock_still() -> None:
+    for seed in range(300):
+        found = find_offset([crowded(seed)], Clock("a"), Clock("a"))
+        assert (found.method, found.refuted) == ("same clock", False), seed
+
+
 def test_offset_the_fastest_line_narrows_the_error_of_all() -> None:
     slow = trips(500_000, 10, 8e6, 8e6, seed=1)
     fast = trips(500_000, 10, 1e5, 1e5, seed=2)

@@ -36,6 +36,9 @@ WINDOW_NS = 1_000_000_000
 WINDOWS_SHORT, WINDOW_TRIPS = 8, 100
 #: What two readings of one clock differ by, if a thread was interrupted between them.
 SAME_NS = 100_000
+#: What bounds the lines of other slopes is taken per window with so many round trips: the shorter
+#: the windows, the less of the run is beyond the middles of the first and the last.
+EDGE_TRIPS = 20
 #: How often the line is fitted; the second time finds what drift hid, the third next to nothing.
 PASSES = 3
 
@@ -133,12 +136,10 @@ def find_offset(trips: Iterable[Trips], here: Clock, there: Clock) -> Offset:
     """
     completed = [each for each in trips if len(each.sent)]
     if here.host and here.host == there.host:
-        found = Offset("same clock", 0.0, 0.0, 0.0, here=here, there=there)
         # A virtual machine that was copied while it ran has its twin's boot, and another clock.
-        estimate = _estimate(completed) if completed else found
-        if abs(estimate.offset_ns) <= estimate.error_ns + SAME_NS:
-            return found
-        return replace(estimate, refuted=True, here=here, there=there)
+        if not any(_refutes_same(each) for each in completed):
+            return Offset("same clock", 0.0, 0.0, 0.0, here=here, there=there)
+        return replace(_estimate(completed), refuted=True, here=here, there=there)
     if not completed:
         claimed = _own_word(here, there)
         method = "unknown" if np.isnan(claimed) else "own word"
@@ -146,15 +147,24 @@ def find_offset(trips: Iterable[Trips], here: Clock, there: Clock) -> Offset:
     return _weigh_own_word(replace(_estimate(completed), here=here, there=there))
 
 
+def _refutes_same(trips: Trips) -> bool:
+    # Whether a way there or back took less than nothing, if one clock made all stamps.
+    ways = trips.reached - trips.sent, trips.back - trips.turned
+    return min(int(way.min()) for way in ways) < -SAME_NS
+
+
 def _estimate(trips: list[Trips]) -> Offset:
     """Fit a line between the bounds of all windows; the bounds that are left are the error."""
     begin = min(int(each.sent.min()) for each in trips)
     end = max(int(each.sent.max()) for each in trips) + 1
     middle_ns = (begin + end) // 2
+    returned = sum(len(each.sent) for each in trips)
+    wanted = max((end - begin) // WINDOW_NS, min(WINDOWS_SHORT, returned // WINDOW_TRIPS), 1)
+    count = int(min(wanted, WINDOWS_MAX))
     level, slope = int(trips[0].reached[0] - trips[0].sent[0]), 0.0
     # Drift moves the bounds within a window, too: they are taken again without what is known of it.
     for _ in range(PASSES):
-        since, lower, upper = _bounds(trips, begin, end, level, slope)
+        since, lower, upper = _bounds(trips, begin, end, level, slope, count)
         weights = 1 / (np.abs(upper - lower) + 1)
         middles = (lower + upper) / 2
         if len(since) >= WINDOWS_FOR_DRIFT:
@@ -162,14 +172,19 @@ def _estimate(trips: list[Trips]) -> Offset:
         else:
             more, shift = 0.0, float(np.average(middles, weights=weights))
         level, slope = level + round(float(shift)), slope + float(more)
-    since, lower, upper = _bounds(trips, begin, end, level, slope)
+    since, lower, upper = _bounds(trips, begin, end, level, slope, count)
     low, high = float(lower.max()), float(upper.min())
-    if low <= high:  # one line satisfies all windows: it can only be in the narrowest place
+    if low <= high:  # one line satisfies all windows
+        if len(since) >= WINDOWS_FOR_DRIFT:
+            # So do others, of other slopes: they are furthest from this one at begin or end.
+            many = min(max(count, returned // EDGE_TRIPS), WINDOWS_MAX)
+            bounds = _bounds(trips, begin, end, level, slope, many)
+            low, high = _furthest(*bounds, (end - begin) / 2)
         level += round((low + high) / 2)
         error = (high - low) / 2
     else:  # the drift changed: each window answers for itself
         error = float(np.maximum(np.abs(lower), np.abs(upper)).max())
-    since, lower, upper = _bounds(trips, begin, end, level, slope)
+    since, lower, upper = _bounds(trips, begin, end, level, slope, count)
     return Offset(
         "round trips",
         float(level),
@@ -180,6 +195,23 @@ def _estimate(trips: list[Trips]) -> Offset:
         offsets_ns=level + slope * since + (lower + upper) / 2,
         halves_ns=np.abs(upper - lower) / 2,
     )
+
+
+def _furthest(since: Values, lower: Values, upper: Values, edge: float) -> tuple[float, float]:
+    """Return the least and the most that lines between all bounds have at -edge or at edge.
+
+    The two bounds that stop a line on its way up, or down, to an edge decide.
+    """
+    before, after = np.triu_indices(len(since), 1)
+    apart = since[after] - since[before]
+    to_end, to_begin = (edge - since[after]) / apart, (since[before] + edge) / apart
+
+    def most(low: Values, high: Values) -> float:
+        at_end = high[after] + (high[after] - low[before]) * to_end
+        at_begin = high[before] + (high[before] - low[after]) * to_begin
+        return float(max(at_end.min(), at_begin.min()))
+
+    return -most(-upper, -lower), most(lower, upper)
 
 
 def _own_word(here: Clock, there: Clock) -> float:
@@ -201,16 +233,13 @@ def _weigh_own_word(found: Offset) -> Offset:
 
 
 def _bounds(
-    trips: list[Trips], begin: int, end: int, level: int, slope: float
+    trips: list[Trips], begin: int, end: int, level: int, slope: float, count: int
 ) -> tuple[Values, Values, Values]:
-    """Return middle (ns since that of the run), lower and upper bound of each window.
+    """Return middle (ns since that of the run), lower and upper bound of each of `count` windows.
 
     The bounds are of what is left of the offset without a line of this level and slope; windows in
     which nothing came back are left out.
     """
-    returned = sum(len(each.sent) for each in trips)
-    wanted = max((end - begin) // WINDOW_NS, min(WINDOWS_SHORT, returned // WINDOW_TRIPS), 1)
-    count = int(min(wanted, WINDOWS_MAX))
     middle = (begin + end) // 2
     lower, upper = np.full(count, -np.inf), np.full(count, np.inf)
     for each in trips:
