@@ -9,9 +9,9 @@ import pytest
 from tests.agents import side
 from tests.waiting import wait_until
 from udpfast.agents.feed import side_agents
+from udpfast.agents.feed.backoff import Backoff
 from udpfast.agents.feed.factories import AgentFactory
 from udpfast.agents.feed.side_agents import STUCK_NS, SideAgent, SideAgents
-from udpfast.agents.recovery.backoff import Backoff
 from udpfast.config import RunConfig, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.log.ring import Ring

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from udpfast.agents.recovery.backoff import Backoff
+from udpfast.agents.feed.backoff import Backoff
 from udpfast.archive.groups import FeedState, GroupFeed
 from udpfast.cli.child import child_command
 from udpfast.cli.service import FAILED

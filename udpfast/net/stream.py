@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import select
 import socket
 from errno import EINPROGRESS
 
@@ -11,7 +12,7 @@ from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net.multicast import resolve_interface, socket_address
 
-__all__ = ["begin_connection", "check_connection"]
+__all__ = ["begin_connection", "is_connected"]
 
 
 def begin_connection(destination: str, interface: str = "") -> socket.socket:
@@ -53,6 +54,10 @@ def begin_connection(destination: str, interface: str = "") -> socket.socket:
     return sock
 
 
-def check_connection(sock: socket.socket, destination: str) -> None:
-    """Raise `OSError` if a connection could not be made."""
+def is_connected(sock: socket.socket, destination: str) -> bool:
+    """Return whether a connection is made by now; raise `OSError` if it could not be."""
+    _, writable, _ = select.select([], [sock], [], 0)
+    if not writable:
+        return False
     oserr.check(-sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), "connect", destination)
+    return True

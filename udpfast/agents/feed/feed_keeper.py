@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from errno import EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO
 
+from udpfast.agents.feed.backoff import Backoff
 from udpfast.agents.feed.subscriber import Subscriber
-from udpfast.agents.recovery.backoff import Backoff
 from udpfast.errors import ConfigError
 
 __all__ = ["FeedKeeper"]

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from udpfast.agents.feed.backoff import Backoff
 from udpfast.agents.feed.factories import AgentFactory, wanted_agents
 from udpfast.agents.feed.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
-from udpfast.agents.recovery.backoff import Backoff
 from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning

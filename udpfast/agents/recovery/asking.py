@@ -8,6 +8,7 @@ Sources: Nasdaq, MoldUDP64 1.00; IEX, IEX Transport Specification.
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
 from typing import Protocol
@@ -18,7 +19,7 @@ from udpfast.errors import FormatError
 from udpfast.net.line import open_sender
 from udpfast.wire.framing import Framing
 
-__all__ = ["Asking", "IexAsking", "MoldAsking", "Refusal"]
+__all__ = ["Asking", "IexAsking", "MoldAsking", "Refusal", "receive_datagrams"]
 
 _DATAGRAM_MAX = 65_535
 #: Answers that are taken from a socket in one turn.
@@ -67,6 +68,16 @@ class Asking(Protocol):
         """Let go of the sockets."""
 
 
+def receive_datagrams(sock: socket.socket) -> Iterator[bytes]:
+    """Yield what lies in a socket, up to a turn's worth."""
+    for _ in range(_BATCH):
+        try:
+            data = sock.recv(_DATAGRAM_MAX)
+        except BlockingIOError:
+            return
+        yield data
+
+
 class UdpAsking:
     """What both have in common.
 
@@ -88,12 +99,7 @@ class UdpAsking:
 
     def receive(self) -> Iterator[bytes]:
         """Yield datagrams of the server."""
-        for _ in range(_BATCH):
-            try:
-                data = self.socket.recv(_DATAGRAM_MAX)
-            except BlockingIOError:
-                return
-            yield data
+        return receive_datagrams(self.socket)
 
     def refusals(self) -> list[Refusal]:
         """Return none: such a server refuses by silence."""

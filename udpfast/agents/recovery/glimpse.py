@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from udpfast.agents.recovery.served import ServedBooks, SnapshotError
+from udpfast.agents.recovery.served import Frames, ServedBooks, SnapshotError
 from udpfast.config import Login
 
 __all__ = ["GlimpseDialogue"]
@@ -29,7 +29,7 @@ class GlimpseDialogue:
         self.number = -1
         self.begun = True  # it is sent to whoever logs in
         self._login = login
-        self._rest = b""
+        self._frames = Frames("big", "frames of SoupBinTCP")
         self._accepted = False
 
     def begin(self) -> bytes:
@@ -40,17 +40,10 @@ class GlimpseDialogue:
 
     def take(self, data: bytes) -> bytes:
         """Take bytes of the connection, however they were cut."""
-        data = self._rest + data
-        at = 0
-        while at + 2 <= len(data) and self.number < 0:
-            size = int.from_bytes(data[at : at + 2])
-            if size == 0:
-                raise SnapshotError("expected frames of SoupBinTCP, found one without a type")
-            if at + 2 + size > len(data):
+        for kind, body in self._frames.take(data):
+            self._frame(kind, body)
+            if self.number >= 0:
                 break
-            self._frame(data[at + 2 : at + 3], data[at + 3 : at + 2 + size])
-            at += 2 + size
-        self._rest = data[at:]
         return b""
 
     def _frame(self, kind: bytes, body: bytes) -> None:

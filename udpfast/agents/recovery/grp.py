@@ -13,7 +13,6 @@ Source: Cboe, US Equities/Options Multicast Depth of Book (PITCH) 2.41.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from udpfast.agents.recovery.asked import DAY_NS, Request
-from udpfast.agents.recovery.asking import Refusal
+from udpfast.agents.recovery.asking import Refusal, receive_datagrams
 from udpfast.agents.recovery.cboe import (
     HEARTBEAT,
     HEARTBEAT_NS,
@@ -34,7 +33,7 @@ from udpfast.agents.recovery.cboe import (
 from udpfast.config import Login, RetransmissionConfig
 from udpfast.errors import FormatError
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
-from udpfast.net.stream import begin_connection, check_connection
+from udpfast.net.stream import begin_connection, is_connected
 
 __all__ = ["GrpAsking"]
 
@@ -46,7 +45,7 @@ _SILENT_NS = 15_000_000_000
 _RECONNECT_NS = 1_000_000_000
 #: A login that was refused is refused again; some venues count them.
 _LOGIN_AGAIN_NS = 30_000_000_000
-_READ_BYTES, _DATAGRAM_MAX, _BATCH = 1 << 16, 65_535, 64
+_READ_BYTES = 1 << 16
 _RCVBUF_BYTES = 1 << 20
 #: What is not sent now will not be sent a little later: the hole is lost by then.
 _NEVER_NS = 60_000_000_000
@@ -137,12 +136,7 @@ class GrpAsking:
 
     def receive(self) -> Iterator[bytes]:
         """Yield datagrams of the group."""
-        for _ in range(_BATCH):
-            try:
-                data = self._group.recv(_DATAGRAM_MAX)
-            except BlockingIOError:
-                return
-            yield data
+        return receive_datagrams(self._group)
 
     def refusals(self) -> list[Refusal]:
         """Return what was refused since the last call."""
@@ -165,10 +159,8 @@ class GrpAsking:
 
     def _log_in(self, now_ns: int) -> int:
         assert self._socket is not None
-        _, writable, _ = select.select([], [self._socket], [], 0)
-        if not writable:
+        if not is_connected(self._socket, self._table.server):
             return self._check_silence(now_ns)
-        check_connection(self._socket, self._table.server)
         self._socket.send(login_request(self._login))
         self._spoke_ns = now_ns
         self._state = _State.LOGS_IN

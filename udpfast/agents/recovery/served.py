@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
 from udpfast.errors import UdpfastError
 from udpfast.shm.answers import Wanted
 
-__all__ = ["Dialogue", "ServedBooks", "SnapshotError"]
+__all__ = ["Dialogue", "Frames", "ServedBooks", "SnapshotError"]
 
 _HEAD = struct.Struct("=IIQQ8sII")
 _PART, _END = 1, 2
@@ -80,6 +80,43 @@ class Dialogue(Protocol):
         SnapshotError
             The server refuses, or sends something else than its protocol says.
         """
+
+
+class Frames:
+    """What a connection brings behind lengths of two bytes, however its bytes were cut.
+
+    Parameters
+    ----------
+    byteorder : {"big", "little"}
+    what : str
+        What they are, for errors.
+    """
+
+    def __init__(self, byteorder: Literal["big", "little"], what: str) -> None:
+        self._byteorder: Literal["big", "little"] = byteorder
+        self._what = what
+        self._rest = b""
+
+    def take(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield type and body of each frame that is complete by now.
+
+        Raises
+        ------
+        SnapshotError
+            One is empty.
+        """
+        data = self._rest + data
+        at = 0
+        self._rest = b""
+        while at + 2 <= len(data):
+            size = int.from_bytes(data[at : at + 2], self._byteorder)
+            if size == 0:
+                raise SnapshotError(f"expected {self._what}, found one without a type")
+            if at + 2 + size > len(data):
+                break
+            yield data[at + 2 : at + 3], data[at + 3 : at + 2 + size]
+            at += 2 + size
+        self._rest = data[at:]
 
 
 class ServedBooks:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 
-from udpfast.agents.recovery.served import ServedBooks, SnapshotError
+from udpfast.agents.recovery.served import Frames, ServedBooks, SnapshotError
 from udpfast.config import Login
 
 __all__ = ["SnapDialogue"]
@@ -43,7 +43,7 @@ class SnapDialogue:
         self.number = -1
         self.begun = True  # an answer comes at once
         self._login = login
-        self._rest = b""
+        self._frames = Frames("little", "messages of a SNAP server")
         self._started = False
 
     def begin(self) -> bytes:
@@ -56,17 +56,10 @@ class SnapDialogue:
 
     def take(self, data: bytes) -> bytes:
         """Take bytes of the connection, however they were cut."""
-        data = self._rest + data
-        at = 0
-        while at + 2 <= len(data) and self.number < 0:
-            size = int.from_bytes(data[at : at + 2], "little")
-            if size == 0:
-                raise SnapshotError("expected messages of a SNAP server, found one without a type")
-            if at + 2 + size > len(data):
+        for kind, body in self._frames.take(data):
+            self._message(kind, body)
+            if self.number >= 0:
                 break
-            self._message(data[at + 2 : at + 3], data[at + 3 : at + 2 + size])
-            at += 2 + size
-        self._rest = data[at:]
         return b""
 
     def _message(self, kind: bytes, body: bytes) -> None:

@@ -10,7 +10,6 @@ is the loop that decides whether a book is sound: this agent only leaves out wha
 
 from __future__ import annotations
 
-import select
 import socket
 from collections.abc import Callable, Iterator
 from enum import Enum
@@ -25,7 +24,7 @@ from udpfast.agents.recovery.spin import SpinDialogue
 from udpfast.config import FeedConfig, Login, logins_of, read_login
 from udpfast.core.agent import Agent, CallableAgent
 from udpfast.core.log import say_warning
-from udpfast.net.stream import begin_connection, check_connection
+from udpfast.net.stream import begin_connection, is_connected
 from udpfast.shm.answers import TALLIES, AnswersRegion, Wanted
 from udpfast.wire.framing import Framing
 
@@ -156,10 +155,8 @@ class SnapshotServer:
 
     def _connect(self, now_ns: int) -> int:
         assert self._socket is not None and self._dialogue is not None
-        _, writable, _ = select.select([], [self._socket], [], 0)
-        if not writable:
+        if not is_connected(self._socket, self._server):
             return self._check_silence(now_ns)
-        check_connection(self._socket, self._server)
         self._socket.send(self._dialogue.begin())
         self._spoke_ns = now_ns
         self._state = _State.LOADS

@@ -63,9 +63,9 @@ class SpinDialogue:
         say = b""
         try:
             for kind, body in self._stream.take(data):
+                say += self._message(kind, body)
                 if self.number >= 0:
                     break
-                say += self._message(kind, body)
         except (FormatError, struct.error) as problem:
             raise SnapshotError(f"expected messages of a spin server, found others: {problem}") \
                 from None  # fmt: skip
