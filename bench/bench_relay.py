@@ -129,6 +129,17 @@ class Ends:
             "snapshot_interval_ms": 3_600_000,
         }
 
+    def time(self, size: int, send: Callable[[], object]) -> int:
+        """Return how long sending takes, ns; of one datagram alone until it is received."""
+        began_ns = monotonic_ns()
+        send()
+        if size == 1:
+            self.sockets[0].recv(2048)
+            self.received += 1
+        took_ns = monotonic_ns() - began_ns
+        self.empty()
+        return took_ns
+
     def empty(self) -> None:
         """Take all that has come, and count what came by the first line's increments."""
         for at, each in enumerate(self.sockets):
@@ -167,15 +178,9 @@ def relay(lines: int, more: dict[str, int], size: int, count: int) -> Outcome:
         spent_ns = 0
         for first in range(KNOWN, KNOWN + count, size):
             feed(near, datagrams[first : first + size])
-            began_ns = monotonic_ns()
-            turns(agent)
-            if size == 1:
-                ends.sockets[0].recv(2048)
-                ends.received += 1
-            took_ns = monotonic_ns() - began_ns
+            took_ns = ends.time(size, partial(turns, agent))
             spent_ns += took_ns
             latencies.record(took_ns)
-            ends.empty()
         counts = agent.read_counts()["relay"]
     told = counts["updates"] - before
     if not told == ends.received == count or counts["short"]:
@@ -200,15 +205,9 @@ def send_alone(size: int, count: int) -> Outcome:
         stack.callback(sender.close)
         for first in range(0, count, size):
             batch = datagrams[first : first + size]
-            began_ns = monotonic_ns()
-            sender.send(batch)
-            if size == 1:
-                ends.sockets[0].recv(2048)
-                ends.received += 1
-            took_ns = monotonic_ns() - began_ns
+            took_ns = ends.time(size, partial(sender.send, batch))
             spent_ns += took_ns
             latencies.record(took_ns)
-            ends.empty()
     if ends.received != count:
         raise ValueError(f"expected {count:,} datagrams, found {ends.received:,}")
     return Outcome(

@@ -44,6 +44,12 @@ class ShortWorld(World):
         fields = {"object_type": 4, "object_id": 1 + int(symbol[1:]), "session": 1}
         self.near.append(Kind.TOP_OF_BOOK, update.tobytes(), RecordFlag.UNGATED, **fields)
 
+    def fill(self) -> None:
+        """Change one level more often than the line can tell."""
+        for number in range(100):
+            self.book((2.0, float(1 + number)))
+        self.turn()
+
     def add_up(self) -> None:
         counts = self.counts
         assert sum(counts[key] for key in RELAY_VERDICTS) == counts["records"], counts
@@ -217,9 +223,7 @@ def test_far_end_is_told_that_the_line_is_short_and_no_longer_is(short: ShortWor
     short.book((1.0, 1.0), snapshot=True)
     short.quiet()
     assert set(said()) == {0}
-    for number in range(100):
-        short.book((2.0, float(1 + number)))
-    short.turn()
+    short.fill()
     for _ in range(3):
         short.quiet()
     assert short.counts["short"] == 0
@@ -230,9 +234,7 @@ def test_far_end_is_told_that_the_line_is_short_and_no_longer_is(short: ShortWor
 def test_gap_here_while_a_book_waits_costs_it_nothing(short: ShortWorld) -> None:
     short.book((1.0, 1.0), snapshot=True)
     short.turn()
-    for number in range(100):
-        short.book((2.0, float(1 + number)))
-    short.turn()
+    short.fill()
     assert short.counts["waiting"]
     short.gap()
     short.turn()
@@ -246,9 +248,7 @@ def test_gap_here_while_a_book_waits_costs_it_nothing(short: ShortWorld) -> None
 def test_book_that_is_in_doubt_here_is_no_longer_waited_for(short: ShortWorld) -> None:
     short.book((1.0, 1.0), snapshot=True)
     short.turn()
-    for number in range(100):
-        short.book((2.0, float(1 + number)))
-    short.turn()
+    short.fill()
     assert short.counts["waiting"]
     short.say(Kind.STALE, status=3, waits=1)
     short.quiet()
@@ -259,9 +259,7 @@ def test_book_that_is_in_doubt_here_is_no_longer_waited_for(short: ShortWorld) -
 def test_session_that_begins_while_a_book_waits_forgets_it(short: ShortWorld) -> None:
     short.book((1.0, 1.0), snapshot=True)
     short.turn()
-    for number in range(100):
-        short.book((2.0, float(1 + number)))
-    short.turn()
+    short.fill()
     short.begin(2, 2)
     short.book((7.0, 1.0), snapshot=True, session=2)
     short.quiet()

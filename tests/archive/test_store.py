@@ -34,6 +34,16 @@ def content(kept) -> bytes:
     return b"".join(kept.log.records(kept.log.first()[0], kept.end))
 
 
+def copied(source: Store, other: Store) -> Copy:
+    """Return a link by which a copy has got all, with room for each segment as it is needed."""
+    link = Copy(source, other)
+    for _ in range(20):
+        link.pump()
+        other.log.keep()
+        link.work(1_000_000)
+    return link
+
+
 def files(folder: Path) -> list[bytes]:
     # Header and records; seals are each copy's own.
     return [
@@ -48,11 +58,7 @@ def test_copy_on_disk_has_the_same_files(tmp_path: Path) -> None:
     register(seq)
     fill(seq, 1, 4000)
     other = opened(tmp_path / "b")
-    link = Copy(seq.store, other)
-    for _ in range(20):
-        link.pump()
-        other.log.keep()
-        link.work(1_000_000)
+    copied(seq.store, other)
     assert content(other) == content(seq.store)
     assert other.log.count > 1
     seq.store.log.close()
@@ -71,11 +77,7 @@ def test_segment_left_empty_by_a_stop_in_good_order_is_not_followed_by_another(
     register(seq)
     fill(seq, 1, 100)
     other = opened(tmp_path / "b")
-    link = Copy(seq.store, other)
-    for _ in range(20):
-        link.pump()
-        other.log.keep()
-        link.work(1_000_000)
+    link = copied(seq.store, other)
     seq.store.log.keep()
     assert seq.store.log.roll()
     seq.store.log.close()
@@ -83,11 +85,7 @@ def test_segment_left_empty_by_a_stop_in_good_order_is_not_followed_by_another(
     fill(seq, 101, 4000)
     for end in (link.source, link.consumer):
         end.close("over")
-    link = Copy(seq.store, other)
-    for _ in range(20):
-        link.pump()
-        other.log.keep()
-        link.work(1_000_000)
+    copied(seq.store, other)
     assert content(other) == content(seq.store)
     seq.store.log.close()
     other.log.close()
