@@ -41,7 +41,9 @@ from udpfast.feed.lines cimport (
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport numbering_weigh
 from udpfast.feed.pace cimport pace_count
-from udpfast.feed.pipeline_state cimport Pipeline, pipeline_first_hash, pipeline_hash, pipeline_look
+from udpfast.feed.pipeline_state cimport (
+    Pipeline, PipelineSettings, pipeline_first_hash, pipeline_hash, pipeline_look,
+)
 from udpfast.feed.placing cimport (
     pipeline_compare, pipeline_hold, pipeline_make_ready, pipeline_pass, pipeline_pass_unit,
     pipeline_past,
@@ -500,3 +502,6 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
             w.waiting.decided = w.waiting.named
             w.waiting.decided_reason = GAP_FINISH
         pipeline_look(p, w)
+
+
+cdef void pipeline_settings_framing(PipelineSettings* s, framing) except *

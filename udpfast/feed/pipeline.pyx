@@ -88,6 +88,18 @@ def _integer(str name, value, long long low, long long high):
     return value
 
 
+cdef void pipeline_settings_framing(PipelineSettings* s, framing) except *:
+    # What a framing's facts say of its numbers.
+    facts = framing.facts
+    s.framing = framing.index
+    s.number_bits = facts.number_bits
+    s.skips_zero = facts.skips_zero
+    s.undelimited = facts.undelimited
+    s.announces_start = facts.announces_start
+    s.address_shift = facts.address_shift
+    s.each_message = facts.numbers is Numbers.MESSAGES
+
+
 cdef uint64_t _encodings_mask(encodings) except? 0:
     cdef uint64_t mask = 0
     for encoding in encodings:
@@ -163,13 +175,7 @@ cdef class FeedPipeline:
         name = _choice("revision", revision, _REVISIONS) + _choice(
             "byteorder", byteorder, _BYTEORDERS)
         wire = Framing(name if framing == "roq" else framing)
-        s.framing = wire.index
-        s.number_bits = wire.facts.number_bits
-        s.skips_zero = wire.facts.skips_zero
-        s.undelimited = wire.facts.undelimited
-        s.announces_start = wire.facts.announces_start
-        s.address_shift = wire.facts.address_shift
-        s.each_message = wire.facts.numbers is Numbers.MESSAGES
+        pipeline_settings_framing(&s, wire)
         s.streams = _integer("streams", streams, 1, STREAMS_MAX)
         self._taken = []
         s.on_gap = _choice("on_gap", on_gap, _ON_GAP)

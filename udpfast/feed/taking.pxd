@@ -42,33 +42,38 @@ cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
     return pipeline_take_waiting(p, m)
 
 
-cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
-    # The framing is Roq's.
-    cdef const Datagram* d = p.ready
-    cdef const Window* w = p.ready_window
-    cdef int64_t* counters = w.counters
-    p.ready = NULL
-    m.payload = d.data + FRAME_SIZE
-    m.size = d.size - FRAME_SIZE
+cdef inline void message_begin(const Datagram* d, const Window* w, Message* m) noexcept nogil:
+    # What a message in a datagram of its own, or in one piece of it, has of both.
     m.kind = KIND_MESSAGE
     m.flags = 0
-    roq_origin(d.data, p.reader.big_endian, &m.object, &m.detail)
-    m.session_id = w.session_id
-    if p.reader.traits[d.data[ROQ_CONTROL]] & FRAME_SNAPSHOT:
-        m.flags = RECORD_SNAPSHOT
     if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
-        m.flags |= RECORD_NO_TIMESTAMP
-    if m.size == 0:
-        m.flags |= RECORD_HEARTBEAT
-        counter_add(&counters[CHANNEL_HEARTBEATS], 1)
+        m.flags = RECORD_NO_TIMESTAMP
     m.received_ns = d.received_ns
-    m.number = window_number(w, w.next - 1)
     m.session = w.session
     m.stream = w.stream
     m.channel = d.channel
     m.line = d.line
     m.fragments = 1
     m.tag = 0
+
+
+cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
+    # The framing is Roq's.
+    cdef const Datagram* d = p.ready
+    cdef const Window* w = p.ready_window
+    cdef int64_t* counters = w.counters
+    p.ready = NULL
+    message_begin(d, w, m)
+    m.payload = d.data + FRAME_SIZE
+    m.size = d.size - FRAME_SIZE
+    roq_origin(d.data, p.reader.big_endian, &m.object, &m.detail)
+    m.session_id = w.session_id
+    if p.reader.traits[d.data[ROQ_CONTROL]] & FRAME_SNAPSHOT:
+        m.flags |= RECORD_SNAPSHOT
+    if m.size == 0:
+        m.flags |= RECORD_HEARTBEAT
+        counter_add(&counters[CHANNEL_HEARTBEATS], 1)
+    m.number = window_number(w, w.next - 1)
     counter_add(&counters[CHANNEL_MESSAGES], 1)
 
 
@@ -79,25 +84,17 @@ cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
     cdef const Unit* unit = p.unit
     cdef uint32_t offset, size
     piece_at(p.places, unit, p.ready_piece, p.each_message, &offset, &size)
+    message_begin(d, w, m)
     m.payload = d.data + offset
     m.size = size
-    m.kind = KIND_MESSAGE
-    m.flags = RECORD_SNAPSHOT if unit.flags & UNIT_SNAPSHOT else 0
-    if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
-        m.flags |= RECORD_NO_TIMESTAMP
+    if unit.flags & UNIT_SNAPSHOT:
+        m.flags |= RECORD_SNAPSHOT
     if unlikely(piece_is_empty(unit, size)):
         m.flags |= RECORD_HEARTBEAT
         counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
-    m.received_ns = d.received_ns
     m.number = 0
     if likely(not unit.flags & UNIT_UNSEQUENCED):
         m.number = window_number(w, p.ready_at)
-    m.session = w.session
-    m.stream = w.stream
-    m.channel = d.channel
-    m.line = d.line
-    m.fragments = 1
-    m.tag = 0
     m.object = unit.object
     m.detail = unit.detail
     m.session_id = unit.session

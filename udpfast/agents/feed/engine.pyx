@@ -81,6 +81,7 @@ from udpfast.feed.pipeline cimport (
     pipeline_expire,
     pipeline_finish,
     pipeline_order,
+    pipeline_settings_framing,
 )
 from udpfast.feed.pipeline_state cimport (
     Pipeline,
@@ -173,7 +174,6 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table, reopen_names
-from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
 
 __all__ = ["LATENCY_HOPS", "Engine"]
@@ -1009,15 +1009,8 @@ def _lost_packet_wait_us(config, role):
 
 cdef pipeline_configure(PipelineSettings* settings, config):
     # The feed's configuration as the windows take it.
-    framing = Framing(framing_name(config.wire))
     pipeline_settings_default(settings)
-    settings.framing = framing.index
-    settings.number_bits = framing.facts.number_bits
-    settings.skips_zero = framing.facts.skips_zero
-    settings.undelimited = framing.facts.undelimited
-    settings.announces_start = framing.facts.announces_start
-    settings.address_shift = framing.facts.address_shift
-    settings.each_message = framing.facts.numbers is Numbers.MESSAGES
+    pipeline_settings_framing(settings, Framing(framing_name(config.wire)))
     # Books that begin empty are known from there on.
     settings.awaits_start = PAYLOADS.index(payload_name(config.wire)) > PAYLOADS.index("iex_deep")
     settings.streams = config.wire.streams_max
