@@ -95,6 +95,23 @@ def test_segment_left_empty_by_a_stop_in_good_order_is_not_followed_by_another(
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
+def test_first_segment_left_empty_by_a_stop_is_begun_again(tmp_path: Path) -> None:
+    log = StoreLog(tmp_path / "a", "orders", segment_bytes=BYTES, create=True)
+    log.keep()
+    assert log.roll()
+    log.close()
+    seq = lead(opened(tmp_path / "a"))
+    register(seq)
+    fill(seq, 1, 100)
+    other = opened(tmp_path / "b")
+    copied(seq.store, other)
+    assert content(other) == content(seq.store)
+    assert seq.store.log.count == 1
+    seq.store.log.close()
+    other.log.close()
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+
+
 def test_segment_of_a_number_that_is_there_never_replaces_it(tmp_path: Path) -> None:
     seq = lead(opened(tmp_path / "a", create=True))
     register(seq)
