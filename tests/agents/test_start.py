@@ -56,7 +56,7 @@ def test_start_that_fails_leaves_the_instance_as_it_was(tmp_path, monkeypatch, w
         elif why == "names":
             monkeypatch.setattr(os, "posix_fallocate", raise_no_space_from(4))
         else:
-            monkeypatch.setattr("udpfast.agents.feed.side_agents.Roster", raise_no_space_from(0))
+            monkeypatch.setattr("udpfast.agents.feed.companions.Roster", raise_no_space_from(0))
         feed = Subscriber(instance_settings(port, **more))
         with pytest.raises(OSError, match=r"in use|No space"):
             feed.start()

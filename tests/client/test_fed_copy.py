@@ -18,7 +18,7 @@ from udpfast.archive.bus_files import copy_directory
 from udpfast.archive.copied_sessions import copied_input, copied_session
 from udpfast.archive.store_names import StoreNames
 from udpfast.cli.main import cli
-from udpfast.client.order_copy import OrderCopy
+from udpfast.client.composite_copy import CompositeCopy
 from udpfast.core.layout import Stream
 from udpfast.export.scan import Scan
 
@@ -69,7 +69,7 @@ def write(feed: FedStore, name: str, chance: random.Random) -> None:
 
 def finish(both: FedComposite, directory: Path | None = None, **options: Any) -> Path:
     """Copy all that there is; return where."""
-    with OrderCopy(str(both.folder / "order"), directory, **options) as copying:
+    with CompositeCopy(str(both.folder / "order"), directory, **options) as copying:
         while copying.turn():
             pass
         assert copying.lapped == 0
@@ -173,7 +173,7 @@ def test_copy_that_was_killed_is_the_same_with_tables_that_grew(tmp_path: Path) 
             for at in range(600):
                 both.feeds[0].top("x", f"S{turn}-{at}", at)
         both.work()
-        copying = OrderCopy(str(tmp_path / "order"), killed)
+        copying = CompositeCopy(str(tmp_path / "order"), killed)
         for _ in range(chance.randrange(6)):
             copying.turn()
         copying.journal.region.close()  # as after kill -9: nothing is sealed, nothing closed
@@ -253,7 +253,7 @@ def test_names_that_the_disk_did_not_take_are_taken_by_the_next_turn(
         return begin(self, *arguments)
 
     monkeypatch.setattr(StoreNames, "begin", full)
-    with OrderCopy(str(tmp_path / "order")) as copying:
+    with CompositeCopy(str(tmp_path / "order")) as copying:
         failed = 0
         while True:
             try:

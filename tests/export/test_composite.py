@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.agents.test_bus_host import HOSTS, running, until
-from tests.client.test_order_source import settings
+from tests.client.test_composite_source import settings
 from udpfast.archive.bus_files import copy_directory
 from udpfast.cli.main import cli
 from udpfast.client.app import App

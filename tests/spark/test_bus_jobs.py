@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from tests.bus.drive import lead, register, send
-from tests.client.test_order_source import Composite
+from tests.client.test_composite_source import Composite
 from tests.spark.test_jobs import table
 from udpfast.archive.bus_files import copy_directory
 from udpfast.cli.main import cli
-from udpfast.client.order_copy import OrderCopy
+from udpfast.client.composite_copy import CompositeCopy
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.shm.histogram import LatencyHistogram
@@ -34,7 +34,7 @@ def composite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     register(both.seqs[1], name="second", nonce=2)
     chance = random.Random(7)
     sent: defaultdict[tuple[int, int], int] = defaultdict(int)
-    with OrderCopy(str(folder / "order")) as copying:
+    with CompositeCopy(str(folder / "order")) as copying:
         for turn in range(1, 1000):
             at, sender = chance.choice([(0, 1), (1, 1), (1, 2)])
             count = chance.randrange(1, 5)
@@ -155,7 +155,7 @@ def test_what_was_taken_back_is_said(spark, tmp_path: Path) -> None:
     position = kept.end
     send(both.seqs[0], 2, 3)
     both.work()
-    with OrderCopy(str(tmp_path / "bus" / "order")) as copying:
+    with CompositeCopy(str(tmp_path / "bus" / "order")) as copying:
         while copying.turn():
             pass
         kept.cut(position)

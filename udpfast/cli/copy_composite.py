@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from udpfast.client.order_copy import OrderCopy
+from udpfast.client.composite_copy import CompositeCopy
 from udpfast.config import RecordConfig
 from udpfast.core.log import say_info, say_warning
 from udpfast.core.stop import Stop
@@ -47,7 +47,7 @@ def copy_composite(
     sync_s = (chosen["sync_ms"] or RecordConfig().sync_ms) / 1e3
     stopping = Stop()
     stopping.listen()
-    with OrderCopy(name, directory, segment_bytes=segment_bytes) as copy:
+    with CompositeCopy(name, directory, segment_bytes=segment_bytes) as copy:
         found = copy.journal.recovery
         say_info(
             f"udpfast: {copy.journal.directory}: from record {found.index:,}, "

@@ -137,10 +137,13 @@ def _run_feed(config: FeedConfig, quiet: bool) -> None:
 
 def _say_undone(subscriber: Subscriber) -> bool:
     # An agent that did not finish left work undone, and no other message says so.
-    undone = [side for side in subscriber.agents[1:] if side.state is AgentState.FAILED]
-    for side in undone:
+    undone = [
+        companion for companion in subscriber.agents[1:] if companion.state is AgentState.FAILED
+    ]
+    for agent in undone:
         say_error(
-            f"udpfast: {subscriber.name}: agent {side.name} did not finish its work: {side.failure}"
+            f"udpfast: {subscriber.name}: agent {agent.name} did not finish its work: "
+            f"{agent.failure}"
         )
     return bool(undone)
 
@@ -222,14 +225,14 @@ def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
 
 
 def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:
-    feed, *sides = subscriber.agents
+    feed, *companions = subscriber.agents
     counted = values["feed"]["records"]
     readers = len(list_readers(subscriber.directory))
     parts = [f"{feed.state.name.lower()}, {counted:,} records, {readers} readers"]
     parts += [
-        f"{side.name} {side.state.name.lower()}"
-        + (f" ({side.restarts} restarts)" if side.restarts else "")
-        for side in sides
+        f"{companion.name} {companion.state.name.lower()}"
+        + (f" ({companion.restarts} restarts)" if companion.restarts else "")
+        for companion in companions
     ]
     return "; ".join(parts)
 

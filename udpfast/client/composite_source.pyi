@@ -1,27 +1,33 @@
-from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TypeAlias, final
+from pathlib import Path
+from typing import final
 
-from udpfast.client.source import PolledSource, Source
+from udpfast.client.source import PolledSource
+from udpfast.client.store_source import StoreSource
 
-__all__ = ["CompositeSource", "Member", "open_sources"]
-
-_Start: TypeAlias = str | datetime | int | tuple[str, int]
-
-@final
-class Member:
-    def __init__(self, source: Source, address: str) -> None: ...
+__all__ = ["CompositeSource", "open_source"]
 
 @final
 class CompositeSource(PolledSource):
-    def __init__(self, members: list[Member], batch: int) -> None: ...
+    def __init__(
+        self,
+        order: StoreSource,
+        paths: list[Path],
+        *,
+        batch: int,
+        buffer_bytes: int | None,
+        marks: bool = False,
+        had: list[int] | None = None,
+    ) -> None: ...
 
-def open_sources(
-    addresses: Sequence[str],
-    open_one: Callable[[str, _Start | None], Source],
+def open_source(
+    target: str,
     *,
-    start: _Start | None,
+    start: str | datetime | int | tuple[str, int] | None,
     batch: int,
     buffer_bytes: int | None,
-    deadline_s: float,
+    timeout: float | None,
+    name: str,
+    end: tuple[str, int] | None = None,
+    image: bool = False,
 ) -> CompositeSource: ...

@@ -1,323 +1,435 @@
-"""Several sources as one stream: what `Reader([ADDRESS, ...])` reads from.
+"""Records of a composite: what `Reader("composite:NAME")` reads from.
 
-The order is that of `published_ns`, of equal ones that of the list; the records of one source stay
-in their own order. Of journals that are complete it is thus a function of their files. A source
-that is live and has nothing new holds up no other: what it publishes later comes later. Images come
-before all of that, one behind the other: what each object was when its source was opened.
+The order log says which records of which store come next, so that every host, and every replay, has
+the same records in the same order. Nothing else does: what a copy of an input loses, gets again or
+gets anew is read when, and as far as, an entry says so. An entry names its last record by position
+and epoch; a copy that does not have that one yet is waited for.
+
+What an input lost for good, the order log says, too: a ROLLBACK, if it had been read. When the
+order log itself loses its end, because a host without it was promoted, each input goes back to
+where the entries that are left take it: a ROLLBACK for each input that had been read further.
 """
 
 cimport cython
-from libc.errno cimport EPIPE
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.errno cimport EBADMSG
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
-from udpfast.client.ring_source cimport RingSource
-from udpfast.client.source cimport PolledSource, Source
-from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset
-from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport PolledSource
+from udpfast.client.store_source cimport StoreSource
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.clock cimport clock_realtime_ns
+from udpfast.core.layout cimport (
+    FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_READER, ORDER_BACK, RECORD_SIZE,
+    STREAM_NONE, OrderEntry, Rollback)
+from udpfast.log.doubt cimport doubt_record
+from udpfast.log.journal_cursor cimport JournalCursor
 
-from functools import partial
+from udpfast.archive.bus_files import read_composite
+from udpfast.archive.store import StoreView, store_lineage
+from udpfast.client.store_source import StoreSource as StoreSourceFace
+from udpfast.client.store_source import open_source as open_store
+from udpfast.core.layout import RECORD
+from udpfast.errors import ConfigError
+from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.market.updates import LAYOUTS
 
 import numpy as np
 
-from udpfast.client.appearing import when_there
-from udpfast.client.history_source import HistorySource
-from udpfast.client.journal_source import journal_start, journal_there
-from udpfast.client.ring_history import is_history_of
-from udpfast.core.layout import RECORD
-from udpfast.errors import ConfigError, RingClosedError
-
-__all__ = ["CompositeSource", "Member", "open_sources"]
+__all__ = ["CompositeSource", "open_source"]
 
 cdef enum:
-    LOOK_TURNS = 16              # a spinning wait looks at its sources this often
-
-
-@cython.final
-cdef class Member:
-    """One source of several, and what it brought that is not handed on yet.
-
-    Parameters
-    ----------
-    source : Source
-    address : str
-    place : int
-        In the list, from 1 on.
-    """
-
-    def __init__(self, Source source not None, str address not None, place):
-        self.source = source
-        self.address = address
-        self.place = place
-
-    cdef const Record* ahead(self) noexcept:
-        return self.source.headers + self.next
-
-    cdef int look(self, int64_t limit) except -1:
-        # Bring something into memory, if there is something. -1 is for exceptions: a source's
-        # own trouble is returned as its -errno, negated; 0: none.
-        cdef Idle idle
-        cdef int64_t count
-        if self.ended or self.next < self.count:
-            return 0
-        idle_reset(&idle, IDLE_SPIN, 0)
-        self.source.report(self.read)
-        count = self.source.wait(limit, 0, &idle)
-        self.next = self.count = 0
-        if count == -EPIPE:
-            self.ended = True
-        elif count < 0:
-            return <int>-count
-        elif count > 0:
-            self.count = count
-            self.missed = self.source.missed
-            if self.source.names_missing() or self.missed:
-                self.source.renew_names()
-        return 0
+    UNDONE = 1 << 16             # beside OrderFlag: the order log lost the entry that took them
 
 
 @cython.final
 cdef class CompositeSource(PolledSource):
-    """Some sources, merged.
+    """Several stores, read in the order of an order log.
 
     Parameters
     ----------
-    members : list of Member
-    batch : int
-        Records that one wait may bring.
+    order : StoreSource
+        Of the order log.
+    paths : list of pathlib.Path
+        Directories of the inputs.
+    batch, buffer_bytes : int
+    marks : bool
+        Hand out the entries of the order log, too, each before its records: ORDER, whose `number`
+        is its position in the order log. Where that lost its end stands an entry with ORDER_BACK
+        for each input that goes back; its `number` is where the log goes on.
+    had : list of int, optional
+        By input, the index behind the last record that whoever reads has; if it is more than the
+        order log says before the start, a ROLLBACK comes first.
     """
 
-    def __init__(self, list members not None, int64_t batch):
-        self.look_turns = LOOK_TURNS
-        self.members = members
-        self.current = members[0]
-        self.room = max(len((<Member>each).source.payloads_array) for each in members)
-        self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
-                        np.zeros(self.room, np.uint8))
-        self._use_names()
+    def __init__(
+            self, StoreSource order not None, paths, *, batch, buffer_bytes, marks=False, had=None):
+        self.order = self.current = order
+        self.directory = order.directory
+        self.paths = paths
+        self.members = [None] * len(paths)
+        self.entries = []
+        self.sure = [None] * len(paths)
+        self.next = [None] * len(paths)
+        self.skipped = [0] * len(paths)
+        self.marks = marks
+        self.mark_arrays = (np.zeros(1, RECORD), np.zeros(1, np.uint64),
+                            np.zeros(max(sizeof(OrderEntry), sizeof(Rollback)), np.uint8))
+        self.batch, self.room = batch, buffer_bytes
+        self.at = -1
+        self.goes_on = True
+        self.names = order.names
+        self.use_arrays(order.headers_array, order.offsets_array, order.payloads_array)
+        self.lost = [[] for _ in paths]
+        self.scout = StoreSourceFace(
+            order.directory, start=("position", order.cursor.position), batch=batch,
+            buffer_bytes=None)
+        self.had = had or [index for _, index in self._taken_before(order.at_position)]
+        if had:
+            self._go_back(order.at_position)
+        self._look_ahead()
+
+    cdef bint _look_ahead(self) except -1:
+        # What inputs lost after it was taken, nobody can read any more, and nobody waits for it.
+        cdef StoreSource scout = self.scout
+        cdef OrderEntry entry
+        cdef int64_t i, count
+        cdef bint found = False
+        while True:
+            count = scout.look(self.batch)
+            if count == -EBADMSG:
+                raise scout.failure
+            if count <= 0:
+                return found
+            for i in range(count):
+                if scout.headers[i].kind == KIND_ROLLBACK:
+                    found = True
+                    self.lost = [[each for each in lost if each[0] < scout.headers[i].position]
+                                 for lost in self.lost]
+                elif scout.headers[i].kind == KIND_ORDER:
+                    memcpy(&entry, scout.payloads + scout.offsets[i], sizeof(entry))
+                    if entry.flags & ORDER_BACK:
+                        found = True
+                        self.lost[entry.input].append(
+                            (scout.headers[i].position, entry.first, entry.first_index,
+                             scout.headers[i].number))
 
     @property
     def origin(self) -> str:
         """The address whose records the last wait brought."""
-        return self.current.source.origin or self.current.address
+        return f"store:{self.current.directory}"
 
     cdef int64_t poll(self, int64_t limit) except -1:
-        cdef Member member, first = None
-        cdef int64_t first_ns = 0, ended = 0
-        cdef int code
-        self.from_image = False
-        for member in self.members:
-            code = member.look(len(member.source.headers_array))
-            if code != 0:
-                self.failing = member
-                self.code = -code
-                raise _MemberFailed()
-            ended += member.ended
-            if member.next < member.count and member.source.from_image:
-                self.from_image = True
-                return self._hand_on(member, min(member.count - member.next, limit))
-            if member.next < member.count and (
-                    first is None or member.ahead().published_ns < first_ns):
-                first, first_ns = member, member.ahead().published_ns
-        if first is None:
-            return -EPIPE if ended == len(self.members) else 0
-        return self._hand_on(first, self._run(first, limit))
+        cdef int64_t count
+        if load_acquire(&self.order.said.cuts) != self.order.cuts:
+            self._read_order()  # what is in hand may have been taken back
+        while True:
+            if self.at >= 0:
+                if <uint64_t>self.next[self.at] < self.until:
+                    count = self._read(limit)
+                    if count:
+                        return count
+                    if <uint64_t>self.next[self.at] < self.until and self._look_ahead():
+                        self._bound_hand()
+                    if <uint64_t>self.next[self.at] < self.until:
+                        return 0
+                self.at = -1
+            if not self.entries:
+                count = self._read_order()
+                if count <= 0:
+                    return count
+            count = self._begin(self.entries.pop())
+            if count:
+                return count
 
-    cdef int64_t _run(self, Member member, int64_t limit) except -1:
-        # How many records of one source come before those of all others; one at least.
-        cdef Member other
-        cdef const Record* headers = member.source.headers
-        cdef int64_t last_ns = INT64_MAX, end = member.next + 1
-        cdef bint before = True      # in the list
-        for other in self.members:
-            if other is member:
-                before = False
-            elif other.next < other.count:
-                last_ns = min(last_ns, other.ahead().published_ns - before)
-        while (end < min(member.count, member.next + limit)
-               and headers[end].published_ns <= last_ns):
-            end += 1
-        return end - member.next
+    cdef int64_t _read(self, int64_t limit) except -1:
+        # Records of the entry in hand; 0: this host's copy does not have them yet.
+        cdef StoreSource member = self._member(self.at)
+        cdef int64_t count
+        if not self._stand(member):
+            return 0
+        member.end = self.until
+        count = member.look(limit)
+        if count == -EBADMSG:
+            raise member.failure
+        if count <= 0:  # it may have passed over what is damaged, or was removed
+            self.next[self.at] = max(<uint64_t>self.next[self.at], member.cursor.position)
+            return 0
+        if member.cuts != <uint64_t>self.sure[self.at][0] or (
+                self.epoch and member.epochs and member.epochs[len(member.epochs) - 1][0]
+                > self.epoch):
+            self.sure[self.at] = None  # records were set aside just now: these may be others
+            return 0
+        self.had[self.at] = max(<uint64_t>self.had[self.at], member.headers[count - 1].index + 1)
+        self.next[self.at] = member.at_position
+        return self._show(member, count)
 
-    cdef int64_t _hand_on(self, Member member, int64_t count) except -1:
-        cdef Source source = member.source
-        cdef uint64_t used = 0, size
-        cdef int64_t i, done = 0
-        for i in range(member.next, member.next + count):
-            size = <uint64_t>source.headers[i].length - RECORD_SIZE
-            if used + size > <uint64_t>self.room:
-                if done:
-                    break
-                self._enlarge(size)  # of a source that goes on in a larger ring
-            memcpy(self.headers + done, source.headers + i, RECORD_SIZE)
-            memcpy(self.payloads + used, source.payloads + source.offsets[i], size)
-            self.offsets[done] = used
-            used += (size + 7) & ~<uint64_t>7
-            done += 1
-        self.missed = member.missed
-        self.missed_reason = source.missed_reason
-        member.missed = 0
-        member.next += done
-        member.read += done
-        self.current = member
-        self._use_names()
-        return done
-
-    cdef _enlarge(self, uint64_t size):
-        self.room = size
-        self.use_arrays(self.headers_array, self.offsets_array, np.zeros(size, np.uint8))
-
-    cdef _use_names(self):
-        # Ids mean others in each source, and so do numbers of sessions and objects.
-        self.names = self.current.source.names
-        self.names.source = self.current.place
-        self.names.address = self.current.address
-
-    cdef check(self):
-        cdef Member member
-        for member in self.members:
-            if not member.ended:
-                member.source.check()
-
-    cdef fail(self, int64_t code):
-        if code == -EPIPE:
-            raise RingClosedError("everything has been read, and none of the sources has a writer")
-        if isinstance(self.failure, _MemberFailed):
-            self.failing.source.fail(self.code)
-        raise self.failure
-
-    cdef renew_names(self):
-        self.current.source.renew_names()
-        self._use_names()
-
-    cdef bint names_missing(self):
-        return self.current.source.names_missing()
-
-    cdef uint64_t next_index(self):
-        # Behind the run that was handed on, so that the reader's lag is the sum of all.
-        cdef Member member = self.current
-        if member.next < member.count and not member.source.from_image:
-            return member.source.headers[member.next].index
-        return member.source.next_index()
-
-    cdef uint64_t missed_total(self):
-        return sum((<Member>each).source.missed_total() for each in self.members)
-
-    cdef uint64_t written(self):
-        cdef Member member
-        cdef uint64_t ahead = 0, written, index
-        for member in self.members:
-            if not member.ended and not member.source.detached():
-                written, index = member.source.written(), member.source.next_index()
-                ahead += max(written, index) - index  # it may be read further than it was flushed
-            if not member.source.from_image:
-                ahead += member.count - member.next
-        return self.next_index() + ahead
-
-    cdef bint joining(self):
-        cdef Member member
-        for member in self.members:
-            if member.source.joining() or (
-                    member.source.from_image and member.next < member.count):
-                return True
-        return False
-
-    cdef bint between(self):
-        cdef Member member
-        for member in self.members:
-            if not (member.ended or member.source.detached()) and member.source.between():
-                return True
-        return False
-
-    cdef uint64_t writer_epoch(self):
-        return self.current.source.writer_epoch()
-
-    cdef bint writer_alive(self):
-        cdef Member member
-        for member in self.members:
-            if not member.ended and member.source.writer_alive():
-                return True
-        return False
-
-    cdef bint writer_ended(self):
-        cdef Member member
-        for member in self.members:
-            if not (member.ended or member.source.writer_ended()):
-                return False
+    cdef bint _stand(self, StoreSource member) except -1:
+        # Stand where the last entry ended, if this host's copy has the one in hand as it was taken:
+        # its last record, by position and epoch. False: it does not, or not yet.
+        cdef uint64_t cuts = load_acquire(&member.said.cuts)
+        cdef int64_t at = self.at
+        if self.sure[at] == (cuts, self.epoch):
+            return True
+        if member.said_end() < self.until:
+            return False
+        lineage = store_lineage(member.directory)
+        found, _ = lineage.at(self.until - 1)
+        if found and self.epoch and found != self.epoch:
+            return False
+        if self.sure[at] is None or self.sure[at][0] != cuts:
+            member.cuts = cuts
+            member._stand(self.next[at])
+            member.epochs = lineage.before(member.at_position)
+            member.names = NameCache()  # a sender may have another number now
+            member.names_number = -1
+            if member.at_position > <uint64_t>self.next[at]:  # what comes next was removed
+                self._skip(at, member.at_index)
+                self.next[at] = member.at_position
+        self.sure[at] = (cuts, self.epoch)
         return True
 
+    cdef _skip(self, int64_t at, uint64_t index):
+        # What is before an index was removed, so that nobody can read it any more.
+        if index > <uint64_t>self.had[at]:
+            self.skipped[at] += index - self.had[at]
+            self.missed_before += index - <uint64_t>self.had[at]
+            self.had[at] = index
+
+    cdef int64_t _show(self, StoreSource member, int64_t count) except -1:
+        # Hand out what one input has in memory.
+        if member.names_missing():
+            member.renew_names()
+        if self.payloads_array is not member.payloads_array:
+            self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
+        return self._show_of(member, member.missed, count)
+
+    cdef int64_t _show_of(self, StoreSource member, uint64_t missed, int64_t count) except -1:
+        # Hand out what is in the arrays, of an input.
+        self.current = member
+        self.names = member.names
+        at = self.members.index(member)
+        self.names.source = at + 1
+        self.names.address = str(member.directory)
+        self.missed = missed + <uint64_t>self.skipped[at]
+        self.missed_reason = member.missed_reason if missed else LAPPED_READER
+        self.skipped[at] = 0
+        return count
+
+    cdef int64_t _read_order(self) except -1:
+        cdef StoreSource order = self.order
+        cdef OrderEntry entry
+        cdef int64_t i, count = order.look(self.batch)
+        if count == -EBADMSG:
+            raise order.failure
+        if count <= 0:
+            return count
+        read = []
+        for i in range(count):
+            if order.headers[i].kind == KIND_ROLLBACK:
+                self._go_back(order.headers[i].position)
+            elif order.headers[i].kind == KIND_ORDER:
+                memcpy(&entry, order.payloads + order.offsets[i], sizeof(entry))
+                read.append((order.headers[i].position, entry.input, entry.flags,
+                             entry.first, entry.end, entry.first_index, entry.count,
+                             order.headers[i].published_ns, order.headers[i].number))
+        self.entries[:0] = reversed(read)
+        return count if self.entries else self._read_order()
+
+    cdef _go_back(self, uint64_t place):
+        # Forget the entries of the order log from a position on; have inputs go back that were read
+        # further than the others take them.
+        cdef uint64_t known
+        self._look_ahead()  # no loss is believed that only a lost entry tells of
+        self.goes_on = self.goes_on and self.mark_place < place
+        if self.entries and self.entries[len(self.entries) - 1][0] >= place:
+            self.marked = False
+        self.entries = [entry for entry in self.entries if entry[0] < place]
+        for at, (position, index) in enumerate(self._taken_before(place)):
+            known = self.had[at]
+            if known > <uint64_t>index:
+                self.entries.append((
+                    place, at, ORDER_BACK | UNDONE, position, position, index, known - index,
+                    clock_realtime_ns(), 0))
+                self.marked = False
+        if self.at >= 0 and self.place < place:
+            self.entries.append(self.hand)  # it may end elsewhere now
+            self.marked = True
+        self.at = -1
+
+    cdef list _taken_before(self, uint64_t place):
+        # By input: position and index behind the last record that the order log takes before a
+        # position in it. Looked for from there backwards, a segment at a time.
+        cdef JournalCursor cursor
+        cdef OrderEntry entry
+        cdef int64_t i, count
+        cdef list found = [None] * len(self.paths)
+        cdef dict latest, rows
+        view = StoreView(self.order.directory)
+        while place > view.first()[0] and None in found:
+            begin = view.segment_begin(place - 1)
+            latest = {}
+            cursor = JournalCursorFace.attach(
+                self.order.directory, ("position", begin), ("position", place), follow=False,
+                limit=4096, layouts=LAYOUTS)
+            with cursor:
+                while count := cursor.poll_all(4096):
+                    rows = {}
+                    for i in range(count):
+                        if cursor._headers[i].kind == KIND_ORDER:
+                            memcpy(&entry, cursor._payloads + cursor._offsets[i], sizeof(entry))
+                            rows[entry.input] = i
+                    for at, i in rows.items():
+                        memcpy(&entry, cursor._payloads + cursor._offsets[i], sizeof(entry))
+                        latest[at] = (
+                            (entry.first, entry.first_index) if entry.flags & ORDER_BACK
+                            else (entry.end, entry.first_index + entry.count))
+            found = [each or latest.get(at) for at, each in enumerate(found)]
+            place = begin
+        return [each or (0, 0) for each in found]
+
+    cdef int64_t _begin(self, tuple entry) except -1:
+        # Take an entry in hand; returns a count if that brought something.
+        if self.marks and not self.marked:
+            self.entries.append(entry)
+            return self._mark(entry)
+        self.marked, self.goes_on = False, True
+        place, at, flags, first, _, index, _, _, _ = entry
+        if flags & ORDER_BACK:
+            return self._take_back(at, first, index)
+        if self.scout.cursor.position <= <uint64_t>place:
+            self._look_ahead()
+        self.place, self.hand = place, entry
+        self._bound_hand()
+        if self.next[at] is None:
+            self.next[at], self.had[at] = first, max(self.had[at], index)
+        elif first > self.next[at] and self.until > <uint64_t>first:  # it was removed in between
+            self._skip(at, index)
+            self.next[at], self.sure[at] = first, None
+        if self.until > <uint64_t>first:
+            self.at = at
+        return 0
+
+    cdef _bound_hand(self):
+        # Where the entry in hand ends, and the epoch of its last record: before what the input lost
+        # since.
+        _, at, _, _, self.until, _, _, _, self.epoch = self.hand
+        for later, lost, _, epoch in self.lost[at]:
+            if later > self.place and lost < self.until:
+                self.until, self.epoch = lost, epoch
+
+    cdef int64_t _take_back(self, int64_t at, uint64_t position, uint64_t index) except -1:
+        # Go back in one input; a ROLLBACK, if whoever reads has more of it.
+        cdef uint64_t known = self.had[at]
+        cdef Rollback rollback
+        cdef StoreSource member
+        if known <= index:
+            return 0
+        self.next[at], self.sure[at], self.had[at] = position, None, index
+        member = self._member(at)
+        member.names = NameCache()  # a sender may have another number now
+        member.names_number = -1
+        headers, offsets, payloads = self.mark_arrays
+        self.use_arrays(headers, offsets, payloads)
+        rollback.records, rollback.position = known - index, position
+        doubt_record(self.headers, KIND_ROLLBACK, sizeof(rollback), 0)
+        self.headers.position, self.headers.index = position, index
+        memcpy(self.payloads, &rollback, sizeof(rollback))
+        return self._show_of(member, 0, 1)
+
+    cdef int64_t _mark(self, tuple entry) except -1:
+        # An entry as a record of its own.
+        cdef OrderEntry mark
+        (place, mark.input, mark.flags, mark.first, mark.end, mark.first_index, mark.count, at_ns,
+         _) = entry
+        self.marked, self.mark_place = True, place
+        mark.flags &= ~<uint32_t>UNDONE
+        headers, offsets, payloads = self.mark_arrays
+        self.use_arrays(headers, offsets, payloads)
+        memset(self.headers, 0, RECORD_SIZE)
+        self.headers.length = RECORD_SIZE + sizeof(mark)
+        self.headers.kind = KIND_ORDER
+        self.headers.number = place
+        self.headers.received_ns = self.headers.published_ns = at_ns
+        self.headers.stream = STREAM_NONE
+        self.headers.flight_ns = FLIGHT_UNKNOWN
+        memcpy(self.payloads, &mark, sizeof(mark))
+        self.current, self.names = self.order, self.order.names
+        self.missed = 0
+        return 1
+
+    cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0:
+        # Index behind the last record that an entry brings, when it is the next one.
+        cdef uint64_t end = entry.first_index + entry.count
+        if entry.flags & ORDER_BACK:
+            return 0
+        for later, _, lost_index, _ in self.lost[entry.input]:
+            if later > place:
+                end = min(end, <uint64_t>lost_index)
+        return end
+
+    cdef bint through(self, uint64_t end):
+        # Whether all was handed out that the order log has before a position.
+        return self.at < 0 and not self.entries and self.order.cursor.position >= end
+
+    cdef StoreSource _member(self, int64_t at):
+        # An input, open; `_stand` says where it is read.
+        if self.members[at] is None:
+            self.members[at] = StoreSourceFace(
+                self.paths[at], start=("position", self.next[at]), batch=self.batch,
+                buffer_bytes=self.room)
+        return self.members[at]
+
+    cdef fail(self, int64_t code):
+        if self.failure is not None:
+            raise self.failure
+        self.order.fail(code)
+
+    cdef uint64_t next_index(self):
+        return self.current.next_index()
+
+    cdef uint64_t missed_total(self):
+        return self.missed_before + sum(
+            (<StoreSource>each).missed_total() for each in self.members if each is not None)
+
+    cdef uint64_t written(self):
+        return self.current.written()
+
+    cdef uint64_t writer_epoch(self):
+        return self.order.writer_epoch()
+
+    cdef bint writer_alive(self):
+        return self.order.writer_alive()
+
     cdef names_published(self):
-        return {name for each in self.members for name in (<Member>each).source.names_published()}
+        return []  # each input has its own
 
     cdef detach(self):
-        cdef Member member
         self.done = True
-        for member in self.members:
-            member.source.detach()
+        self.order.detach()
+        self.scout.detach()
+        for each in self.members:
+            if each is not None:
+                (<StoreSource>each).detach()
 
 
-class _MemberFailed(Exception):
-    """One of the sources failed: it says why itself."""
-
-
-def open_sources(
-        addresses, open_one, *, start, batch, buffer_bytes, deadline_s) -> CompositeSource:
-    """Open several addresses as one source.
+def open_source(
+        target, *, start, batch, buffer_bytes, timeout, name, end=None, image=False
+) -> CompositeSource:
+    """Open a composite; the parameters are those of a store's, places are in its order log.
 
     Parameters
     ----------
-    addresses : sequence of str
-    open_one : callable
-        Opens one of them, at a place.
-    start, batch, buffer_bytes
-        As `Reader` has them.
-    deadline_s : float
-        Until when what is not there yet is waited for, by `time.monotonic`.
-
-    Raises
-    ------
-    ConfigError
-        There are none, or one of them is named twice.
+    target : str
+        The composite's name, or the directory of its order log.
+    start, batch, buffer_bytes, timeout, name, end, image
+        As `store_source.open_source` has them.
     """
-    if not addresses or len(set(addresses)) != len(addresses):
+    if image:
         raise ConfigError(
-            f"address must be one or more different addresses, was {list(addresses)!r}")
-    left = list(addresses)
-    opened = {}
-    try:
-        for ring in addresses:
-            journals = [each for each in left if each.startswith("journal:")]
-            if journals and ring.startswith("ring:"):
-                opened[ring] = _open_joined(journals, ring, left, open_one, start, (
-                    batch, buffer_bytes, deadline_s))
-        for address in left:
-            if opened.get(address) is None:
-                opened[address] = open_one(address, start)
-    except BaseException:
-        for source in opened.values():
-            if source is not None:
-                (<Source>source).detach()
-        raise
-    return CompositeSource(
-        [Member(opened[address], address, place) for place, address in enumerate(left, 1)], batch)
-
-
-def _open_joined(journals, ring, left, open_one, start, options):
-    # A journal and the ring whose records it has are one source: history, then live. None: none of
-    # the journals has them.
-    cdef RingSource live = open_one(ring, "tail")
-    batch, buffer_bytes, deadline_s = options
-    try:
-        for address in journals:
-            target = address.partition(":")[2]
-            directory = when_there(partial(journal_there, target), deadline_s)
-            if when_there(partial(is_history_of, directory, live), deadline_s):
-                left.remove(address)
-                return HistorySource(
-                    directory, journal_start(start), live, (address, ring), batch=batch,
-                    buffer_bytes=buffer_bytes)
-    except BaseException:
-        live.detach()
-        raise
-    live.detach()
-    return None
+            f"image must be False for composite:{target}: reading starts without an earlier state")
+    order = open_store(target, start=start, batch=batch, buffer_bytes=None, timeout=timeout,
+                       name=name, end=end)
+    return CompositeSource(order, read_composite(order.directory), batch=batch,
+                       buffer_bytes=buffer_bytes)

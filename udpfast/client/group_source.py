@@ -6,7 +6,7 @@ from typing import Any
 
 from udpfast.archive.groups import read_group
 from udpfast.client.appearing import deadline_of, time_left, when_there
-from udpfast.client.composite_source import CompositeSource, open_sources
+from udpfast.client.merged_source import MergedSource, open_sources
 from udpfast.client.source import open_source as open_one
 
 __all__ = ["open_source"]
@@ -20,7 +20,7 @@ def open_source(
     timeout: float | None,
     image: bool = False,
     **options: Any,
-) -> CompositeSource:
+) -> MergedSource:
     """Attach to every feed of a group, each of which may take a while to appear.
 
     Parameters

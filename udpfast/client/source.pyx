@@ -24,7 +24,7 @@ _SOURCES = {
     "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/it'"),
     "group": ("udpfast.client.group_source", "'group:NAME'"),
     "composite": (
-        "udpfast.client.order_source", "'composite:NAME' or 'composite:/path/to/it'"),
+        "udpfast.client.composite_source", "'composite:NAME' or 'composite:/path/to/it'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
@@ -193,9 +193,9 @@ def open_source(
     if isinstance(address, (list, tuple)):
         if image:
             raise ConfigError(f"image must be False for several addresses, was {shown(image)}")
-        composite = import_module("udpfast.client.composite_source")
+        merged = import_module("udpfast.client.merged_source")
         deadline_s = deadline_of(timeout)
-        return composite.open_sources(
+        return merged.open_sources(
             address,
             lambda one, start: open_source(
                 one, start=start, batch=batch, buffer_bytes=buffer_bytes,

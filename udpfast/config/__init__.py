@@ -4,6 +4,14 @@ A wrong key, type or value raises `ConfigError` that names the file, the key, wh
 and what was found. `describe` lists every key with its value and the reason for it.
 """
 
+from udpfast.config.companions import (
+    CompanionConfig,
+    ImageConfig,
+    RecordConfig,
+    RelayConfig,
+    RelayLine,
+    ZmqConfig,
+)
 from udpfast.config.files import FeedConfig, PublishConfig
 from udpfast.config.lines import (
     PAYLOADS,
@@ -31,19 +39,12 @@ from udpfast.config.servers import (
     read_login,
 )
 from udpfast.config.settings import Setting, describe
-from udpfast.config.side import (
-    ImageConfig,
-    RecordConfig,
-    RelayConfig,
-    RelayLine,
-    SideConfig,
-    ZmqConfig,
-)
 
 __all__ = [
     "PAYLOADS",
     "AccessConfig",
     "ChannelConfig",
+    "CompanionConfig",
     "Destination",
     "FeedConfig",
     "FeedStoreConfig",
@@ -58,7 +59,6 @@ __all__ = [
     "RingConfig",
     "RunConfig",
     "Setting",
-    "SideConfig",
     "SnapshotServerConfig",
     "Spoken",
     "ZmqConfig",

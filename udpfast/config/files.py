@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from udpfast.config.companions import ImageConfig, RecordConfig, RelayConfig, ZmqConfig
 from udpfast.config.lines import ChannelConfig, Destination, LoopConfig, WireConfig
 from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
 from udpfast.config.servers import RetransmissionConfig, SnapshotServerConfig, line_names
 from udpfast.config.settings import Struct
-from udpfast.config.side import ImageConfig, RecordConfig, RelayConfig, ZmqConfig
 from udpfast.config.stages import BooksConfig, ObjectsConfig, SessionConfig, WindowConfig
 from udpfast.config.types import Name, SnapshotInterval, SnapshotRate
 

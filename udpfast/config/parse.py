@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from udpfast.config.checks import check_restarts
+from udpfast.config.companions import RelayConfig, RelayLine
 from udpfast.config.files import FeedConfig, PublishConfig
 from udpfast.config.lines import (
     PAYLOADS_OF,
@@ -22,7 +23,6 @@ from udpfast.config.lines import (
 )
 from udpfast.config.servers import check_servers, resolve_login
 from udpfast.config.settings import convert, read_tables
-from udpfast.config.side import RelayConfig, RelayLine
 from udpfast.core.endpoint import endpoint_text, parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.wire.facts import FACTS

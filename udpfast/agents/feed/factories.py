@@ -6,7 +6,7 @@ server for what the feed lacks (shm/answers). It runs where its table of the fee
 (`run.processes`), and is started again when it ends with an error. What the feed does never depends
 on it.
 
-To add one: a `Struct` derived from `config.SideConfig` as a table of `FeedConfig`, a module in
+To add one: a `Struct` derived from `config.CompanionConfig` as a table of `FeedConfig`, a module in
 this folder with `build(config, directory) -> Agent`, and a line in `AGENTS`. Of the agent it is
 expected that
 
@@ -26,9 +26,9 @@ from importlib import import_module
 from pathlib import Path
 
 from udpfast.config import (
+    CompanionConfig,
     FeedConfig,
     RetransmissionConfig,
-    SideConfig,
     SnapshotServerConfig,
 )
 from udpfast.core.agent import Agent
@@ -56,9 +56,9 @@ class AgentFactory:
 
     def settings(
         self, config: FeedConfig
-    ) -> SideConfig | RetransmissionConfig | SnapshotServerConfig:
+    ) -> CompanionConfig | RetransmissionConfig | SnapshotServerConfig:
         """Return the agent's table; the defaults if it has none of its own."""
-        return getattr(config, self.name, None) or SideConfig()
+        return getattr(config, self.name, None) or CompanionConfig()
 
     def build(self, config: FeedConfig, directory: Path) -> Agent:
         """Return a new agent for the instance in `directory`."""

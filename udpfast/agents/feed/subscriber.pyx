@@ -50,8 +50,8 @@ from udpfast.agents.feed.lines import (
     xdp_lines,
     xdp_options,
 )
-from udpfast.agents.feed.side_agents import SideAgents
-from udpfast.agents.feed.side_run import describe_failure
+from udpfast.agents.feed.companions import Companions
+from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.archive.bus_files import note_store
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
@@ -409,7 +409,7 @@ class Subscriber:
         self._counters = None
         self._loop = None
         self._runner = None
-        self._sides = None
+        self._companions = None
         self._watch = None
         self._wish = None
         self._interrupted = False
@@ -442,7 +442,7 @@ class Subscriber:
         if self.config.output == "store" and self._disk is None:
             self._store = FeedStore(self.config)
             self._said.extend(self._store.disk.store.said)
-        self._sides, self._interrupted = None, False
+        self._companions, self._interrupted = None, False
         self._counters = None
         self._engine = engine = Engine(
             self.config, self.directory, publish=False,
@@ -450,12 +450,12 @@ class Subscriber:
         missing = engine.missing_pages()
         if self.config.agent.strict and missing:
             raise PermissionError(EPERM, missing[0])
-        self._sides = SideAgents(
+        self._companions = Companions(
             self.config, self.directory, self._look,
             lambda: self.counters()["feed"]["records"])
         self._start_loop(engine, partial(self._take_over, engine))
         self._notes = self._find_notes()
-        self._sides.start()
+        self._companions.start()
 
     def _take_over(self, Engine engine):
         # The lines are open, all memory is taken: readers find the new writer from here on.
@@ -564,7 +564,7 @@ class Subscriber:
     @property
     def agents(self):
         """How the feed and each agent beside it are: `AgentEntry` of `shm.roster`."""
-        return [self._look()] if self._sides is None else self._sides.entries
+        return [self._look()] if self._companions is None else self._companions.entries
 
     def _look(self):
         if self._runner is not None:
@@ -631,8 +631,8 @@ class Subscriber:
             if engine is not None:
                 engine.close(failed)
             self._close_store(failed)
-            if self._sides is not None:
-                self._sides.stop(hurried)
+            if self._companions is not None:
+                self._companions.stop(hurried)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until SIGINT, SIGTERM or SIGHUP comes, the loop fails, or the time is over.

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
+from udpfast.agents.feed.companion_run import ThreadRun, describe_failure
 from udpfast.agents.feed.factories import AgentFactory
-from udpfast.agents.feed.side_run import ThreadRun, describe_failure
 from udpfast.config import parse_feed
 from udpfast.errors import UdpfastError
 

@@ -6,12 +6,11 @@ import signal
 
 import pytest
 
-from tests.agents import side
+from tests.agents import companion
 from tests.waiting import wait_until
-from udpfast.agents.feed import side_agents
 from udpfast.agents.feed.backoff import Backoff
+from udpfast.agents.feed.companions import STUCK_NS, Companion, Companions
 from udpfast.agents.feed.factories import AgentFactory
-from udpfast.agents.feed.side_agents import STUCK_NS, SideAgent, SideAgents
 from udpfast.config import RunConfig, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.log.ring import Ring
@@ -61,7 +60,7 @@ def agent_of(runs):
         return runs[-1]
 
     config = settings(restart_first_ms=100, restart_longest_ms=300, restart_steady_ms=1000)
-    return lambda *counts: SideAgent("side", launch, config, *counts)
+    return lambda *counts: Companion("helper", launch, config, *counts)
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_steady_running(
         assert backoff.ended(0) <= 500 * MS
 
 
-def test_side_agent_failed_is_started_again_when_its_time_has_come(agent, runs):
+def test_companion_failed_is_started_again_when_its_time_has_come(agent, runs):
     now = 0
     agent.look(now)
     assert agent.entry.state is AgentState.RUNNING
@@ -96,7 +95,7 @@ def test_side_agent_failed_is_started_again_when_its_time_has_come(agent, runs):
         assert agent.entry.state is AgentState.RUNNING
 
 
-def test_side_agent_that_ran_steadily_waits_the_first_time_again(agent, runs):
+def test_companion_that_ran_steadily_waits_the_first_time_again(agent, runs):
     now = 0
     for ran_ms, wait_ms in ((0, 100), (0, 200), (1000, 100)):
         agent.look(now)
@@ -111,12 +110,12 @@ def test_side_agent_that_ran_steadily_waits_the_first_time_again(agent, runs):
     assert len(runs) == 4
 
 
-def test_side_agent_that_cannot_start_is_tried_again(runs):
+def test_companion_that_cannot_start_is_tried_again(runs):
     def launch():
         runs.append(None)
         raise OSError(5, "no device")
 
-    agent = SideAgent("side", launch, settings(restart_first_ms=100))
+    agent = Companion("helper", launch, settings(restart_first_ms=100))
     agent.look(0)
     assert agent.entry.state is AgentState.WAITING
     assert "no device" in agent.entry.failure
@@ -124,13 +123,13 @@ def test_side_agent_that_cannot_start_is_tried_again(runs):
     assert (len(runs), agent.entry.restarts) == (2, 1)
 
 
-def test_side_agent_says_why_it_cannot_start_once(capsys):
+def test_companion_says_why_it_cannot_start_once(capsys):
     free = iter(range(1000, 2000))
 
     def launch():
         raise OSError(f"cannot reserve 16793600 bytes ({next(free)} free)")
 
-    agent = SideAgent("record", launch, settings())
+    agent = Companion("record", launch, settings())
     for now_s in range(0, 3000, 100):
         agent.look(now_s * 1000 * MS)
     assert agent.entry.restarts > 2
@@ -142,7 +141,7 @@ def test_side_agent_says_why_it_cannot_start_once(capsys):
     )
 
 
-def test_side_agent_that_flaps_is_down_until_it_has_worked_for_the_steady_time(
+def test_companion_that_flaps_is_down_until_it_has_worked_for_the_steady_time(
     agent_of, runs, capsys
 ):
     counts = {"records": 500, "missing": 3}
@@ -176,12 +175,12 @@ def test_side_agent_that_flaps_is_down_until_it_has_worked_for_the_steady_time(
     agent.look(now_ns + steady_ns)
     assert agent.entry.down_ns == 0
     failed, back = capsys.readouterr().err.splitlines()
-    assert "agent side failed" in failed
-    assert "agent side works again" in back
+    assert "agent helper failed" in failed
+    assert "agent helper works again" in back
     assert back.endswith(": 1,200 records are missing in what it keeps")
 
 
-def test_side_agent_that_waits_when_all_end_has_left_its_work_undone(agent_of, runs):
+def test_companion_that_waits_when_all_end_has_left_its_work_undone(agent_of, runs):
     records = iter([1000, 1500])
     agent = agent_of(lambda: next(records))
     agent.look(0)
@@ -194,7 +193,7 @@ def test_side_agent_that_waits_when_all_end_has_left_its_work_undone(agent_of, r
     assert agent.entry.failure == "OSError: full; 500 records have come since"
 
 
-def test_side_agent_that_is_done_is_not_started_again(agent, runs):
+def test_companion_that_is_done_is_not_started_again(agent, runs):
     agent.look(0)
     runs[0].end = (True, "")
     agent.look(1)
@@ -202,7 +201,7 @@ def test_side_agent_that_is_done_is_not_started_again(agent, runs):
     assert (agent.entry.state, len(runs)) == (AgentState.ENDED, 1)
 
 
-def test_side_agent_without_turns_is_stuck_until_it_makes_one(agent, runs):
+def test_companion_without_turns_is_stuck_until_it_makes_one(agent, runs):
     agent.look(0)
     runs[0].cycles = 7
     agent.look(1)
@@ -215,7 +214,7 @@ def test_side_agent_without_turns_is_stuck_until_it_makes_one(agent, runs):
     assert agent.entry.state is AgentState.RUNNING
 
 
-def test_side_agent_that_fails_while_it_is_stopped_is_not_said_to_be_restarted(agent, runs, capsys):
+def test_companion_that_fails_while_it_is_stopped_is_not_said_to_be_restarted(agent, runs, capsys):
     agent.look(0)
     agent.stop()
     runs[0].end = (True, "OSError: disk")
@@ -223,7 +222,7 @@ def test_side_agent_that_fails_while_it_is_stopped_is_not_said_to_be_restarted(a
     assert capsys.readouterr().err.endswith(" failed: OSError: disk\n")
 
 
-def test_side_agent_stopped_is_not_started_again(agent, runs):
+def test_companion_stopped_is_not_started_again(agent, runs):
     agent.look(0)
     agent.stop()
     assert runs[0].asked == ["stop"]
@@ -233,7 +232,7 @@ def test_side_agent_stopped_is_not_started_again(agent, runs):
     assert (agent.entry.state, len(runs)) == (AgentState.FAILED, 1)
 
 
-def test_side_agent_that_does_not_end_is_abandoned(agent, runs):
+def test_companion_that_does_not_end_is_abandoned(agent, runs):
     agent.look(0)
     agent.stop()
     agent.abandon()
@@ -271,19 +270,19 @@ def test_roster_of_an_instance_without_one_is_empty(tmp_path):
 
 @pytest.fixture(params=["one", "each"])
 def supervised(request, tmp_path, monkeypatch):
-    """Return a ring and its `SideAgents` with one agent, as thread and as process."""
-    factory = AgentFactory("side", side.__name__)
-    monkeypatch.setattr(side_agents, "wanted_agents", lambda _: [factory])
-    monkeypatch.setattr(side_agents, "_LOOK_S", 0.02)
+    """Return a ring and its `Companions` with one agent, as thread and as process."""
+    factory = AgentFactory("helper", companion.__name__)
+    monkeypatch.setattr("udpfast.agents.feed.companions.wanted_agents", lambda _: [factory])
+    monkeypatch.setattr("udpfast.agents.feed.companions._LOOK_S", 0.02)
     config = settings(processes=request.param, restart_first_ms=20, drain_ms=3000)
     (tmp_path / "order").write_text("read")
     ring = Ring.create(tmp_path, 1 << 16, PAYLOAD_HASH)
-    sides = SideAgents(config, tmp_path, lambda: AgentEntry("feed"))
-    sides.start()
-    yield ring, sides, tmp_path
+    companions = Companions(config, tmp_path, lambda: AgentEntry("feed"))
+    companions.start()
+    yield ring, companions, tmp_path
     ring.close()
-    if not sides._ended.is_set():
-        sides.stop()
+    if not companions._ended.is_set():
+        companions.stop()
 
 
 def order(directory, text):
@@ -298,57 +297,57 @@ def has_read(directory, records):
     return path.exists() and path.read_text() == str(records)
 
 
-def test_side_agents_read_what_is_left_when_the_ring_is_closed(supervised):
-    ring, sides, directory = supervised
-    wait_until(lambda: sides.entries[1].cycles, "a turn")
+def test_companions_read_what_is_left_when_the_ring_is_closed(supervised):
+    ring, companions, directory = supervised
+    wait_until(lambda: companions.entries[1].cycles, "a turn")
     order(directory, "wait")
     for _ in range(100):
         ring.append(Kind.MESSAGE, b"x")
     ring.close()
     order(directory, "read")
-    sides.stop()
+    companions.stop()
     assert has_read(directory, 100)
     assert [agent.state for agent in read_roster(directory)][1] is AgentState.ENDED
 
 
-def test_side_agent_that_raises_is_started_again(supervised):
-    _, sides, directory = supervised
-    wait_until(lambda: sides.entries[1].cycles, "a turn")
+def test_companion_that_raises_is_started_again(supervised):
+    _, companions, directory = supervised
+    wait_until(lambda: companions.entries[1].cycles, "a turn")
     order(directory, "raise")
-    wait_until(lambda: sides.entries[1].restarts >= 2, "restarts")
-    assert sides.entries[1].failure == "ValueError: told to"
+    wait_until(lambda: companions.entries[1].restarts >= 2, "restarts")
+    assert companions.entries[1].failure == "ValueError: told to"
     order(directory, "read")
-    wait_until(lambda: sides.entries[1].cycles > 1, "turns")
+    wait_until(lambda: companions.entries[1].cycles > 1, "turns")
     assert read_roster(directory)[1].restarts >= 2
 
 
 @pytest.mark.parametrize("supervised", ["each"], indirect=True)
-def test_side_agent_that_crashes_in_its_process_is_started_again(supervised):
-    ring, sides, directory = supervised
-    wait_until(lambda: sides.entries[1].cycles, "a turn")
-    os.kill(sides.entries[1].pid, signal.SIGKILL)
-    wait_until(lambda: sides.entries[1].restarts == 1, "a restart")
-    assert sides.entries[1].failure == "killed by signal 9"
+def test_companion_that_crashes_in_its_process_is_started_again(supervised):
+    ring, companions, directory = supervised
+    wait_until(lambda: companions.entries[1].cycles, "a turn")
+    os.kill(companions.entries[1].pid, signal.SIGKILL)
+    wait_until(lambda: companions.entries[1].restarts == 1, "a restart")
+    assert companions.entries[1].failure == "killed by signal 9"
     ring.append(Kind.MESSAGE, b"x")
     wait_until(lambda: has_read(directory, 1), "a record")
 
 
-def test_side_agent_that_hangs_does_not_hold_up_the_end(supervised):
-    ring, sides, directory = supervised
-    wait_until(lambda: sides.entries[1].cycles, "a turn")
+def test_companion_that_hangs_does_not_hold_up_the_end(supervised):
+    ring, companions, directory = supervised
+    wait_until(lambda: companions.entries[1].cycles, "a turn")
     order(directory, "hang")
-    sides._drain_ns = 10 * MS
+    companions._drain_ns = 10 * MS
     ring.close()
-    sides.stop()  # which otherwise never ends: the agent never says that it has nothing more
-    assert not any(agent.running for agent in sides.agents)
+    companions.stop()  # which otherwise never ends: the agent never says that it has nothing more
+    assert not any(agent.running for agent in companions.agents)
 
 
 @pytest.mark.parametrize("supervised", ["each"], indirect=True)
-def test_side_process_ends_with_the_process_that_started_it(supervised):
-    _, sides, _ = supervised
-    wait_until(lambda: sides.entries[1].cycles, "a turn")
-    pid = sides.entries[1].pid
-    run = sides.agents[0]._run
+def test_companion_process_ends_with_the_process_that_started_it(supervised):
+    _, companions, _ = supervised
+    wait_until(lambda: companions.entries[1].cycles, "a turn")
+    pid = companions.entries[1].pid
+    run = companions.agents[0]._run
     run._input.close()  # as the kernel does for whoever dies
     with contextlib.suppress(ChildProcessError):  # who supervises it was faster
         assert os.waitpid(pid, 0) == (pid, 0)

@@ -4,10 +4,10 @@ from typing import Self, final
 
 from udpfast.log.journal import Journal
 
-__all__ = ["OrderCopy"]
+__all__ = ["CompositeCopy"]
 
 @final
-class OrderCopy:
+class CompositeCopy:
     def __init__(
         self,
         target: str,

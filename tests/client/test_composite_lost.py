@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bus.drive import T0, lead, send
-from tests.client.test_order_source import Composite
+from tests.client.test_composite_source import Composite
 from udpfast.bus.merger import ORDER_BACK, ORDER_ENTRY
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord

@@ -19,10 +19,17 @@ from udpfast.config.checks import (
 from udpfast.config.settings import Struct
 from udpfast.config.types import Core, FilePath, Idle, Name, SnapshotInterval, SnapshotRate
 
-__all__ = ["ImageConfig", "RecordConfig", "RelayConfig", "RelayLine", "SideConfig", "ZmqConfig"]
+__all__ = [
+    "CompanionConfig",
+    "ImageConfig",
+    "RecordConfig",
+    "RelayConfig",
+    "RelayLine",
+    "ZmqConfig",
+]
 
 
-class SideConfig(Struct, frozen=True):
+class CompanionConfig(Struct, frozen=True):
     """What every agent beside the feed has: whether it runs, and how its thread does."""
 
     enabled: Annotated[bool, Meta(description="run this agent beside the feed")] = False
@@ -32,7 +39,7 @@ class SideConfig(Struct, frozen=True):
     idle: Annotated[Idle, Meta(description="what it does when nothing arrives")] = "backoff"
 
 
-class ImageConfig(SideConfig, frozen=True):
+class ImageConfig(CompanionConfig, frozen=True):
     """The last value of every object, for readers that come late."""
 
     idle: Annotated[Idle, Meta(description="what it does when nothing arrives")] = "sleep"
@@ -74,7 +81,7 @@ class ImageConfig(SideConfig, frozen=True):
     ] = 10
 
 
-class ZmqConfig(SideConfig, frozen=True):
+class ZmqConfig(CompanionConfig, frozen=True):
     """What leaves by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
 
     addresses: Annotated[
@@ -148,7 +155,7 @@ class ZmqConfig(SideConfig, frozen=True):
     ] = ""
 
 
-class RecordConfig(SideConfig, frozen=True):
+class RecordConfig(CompanionConfig, frozen=True):
     """What is kept on the disk: the ring, and the datagrams before anything judged them."""
 
     what: Annotated[
@@ -302,7 +309,7 @@ class RelayLine(Struct, frozen=True):
     ] = 8
 
 
-class RelayConfig(SideConfig, frozen=True):
+class RelayConfig(CompanionConfig, frozen=True):
     """What leaves for other hosts as a Roq publisher's datagrams (docs/relay.md)."""
 
     lines: Annotated[

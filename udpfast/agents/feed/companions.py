@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from udpfast.agents.feed.backoff import Backoff
+from udpfast.agents.feed.companion_run import CompanionRun, ProcessRun, ThreadRun, describe_failure
 from udpfast.agents.feed.factories import AgentFactory, wanted_agents
-from udpfast.agents.feed.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
 from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
@@ -24,7 +24,7 @@ from udpfast.errors import UdpfastError
 from udpfast.log.readers import remove_dead_readers
 from udpfast.shm.roster import AgentEntry, AgentState, Roster
 
-__all__ = ["SideAgent", "SideAgents"]
+__all__ = ["Companion", "Companions"]
 
 _LOOK_S = 0.2
 _DRAIN_LOOK_S = 0.01
@@ -37,7 +37,7 @@ READERS_SHARE = 20
 _DIGITS = re.compile(r"\d+")
 
 
-class SideAgent:
+class Companion:
     """The life of one agent: run after run. Time is an argument.
 
     Parameters
@@ -60,7 +60,7 @@ class SideAgent:
     def __init__(
         self,
         name: str,
-        launch: Callable[[], SideRun],
+        launch: Callable[[], CompanionRun],
         config: FeedConfig,
         records: Callable[[], int] = lambda: 0,
         missing: Callable[[], int] = lambda: 0,
@@ -74,7 +74,7 @@ class SideAgent:
         self._records = records
         self._missing = missing
         self._missed = 0
-        self._run: SideRun | None = None
+        self._run: CompanionRun | None = None
         self._start_at_ns = 0
         self._started_ns = 0
         self._turned_ns = 0
@@ -179,7 +179,7 @@ class SideAgent:
             self.entry.changed_ns = realtime_ns()
 
 
-class SideAgents:
+class Companions:
     """All agents beside one feed, and the thread that watches them.
 
     It also frees the entries of readers that have died, and keeps the instance's roster. What goes
@@ -204,7 +204,7 @@ class SideAgents:
         records: Callable[[], int] = lambda: 0,
     ) -> None:
         self.agents = [
-            SideAgent(
+            Companion(
                 factory.name,
                 _launcher(factory, config, directory),
                 config,
@@ -250,8 +250,8 @@ class SideAgents:
         if not self._watcher.join(1.0):
             return  # an agent hangs in its start: leave all to the end of the process
         if any(agent.running for agent in self.agents):
-            self._finish(SideAgent.drain, monotonic_ns() + self._drain_ns, hurried)
-        self._finish(SideAgent.stop, monotonic_ns() + 1_000_000_000)
+            self._finish(Companion.drain, monotonic_ns() + self._drain_ns, hurried)
+        self._finish(Companion.stop, monotonic_ns() + 1_000_000_000)
         for agent in self.agents:
             agent.abandon()
         self._roster.write(self.entries, realtime_ns())
@@ -259,7 +259,7 @@ class SideAgents:
 
     def _finish(
         self,
-        how: Callable[[SideAgent], None],
+        how: Callable[[Companion], None],
         deadline_ns: int,
         hurried: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -301,7 +301,9 @@ def _count(what: Callable[[], int]) -> int:
         return 0
 
 
-def _launcher(factory: AgentFactory, config: FeedConfig, directory: Path) -> Callable[[], SideRun]:
+def _launcher(
+    factory: AgentFactory, config: FeedConfig, directory: Path
+) -> Callable[[], CompanionRun]:
     apart = factory.apart or config.run.processes == "each"
     run = ProcessRun if apart else ThreadRun
     return lambda: run(factory, config, directory)

@@ -15,7 +15,7 @@ from libc.string cimport memcpy
 
 from udpfast.archive.copied_sessions cimport INPUTS_MAX, session_of
 from udpfast.client.copied_names cimport CopiedNames
-from udpfast.client.order_source cimport OrderSource
+from udpfast.client.composite_source cimport CompositeSource
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
     KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
@@ -29,7 +29,7 @@ from udpfast.archive.bus_files import copy_directory, describe_composite, read_c
 from udpfast.archive.store import StoreView
 from udpfast.client.copied_names import CopiedNames as CopiedNamesFace
 from udpfast.client.copied_order import CopiedEntry, CopiedOrder, has_entry
-from udpfast.client.order_source import OrderSource as OrderSourceFace
+from udpfast.client.composite_source import CompositeSource as CompositeSourceFace
 from udpfast.client.store_source import StoreSource
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, FormatError, NotReadyError
@@ -40,14 +40,14 @@ from udpfast.log.segment import Segment, list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["OrderCopy"]
+__all__ = ["CompositeCopy"]
 
 cdef enum:
     BATCH = 4096
 
 
 @cython.final
-cdef class OrderCopy:
+cdef class CompositeCopy:
     """A composite, copied into a journal from where that ends; one thread.
 
     Parameters
@@ -83,7 +83,7 @@ cdef class OrderCopy:
 
     cdef readonly Journal journal
     cdef readonly uint64_t lapped
-    cdef OrderSource _source
+    cdef CompositeSource _source
     cdef CopiedNames _names
     cdef object _directory           # of the order log
     cdef int64_t _input              # of the entry at hand
@@ -120,7 +120,7 @@ cdef class OrderCopy:
             self._names = CopiedNamesFace(
                 self.journal.directory, self.journal.names, durable=durable)
             order = StoreSource(self._directory, start=start, batch=BATCH, buffer_bytes=None)
-            self._source = OrderSourceFace(
+            self._source = CompositeSourceFace(
                 order, inputs, batch=BATCH, buffer_bytes=None, marks=True, had=had)
             if self._resuming:
                 self._source.had[self._input] = self._skip_index
@@ -255,7 +255,7 @@ cdef class OrderCopy:
 
     def _adopt(self):
         # Have the batch go by the copy's names and sessions.
-        cdef OrderSource source = self._source
+        cdef CompositeSource source = self._source
         cdef Record* header
         cdef int64_t i
         self._names.take(self._input, source.names, source.headers, source.offsets,

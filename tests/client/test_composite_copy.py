@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bus.drive import lead, send
-from tests.client.test_order_source import Composite, read
+from tests.client.test_composite_source import Composite, read
 from udpfast.archive.bus_files import copy_directory, stored_journal
 from udpfast.bus.merger import ORDER_ENTRY as ENTRY
 from udpfast.cli.main import cli
-from udpfast.client.order_copy import OrderCopy
+from udpfast.client.composite_copy import CompositeCopy
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.layout import LAPPED, ORDER_ENTRY, ROLLBACK, Kind
@@ -23,11 +23,11 @@ from udpfast.log.segment import segment_path
 Found = list[tuple[int, int, bytes]]
 
 
-def copy(both: Composite, directory: Path, **options: int) -> OrderCopy:
-    return OrderCopy(both.address.removeprefix("composite:"), directory, **options)
+def copy(both: Composite, directory: Path, **options: int) -> CompositeCopy:
+    return CompositeCopy(both.address.removeprefix("composite:"), directory, **options)
 
 
-def finish(copying: OrderCopy) -> None:
+def finish(copying: CompositeCopy) -> None:
     while copying.turn():
         pass
 
@@ -248,10 +248,10 @@ def test_copy_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="records of something else: choose another"):
         copy(two, tmp_path / "copy")
     with pytest.raises(FileNotFoundError, match=r"expected composite\.json"):
-        OrderCopy(str(tmp_path / "one" / "a"), tmp_path / "other")
+        CompositeCopy(str(tmp_path / "one" / "a"), tmp_path / "other")
     (tmp_path / "one" / "a" / "bus.json").write_text("{}")
     with pytest.raises(ConfigError, match="expected a composite, found a store"):
-        OrderCopy(str(tmp_path / "one" / "a"), tmp_path / "other")
+        CompositeCopy(str(tmp_path / "one" / "a"), tmp_path / "other")
     with pytest.raises(FileNotFoundError, match=r"udpfast record composite:.* --end"):
         stored_journal(one.address)
 

@@ -15,13 +15,13 @@ from udpfast.agents.feed.factories import AgentFactory
 from udpfast.config import FeedConfig
 from udpfast.core.agent import AgentRunner
 
-__all__ = ["ProcessRun", "SideRun", "ThreadRun", "describe_failure"]
+__all__ = ["CompanionRun", "ProcessRun", "ThreadRun", "describe_failure"]
 
 #: What systemd tells the main process is no business of its children.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 
 
-class SideRun(Protocol):
+class CompanionRun(Protocol):
     """What the watcher knows of a run that was started.
 
     Attributes
@@ -77,7 +77,7 @@ class ThreadRun:
 
 
 class ProcessRun:
-    """A run in a process of its own (`agents.feed.side_process`), which ends when this one does."""
+    """A run in a process of its own (`agents.feed.companion_process`), which ends with this one."""
 
     def __init__(self, factory: AgentFactory, config: FeedConfig, directory: Path) -> None:
         environment = {
@@ -86,7 +86,7 @@ class ProcessRun:
         # A session of its own: Ctrl-C in a terminal is this process's to hand on, after the feed.
         self._process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "udpfast.agents.feed.side_process"),
+                *(sys.executable, "-m", "udpfast.agents.feed.companion_process"),
                 *(factory.name, factory.module),
             ],
             stdin=subprocess.PIPE,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-from tests.client.test_order_copy import _entry, copied, copy, finish, records
 from tests.client.test_order_lost import Changing, History, begin, late, more
+
+from tests.client.test_composite_copy import _entry, copied, copy, finish, records
 from udpfast.cli.main import cli
-from udpfast.client.order_copy import OrderCopy
+from udpfast.client.composite_copy import CompositeCopy
 from udpfast.core.layout import Kind
 
 Own = list[tuple[str, bytes]]
@@ -130,7 +130,7 @@ def test_copies_that_were_killed_hold_what_a_later_reader_reads(tmp_path: Path, 
     for _ in range(40):
         history.step()
         if chance.random() < 0.5:
-            killed: OrderCopy = copy(both, tmp_path / "killed")
+            killed: CompositeCopy = copy(both, tmp_path / "killed")
             for _ in range(chance.randrange(8)):
                 killed.turn()
             killed.journal.region.close()  # as after kill -9: nothing is sealed
