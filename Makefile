@@ -31,11 +31,13 @@ layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/mar
 	@$(RUN) scripts/generate_reference.py
 	@$(RUN) -m tests.archive.make_kept
 
-demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report; a bus of three hosts
+demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report; venues' orders; a bus of three hosts
 	@$(VENV)/bin/udpfast demo --report build/demo
+	@for venue in itch pitch cme; do echo "udpfast: orders as $$venue publishes them" && \
+		$(VENV)/bin/udpfast demo --venue $$venue --seconds 3 || exit 1; done
 	@$(VENV)/bin/udpfast bus demo --messages 50
 	@test ! -f build/demo/report.html || echo "udpfast: the report of the feed: build/demo/report.html"
-	@echo "udpfast: ok: both strategies' books equal the published ones, and the bus's copies are equal"
+	@echo "udpfast: ok: both strategies' books equal the published ones, no venue's book is sound and wrong, and the bus's copies are equal"
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5

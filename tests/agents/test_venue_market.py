@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import follow, venue_config
-from udpfast.agents.market.venue_market import VENUE_MARKETS, ItchMarket, VenueMarket
+from udpfast.agents.market.exchanges import VENUE_MARKETS
+from udpfast.agents.market.venue_market import ItchMarket, VenueMarket
 from udpfast.cli.send_options import VENUES
 from udpfast.client.books import Books
 from udpfast.net.pcap import CapturedDatagram
@@ -17,12 +18,16 @@ def kept(market: VenueMarket) -> Books:
         market.framing,
         market.payload,
         1,
+        len(market.loops),
         ring_bytes=1 << 24,
         names=256,
         window=256,
         orders_max=2_000,
     )
-    datagrams = [((0, 0), CapturedDatagram(at, ("", 0), ("", 0), data)) for at, _, data in market]
+    datagrams = [
+        ((1, line - 1) if line else (0, 0), CapturedDatagram(at, ("", 0), ("", 0), data))
+        for at, line, data in market
+    ]
     *_, (followed, _) = follow(config, datagrams)
     return followed.books
 

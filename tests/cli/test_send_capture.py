@@ -1,5 +1,6 @@
 """`udpfast send CAPTURE`: what was captured of any framing goes out again, spoilt if asked for."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from lab.framings import Sent, build
 from tests.cli.test_send import Listeners
+from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.agents.market.venue_market import ItchMarket
 from udpfast.cli.send import send
 from udpfast.net.capture_writer import CaptureWriter
@@ -78,6 +80,27 @@ def test_venue_is_simulated_on_each_line(listeners):
     wanted = [data for _, _, data in ItchMarket(6, rate_per_s=500, seconds=0.2)]
     assert [listeners.datagrams(line) for line in range(2)] == [wanted, wanted]
     assert (found["mode"], found["messages"]) == ("venue", len(wanted))
+
+
+@pytest.mark.parametrize("recovery", [1, 2])
+def test_loops_of_a_venue_have_lines_of_their_own(recovery):
+    listeners = Listeners(3 + recovery)
+    _, _, definitions, *snapshots = listeners.addresses
+    found = summary(
+        listeners,
+        *("--venue", "cme", "--simulate", "--seed", 6, "--rate", 500, "--count", 60),
+        *("--definitions", definitions, "--recovery", ",".join(snapshots)),
+    )
+    sent = list(itertools.islice(CmeMarket(6, rate_per_s=500), 60))
+    # The lines of the market that each address is sent.
+    sent_to = [{0}, {0}, {1}, *([{2, 3}] if recovery == 1 else [{2}, {3}])]
+    for line, of in enumerate(sent_to):
+        assert listeners.datagrams(line) == [data for _, at, data in sent if at in of]
+    assert found["messages"] == sum(line == 0 for _, line, _ in sent)
+    assert [line["channel"] for line in found["lines"]] == (
+        ["incremental"] * 2 + ["recovery"] * recovery + ["definitions"]
+    )
+    listeners.close()
 
 
 def test_faults_lose_each_line_its_own_and_say_what_no_line_brought(capture, listeners):

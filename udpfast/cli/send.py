@@ -22,7 +22,7 @@ from udpfast.agents.market.market_recording import MarketRecording
 from udpfast.cli.options import GroupedCommand
 from udpfast.cli.send_capture import send_capture
 from udpfast.cli.send_faults import Faults, wants_faults
-from udpfast.cli.send_options import EXAMPLES, GROUPS, with_options
+from udpfast.cli.send_options import EXAMPLES, GROUPS, ROLES, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.feed.carriage import Carriage
 from udpfast.feed.transmitter import Transmitter
@@ -47,35 +47,33 @@ def send(**options: Any) -> None:
 
     The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
     """
-    senders: list[list[DatagramSender]] = []
+    senders: dict[str, list[DatagramSender]] = {}
     _check_lines(options)
     try:
-        for channel in ("incremental", "snapshot"):
-            addresses = options[channel]
+        for role in ROLES:
+            addresses = options[role]
             interfaces = _spread(options["interfaces"], len(addresses))
-            senders.append(
-                [
-                    DatagramSender(
-                        address,
-                        interface=interface,
-                        ttl=options["ttl"],
-                        loop=not options["no_loop"],
-                        segment=options["segment"],
-                    )
-                    for address, interface in zip(addresses, interfaces, strict=True)
-                ]
-            )
-        if not senders[0]:
+            senders[role] = [
+                DatagramSender(
+                    address,
+                    interface=interface,
+                    ttl=options["ttl"],
+                    loop=not options["no_loop"],
+                    segment=options["segment"],
+                )
+                for address, interface in zip(addresses, interfaces, strict=True)
+            ]
+        if not senders["incremental"]:
             raise click.UsageError("--incremental needs at least one address")
         if options["capture"] or options["venue"]:
             _check_capture(options)
-            summary = send_capture(senders[0], options)
+            summary = send_capture(senders, options)
         elif options["market"] or options["simulate"]:
-            summary = _send_market(senders, options)
+            summary = _send_market([senders["incremental"], senders["snapshot"]], options)
         else:
-            summary = _send_load(senders[0], options)
+            summary = _send_load(senders["incremental"], options)
     finally:
-        for line in itertools.chain.from_iterable(senders):
+        for line in itertools.chain.from_iterable(senders.values()):
             line.close()
     if options["as_json"]:
         click.echo(json.dumps(summary))
@@ -105,12 +103,17 @@ def _check_lines(options: dict[str, Any]) -> None:
     has_snapshots = options["market"] or (options["simulate"] and not options["venue"])
     if not has_snapshots and given is ParameterSource.COMMANDLINE and options["snapshot"]:
         raise click.UsageError(
-            "--snapshot needs --market or --simulate: a capture and raw load have no snapshots, "
-            "and are sent to --incremental"
+            "--snapshot is not for a venue's market: its loops go to --recovery and --definitions"
+            if options["venue"]
+            else "--snapshot needs --market or --simulate: a capture and raw load have no "
+            "snapshots, and are sent to --incremental"
         )
+    for role in ("recovery", "definitions"):
+        if options[role] and not options["venue"]:
+            raise click.UsageError(f"--{role} needs --venue: only a venue's market has such loops")
     if options["framing"] and not options["capture"]:
         raise click.UsageError("--framing needs a capture: it says how its datagrams are framed")
-    lines = max(len(options["incremental"]), len(options["snapshot"]))
+    lines = max(len(options[role]) for role in ROLES)
     names = len(options["interfaces"])
     if names not in (1, lines):
         raise click.UsageError(

@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from udpfast.agents.feed.replay_lines import guess_channels, guess_lines, recognise_capture
-from udpfast.agents.market.venue_market import VENUE_MARKETS, VenueMarket
+from udpfast.agents.market.exchanges import VENUE_MARKETS
+from udpfast.agents.market.venue_market import VenueMarket
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import parse_endpoint
@@ -27,6 +28,9 @@ __all__ = ["send_capture"]
 _PAUSE_S = 0.0002
 
 _VENUE_RATE_PER_S = 1_000.0
+
+#: What lines are for: those of a capture or of changes come first, then a market's loops.
+_ROLES = ("incremental", "recovery", "definitions")
 
 
 class _Captured:
@@ -61,8 +65,69 @@ class _Captured:
                     yield datagram.timestamp_ns, line, datagram.payload
 
 
-def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict[str, Any]:
-    """Send it; return the summary."""
+class _Lines:
+    """Where the datagrams go: the lines of all roles, one behind the other.
+
+    Attributes
+    ----------
+    names : list of (str, int)
+        Role and place of each.
+    senders : list of DatagramSender
+    of : list of list of int
+        The lines of each line of a capture, or of a market.
+    """
+
+    def __init__(
+        self, captured: _Captured | VenueMarket, senders: dict[str, list[DatagramSender]]
+    ) -> None:
+        self.names = [(role, place) for role in _ROLES for place in range(len(senders[role]))]
+        self.senders = [senders[role][place] for role, place in self.names]
+        own = range(len(senders["incremental"]))
+        if captured.lines not in (1, len(own)):
+            raise click.UsageError(
+                f"--incremental needs one address for each of the capture's {captured.lines} "
+                f"lines, found {len(own)}"
+            )
+        self.of = [list(own)] if captured.lines == 1 else [[line] for line in own]
+        loops = captured.loops if isinstance(captured, VenueMarket) else ()
+        for role in _ROLES[1:]:
+            if len(senders[role]) > loops.count(role):
+                raise click.UsageError(
+                    f"--{role} takes at most {loops.count(role)} addresses here, "
+                    f"found {len(senders[role])}"
+                )
+        for at, role in enumerate(loops):
+            there = len(senders[role])
+            place = loops[:at].count(role) % there if there else 0
+            self.of.append([self.names.index((role, place))] if there else [])
+
+    def faulty(self, line: int) -> tuple[int, int]:
+        """Return what `Faults` knows a line by."""
+        role, place = self.names[line]
+        return (0, place) if role == _ROLES[0] else (1, line)
+
+    def counted(self, addresses: dict[str, Any], faults: Faults) -> list[dict[str, Any]]:
+        """Return what became of each line."""
+        return [
+            {
+                "channel": role,
+                "line": place,
+                "address": addresses[role][place],
+                "datagrams": sender.counts["datagrams"],
+                "bytes": sender.counts["bytes"],
+                "lost_on_purpose": faults.lost(*self.faulty(line)),
+                "unsent": sender.counts["unreachable"],
+            }
+            for line, ((role, place), sender) in enumerate(
+                zip(self.names, self.senders, strict=True)
+            )
+        ]
+
+
+def send_capture(
+    senders: dict[str, list[DatagramSender]], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Send it to the lines of each role; return the summary."""
     captured: _Captured | VenueMarket = (
         VENUE_MARKETS[options["venue"]](
             options["seed"],
@@ -72,11 +137,7 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
         if options["venue"]
         else _Captured(options["capture"], options["framing"])
     )
-    if captured.lines not in (1, len(senders)):
-        raise click.UsageError(
-            f"--incremental needs one address for each of the capture's {captured.lines} lines, "
-            f"found {len(senders)}"
-        )
+    lines = _Lines(captured, senders)
     faults = Faults(options, lambda datagram: (datagram, datagram))
     spoilt = wants_faults(options)
     waiting: list[tuple[int, int, int, bytes]] = []
@@ -92,16 +153,18 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
                 and after_ns > options["seconds"] * 1e9
             ):
                 break
-            now_ns = _send_until(began_ns + after_ns, waiting, senders)
-            for place in range(len(senders)) if captured.lines == 1 else (line,):
+            now_ns = _send_until(began_ns + after_ns, waiting, lines.senders)
+            for to in lines.of[line]:
                 arrivals = (
-                    faults.pass_through(0, place, [data], now_ns) if spoilt else [(now_ns, data)]
+                    faults.pass_through(*lines.faulty(to), [data], now_ns)
+                    if spoilt
+                    else [(now_ns, data)]
                 )
                 for at_ns, each in arrivals:
-                    heapq.heappush(waiting, (at_ns, next(order), place, each))
-            taken += 1
+                    heapq.heappush(waiting, (at_ns, next(order), to, each))
+            taken += line == 0 or captured.lines > 1
     while waiting:
-        now_ns = _send_until(waiting[0][0], waiting, senders)
+        now_ns = _send_until(waiting[0][0], waiting, lines.senders)
     seconds = (now_ns - began_ns) / 1e9
     return {
         "mode": "venue" if options["venue"] else "capture",
@@ -110,18 +173,7 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
         "seconds": round(seconds, 3),
         "messages": taken,
         "messages_per_s": round(taken / seconds) if seconds else 0,
-        "lines": [
-            {
-                "channel": "incremental",
-                "line": line,
-                "address": options["incremental"][line],
-                "datagrams": sender.counts["datagrams"],
-                "bytes": sender.counts["bytes"],
-                "lost_on_purpose": faults.lost(0, line),
-                "unsent": sender.counts["unreachable"],
-            }
-            for line, sender in enumerate(senders)
-        ],
+        "lines": lines.counted(options, faults),
         "lost_on_all_lines": {"incremental": faults.lost_on_all_lines(0)},
         "last_seqnos": {},
     }

@@ -11,10 +11,13 @@ import click
 from udpfast.cli.options import FiniteRange
 from udpfast.wire.framing import FRAMINGS
 
-__all__ = ["EXAMPLES", "GROUPS", "VENUES", "with_options"]
+__all__ = ["EXAMPLES", "GROUPS", "ROLES", "VENUES", "with_options"]
 
-#: Whose market can be simulated: the keys of `agents.market.venue_market.VENUE_MARKETS`.
-VENUES = ("itch", "pitch")
+#: Whose market can be simulated: the keys of `agents.market.exchanges.VENUE_MARKETS`.
+VENUES = ("itch", "pitch", "cme")
+
+#: What lines are for: each is an option that takes their addresses.
+ROLES = ("incremental", "snapshot", "recovery", "definitions")
 
 EXAMPLES = """\b
 Examples:
@@ -22,6 +25,8 @@ Examples:
   udpfast send --simulate --loss 0.01 --skew-us 200 --seed 7 --restart-at 2 --json \\
       --incremental 127.0.0.1:9001,127.0.0.1:9101 --snapshot 127.0.0.1:9002 --seconds 5
   udpfast send --venue itch --simulate --incremental 127.0.0.1:9001,127.0.0.1:9101 --loss 0.01
+  udpfast send --venue cme --simulate --incremental 127.0.0.1:9001,127.0.0.1:9101 --loss 0.2 \\
+      --recovery 127.0.0.1:9201,127.0.0.1:9202 --definitions 127.0.0.1:9203
   udpfast send capture.pcap.gz --incremental 239.1.1.1:9001,239.1.1.2:9001 --loss 0.01
   udpfast send --rate 100000 --size 64 --count 500000
 """
@@ -40,7 +45,7 @@ GROUPS = {
         "size",
         "seed",
     ),
-    "Where to": ("incremental", "snapshot", "interfaces", "ttl", "no_loop", "segment"),
+    "Where to": (*ROLES, "interfaces", "ttl", "no_loop", "segment"),
     "How fast, and how long": ("speed", "rate", "count", "seconds", "linger"),
     "Faults": ("loss", "burst", "duplicate", "reorder", "skew_us", "restart_at"),
     "The publisher": (
@@ -113,12 +118,27 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help='ip:port of each snapshot line; "" for none.',
     ),
     click.option(
+        "--recovery",
+        metavar="ADDRESSES",
+        default="",
+        callback=_addresses,
+        help="--venue cme: ip:port of its loops of snapshots, by price and by order, or one of "
+        "both.",
+    ),
+    click.option(
+        "--definitions",
+        metavar="ADDRESS",
+        default="",
+        callback=_addresses,
+        help="--venue cme: ip:port of its loop of instruments.",
+    ),
+    click.option(
         "--interface",
         "interfaces",
         metavar="NAMES",
         default="",
         callback=_interfaces,
-        help="Name or address of the interface for all lines, or one for each line (of both "
+        help="Name or address of the interface for all lines, or one for each line (of all "
         "channels, by its place), separated by commas; empty: the route decides.",
     ),
     click.option(

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["VENUE_MARKETS", "ItchMarket", "PitchMarket", "RestingOrder", "VenueMarket"]
+__all__ = ["SYMBOLS", "ItchMarket", "PitchMarket", "RestingOrder", "VenueMarket"]
 
-_SYMBOLS = ("AMBER", "BASIL", "CEDAR", "DELTA")
+SYMBOLS = ("AMBER", "BASIL", "CEDAR", "DELTA")
 _TICK = 100  # of prices with four decimals
 _ORDERS_MIN, _ORDERS_MAX = 20, 200  # of a symbol
 _HEARTBEAT_NS = 1_000_000_000
@@ -63,10 +63,17 @@ class VenueMarket:
         As a feed's file and its records name them.
     lines : int
         How many it tells apart: every line is sent the same.
+    loops : tuple of str
+        What it repeats for ever on lines of its own, 1 and up: the roles of these lines in a feed's
+        file.
+    depth : int
+        Levels of a side that it tells of; 0: all.
     """
 
     framing = payload = exchange = ""
     lines = 1
+    loops: tuple[str, ...] = ()
+    depth = 0
 
     def __init__(
         self, seed: int = 1, *, rate_per_s: float = 1_000.0, seconds: float | None = None
@@ -78,13 +85,13 @@ class VenueMarket:
 
     def _begin(self) -> None:
         self._chance = random.Random(self.seed)
-        self._orders: dict[str, list[RestingOrder]] = {symbol: [] for symbol in _SYMBOLS}
-        self._mids = {symbol: 100_000 * (place + 1) for place, symbol in enumerate(_SYMBOLS)}
+        self._orders: dict[str, list[RestingOrder]] = {symbol: [] for symbol in SYMBOLS}
+        self._mids = {symbol: 100_000 * (place + 1) for place, symbol in enumerate(SYMBOLS)}
         self._number = self._match = 0
         self._now_ns = 0
 
     def __iter__(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield time in ns, line and bytes of each datagram, from the first on."""
+        """Yield time in ns, line and bytes of each datagram, from the first on; 0: all lines."""
         self._begin()
         for unit in self.units():
             yield self._now_ns, 0, self.datagram(unit, self.opening(unit))
@@ -93,24 +100,32 @@ class VenueMarket:
             unit = self._chance.choice(self.units())
             count = self._chance.randint(1, _MESSAGES_MAX)
             yield self._now_ns, 0, self.datagram(unit, [self._step(unit) for _ in range(count)])
+            yield from self.looped()
         for unit in self.units():
             last = self.closing(unit)
             if last:
                 yield self._now_ns, 0, self.datagram(unit, last)
-        for _ in range(3):  # a receiver that lost the last datagram learns that it did
+        yield from self.ending()
+
+    def ending(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield what comes behind the last message: who lost that learns that it did."""
+        for _ in range(3):
             self._now_ns += _HEARTBEAT_NS // 10
             for unit in self.units():
                 yield self._now_ns, 0, self.heartbeat(unit)
 
+    def looped(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield what the loops send behind a datagram of changes; line 1 is the first loop."""
+        yield from ()
+
     def books(self) -> dict[str, tuple[list[RestingOrder], list[RestingOrder]]]:
         """Return the resting bids and asks of each symbol: best price first, then the queue."""
-        return {
-            symbol: (
-                sorted((one for one in orders if one.bid), key=lambda one: -one.price),
-                sorted((one for one in orders if not one.bid), key=lambda one: one.price),
-            )
-            for symbol, orders in self._orders.items()
-        }
+        return {symbol: (self.side(symbol, True), self.side(symbol, False)) for symbol in SYMBOLS}
+
+    def side(self, symbol: str, bid: bool) -> list[RestingOrder]:
+        """Return the resting orders of a side: best price first, then the queue."""
+        orders = [one for one in self._orders[symbol] if one.bid == bid]
+        return sorted(orders, key=lambda one: -one.price if bid else one.price)
 
     def units(self) -> tuple[int, ...]:
         """Return the streams that are numbered apart."""
@@ -118,7 +133,7 @@ class VenueMarket:
 
     def symbols(self, unit: int) -> tuple[str, ...]:
         """Return the symbols of a unit."""
-        return _SYMBOLS
+        return SYMBOLS
 
     def datagram(self, unit: int, messages: list[bytes]) -> bytes:
         """Return messages with the numbers that follow."""
@@ -197,7 +212,7 @@ class VenueMarket:
 
     def _execute(self, symbol: str) -> bytes:
         # The first of the best price.
-        bids, asks = self.books()[symbol]
+        bids, asks = self.side(symbol, True), self.side(symbol, False)
         order = (bids or asks)[0] if self._chance.random() < 0.5 else (asks or bids)[0]
         shares = min(order.shares, 100 * self._chance.randint(1, 5))
         order.shares -= shares
@@ -230,7 +245,7 @@ class ItchMarket(VenueMarket):
     def opening(self, unit: int) -> list[bytes]:
         """Return the directory."""
         return [
-            self._head(b"R", symbol) + symbol.ljust(8).encode() + bytes(20) for symbol in _SYMBOLS
+            self._head(b"R", symbol) + symbol.ljust(8).encode() + bytes(20) for symbol in SYMBOLS
         ]
 
     def add(self, symbol: str, order: RestingOrder) -> bytes:
@@ -260,14 +275,14 @@ class ItchMarket(VenueMarket):
 
     def _head(self, kind: bytes, symbol: str) -> bytes:
         day_ns = (_DAY_NS + self._now_ns).to_bytes(6, "big")
-        return struct.pack(">cHH6s", kind, _SYMBOLS.index(symbol) + 1, 0, day_ns)
+        return struct.pack(">cHH6s", kind, SYMBOLS.index(symbol) + 1, 0, day_ns)
 
 
 class PitchMarket(VenueMarket):
     """As Cboe's PITCH 2.x: two units, numbered apart."""
 
     framing, payload, exchange = "cboe_pitch", "pitch", "CBOE"
-    _SYMBOLS_OF: ClassVar[dict[int, tuple[str, ...]]] = {1: _SYMBOLS[:2], 2: _SYMBOLS[2:]}
+    _SYMBOLS_OF: ClassVar[dict[int, tuple[str, ...]]] = {1: SYMBOLS[:2], 2: SYMBOLS[2:]}
 
     def _begin(self) -> None:
         super()._begin()
@@ -330,9 +345,3 @@ class PitchMarket(VenueMarket):
 
     def _message(self, kind: int, body: bytes) -> bytes:
         return struct.pack("<BBI", 6 + len(body), kind, self._now_ns % 1_000_000_000) + body
-
-
-#: Markets by the name of the payload.
-VENUE_MARKETS: dict[str, type[VenueMarket]] = {
-    market.payload: market for market in (ItchMarket, PitchMarket)
-}
