@@ -34,8 +34,11 @@ LONG = (
     *("bench", "system"),
 )
 
-#: What only a checkout has, and no user runs: benchmarks, pictures, the site.
-NIGHTLY = ("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py")
+#: What only a checkout has, and no user runs (benchmarks, pictures, the site), and a cluster.
+NIGHTLY = (
+    *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py"),
+    "test_cluster.py",
+)
 
 #: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
 SPARK = "tests/spark/"

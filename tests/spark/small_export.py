@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from udpfast.export.manifest import Entry, write_entry
 from udpfast.export.schema import arrow_schema, table_of
+from udpfast.spark.gold import Gold
 
 HOUR_NS = 3_600_000_000_000
 #: Five seconds before a full hour: everything here spans two.
@@ -189,3 +191,36 @@ class SmallExport:
                         "counts": [self._chance.randrange(1, 500) for _ in slots],
                     }
                 )
+
+
+def write_export(root: Path, seed: int) -> None:
+    """Leave below `root` what `udpfast export` would."""
+    SmallExport(seed).write(root)
+    entry = Entry(
+        feed="feed",
+        journal="5eed" * 8,
+        directory="journal",
+        raw=False,
+        segment=1,
+        index=0,
+        end_index=1,
+        position=0,
+        end_position=1,
+        records=1,
+        missing=0,
+        last=None,
+        nameless=False,
+        tables=(),
+        payloads=False,
+        files=(),
+    )
+    write_entry(root, entry)
+
+
+def contents(out: Path, name: str) -> list[str]:
+    """Return a gold table's rows in an order of their own; sums of floats to 9 digits."""
+    rows = Gold(str(out)).table(name, 100_000).to_pylist()
+    return sorted(
+        str([f"{value:.9g}" if isinstance(value, float) else value for value in row.values()])
+        for row in rows
+    )

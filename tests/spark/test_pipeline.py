@@ -12,11 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.export.market import make_journal
-from tests.spark.small_export import SmallExport
+from tests.spark.small_export import SmallExport, contents, write_export
 from udpfast.cli.spark import spark as verb
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exporter
-from udpfast.export.manifest import Entry, write_entry
 from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 from udpfast.spark.bronze import Bronze
@@ -46,26 +45,7 @@ NOT_HERE = ("orders", "bus", "seen")
 def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an export as `udpfast export` leaves one."""
     root = tmp_path_factory.mktemp("export")
-    SmallExport(SEED).write(root)
-    entry = Entry(
-        feed="feed",
-        journal="5eed" * 8,
-        directory="journal",
-        raw=False,
-        segment=1,
-        index=0,
-        end_index=1,
-        position=0,
-        end_position=1,
-        records=1,
-        missing=0,
-        last=None,
-        nameless=False,
-        tables=(),
-        payloads=False,
-        files=(),
-    )
-    write_entry(root, entry)
+    write_export(root, SEED)
     return root
 
 
@@ -89,15 +69,6 @@ def test_job_of_a_bus_is_run_when_it_is_asked_for(spark, export: Path, tmp_path:
     assert report["jobs"]["bus"]["rows"] == 0 < report["jobs"]["losses"]["rows"]
     said = f"No data was kept for: {TITLES['bus']}."
     assert said in (tmp_path / "report.html").read_text()
-
-
-def contents(out: Path, name: str) -> list[str]:
-    """Return a gold table's rows in an order of their own; sums of floats to 9 digits."""
-    rows = Gold(str(out)).table(name, 100_000).to_pylist()
-    return sorted(
-        str([f"{value:.9g}" if isinstance(value, float) else value for value in row.values()])
-        for row in rows
-    )
 
 
 def test_batch_of_a_stream_has_the_books_of_what_it_read_found_out_once(
