@@ -314,7 +314,7 @@ class RelayConfig(CompanionConfig, frozen=True):
 
     lines: Annotated[
         tuple[RelayLine, ...],
-        Meta(max_length=8, description="ways to the far end; each carries the same datagrams"),
+        Meta(max_length=8, description="lines to the far end; each carries the same datagrams"),
     ] = ()
     heartbeat_ms: Annotated[
         int,

@@ -80,7 +80,8 @@ class ServerConfig(Struct, frozen=True):
     interface: Annotated[
         str,
         Meta(
-            description="name or address of the interface to ask by; empty: the kernel decides",
+            description="name or address of the interface that requests leave by; empty: the "
+            "kernel decides",
             extra=INTERFACE.extra,
         ),
     ] = ""

@@ -1,7 +1,7 @@
 """Settings as frozen structs: read from TOML, checked, and each key listed with its reason.
 
-A struct's field says its type, its limits, what else a value
-must be (`Check`) and, in the description, its unit and why one would set it.
+A struct's field says its type, its limits, what else a value must be (`Check`) and, in the
+description, its unit and why one would set it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the feed does with what it received: windows, sessions, objects."""
+"""What the feed does with what it received: windows, sessions, objects, books."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class WindowConfig(Struct, frozen=True):
     lost_packet_wait_us: Annotated[
         Literal["auto"] | Annotated[int, Meta(ge=1, le=60_000_000)],
         Meta(
-            description="us; a hole older than this is declared lost. auto: as long as the "
-            "slowest line is behind of late, and a quarter more; 5000 to 250000"
+            description="us; a hole older than this is declared lost. auto: a quarter longer than "
+            "the slowest line has recently been behind, from 5000 to 250000"
         ),
     ] = 5_000
     parity: Annotated[
@@ -115,7 +115,7 @@ class SessionConfig(Struct, frozen=True):
         bool,
         Meta(
             description="when the incremental channel is DISCONNECTED, all objects are in doubt "
-            "(GAP of no number) until they are heard of again; for a publisher that sends "
+            "(GAP of no number) until something about them arrives; for a publisher that sends "
             "heartbeats, as a relay does"
         ),
     ] = False
@@ -157,14 +157,15 @@ class ObjectsConfig(Struct, frozen=True):
 
 
 class BooksConfig(Struct, frozen=True):
-    """Books that the feed keeps of a venue's messages, and what it tells of them."""
+    """Books that the feed makes of a venue's messages, and what it publishes of them."""
 
     levels: Annotated[
-        bool, Meta(description="publish books of price levels (BOOK) of venues that tell them")
+        bool,
+        Meta(description="publish books of price levels (BOOK), if the venue's messages have them"),
     ] = True
     orders: Annotated[
         bool,
-        Meta(description="publish every single order (ORDERS) of venues that tell them"),
+        Meta(description="publish every single order (ORDERS), if the venue's messages have them"),
     ] = False
     top: Annotated[
         bool,
@@ -185,8 +186,8 @@ class BooksConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=254,
-            description="how deep the venue keeps each side of books by place (CME) that no "
-            "definition tells; 0: such a book waits for its definition",
+            description="depth of each side of a book by place (CME) that no definition "
+            "describes; 0: such a book waits for its definition",
         ),
     ] = 0
     places_implied: Annotated[
@@ -194,7 +195,7 @@ class BooksConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=254,
-            description="the same of implied books; it holds where `places` does",
+            description="the same for implied books; used where `places` is",
         ),
     ] = 2
     orders_max: Annotated[
