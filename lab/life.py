@@ -252,7 +252,7 @@ class _Racer:
 
 
 def race(directory: Path, lives: list[Life], rng: random.Random) -> list[Life]:
-    """Start several at once; return those that came by, which are killed then."""
+    """Start several at once; return those that succeeded, and kill them."""
     racers = [_Racer(directory, life) for life in lives]
     try:
         while running := [racer for racer in racers if racer.said == "?"]:

@@ -10,7 +10,7 @@ own look on, in time or late. What must hold:
 
 - a start that fails, or is killed, leaves ring, names and permissions as they were before or as
   they are after: never neither;
-- of starts at one time exactly one comes by;
+- of simultaneous starts exactly one succeeds;
 - what a reader was given and what it was told to have missed is all that was written, in order;
 - so is what the journal holds.
 """
@@ -127,7 +127,7 @@ class _Witness:
         assert os.waitpid(child, 0)[1] == 0, "forked reader: failed, see above"
 
     def _take(self, batch: Any) -> None:
-        own = batch.headers["kind"] == Kind.CONNECTION  # here no other is said
+        own = batch.headers["kind"] == Kind.CONNECTION  # here all are the reader's own
         self.said_dead += int(own.sum())
         indices = batch.headers["index"][~own]
         if self._kinds is None:
@@ -332,7 +332,7 @@ def run_seed(seed: int) -> dict[str, int]:
 def _check_race(directory: Path, lives: list[Life], rng: random.Random) -> None:
     before, names = _Ring.look(directory), _names(directory)
     won = race(directory, lives, rng)
-    assert len(won) == 1, f"{lives}: {len(won)} of them came by"
+    assert len(won) == 1, f"{lives}: {len(won)} of them succeeded"
     after = _Ring.look(directory)
     first = before.index + (bool(before.log) and not before.closed)
     assert not before.log or after.log == before.log, f"{lives}: another log"

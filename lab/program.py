@@ -76,7 +76,7 @@ def by_seeds(
 
 
 def memory() -> str | None:
-    """Return the directory in memory, for files that no disk shall slow; None: there is none."""
+    """Return the directory in memory, for files that no disk may slow; None: there is none."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -91,5 +91,5 @@ def _name(module: str) -> str:
 
 
 def _help(text: str) -> str:
-    # What is indented is an example or a drawing: click shall not lay it out.
+    # What is indented is an example or a drawing: click must not reflow it.
     return re.sub(r"\n\n(?= )", "\n\n\b\n", text)

@@ -1,4 +1,4 @@
-"""What does not continue the numbering at hand: held beside, believed once proven, never obeyed."""
+"""What does not continue the current numbering: held aside, believed once proven."""
 
 import gc
 import os

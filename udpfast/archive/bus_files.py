@@ -73,10 +73,9 @@ class LiveState(NamedTuple):
         Positions.
     epoch, promised : int
     cuts : int
-        How often records were set aside.
-        ... or may have been: it grows when a daemon starts, too.
+        How often records were, or may have been, set aside: it also grows when a daemon starts.
     following : bool
-        The stream comes, from another host or the one's own sequencer.
+        The stream arrives, from another host or from this host's own sequencer.
     gate : int
         0: readers may see everything.
     """

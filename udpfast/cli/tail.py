@@ -26,12 +26,12 @@ __all__ = ["tail"]
 
 
 _KINDS = [kind.name.lower() for kind in Kind if kind is not Kind.PAD]
-#: What else than a ring is read as it comes.
+#: Addresses of which a daemon of this host says whether it lives, not a ring's writer.
 _STORES = ("store:", "composite:")
 _JOURNAL = "journal:"
-#: What ends, if at all, where its readers are told so.
+#: What reports its own end to its readers.
 _TOLD = (_JOURNAL, "group:", "zmq:")
-#: In which a daemon that is started again is back, or its host's disk answers.
+#: Long enough for a daemon that is being restarted, or whose disk stalls, to report again.
 _PATIENCE_S = 2.0
 
 
@@ -78,9 +78,8 @@ def tail(
 
     NAME is an instance's name, or its path (with a slash), or the address of a Reader: store:NAME
     or composite:NAME of a bus, group:NAME, zmq:..., or journal:NAME, which ends where its writer
-    ended (use --begin). If the instance, or this
-    host's daemon of the store, has ended or is dead, the command prints the records that it left
-    (with --begin) and ends.
+    ended (use --begin). If the instance, or this host's daemon of the store, has ended or is dead,
+    the command prints the records that it left (with --begin) and ends.
     """
     address = name if name.startswith(("ring:", *_TOLD, *_STORES)) else f"ring:{name}"
     shown = 0
@@ -119,7 +118,7 @@ def _note_unknown(address: str, symbols: tuple[str, ...]) -> None:
 
 
 def _records(reader: Reader) -> Iterator[Any]:
-    # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
+    # Another writer may take over a dead one's ring, or never come: print what the dead one left.
     if reader.address.startswith(_TOLD):
         yield from reader
         return
@@ -142,7 +141,7 @@ def _records(reader: Reader) -> Iterator[Any]:
 
 
 def _stored(reader: Reader) -> Iterator[Any]:
-    # What a daemon said last holds for a second after its death: it is looked at for longer.
+    # A dead daemon looks alive for a second after its last report: wait longer than that.
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline or not reader.alive:
         if reader.wait(0.1):

@@ -40,11 +40,11 @@ class LineAddress:
     address : str
         "239.1.2.3:9001" (a group is joined), "10.0.0.5:9001", "[::1]:9001", "0.0.0.0:9001".
     interface : str
-        Name ("eth0") or address ("10.0.0.5") of the interface on which a group is joined, and by
-        which alone datagrams to a unicast address are taken; empty: the kernel's route decides,
-        and a unicast address is heard by every interface.
+        Name ("eth0") or address ("10.0.0.5") of the interface on which a group is joined; datagrams
+        to a unicast address are taken from this interface alone. Empty: the kernel's route decides,
+        and datagrams to a unicast address are taken from every interface.
     source : str
-        Only sender whose datagrams the group shall carry (source-specific join); empty: any.
+        The only sender of the group to listen to (source-specific join); empty: any.
     senders : tuple of str
         Allow-list of "ip" or "ip:port" ("[ip6]:port"), at most 64; empty: everyone. Datagrams of
         others are received, flagged and counted, never used.

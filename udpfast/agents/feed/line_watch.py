@@ -1,4 +1,4 @@
-"""Lines whose interface is removed and made again: noticed, said, and opened again.
+"""Lines whose interface is removed and comes back: noticed, reported and opened again.
 
 A multicast membership ends with its interface, without an error: the line would stay silent for
 ever. A thread of its own sleeps until the kernel says that an interface changed; the feed's loop
