@@ -28,7 +28,7 @@ TYPES_AT = {
 WIDE = ("nyse_integrated", "nyse_imbalances")
 #: Templates of those whose messages are SBE: known ones, and some that are not.
 TEMPLATES = {
-    "cme": (4, 12, 27, 30, 32, 33, 34, 35, 37, 38, 42, 44, *range(45, 65), 999),
+    "cme": (4, 12, 27, 30, 32, 33, 34, 35, 37, 38, *range(41, 71), 999),
     "deribit": (*range(999, 1012),),
     "coinbase": (*range(20, 35), *range(110, 125)),
 }

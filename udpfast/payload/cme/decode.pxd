@@ -24,6 +24,7 @@ cdef struct CmeMessage:
     uint32_t block
     int template
     int64_t unit                 # prices to nine decimals
+    uint32_t longer              # bytes by which its quantities are longer than 32 bits
     int64_t time_ns
     Change* changes              # the next one
     Change* stop
@@ -75,6 +76,15 @@ cdef inline uint32_t cme_count(const uint8_t* at) noexcept nogil:
     return 0 if le32(at) == CME_NULL_32 else le32(at)
 
 
+cdef inline int64_t cme_quantity(const CmeMessage* m, const uint8_t* at) noexcept nogil:
+    # What an entry of levels or trades tells; none where it is null.
+    cdef uint64_t quantity
+    if not m.longer:
+        return cme_count(at)
+    quantity = le64(at)
+    return 0 if quantity >> 63 else <int64_t>quantity
+
+
 cdef inline int cme_level_verb(uint8_t action) noexcept nogil:
     if action == 0:
         return VERB_PLACE_NEW
@@ -96,16 +106,17 @@ cdef inline int cme_order_verb(uint8_t action) noexcept nogil:
 cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
     cdef CmeGroup levels, orders
     cdef const uint8_t* at
-    cdef const uint8_t* level
+    cdef const uint8_t* price
     cdef Change* change
     cdef uint8_t kind
     cdef uint32_t n
-    if not cme_group(m, 3, 27, &levels):
+    if not cme_group(m, 3, 27 + m.longer, &levels):
         return False
     if m.changes + levels.count + 255 > m.stop:
         return False
     for n in range(levels.count):
-        at = levels.entries + n * levels.block
+        price = levels.entries + n * levels.block
+        at = price + m.longer
         kind = at[CME_ENTRY_TYPE]
         change = cme_change(m, VERB_CHAIN, le32(at + CME_ENTRY_ID), le32(at + CME_ENTRY_CHAIN))
         change.side = cme_side(kind)
@@ -113,8 +124,8 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
             change.verb = VERB_CLEAR
         elif change.side != SIDE_NONE:
             change.verb = <uint8_t>cme_level_verb(at[CME_ENTRY_ACTION])
-            change.price = cme_price(m, at)
-            change.quantity = cme_count(at + CME_ENTRY_SIZE)
+            change.price = cme_price(m, price)
+            change.quantity = cme_quantity(m, price + CME_ENTRY_SIZE)
             change.orders = cme_count(at + CME_ENTRY_ORDERS)
             change.place = at[CME_ENTRY_LEVEL]
     if m.at == m.end:
@@ -125,14 +136,14 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
         at = orders.entries + n * orders.block
         if at[CME_REFER_ENTRY] == 0 or at[CME_REFER_ENTRY] > levels.count:
             return False
-        level = levels.entries + (at[CME_REFER_ENTRY] - 1) * levels.block
-        change = cme_change(
-            m, cme_order_verb(at[CME_REFER_ACTION]), le32(level + CME_ENTRY_ID), 0)
+        price = levels.entries + (at[CME_REFER_ENTRY] - 1) * levels.block
+        change = cme_change(m, cme_order_verb(at[CME_REFER_ACTION]),
+                            le32(price + m.longer + CME_ENTRY_ID), 0)
         change.flags = CHANGE_PRIORITY
         change.order = le64(at)
         change.order_before = le64(at + 8)
-        change.side = cme_side(level[CME_ENTRY_TYPE])
-        change.price = cme_price(m, level)
+        change.side = cme_side(price[m.longer + CME_ENTRY_TYPE])
+        change.price = cme_price(m, price)
         change.quantity = cme_count(at + CME_REFER_QUANTITY)
     return True
 
@@ -176,7 +187,10 @@ cdef inline bint cme_snapshot(CmeMessage* m) noexcept nogil:
     cdef const uint8_t* at
     cdef Change* change
     cdef uint32_t n, id
-    if m.block < 24 or not cme_group(m, 3, 22, &levels) or (
+    cdef uint32_t kind = CME_LEVEL_TYPE_LONG if m.longer else CME_LEVEL_TYPE
+    cdef uint32_t place = CME_LEVEL_PLACE_LONG if m.longer else CME_LEVEL_PLACE
+    cdef uint32_t orders = CME_LEVEL_ORDERS_LONG if m.longer else CME_LEVEL_ORDERS
+    if m.block < 24 or not cme_group(m, 3, kind + 1, &levels) or (
             m.changes + levels.count + 2 > m.stop):
         return False
     id = le32(m.root + CME_SNAPSHOT_ID)
@@ -184,15 +198,15 @@ cdef inline bint cme_snapshot(CmeMessage* m) noexcept nogil:
     change.order = le32(m.root + CME_LAST)
     for n in range(levels.count):
         at = levels.entries + n * levels.block
-        if cme_side(at[CME_LEVEL_TYPE]) == SIDE_NONE:
+        if cme_side(at[kind]) == SIDE_NONE:
             continue
         change = cme_change(m, VERB_PLACE_SET, id, 0)
         change.flags = CHANGE_ROW
-        change.side = cme_side(at[CME_LEVEL_TYPE])
+        change.side = cme_side(at[kind])
         change.price = cme_price(m, at)
-        change.quantity = cme_count(at + CME_LEVEL_SIZE)
-        change.orders = cme_count(at + CME_LEVEL_ORDERS)
-        change.place = at[CME_LEVEL_PLACE]
+        change.quantity = cme_quantity(m, at + CME_LEVEL_SIZE)
+        change.orders = cme_count(at + orders)
+        change.place = at[place]
     cme_change(m, VERB_END_SNAPSHOT, 0, 0)
     return True
 
@@ -202,20 +216,23 @@ cdef inline bint cme_trades(CmeMessage* m) noexcept nogil:
     cdef const uint8_t* at
     cdef Change* change
     cdef uint32_t n
-    if not cme_group(m, 3, 26, &trades) or m.changes + trades.count > m.stop:
+    cdef uint32_t aggressor = CME_TRADE_AGGRESSOR_LONG if m.longer else CME_TRADE_AGGRESSOR
+    cdef uint32_t number = CME_TRADE_ID_LONG if m.longer else CME_TRADE_ID
+    if not cme_group(m, 3, aggressor + 2, &trades) or m.changes + trades.count > m.stop:
         return False
     for n in range(trades.count):
         at = trades.entries + n * trades.block
-        change = cme_change(m, VERB_CHAIN, le32(at + CME_ENTRY_ID), le32(at + CME_ENTRY_CHAIN))
-        if at[CME_ENTRY_ACTION] != 0:
+        change = cme_change(m, VERB_CHAIN, le32(at + m.longer + CME_ENTRY_ID),
+                            le32(at + m.longer + CME_ENTRY_CHAIN))
+        if at[aggressor + 1] != 0:
             continue             # a correction or a bust
         change.verb = VERB_TRADE
         change.price = cme_price(m, at)
-        change.quantity = cme_count(at + CME_ENTRY_SIZE)
-        if at[CME_TRADE_AGGRESSOR] == 1 or at[CME_TRADE_AGGRESSOR] == 2:
-            change.side = at[CME_TRADE_AGGRESSOR] - 1
-        if trades.block >= CME_TRADE_ID + 4 and le32(at + CME_TRADE_ID) != <uint32_t>CME_NULL_ID:
-            change.order = le32(at + CME_TRADE_ID)
+        change.quantity = cme_quantity(m, at + CME_ENTRY_SIZE)
+        if at[aggressor] == 1 or at[aggressor] == 2:
+            change.side = at[aggressor] - 1
+        if trades.block >= number + 4 and le32(at + number) != <uint32_t>CME_NULL_ID:
+            change.order = le32(at + number)
     return True
 
 
@@ -264,40 +281,57 @@ cdef inline int cme_state(uint8_t state) noexcept nogil:
     return 2 if state == 21 or state == 24 or state == 25 else 0
 
 
-cdef inline bint cme_message(CmeMessage* m) noexcept nogil:
-    # False: it is not as its template says.
+cdef inline bint cme_count_only(CmeMessage* m) noexcept nogil:
+    # What touches no book, and counts in chains. False: it is not that, or not as it has to be.
     cdef int template = m.template
-    cdef Change* change
-    if m.changes + 4 > m.stop:
-        return False
-    if template == CME_BOOK or template == CME_BOOK_7:
-        return cme_book(m)
-    if template == CME_ORDERS:
-        return cme_orders(m, False)
-    if template == CME_TRADES or template == CME_TRADES_7:
-        return cme_trades(m)
-    if template == CME_VOLUME:
-        return cme_links(m, CME_VOLUME_ID, CME_VOLUME_CHAIN)
+    if template == CME_VOLUME or template == CME_VOLUME_LONG:
+        return cme_links(m, CME_VOLUME_ID + m.longer, CME_VOLUME_CHAIN + m.longer)
     if template == CME_STATISTICS or template == CME_STATISTICS_7:
         return cme_links(m, CME_STATISTICS_ID, CME_STATISTICS_CHAIN)
+    if template == CME_STATISTICS_LONG:
+        return cme_links(m, CME_ENTRY_ID + m.longer, CME_ENTRY_CHAIN + m.longer)
     if template == CME_DAILY or template == CME_DAILY_7:
         return cme_links(m, CME_ENTRY_ID, CME_ENTRY_CHAIN)
-    if template == CME_LIMITS or template == CME_LIMITS_7:
-        return cme_links(m, CME_LIMITS_ID, CME_LIMITS_CHAIN)
-    if template == CME_SNAPSHOT or template == CME_SNAPSHOT_7 or template == CME_SNAPSHOT_8:
-        return cme_snapshot(m)
-    if template == CME_SNAPSHOT_ORDERS:
-        return cme_orders(m, True)
-    if CME_FUTURE <= template <= CME_REPO or template == CME_FX or (
-            template == CME_FUTURE_5 or template == CME_SPREAD_5):
-        return cme_definition(m)
+    return (template == CME_LIMITS or template == CME_LIMITS_7) and (
+        cme_links(m, CME_LIMITS_ID, CME_LIMITS_CHAIN))
+
+
+cdef inline bint cme_told(CmeMessage* m) noexcept nogil:
+    # What is told of an instrument or of all of them, whatever their books. False: another
+    # template may say anything, of any book.
+    cdef int template = m.template
+    cdef Change* change
     if template == CME_RESET:
         cme_change(m, VERB_CLEAR, 0, 0)
-    elif template == CME_STATUS and m.block > CME_STATUS_STATE and (
-            le32(m.root + CME_STATUS_ID) != CME_NULL_32):
-        change = cme_change(m, VERB_STATUS, le32(m.root + CME_STATUS_ID), 0)
-        change.quantity = cme_state(m.root[CME_STATUS_STATE])
+    elif template == CME_STATUS:
+        if m.block > CME_STATUS_STATE and le32(m.root + CME_STATUS_ID) != CME_NULL_32:
+            change = cme_change(m, VERB_STATUS, le32(m.root + CME_STATUS_ID), 0)
+            change.quantity = cme_state(m.root[CME_STATUS_STATE])
+    elif template != CME_HEARTBEAT and template != CME_LOGIN and template != CME_LOGOUT and (
+            template != CME_QUOTE_REQUEST and template != CME_SNAPSHOT_TCP):
+        return CME_TOP_ORDERS <= template <= CME_COLLATERAL
     return True
+
+
+cdef inline bint cme_message(CmeMessage* m) noexcept nogil:
+    # False: it is not as its template says, or nobody knows the template.
+    cdef int template = m.template
+    if m.changes + 4 > m.stop:
+        return False
+    if template == CME_BOOK or template == CME_BOOK_7 or template == CME_BOOK_LONG:
+        return cme_book(m)
+    if template == CME_ORDERS or template == CME_ORDERS_8:
+        return cme_orders(m, False)
+    if template == CME_TRADES or template == CME_TRADES_7 or template == CME_TRADES_LONG:
+        return cme_trades(m)
+    if template == CME_SNAPSHOT or template == CME_SNAPSHOT_7 or template == CME_SNAPSHOT_LONG:
+        return cme_snapshot(m)
+    if template == CME_SNAPSHOT_ORDERS or template == CME_SNAPSHOT_ORDERS_8:
+        return cme_orders(m, True)
+    if CME_FUTURE <= template <= CME_REPO or template == CME_FX or (
+            template == CME_FUTURE_5 or template == CME_SPREAD_5 or template == CME_OPTION_8):
+        return cme_definition(m)
+    return cme_count_only(m) or cme_told(m)
 
 
 cdef inline int32_t cme_decode(
@@ -318,9 +352,12 @@ cdef inline int32_t cme_decode(
             return OUTCOME_REFUSED
         m.at = m.root + m.block
         m.unit = 100 if m.template < CME_BOOK else 1
+        m.longer = CME_LONGER if m.template >= CME_BOOK_LONG else 0
         timed = m.block > CME_INDICATOR and (
-            CME_BOOK_7 <= m.template <= CME_VOLUME or m.template == CME_TRADES_7
-            or CME_BOOK <= m.template <= CME_STATISTICS)
+            CME_BOOK_7 <= m.template <= CME_VOLUME
+            or m.template == CME_TRADES_7 or m.template == CME_ORDERS_8
+            or CME_BOOK <= m.template <= CME_STATISTICS
+            or CME_BOOK_LONG <= m.template <= CME_STATISTICS_LONG)
         ends = timed and m.root[CME_INDICATOR] & CME_EVENT_END
         m.time_ns = <int64_t>le64(m.root) if timed else 0
         if timed and not ends and m.changes < m.stop:

@@ -18,8 +18,10 @@ cdef enum:  # templates; those below 46 have seven decimals
     CME_STATISTICS_7 = 35
     CME_VOLUME = 37
     CME_SNAPSHOT_7 = 38
+    CME_OPTION_8 = 41
     CME_TRADES_7 = 42
-    CME_SNAPSHOT_8 = 44
+    CME_ORDERS_8 = 43
+    CME_SNAPSHOT_ORDERS_8 = 44
     CME_BOOK = 46
     CME_ORDERS = 47
     CME_TRADES = 48
@@ -31,6 +33,20 @@ cdef enum:  # templates; those below 46 have seven decimals
     CME_FUTURE = 54              # to 58: option, spread, fixed income, repo
     CME_REPO = 58
     CME_FX = 63
+    CME_BOOK_LONG = 64           # from version 13 on: quantities of 64 bits
+    CME_TRADES_LONG = 65
+    CME_VOLUME_LONG = 66
+    CME_STATISTICS_LONG = 67
+    CME_SNAPSHOT_LONG = 69
+
+cdef enum:  # templates of which no book is made
+    CME_HEARTBEAT = 12
+    CME_LOGIN = 15
+    CME_LOGOUT = 16
+    CME_QUOTE_REQUEST = 39
+    CME_TOP_ORDERS = 59          # to 62: workups, snapshots over TCP, collateral
+    CME_COLLATERAL = 62
+    CME_SNAPSHOT_TCP = 68
 
 cdef enum:  # root blocks
     CME_TIME = 0                 # u64 ns
@@ -49,7 +65,9 @@ cdef enum:  # root blocks
     CME_DEFINED_ID = 55
     CME_ACTION = 5               # A, D, M
 
-cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type
+cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type; of 64 and 65
+    # all behind the size is further back by CME_LONGER
+    CME_LONGER = 4
     CME_ENTRY_SIZE = 8
     CME_ENTRY_ID = 12
     CME_ENTRY_CHAIN = 16
@@ -59,6 +77,8 @@ cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action,
     CME_ENTRY_TYPE = 26
     CME_TRADE_AGGRESSOR = 24     # of 42, 48
     CME_TRADE_ID = 26            # u32, from version 7 on
+    CME_TRADE_ID_LONG = 28       # of 65, before what follows
+    CME_TRADE_AGGRESSOR_LONG = 32
     CME_LIMITS_ID = 24
     CME_LIMITS_CHAIN = 28
     CME_STATISTICS_ID = 8
@@ -82,6 +102,9 @@ cdef enum:  # entries of 52: price, size, orders, level, .., type
     CME_LEVEL_ORDERS = 12
     CME_LEVEL_PLACE = 16
     CME_LEVEL_TYPE = 21
+    CME_LEVEL_ORDERS_LONG = 16   # of 69
+    CME_LEVEL_PLACE_LONG = 20
+    CME_LEVEL_TYPE_LONG = 22
 
 cdef enum:
     CME_NULL_32 = 0x7FFFFFFF

@@ -1,0 +1,172 @@
+"""CME's templates by version, and those that nobody knows: the same books, or doubt."""
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lab.conformance.books import follow, venue_config
+from tests.agents.cme_books import ALL, check, truth_of
+from udpfast.agents.market.cme_market import CmeMarket
+from udpfast.config import FeedConfig
+from udpfast.net.pcap import CapturedDatagram
+
+#: Templates of before version 9, whose prices have seven decimals, and from version 13 on.
+OLDER = {46: 32, 47: 43, 48: 42, 52: 38, 53: 44, 54: 27}
+LONGER = {46: 64, 48: 65, 52: 69}
+#: Where the price is in an entry, by the older template.
+PRICE_AT = {32: 0, 42: 0, 38: 0, 43: 16, 44: 16}
+
+
+def messages(datagram: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield template, root block and what follows it."""
+    at = 12
+    while at < len(datagram):
+        size, block, template = struct.unpack_from("<HHH", datagram, at)
+        yield template, datagram[at + 10 : at + 10 + block], datagram[at + 10 + block : at + size]
+        at += size
+
+
+def message(template: int, root: bytes, rest: bytes) -> bytes:
+    head = struct.pack("<HHHHH", 10 + len(root) + len(rest), len(root), template, 1, 9)
+    return head + root + rest
+
+
+def first_group(rest: bytes, size: int, change: Callable[[bytes], bytes]) -> bytes:
+    """Return what follows a root block, each entry of its first group changed to so many bytes."""
+    block, count = struct.unpack_from("<HB", rest)
+    entries = [change(rest[3 + n * block : 3 + (n + 1) * block]) for n in range(count)]
+    assert all(len(entry) == size for entry in entries)
+    return struct.pack("<HB", size, count) + b"".join(entries) + rest[3 + block * count :]
+
+
+def older(template: int, root: bytes, rest: bytes) -> bytes:
+    """Return a message as version 8 of the schema has it."""
+    template = OLDER.get(template, template)
+    if template in PRICE_AT:
+        at = PRICE_AT[template]
+
+        def scaled(entry: bytes) -> bytes:
+            price = struct.unpack_from("<q", entry, at)[0] // 100
+            return entry[:at] + struct.pack("<q", price) + entry[at + 8 :]
+
+        rest = first_group(rest, struct.unpack_from("<H", rest)[0], scaled)
+    return message(template, root, rest)
+
+
+def longer(template: int, root: bytes, rest: bytes) -> bytes:
+    """Return a message as version 13 of the schema has it, its quantities of 64 bits."""
+
+    def book(entry: bytes) -> bytes:
+        price, size, *others = struct.unpack("<qiiIiBBc5x", entry)
+        return struct.pack("<qQiIiBBcx", price, size, *others)
+
+    def trade(entry: bytes) -> bytes:
+        price, size, security, link, orders, side, action, number = struct.unpack(
+            "<qiiIiBBIxx", entry
+        )
+        return struct.pack("<qQiIiIBB6x", price, size, security, link, orders, number, side, action)
+
+    def level(entry: bytes) -> bytes:
+        price, size, orders, place, _, _, _, kind = struct.unpack("<qiibHBBc", entry)
+        return struct.pack("<qQiBBc", price, size, orders, place, 255, kind)
+
+    sizes = {46: (32, book), 48: (40, trade), 52: (23, level)}
+    if template in sizes:
+        rest = first_group(rest, *sizes[template])
+    return message(LONGER.get(template, template), root, rest)
+
+
+def played(
+    version: Callable[[int, bytes, bytes], bytes], market: CmeMarket, first: int
+) -> Iterator[tuple[tuple[int, int], CapturedDatagram]]:
+    """Yield a market from a number on, on one line and its loops, as a version has it."""
+    for at_ns, line, data in market:
+        if line or int.from_bytes(data[:4], "little") >= first:
+            changed = data[:12] + b"".join(version(*each) for each in messages(data))
+            place = (1, line - 1) if line else (0, 0)
+            yield place, CapturedDatagram(at_ns, ("", 0), ("", 0), changed)
+
+
+def plain(template: int, root: bytes, rest: bytes) -> bytes:
+    """Return a message as it is."""
+    return message(template, root, rest)
+
+
+@pytest.mark.parametrize("first", [1, 40])  # then the snapshots are needed
+@pytest.mark.parametrize("version", [plain, older, longer])
+def test_other_versions_tell_the_same_books_and_trades(
+    version: Callable[[int, bytes, bytes], bytes], first: int
+) -> None:
+    market = CmeMarket(3, rate_per_s=400, seconds=0.5)
+    *_, (known, _) = follow(config(), played(version, market, first))
+    assert check(known, truth_of(market)) == ALL
+    trades = {(p, q) for rows in known.trades.values() for p, q in rows}
+    *_, (same, _) = follow(config(), played(plain, market, first))
+    assert trades == {(p, q) for rows in same.trades.values() for p, q in rows}
+    assert len(trades) > 20
+
+
+def config() -> FeedConfig:
+    return venue_config(
+        "cme_mdp3", "cme", 1, 3, ring_bytes=1 << 26, names=256, window=256, orders_max=4_000
+    )
+
+
+#: Volume and statistics, in both widths: entries of (size, bytes in front of the instrument's id).
+COUNTED = {37: (16, 4), 66: (24, 8), 51: (24, 8), 67: (32, 16), 49: (32, 12), 50: (32, 24)}
+
+
+@pytest.mark.parametrize("template", COUNTED)
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_what_touches_no_book_counts_in_its_chain(template: int, goes_on: bool) -> None:
+    market = CmeMarket(3, rate_per_s=400, seconds=0.2)
+    datagrams = list(played(plain, market, 1))
+    changes = [at for at, (place, _) in enumerate(datagrams) if place == (0, 0)]
+    before = changes[len(changes) // 2]
+    number = int.from_bytes(datagrams[before][1].payload[:4], "little")
+    size, at = COUNTED[template]
+    entry = bytearray(size)
+    # One that says the next number of an instrument that has begun; or a later one.
+    struct.pack_into("<iI", entry, at, 1000, 0)
+    links = links_of(datagrams[: before + 1], 1000)
+    struct.pack_into("<iI", entry, at, 1000, links + (1 if goes_on else 2))
+    data = struct.pack("<IQ", number + 1, 0) + message(
+        template, struct.pack("<QBxx", 1, 0x80), struct.pack("<HB", size, 1) + bytes(entry)
+    )
+    heard = [*datagrams[: before + 1], ((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data))]
+    *_, (known, _) = follow(config(), heard)
+    assert known.books["CME", "AMBER"].stale == (not goes_on)
+
+
+def links_of(datagrams: list[tuple[tuple[int, int], CapturedDatagram]], instrument: int) -> int:
+    """Return the last number of an instrument's chain."""
+    last = 0
+    for place, datagram in datagrams:
+        for template, _, rest in messages(datagram.payload) if place == (0, 0) else ():
+            if template in (46, 48):
+                block, count = struct.unpack_from("<HB", rest)
+                for n in range(count):
+                    security, link = struct.unpack_from("<iI", rest, 3 + n * block + 12)
+                    last = link if security == instrument else last
+    return last
+
+
+@pytest.mark.parametrize("template", [12, 15, 16, 39, 59, 60, 61, 62, 68])
+def test_template_of_which_no_book_is_made_leaves_books_sound(template: int) -> None:
+    assert sound_behind(message(template, b"", b"")) == ALL
+
+
+@pytest.mark.parametrize("template", [1, 36, 70, 999])
+def test_template_that_nobody_knows_puts_every_book_in_doubt(template: int) -> None:
+    assert sound_behind(message(template, bytes(11), b"")) == set()
+
+
+def sound_behind(last: bytes) -> set[tuple[str, str]]:
+    """Return which books are sound behind a message at the end of a market."""
+    market = CmeMarket(3, rate_per_s=400, seconds=0.2)
+    datagrams = list(played(plain, market, 1))
+    data = market.datagram(0, [last])
+    datagrams.append(((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data)))
+    *_, (known, _) = follow(config(), datagrams)
+    return check(known, truth_of(market))
