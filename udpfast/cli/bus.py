@@ -232,7 +232,7 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
             if wish and now.get("wish") == wish:
                 taken, outcome = True, now["outcome"]
             elif not left and not taken and "wish" in now and live.is_alive():
-                # Or again: a daemon that starts takes none of before.
+                # The first time, or again: a daemon that was restarted drops earlier wishes.
                 with contextlib.suppress(FileExistsError):
                     wish = make_wish(path)
             if time.monotonic() >= until:

@@ -49,13 +49,13 @@ PROCESSES = 2 + len(STYLES)  # publisher, subscriber, strategies
 MARKET_SET = "binance_20240808"
 # How the two lines are bad: A is the fast one and loses, B comes later and loses other datagrams.
 LOSS, REORDER, DUPLICATE, SKEW_US = 0.01, 0.005, 0.002, 300
-# Everything after the last event: time for a snapshot round and for the holes to be decided.
+# Time after the last event: for a snapshot round, and for holes to be filled or given up.
 SETTLE_S = 2.5
-# A recording may be of several days: what of its silences is played, by the market's time.
+# A recording may be of several days: its silences are cut to this, by the market's time.
 SILENCE_S = 1.0
 # The simulated market's.
 EVENTS_PER_S = 10_000
-# When the publisher restarts, as a share of all: so early that a busy host comes so far.
+# When the publisher restarts, as a share of the run: early enough for a busy host to get there.
 RESTART = 0.1
 # A host that is too busy for the pace of a recording is given more time, then the rest is left out.
 OVERTIME = 2.2

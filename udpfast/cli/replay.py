@@ -52,7 +52,7 @@ from udpfast.wire.recognise import Recognition
 
 __all__ = ["replay"]
 
-#: Frames of a capture that may have held datagrams of the feed, and do so no more.
+#: Frames that may have held datagrams of the feed, which can no longer be read from the capture.
 UNREADABLE = {
     "truncated": "cut short by the capture (snaplen)",
     "malformed": "with headers that contradict each other",
@@ -387,7 +387,7 @@ def _told(path: Path, told: Recognition, ports: bool) -> str:
 
 
 def _check_framing(path: Path, name: str, told: Recognition) -> None:
-    # All of the capture is to be of one feed. (Roq's revisions cannot be told apart.)
+    # All of the capture has to be of this framing. (Roq's revisions cannot be told apart.)
     if told.name is None or name.startswith("roq") or told.name.startswith("roq"):
         return
     if name not in [candidate.name for candidate in told.candidates]:

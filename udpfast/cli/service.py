@@ -67,7 +67,7 @@ class Service:
             return
         # A name that begins with "@" is an abstract one: its first byte is 0.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
-        # The manager may be gone, or busy for a moment: its ear is not worth a feed.
+        # The manager may be gone, or busy for a moment: no reason to stop a feed.
         with (
             contextlib.suppress(OSError),
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,

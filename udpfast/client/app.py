@@ -40,9 +40,9 @@ __all__ = ["App"]
 
 #: Records that one `poll` returns at most.
 _RECORDS = 4096
-#: As a store's records of senders have room for.
+#: Room for a name in a store's records of senders (`SenderEntry`), less its end.
 _NAME_BYTES_MAX = 31
-#: A millisecond apart.
+#: Attempts to lock an outbox, a millisecond apart.
 _LOCK_TRIES = 50
 
 
@@ -344,7 +344,7 @@ def _why_full(directory: Path) -> str:
 
 
 def _can_be_a_sender(name: object) -> bool:
-    # What it is said by, in one line, and the name of a file.
+    # A name is printed on one line, and is part of a file's name.
     if not isinstance(name, str) or not name.isprintable() or "/" in name:
         return False
     return 0 < len(name.encode()) <= _NAME_BYTES_MAX  # a surrogate cannot be printed

@@ -50,7 +50,7 @@ class Spoken(NamedTuple):
 
 
 _CBOE_LOGIN = {"session": 4, "user": 4, "password": 10}
-#: How retransmissions are asked for, by framing; of other framings nobody is.
+#: How retransmissions are asked for, by framing; for other framings there is no server to ask.
 REQUESTS = {
     "moldudp64": Spoken("MoldUDP64", {}),
     "cboe_pitch": Spoken("GRP", _CBOE_LOGIN),
@@ -287,7 +287,7 @@ def check_servers(
             f"protocol ({', '.join(SNAPSHOTS)}), found {payload_name(wire)!r}"
         )
     tables = (("retransmission", retransmission), ("snapshot_server", snapshot_server))
-    # Where its place alone tells what an address brings, no request could say it.
+    # Where only its place in the list says which stream an address brings, no request can name it.
     several = [
         line.name
         for line in channels[0].lines

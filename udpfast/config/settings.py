@@ -191,7 +191,7 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
     if unknown:
         name = unknown.group(1)
-        # The key may be one of another table: of this one it is none, and is not what was meant.
+        # The same key in another table is no suggestion: it is what was written.
         known = [each for each in _known_keys(target) if each != name]
         close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -208,7 +208,7 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
 
 
 def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> str:
-    # Which of several tables it is, by the names that the file gives them, is not said: "[...]".
+    # msgspec writes "[...]" for the name of a table: find which of the tables has the error.
     above = key.partition("[...]")[0]
     names = _lookup(tables, above)
     for name in names if isinstance(names, Mapping) else ():
@@ -222,7 +222,7 @@ def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> st
 
 
 def _with_only(node: Mapping[str, Any], path: list[str], name: str) -> dict[str, Any]:
-    # The tables, but of those at a path one alone.
+    # The tables, with only one of those at a path.
     if not path:
         return {name: node[name]}
     return {**node, path[0]: _with_only(node[path[0]], path[1:], name)}

@@ -18,7 +18,7 @@ from udpfast.errors import FormatError
 
 __all__ = ["DEFAULTS", "Translation"]
 
-#: Fields of the header that are not 0 where nobody said what they are.
+#: Fields of the header whose value is not 0 where none was stated.
 DEFAULTS = {"flight_ns": -(1 << 31)}  # FLIGHT_UNKNOWN
 
 Values = npt.NDArray[Any]

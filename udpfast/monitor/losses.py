@@ -30,7 +30,7 @@ __all__ = [
 Counters = dict[str, dict[str, int]]
 
 _FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
-#: Verdicts of what goes on.
+#: Verdicts of what is used: all others are losses, copies or refusals.
 VERDICTS_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced", "parity")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
 _OBJECTS = (

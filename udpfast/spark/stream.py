@@ -148,7 +148,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._end_of(self._raced())
 
     def _raced(self, begin: Place | None = None, end: Place | None = None) -> list[Part]:
-        # What is missing on the way is the business of who reads that part.
+        # Records missing inside a part are reported by the task that reads it.
         scan = dataclasses.replace(self._scan, skip_damage=True)
         return scan.pieces(begin, end, streaming=True)
 

@@ -121,7 +121,7 @@ class Companion:
             self.entry.failure = "did not end in time after it was told to stop"
             self._become(AgentState.FAILED)
         elif self.entry.state is AgentState.WAITING:
-            # Nothing starts it again: what it did not do since it failed stays undone.
+            # Nothing starts it again: what has come since it failed stays undone.
             came = max(_count(self._records) - self.entry.down_records, 0)
             self.entry.failure += f"; {came:,} records have come since"
             self._become(AgentState.FAILED)
@@ -143,7 +143,7 @@ class Companion:
     def _note_end(self, now_ns: int, failure: str) -> None:
         self._run = None
         self.entry.pid = 0
-        # Once, however often it is tried again, and however many bytes a full disk has just then.
+        # Each reason once, whatever the numbers in it: a full disk names others at each attempt.
         reason = _DIGITS.sub("", failure)
         if failure and reason != self._said:
             self._said = reason

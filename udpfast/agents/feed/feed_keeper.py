@@ -11,7 +11,7 @@ from udpfast.errors import ConfigError
 
 __all__ = ["FeedKeeper"]
 
-#: What lines report whose network is gone. All else that ends a loop is no matter of patience.
+#: Errors of lines whose network is gone for now. Waiting helps against no other error.
 PASSING = {EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO}
 
 

@@ -49,7 +49,7 @@ _READ_BYTES = 1 << 16
 _RCVBUF_BYTES = 1 << 20
 #: What is not sent now will not be sent a little later: the hole is lost by then.
 _NEVER_NS = 60_000_000_000
-#: Status -> what it means, for how long not to ask, and whether for that alone.
+#: Status -> its meaning, how long not to ask again, and whether for this request alone.
 _STATUS = {
     b"O": ("the numbers are out of range", _NEVER_NS, True),
     b"C": ("too many messages at once", _NEVER_NS, True),

@@ -30,7 +30,7 @@ _TALLY = {info.name: index for index, info in enumerate(TALLIES[_NAME])}
 #: Answers that may wait for room; the server was asked for them, so they are few.
 _WAITING_MAX = 1024
 
-#: A connection is made anew in less.
+#: A server without a connection for so long is silent: to reconnect takes less.
 _UNREADY_NS = 5_000_000_000
 
 _ASKING: dict[str, Callable[[RetransmissionConfig, Login], Asking]] = {
@@ -144,7 +144,7 @@ class Retransmission:
             return
         unit = units[0]
         if not unit.count:
-            # A group beats with it; of who was asked nobody asked for that.
+            # A heartbeat: usual on a group, but no answer of a server that was asked itself.
             self._count("strange", not self._is_group)
             return
         near = next((first for stream, first, _ in self._holes if stream == unit.stream), 0)
@@ -197,7 +197,7 @@ class Retransmission:
         return len(requests)
 
     def _missing(self, wants: Wants) -> list[tuple[int, int, int]]:
-        # What the first session lacks that lacks something.
+        # The holes of one session, the first that has any: a request names its session.
         if not wants.wanted:
             return []
         session = wants.wanted[0].session
@@ -231,7 +231,7 @@ class Retransmission:
             self._warn("cannot be asked now; what is missing becomes a gap")
 
     def _say_once(self, why: str) -> None:
-        # However often it is tried again.
+        # Each reason once, however often the attempt is repeated.
         if why not in self._said:
             self._said.add(why)
             self._warn(why)

@@ -24,7 +24,7 @@ _ORDER = np.dtype(
 _ORDER_BYTES = struct.Struct("=QqqII")
 #: Orders that a datagram of one page holds.
 _ORDERS_PER_PART = (4096 - _HEAD.size) // _ORDER.itemsize
-#: So many parts of one instrument a book takes.
+#: Parts that a book takes of one instrument, at most (STAGE_PARTS_MAX of market/market.pxd).
 _PARTS_MAX = 4096
 
 

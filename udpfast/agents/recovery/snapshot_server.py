@@ -38,7 +38,7 @@ _READ_BYTES, _READS = 1 << 16, 16
 _HAND_ON = 256
 #: What the loop lacks is written again soon after it took all of a snapshot.
 _SETTLE_NS = 20_000_000
-#: What is spoken -> a connection's part of it.
+#: Protocol -> this end of a connection that speaks it.
 _DIALOGUES: dict[str, Callable[[Login, ServedBooks], Dialogue]] = {
     "GLIMPSE": GlimpseDialogue,
     "spin": SpinDialogue,

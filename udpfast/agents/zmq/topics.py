@@ -42,7 +42,7 @@ class Part(NamedTuple):
         return name == self.text if self.whole else name.startswith(self.text)
 
 
-#: What a pattern says of one of them, if it is any.
+#: The part of a pattern that any kind, exchange or symbol matches.
 ANY = Part("", whole=False)
 
 
@@ -106,7 +106,7 @@ def parse_topic(text: bytes) -> Topic:
 
 def _pattern(text: str, words: str) -> Pattern:
     kind, *names = text.split("/")
-    # A kind that does not exist would be silence for ever, and so would a fourth part.
+    # A kind that does not exist, or a fourth part, would match nothing, without a word.
     if kind != "*" and not (
         kind in _KINDS if names else any(name.startswith(kind) for name in _KINDS)
     ):

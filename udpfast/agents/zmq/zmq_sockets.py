@@ -73,7 +73,7 @@ class Outlets:
 
         socket = self._context.socket(zmq.XPUB)
         self.sockets.append(socket)
-        # What waits for a subscriber that does not read: so many messages, then it misses some.
+        # Messages that wait for a subscriber that does not read; beyond these it misses some.
         socket.setsockopt(zmq.SNDHWM, max(2, config.queue_bytes // config.batch_bytes))
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
         # What a subscriber says is a topic; whoever says more is disconnected.
