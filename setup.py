@@ -209,7 +209,8 @@ SELDOM = {
         *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
         *("agents/feed/republisher", "agents/feed/subscriber"),
         *("agents/zmq/zmq_last", "agents/zmq/zmq_outbox", "agents/zmq/zmq_streams"),
-        *("archive/feed_cursor", "archive/store", "bus/link_seal", "bus/replication"),
+        *("archive/feed_cursor", "archive/store", "bus/link_seal"),
+        *("bus/link_receiver", "bus/link_sender", "bus/outbox_sender"),
         *("client/aio", "client/arrow", "client/callbacks", "client/merged_source"),
         *("client/history_seam", "client/history_source", "client/image_join"),
         *(

@@ -32,9 +32,10 @@ from pathlib import Path
 
 from udpfast.agents.bus.link_thread import link_thread
 from udpfast.archive.store import StoreLog
+from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_seal import LinkSeal
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
-from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram

@@ -282,7 +282,7 @@ def settle(*worlds: World) -> None:
             host.log.disk_full = host.frozen = False
             host.log.kill_in = 0
             host.quarantine = True
-            if host.node is None or host.daemon.stop_reason:
+            if host.node is None or host.daemon.follows.stop_reason:
                 _start_again(world, host)
     for _ in range(60):
         time.run(time.now_ns + 1 * S)
@@ -300,7 +300,7 @@ def settle(*worlds: World) -> None:
 
 def _start_again(world: World, host: Host) -> None:
     # As an operator does who looked at why it stopped.
-    if host.node is not None and host.daemon.stop_reason in ("gone", "wrong_store"):
+    if host.node is not None and host.daemon.follows.stop_reason in ("gone", "wrong_store"):
         host.wipe()
     else:
         host.kill()
@@ -316,7 +316,7 @@ def _look_after(world: World) -> None:
     if any(host.daemon.promotion is not None for host in hosts):
         return
     for host in hosts:
-        if host.daemon.stop_reason:
+        if host.daemon.follows.stop_reason:
             _start_again(world, host)
             return
     if not writers:

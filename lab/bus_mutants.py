@@ -8,13 +8,15 @@ from typing import Any
 from unittest import mock
 
 from udpfast.bus import (
+    admission,
     creation,
+    following,
+    link_receiver,
     log,
     merger,
     node,
     promotion,
     release,
-    replication,
     returning,
     sequencer,
 )
@@ -38,7 +40,7 @@ class TakesTheLastTwice(sequencer.Sequencer):
         return super().receive(data, now_ns, unix_ns)
 
 
-class BelievesRecords(replication.LinkReceiver):
+class BelievesRecords(link_receiver.LinkReceiver):
     """Copies records without their checksum: they are mended before it looks."""
 
     def feed(self, data: bytes, now_ns: int) -> int:
@@ -59,13 +61,6 @@ class BelievesRecords(replication.LinkReceiver):
                     here += length
             at += 32 + size
         return super().feed(bytes(mended), now_ns)
-
-
-class ServesAnyCopy(replication.LinkSender):
-    """Does not compare the copy with its own records."""
-
-    def _compare(self, hello: Hello) -> None:
-        return None
 
 
 class LetsGoTooEarly(log.Store):
@@ -162,6 +157,10 @@ class BelievesWhatWasTaken(merger.Merger):
         self._taken = [taken._replace(epoch=0) for taken in self._taken]
 
 
+def serves_any_copy(_store: log.Store, _hello: Hello) -> None:
+    """Compare no copy with the store's records."""
+
+
 def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
     """Say that a copy is the same up to its end, whatever its epochs are."""
     return other_end
@@ -170,8 +169,8 @@ def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: i
 #: What is replaced, and by what.
 MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
-    "believes-records": [(node, "LinkReceiver", BelievesRecords)],
-    "serves-any-copy": [(node, "LinkSender", ServesAnyCopy)],
+    "believes-records": [(following, "LinkReceiver", BelievesRecords)],
+    "serves-any-copy": [(admission, "compare", serves_any_copy)],
     "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
     "takes-for-away-too-soon": [(bus_world, "Release", TakesForAwayTooSoon)],
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
@@ -183,7 +182,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
     "takes-nothing-back": [(merger, "Taken", TakesNothingBack)],
     "believes-what-was-taken": [(bus_composite, "Merger", BelievesWhatWasTaken)],
-    "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
+    "looks-at-the-end-alone": [(admission, "divergence", looks_at_the_end_alone)],
 }
 
 

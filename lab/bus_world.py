@@ -14,12 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from udpfast.bus.link_receiver import LinkReceiver
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.outbox import Outbox, OutboxSender, OutboxState
+from udpfast.bus.outbox import Outbox, OutboxState
+from udpfast.bus.outbox_sender import OutboxSender
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.release import Release
-from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.bus.log cimport Log, Place, Store, log_append, place_run
-from udpfast.bus.replication cimport RUN_BYTES
+from udpfast.bus.link_sender cimport RUN_BYTES
 from udpfast.core.agent cimport Agent
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_BUS, RECORD_SIZE, STREAM_NONE, Record

@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.bus.log cimport Place, place_run
-from udpfast.bus.replication cimport RUN_BYTES
+from udpfast.bus.link_sender cimport RUN_BYTES
 from udpfast.bus.wire cimport LINK_HEADER_SIZE
 from udpfast.net.datagram cimport iovec, msghdr
 

@@ -3,7 +3,7 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.bus.replication import LinkSender
+from udpfast.bus.link_sender import LinkSender
 from udpfast.core.agent import Agent
 
 __all__ = ["StorePace", "TcpEcho", "TcpPace"]

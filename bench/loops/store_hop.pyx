@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.bus.log cimport log_append
-from udpfast.bus.replication cimport LinkSender
+from udpfast.bus.link_sender cimport LinkSender
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_BUS, RECORD_SIZE, STREAM_NONE, Record

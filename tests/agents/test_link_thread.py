@@ -16,9 +16,10 @@ from lab.bus_memory import MemoryLog
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.bus.link_thread import ConsumerThread, SourceThread
+from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_seal import LinkSeal
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
-from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame

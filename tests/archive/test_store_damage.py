@@ -14,7 +14,8 @@ from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.archive.store_names import StoreNames
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import OutboxSender, OutboxState
+from udpfast.bus.outbox import OutboxState
+from udpfast.bus.outbox_sender import OutboxSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import send_datagram
 from udpfast.config.bus import StoreConfig

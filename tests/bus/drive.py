@@ -1,9 +1,11 @@
 """A store, its sequencer and its copies, driven by hand."""
 
 from lab.bus_memory import MemoryLog
+from udpfast.bus.link_receiver import LinkReceiver
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import Outbox, OutboxSender, StreamWatch
-from udpfast.bus.replication import LinkReceiver, LinkSender
+from udpfast.bus.outbox import Outbox
+from udpfast.bus.outbox_sender import OutboxSender, StreamWatch
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
 

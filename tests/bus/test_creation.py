@@ -8,9 +8,9 @@ from lab.bus_memory import MemoryLog
 from tests.bus.drive import IDENTITY, LAYOUT, MS, T0, S, lead
 from udpfast.bus.creation import Decision, StoreCreation
 from udpfast.bus.hello import Fenced
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.replication import LinkSender
 from udpfast.bus.wire import LinkType, link_frame, link_parse
 
 OTHER = bytes(range(16, 32))

@@ -7,9 +7,9 @@ from udpfast_lab.bus_memory import MemoryLog
 from tests.bus.drive import T0, Copy, S, lead, register, send
 from tests.bus.test_failures import Pair
 from tests.client.test_store_source import Kept
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.replication import LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.log.segment import segment_path
 

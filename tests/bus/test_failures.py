@@ -5,8 +5,9 @@ import itertools
 from tests.bus.drive import MS, T0, S, lead, register, send, store
 from tests.bus.test_creation import OTHER
 from udpfast.bus.failures import FAILURES_SAID, Failures
-from udpfast.bus.node import RETRY_MAX_NS, Node
-from udpfast.bus.replication import LinkSender
+from udpfast.bus.following import RETRY_MAX_NS
+from udpfast.bus.link_sender import LinkSender
+from udpfast.bus.node import Node
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame, link_parse
 
@@ -116,11 +117,11 @@ def test_copy_that_cannot_copy_says_why_tries_seldom_and_goes_on_when_it_can() -
     tried = [began for began in pair.began if began > S]
     assert len(tried) < 2 * 60 + 10, "a few at once, then one or two a second"
     assert all(later - sooner <= 2 * RETRY_MAX_NS for sooner, later in itertools.pairwise(tried))
-    reason = pair.node.failures.reason
+    reason = pair.node.follows.failures.reason
     assert "a record that differs from what was written" in reason
     assert pair.node.store.said.count(reason) == 1
     pair.tell = lambda data: data
     pair.run(65 * S)
     assert pair.node.store.end == seq.store.end
-    assert pair.node.failures.reason == ""
+    assert pair.node.follows.failures.reason == ""
     assert pair.node.store.said[-1] == "copies again from S"

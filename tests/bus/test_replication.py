@@ -19,9 +19,9 @@ from tests.bus.drive import (
     store,
 )
 from udpfast.bus.hello import Fenced, RefuseReason
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
-from udpfast.bus.replication import LinkSender
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after, link_parse
 

@@ -107,7 +107,7 @@ def test_host_that_is_promoted_meanwhile_does_not_write_on_twice():
     for _ in range(60):
         host.work(100 * MS)
     assert host.writes
-    assert host.node.returning is None
+    assert host.node.asking is None
     assert len({epoch for epoch, _ in host.node.store.lineage.pairs}) == 2
 
 

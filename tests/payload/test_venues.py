@@ -1,5 +1,6 @@
 """Feeds of venues: books of orders, by place and by price, and what losses leave of them."""
 
+import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from lab.conformance import Report
 from lab.conformance.books import Followed, check, follow, venue_config
 from lab.framings import Sent, build
-from tests.shared import shared
+from tests.shared import ROOT, shared
+from udpfast.config.lines import PAYLOADS
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram
 
@@ -18,6 +20,12 @@ AT_NS = 1_700_000_000_000_000_000
 #: Enough for these few messages.
 SMALL = {"ring_bytes": 1 << 22, "names": 256, "window": 256, "orders_max": 1_000}
 SETS = ("itch_small", "pitch_2", "cme_1", "cme_2_reset")
+
+
+def test_payloads_have_the_numbers_of_their_names() -> None:
+    text = (ROOT / "udpfast/payload/traits.pxd").read_text()
+    numbers = {name.lower(): int(at) for name, at in re.findall(r"PAYLOAD_(\w+) = (\d+)", text)}
+    assert numbers == {name: number for number, name in enumerate(PAYLOADS)}
 
 
 def followed(

@@ -34,7 +34,12 @@ cdef class Log:
     cdef object names_count(self, uint64_t number, const uint64_t** count)
 
 
-cdef class LinkEnd:              # LinkSender or LinkReceiver (bus/replication)
+cdef enum:
+    SILENT_NS = 1_000_000_000    # an end that said nothing for so long is dead
+    BEAT_NS = 100_000_000        # so often an end says something
+
+
+cdef class LinkEnd:              # LinkSender or LinkReceiver
     cdef Hold hold               # of the thread that carries its bytes, if there is one ...
     cdef public bint carried     # ... since this was set
     cdef bint over               # closed

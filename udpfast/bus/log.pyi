@@ -1,8 +1,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from udpfast.bus.lineage import Lineage
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.release import Release
-from udpfast.bus.replication import LinkSender
 
 __all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
@@ -44,6 +44,7 @@ class Log:
     def checksum_at(self, position: int) -> int | None: ...
     def behind(self, position: int) -> int: ...
     def is_whole(self, position: int) -> bool: ...
+    def is_damaged(self, position: int) -> bool: ...
 
 class Store:
     gate: int

@@ -221,6 +221,13 @@ cdef class Log:
             return False
         return place_whole(&place)
 
+    def is_damaged(self, uint64_t position) -> bool:
+        """Return whether a record begins there that is not what was written."""
+        if self.is_whole(position):
+            return False
+        header = self.segment_header(position)
+        return not header or self.run(header_position(header), position, 1 << 62)[0] <= position
+
 
 _STATE = struct.Struct("<QQQ")
 _EPOCH_BEGIN = struct.Struct("<QqQII32s")  # EpochBegin, the payload of RESTART (bus/wire.pxd)

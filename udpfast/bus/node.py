@@ -1,79 +1,33 @@
 """One host's part in one store: who writes it, whom this host follows, who follows this host.
 
 A node decides; it has no socket, no clock and no file. Whoever holds it hands it what arrived and
-the time, and carries out what it asks of its `Carrier`.
+the time, and carries out what it asks of its `Carrier`. What it is now is its `Role`; each link is
+of one kind: a question, a host that is served, or the one that is followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from udpfast.bus.creation import Decision, StoreCreation
-from udpfast.bus.failures import Failures
-from udpfast.bus.hello import Fenced, Refuse, RefuseReason
+from udpfast.bus.following import AHEAD_BYTES, Following
+from udpfast.bus.hello import Fenced
+from udpfast.bus.link_receiver import LinkReceiver
+from udpfast.bus.link_sender import LinkSender
+from udpfast.bus.links import Carrier, Questions, Serving
 from udpfast.bus.log import Store
-from udpfast.bus.outbox import OutboxSender, StreamWatch
+from udpfast.bus.outbox_sender import OutboxSender, StreamWatch
 from udpfast.bus.promotion import Promotion, PromotionState
-from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.returning import Return, Returning
+from udpfast.bus.role import AFTER, Event, Role
 from udpfast.bus.sequencer import Sequencer
-from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
+from udpfast.bus.wire import epoch_after
 
-__all__ = ["Carrier", "Node", "Role"]
+__all__ = ["Node"]
 
-_MS = 1_000_000
-#: Between two attempts to connect: doubled after each that failed, a random part of it waited.
-RETRY_NS, RETRY_MAX_NS = 10 * _MS, 1000 * _MS
 #: A writer looks so often for hosts that do not follow it: one of them may write the store, too.
-LOOK_NS = 1000 * _MS
-#: Bytes that a link is given ahead of what its socket took.
-AHEAD_BYTES = 1 << 18
+LOOK_NS = 1_000_000_000
 NO_IDENTITY = bytes(16)
-
-
-class Role(Enum):
-    """What a node is to its store now: one at a time, and what it does follows from that.
-
-    | role | asks others | copies from another host | takes messages |
-    |---|---|---|---|
-    | BEGINNING | who has the store | yes: that ends this role | no |
-    | RETURNING | who wrote since, who has more | no | no |
-    | PROMOTING | who has more; to fence all others | what it lacks | as before |
-    | SEQUENCING | who does not follow it, at times | no | yes |
-    | FED | nobody | no: a feed writes the store here | no |
-    | FOLLOWING | nobody | yes, unless it has stopped | no |
-    """
-
-    BEGINNING = "beginning"
-    RETURNING = "returning"
-    PROMOTING = "promoting"
-    SEQUENCING = "sequencing"
-    FED = "fed"
-    FOLLOWING = "following"
-
-
-class Carrier(Protocol):
-    """What carries bytes between hosts. A link is a number, from `connect` or `Node.accepted`."""
-
-    def connect(self, host: str) -> int:
-        """Begin a link; `Node.opened` or `Node.broken` follows."""
-
-    def send(self, link: int, data: bytes) -> None:
-        """Send bytes, all of them, as long as the link lives."""
-
-    def room(self, link: int) -> int:
-        """Return how many bytes the link takes without waiting."""
-
-    def close(self, link: int) -> None:
-        """End a link when what was sent is on its way; nothing follows."""
-
-    def datagram(self, host: str, data: bytes) -> None:
-        """Send a datagram to the sequencer's port of a host."""
-
-    def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
-        """Take over the bytes of a link's end, which follows; False: not this one, or not yet."""
 
 
 class Node:
@@ -94,31 +48,23 @@ class Node:
 
     Attributes
     ----------
-    sequencer : Sequencer or None
-    consumer : LinkReceiver or None
-    sources : list of LinkSender
-    watch : StreamWatch
+    role : Role
+    asking : StoreCreation or Returning or None
+        What decides whether this host begins the store, or writes it on, from others' answers.
     promotion : Promotion or None
+    sequencer : Sequencer or None
+        Also while this host is promoted, if it wrote the store before.
+    follows : Following
+        The link on which this host copies.
+    watch : StreamWatch
     outcome : tuple of str
         What the last promotion came to, and who was not reached; empty: there was none, or it goes
         on.
-    beginning : StoreCreation or None
-    returning : Returning or None
-        This host wrote the store before, and asks the others whether it writes on.
     waiting_for : str
         Why this host does not begin the store that it shall write, or does not write it on; empty:
         it does, or shall not.
     intact : bool
         Of what this host wrote nothing is lost, as far as it knows.
-    written_by_feed : bool
-        A feed on this host writes the store: this one follows nobody, and takes no messages.
-    stop_reason : str
-        Why it follows nobody any more, until somebody looks at it; empty: it does.
-    left : str
-        The host that it copied from, if that was stopped in good order since; empty: it was not, or
-        another one is copied from now.
-    failures : Failures
-        Why links to its source end again and again, if they do; it tries on, ever more seldom.
     """
 
     def __init__(
@@ -134,60 +80,55 @@ class Node:
         self.store = store
         self.peers = tuple(peers)
         self.carrier = carrier
-        self.sequencer: Sequencer | None = None
-        self.consumer: LinkReceiver | None = None
-        self.watch = StreamWatch(store)
+        self.role = Role.FOLLOWING
+        self.asking: StoreCreation | Returning | None = None
         self.promotion: Promotion | None = None
+        self.sequencer: Sequencer | None = None
+        self.follows = Following(
+            store, self.peers, carrier, draw, source=source, quarantine=quarantine
+        )
+        self.watch = StreamWatch(store)
         self.outcome: tuple[str, ...] = ()
-        self.beginning: StoreCreation | None = None
-        self.returning: Returning | None = None
         self.waiting_for = ""
         self.intact = True
-        self.written_by_feed = False
-        self.stop_reason = self.left = ""
-        self.failures = Failures()
-        self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
-        self._source = source
-        # The writer's record at this position is damaged: another copy may have it. None: not so.
-        self._lacked: int | None = None
+        self._serves = Serving(store, carrier, draw)
+        self._questions = Questions(store, carrier)
+        self._before = Role.FOLLOWING  # its role again if a promotion fails
         self._feeds = False  # a feed on this host writes the store, once it has it
-        self._quarantine = quarantine
-        self._sources: dict[int, LinkSender] = {}
-        self._asked: dict[int, tuple[str, bytearray]] = {}  # link -> host, answer
         self._strangers: set[str] = set()  # hosts with another store of this name
-        self._link: int | None = None  # of the consumer
-        self._leader = ""  # whom it tried last
-        self._retry_ns = 0
-        self._delay_ns = RETRY_NS
         self._look_ns = 0
 
     @property
     def sources(self) -> list[LinkSender]:
         """Of the hosts that copy from this one."""
-        return list(self._sources.values())
+        return self._serves.senders
 
     @property
-    def role(self) -> Role:
-        """What it is to its store now."""
-        if self.promotion is not None:
-            return Role.PROMOTING
-        if self.beginning is not None:
-            return Role.BEGINNING
-        if self.returning is not None:
-            return Role.RETURNING
-        if self.sequencer is not None:
-            return Role.SEQUENCING
-        return Role.FED if self.written_by_feed else Role.FOLLOWING
+    def consumer(self) -> LinkReceiver | None:
+        """This host's end of the link on which it copies."""
+        return self.follows.receiver
+
+    @property
+    def written_by_feed(self) -> bool:
+        """Whether a feed on this host writes the store: it follows nobody, takes no messages."""
+        return self.role is Role.FED
 
     @property
     def following(self) -> bool:
         """Whether the stream comes: from another host, or from this one's own sequencer."""
-        if (
-            self.sequencer is not None or self.written_by_feed
-        ):  # also while it is promoted once more
+        if self.sequencer is not None or self.written_by_feed:  # also while it is promoted again
             return self.store.writer
-        return self.consumer is not None and self.consumer.following and not self.consumer.closed
+        return self.follows.comes
+
+    def _note(self, event: Event) -> None:
+        # Change the role by what happened. What a promotion interrupts goes on if that fails.
+        if self.role is Role.PROMOTING and event is Event.OTHER_WRITES:
+            self._before = Role.FOLLOWING
+            return
+        if self.role is not Role.PROMOTING and event is Event.PROMOTED:
+            self._before = self.role
+        self.role = AFTER[self.role][event]
 
     # --- the sequencer's host -------------------------------------------------------------------
 
@@ -219,15 +160,17 @@ class Node:
         store, self._feeds, self.intact = self.store, feeds, intact
         if store.identity == NO_IDENTITY or not (store.end or store.was_writer):
             if named:
-                self.beginning = StoreCreation(self.peers, now_ns, insist=insist)
-                self._go_on_beginning(now_ns, unix_ns)
+                self.asking = StoreCreation(self.peers, now_ns, insist=insist)
+                self._note(Event.HAS_NOTHING)
+                self._go_on_beginning(self.asking, now_ns, unix_ns)
         elif feeds:
-            self.written_by_feed = True
+            self._note(Event.FEED_WRITES)
         elif store.was_writer and not self.peers:
             self.resume(now_ns, unix_ns)
         elif store.was_writer and intact:
-            self.returning = Returning(store, self.peers, now_ns)
-            self._go_on_returning(now_ns, unix_ns)
+            self.asking = Returning(store, self.peers, now_ns)
+            self._note(Event.WROTE_BEFORE)
+            self._go_on_returning(self.asking, now_ns, unix_ns)
         elif store.was_writer:
             self._wait_for_promote(
                 "this host has been rebooted, has adopted a copy of its store, or lost some of "
@@ -242,13 +185,11 @@ class Node:
             "is to write")  # fmt: skip
         self._say(self.waiting_for)
 
-    def _go_on_returning(self, now_ns: int, unix_ns: int) -> None:
-        returning = self.returning
-        assert returning is not None
+    def _go_on_returning(self, returning: Returning, now_ns: int, unix_ns: int) -> None:
         # Whoever connects may say it, too, that another host wrote since.
         decision = returning.decide(now_ns) if self.store.was_writer else Return.FOLLOW
         if decision is Return.WAIT:
-            self._ask_again(returning.due(now_ns))
+            self._questions.ask_again(returning.due(now_ns))
             return
         self._end_asking()
         if decision is Return.WRITE:
@@ -265,10 +206,8 @@ class Node:
             who = returning.later or "another host"
             self._say(f"{who} knows of a later epoch, so this host does not write on")
 
-    def _go_on_beginning(self, now_ns: int, unix_ns: int) -> None:
-        beginning = self.beginning
-        assert beginning is not None
-        if self.consumer is not None and self.consumer.following:
+    def _go_on_beginning(self, beginning: StoreCreation, now_ns: int, unix_ns: int) -> None:
+        if self.follows.receiver is not None and self.follows.receiver.following:
             self._end_asking()
             return
         decision = beginning.decide(now_ns, self.store.promised)
@@ -276,7 +215,7 @@ class Node:
             self._ask_who_has(beginning, now_ns)
         elif decision is Decision.BEGIN:
             self._end_asking()
-            self._drop_consumer()
+            self.follows.drop()
             self.store.log.create()
             self._write(0, now_ns, unix_ns)
             self._say("begins a new store")
@@ -288,7 +227,7 @@ class Node:
             self._say(self.waiting_for)
 
     def _ask_who_has(self, beginning: StoreCreation, now_ns: int) -> None:
-        self._ask_again(beginning.due(now_ns))
+        self._questions.ask_again(beginning.due(now_ns))
         unheard = beginning.unheard(now_ns)
         why = ""
         if unheard:
@@ -307,26 +246,19 @@ class Node:
             if why:
                 self._say(why)
 
-    def _ask_again(self, hosts: Iterable[str]) -> None:
-        # A host has one question at a time: one that was not answered is over.
-        for host in hosts:
-            for link in [link for link, (asked, _) in self._asked.items() if asked == host]:
-                self._close(link)
-            self._ask([host])
-
     def _end_asking(self) -> None:
-        self.beginning = self.returning = None
+        self.asking = None
         self.waiting_for = ""
-        for link in list(self._asked):
-            self._close(link)
+        self._note(Event.OTHER_WRITES)
+        self._questions.close_all()
 
     def _write(self, epoch: int, now_ns: int, unix_ns: int) -> None:
         # Write the store from now on; what a feed writes has the epoch that its loop begins.
-        self.beginning = self.returning = None
+        self.asking = None
         self.waiting_for = ""
         if self._feeds:
-            self._drop_consumer()
-            self.written_by_feed = True
+            self.follows.drop()
+            self._note(Event.FEED_WRITES)
         elif epoch:
             self.lead(epoch, now_ns, unix_ns)
         else:
@@ -339,17 +271,19 @@ class Node:
 
     def lead(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
         """Write the store from now on."""
-        self._drop_consumer()
-        self.left = ""
+        self.follows.drop()
+        self.follows.left = ""
         self.intact = True  # of what it writes from now on
+        self._note(Event.WRITES)
         self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
         return self.sequencer
 
     def promote(self, now_ns: int) -> Promotion:
         """Become the writer, if this host can; `work` goes on with it."""
-        self._drop_consumer()
+        self.follows.drop()
         self.outcome = ()
-        self._delay_ns = RETRY_NS
+        self.follows.hurry()
+        self._note(Event.PROMOTED)
         self.promotion = Promotion(self.store, self.peers, self._draw(), now_ns)
         self._ask_for(self.promotion)
         return self.promotion
@@ -357,31 +291,32 @@ class Node:
     def _ask_for(self, promotion: Promotion) -> None:
         if promotion.asks:
             promotion.asks = False
-            self._ask_again(self.peers)
+            self._questions.ask_again(self.peers)
 
-    def _go_on_promoting(self, now_ns: int, unix_ns: int) -> None:
-        promotion = self.promotion
-        assert promotion is not None
+    def _go_on_promoting(self, promotion: Promotion, now_ns: int, unix_ns: int) -> None:
         promotion.work(now_ns, unix_ns)
         self._ask_for(promotion)
-        if promotion.links and self._link is None and now_ns >= self._retry_ns:
-            self._leader = promotion.source
-            self._link = self.carrier.connect(self._leader)
-            self._wait(now_ns)
-        if promotion.state not in (PromotionState.READY, PromotionState.REFUSED):
-            return
-        self._drop_consumer()
-        for link in list(self._asked):
-            self._close(link)
-        self.promotion = None
-        if promotion.state is PromotionState.READY:
-            self.stop_reason = ""
-            self._write(promotion.epoch, now_ns, unix_ns)
-            self.end_promotion(
-                f"now writes epoch {promotion.epoch:x}",
-                *(f"{host} could not be reached" for host in promotion.unreachable),
-            )
-            return
+        if promotion.links:
+            self.follows.connect_to(promotion.source, now_ns)
+        if promotion.state in (PromotionState.READY, PromotionState.REFUSED):
+            self.follows.drop()
+            self._questions.close_all()
+            self.promotion = None
+            if promotion.state is PromotionState.READY:
+                self._take_over(promotion, now_ns, unix_ns)
+            else:
+                self.role = self._before
+                self._say_refused(promotion)
+
+    def _take_over(self, promotion: Promotion, now_ns: int, unix_ns: int) -> None:
+        self.follows.stop_reason = ""
+        self._write(promotion.epoch, now_ns, unix_ns)
+        self.end_promotion(
+            f"now writes epoch {promotion.epoch:x}",
+            *(f"{host} could not be reached" for host in promotion.unreachable),
+        )
+
+    def _say_refused(self, promotion: Promotion) -> None:
         said = f"not promoted: {promotion.reason}"
         if promotion.silent:
             said += (
@@ -402,190 +337,79 @@ class Node:
 
     def opened(self, link: int, now_ns: int) -> None:
         """Take a link that `connect` began."""
-        if link in self._asked:
-            self.carrier.send(
-                link, link_frame(LinkType.FENCE, 0, self.store.promised, self.store.identity)
-            )
-        elif link == self._link:
+        if link in self._questions:
+            self._questions.opened(link)
+        elif link == self.follows.link:
+            receiver = None
             if self.promotion is not None:
-                self.consumer = self.promotion.copy(self._leader, self._draw(), now_ns)
-            else:
-                self.consumer = LinkReceiver(
-                    self.store, self._draw(), now_ns,
-                    any_source=bool(self._source) or self._lacked is not None,
-                )  # fmt: skip
-            self.carrier.send(link, self.consumer.output())
+                receiver = self.promotion.copy(self.follows.leader, self._draw(), now_ns)
+            self.follows.opened(now_ns, receiver)
         else:
             self.carrier.close(link)
 
     def accepted(self, link: int, now_ns: int) -> None:
         """Take a link that another host began."""
-        self._sources[link] = LinkSender(self.store, self._draw(), now_ns)
+        self._serves.accepted(link, now_ns)
 
     def room(self, link: int) -> int:
         """Return how many bytes `received` takes of a link."""
-        if link == self._link and self.consumer is not None:
-            return self.consumer.room
-        return AHEAD_BYTES
+        return self.follows.room if link == self.follows.link else AHEAD_BYTES
 
     def received(self, link: int, data: bytes, now_ns: int) -> None:
         """Take bytes that arrived on a link, at most `room`."""
-        if link in self._sources:
-            self._sources[link].feed(data, now_ns)
-        elif link == self._link and self.consumer is not None:
-            self.consumer.feed(data, now_ns)
-            self._look_at_consumer(now_ns)
-        elif link in self._asked:
-            self._answered(link, data, now_ns)
+        if link in self._serves:
+            self._serves.received(link, data, now_ns)
+        elif link == self.follows.link and self.follows.receiver is not None:
+            self.follows.receiver.feed(data, now_ns)
+            self._look_at_copy(now_ns)
+        elif link in self._questions:
+            answer = self._questions.received(link, data)
+            if answer is not None:
+                self._take_answer(*answer, now_ns)
 
-    def _answered(self, link: int, data: bytes, now_ns: int) -> None:
-        host, received = self._asked[link]
-        received += data
-        try:
-            found = link_parse(bytes(received))
-        except ValueError:
-            found = None
-            self._close(link)
-        if found is None:
-            return
-        self._close(link)
-        if found[0].type == LinkType.FENCED:
-            self._take_answer(host, Fenced.unpack(found[0].body), now_ns)
+    def broken(self, link: int, now_ns: int) -> None:
+        """Note that a link is over, or could not be begun."""
+        self._serves.broken(link)
+        self._questions.broken(link)
+        if link == self.follows.link:
+            self._note_copying()
+            self.follows.broken(now_ns, promoting=self.role is Role.PROMOTING)
+
+    def _look_at_copy(self, now_ns: int) -> None:
+        # After each time that the link on which this host copies was given something.
+        self._note_copying()
+        self.follows.look(now_ns, promoting=self.role is Role.PROMOTING)
+
+    def _note_copying(self) -> None:
+        if self.follows.receiver is not None and self.follows.receiver.following:
+            self.waiting_for = ""
 
     def _take_answer(self, host: str, answer: Fenced, now_ns: int) -> None:
-        if self.beginning is not None:
+        if isinstance(self.asking, StoreCreation):
             has = answer.identity != NO_IDENTITY
-            self.beginning.answered(host, has=has, now_ns=now_ns)
-        if self.returning is not None:
-            self.returning.note_answer(host, now_ns)
-        if NO_IDENTITY not in (answer.identity, own := self.store.identity) and (
-            answer.identity != own
-        ):
-            if host not in self._strangers:
-                self._strangers.add(host)
-                self._say(
-                    f"{host} has another store of the same name: {answer.identity.hex()}, "
-                    f"expected {own.hex()}")  # fmt: skip
+            self.asking.answered(host, has=has, now_ns=now_ns)
+        elif self.asking is not None:
+            self.asking.note_answer(host, now_ns)
+        if self._is_stranger(host, answer.identity):
             return
-        self._strangers.discard(host)
-        if self.returning is not None:
-            self.returning.answered(host, answer, now_ns)
+        if isinstance(self.asking, Returning):
+            self.asking.answered(host, answer, now_ns)
         if self.promotion is not None:
             self.promotion.answered(host, answer, now_ns)
         self.store.fence(answer.promised)
 
-    def _ask(self, hosts: Iterable[str]) -> None:
-        # Have other hosts promise to take nothing of epochs before this one's.
-        for host in hosts:
-            self._asked[self.carrier.connect(host)] = (host, bytearray())
-
-    def broken(self, link: int, now_ns: int) -> None:
-        """Note that a link is over, or could not be begun."""
-        source = self._sources.pop(link, None)
-        if source is not None:
-            source.close("the link broke")
-        self._asked.pop(link, None)
-        if link == self._link:
-            self._link = None
-            if self.consumer is not None:
-                self.consumer.close("the link broke")
-                self._look_at_consumer(now_ns)
-            self._wait(now_ns)
-
-    def _close(self, link: int) -> None:
-        self._sources.pop(link, None)
-        self._asked.pop(link, None)
-        self.carrier.close(link)
-
-    # --- following ------------------------------------------------------------------------------
-
-    def _wait(self, now_ns: int) -> None:
-        # Before the next attempt.
-        self._retry_ns = now_ns + self._delay_ns // 2 + self._draw() % self._delay_ns
-        self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
-        self.reconnects += 1
-
-    def _drop_consumer(self) -> None:
-        if self.consumer is not None:
-            self.consumer.close("not needed")
-            self.consumer = None
-        if self._link is not None:
-            self.carrier.close(self._link)
-            self._link = None
-
-    def _look_at_consumer(self, now_ns: int) -> None:
-        # After each time that it was given something.
-        consumer = self.consumer
-        if consumer is None:
-            return
-        if consumer.following:
-            self.waiting_for = ""
-            self._note_following(now_ns)
-            if self._lacked is not None and self.store.end > self._lacked:
-                self._lacked = None
-                if self._leader != self.store.writer_host:
-                    consumer.close("this copy has what the writer's lacks")
-        if not consumer.closed:
-            return
-        if not consumer.failed:
-            self.failures.broke()
-        elif self.failures.ended(consumer.closed, self._leader, self.store.end):
-            self._say(self.failures.reason)
-        if consumer.left:
-            self.left = self._leader
-            self._say(f"{self.left} was stopped in good order: this copy ends at {self.store.end}")
-        self.consumer = None
-        if self._link is not None:
-            self.carrier.close(self._link)
-            self._link = None
-        self._wait(now_ns)
-        self.damaged += consumer.damaged
-        if self.promotion is None and consumer.refused is not None:
-            self._refused(consumer.refused)
-
-    def _note_following(self, now_ns: int) -> None:
-        if self.left:
-            self._say(f"copies from {self._leader} again")
-            self.left = ""
-        failing = self.failures.reason
-        if self.failures.follows(self.store.end, now_ns):
-            self._delay_ns = RETRY_NS
-            if failing:
-                self._say(f"copies again from {self._leader}")
-
-    def _refused(self, refused: Refuse) -> None:
-        if refused.reason is RefuseReason.DIVERGED:
-            at = refused.at
-            own = self.store.log.checksum_at(at) or 0
+    def _is_stranger(self, host: str, identity: bytes) -> bool:
+        # Whether a host has another store of the same name; that is said once.
+        own = self.store.identity
+        if identity == own or NO_IDENTITY in (identity, own):
+            self._strangers.discard(host)
+            return False
+        if host not in self._strangers:
+            self._strangers.add(host)
             self._say(
-                f"differs from its source at position {at}: checksum {own:08x} here, "
-                f"{refused.own:08x} there"
+                f"{host} has another store of the same name: {identity.hex()}, expected {own.hex()}"
             )
-            if self._quarantine:
-                removed = self.store.cut(at)
-                self.quarantined += removed
-                self._say(f"set aside {removed} records from position {at} on")
-            else:
-                self.stop_reason = "diverged"
-        elif refused.reason is RefuseReason.FENCED:
-            self.store.fence(refused.at)
-        elif refused.reason is RefuseReason.DAMAGED and not self._source:
-            self._lacked = refused.at
-        elif refused.reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
-            self.stop_reason = refused.reason.name.lower()
-            self._say(f"cannot copy from its source: {refused.reason.name}, position {refused.at}")
-
-    def _follow(self, now_ns: int) -> None:
-        if self._link is not None or self.stop_reason or now_ns < self._retry_ns or not self.peers:
-            return
-        if self._source:
-            self._leader = self._source
-        elif self._lacked is None and self.store.writer_host in self.peers and self._draw() % 2:
-            self._leader = self.store.writer_host
-        else:
-            at = self.peers.index(self._leader) if self._leader in self.peers else -1
-            self._leader = self.peers[(at + 1) % len(self.peers)]
-        self._link = self.carrier.connect(self._leader)
+        return True
 
     # --- datagrams ------------------------------------------------------------------------------
 
@@ -609,8 +433,7 @@ class Node:
         if self.sequencer is not None:
             self._lead_on(self.sequencer, now_ns, unix_ns)
         self.store.look_at_standbys(now_ns)
-        for link, source in list(self._sources.items()):
-            self._serve(link, source, now_ns, unix_ns)
+        self._serves.work(now_ns, unix_ns)
         self._send_messages(now_ns, unix_ns)
 
     def _note_other_writer(self) -> None:
@@ -620,36 +443,35 @@ class Node:
         if self.promotion is None or not self.promotion.epoch:
             self._say("another host writes the store, so this host follows it")
         self.sequencer = None
+        self._note(Event.OTHER_WRITES)
 
     def _decide(self, now_ns: int, unix_ns: int) -> None:
         # Go on with what decides whether this host becomes, or stays, the writer.
-        role = self.role
-        if role is Role.PROMOTING:
-            self._go_on_promoting(now_ns, unix_ns)
-        elif role is Role.BEGINNING:
-            self._go_on_beginning(now_ns, unix_ns)
-        elif role is Role.RETURNING:
-            self._go_on_returning(now_ns, unix_ns)
+        if self.promotion is not None:
+            self._go_on_promoting(self.promotion, now_ns, unix_ns)
+        elif isinstance(self.asking, StoreCreation):
+            self._go_on_beginning(self.asking, now_ns, unix_ns)
+        elif self.asking is not None:
+            self._go_on_returning(self.asking, now_ns, unix_ns)
 
     def _copy(self, now_ns: int, unix_ns: int) -> None:
-        # Copy from another host, in the roles that do; a promotion works its own consumer.
-        role = self.role
-        if role in (Role.FOLLOWING, Role.BEGINNING):
-            self._follow(now_ns)
-        if self.consumer is not None and self._link is not None:
-            if role is not Role.PROMOTING:
-                self.consumer.work(now_ns, unix_ns)
-            self._carry(self._link, self.consumer)
-            self._look_at_consumer(now_ns)
+        # Copy from another host, in the roles that do; a promotion works its own link's end.
+        follows = self.follows
+        if self.role in (Role.FOLLOWING, Role.BEGINNING):
+            follows.connect(now_ns)
+        if follows.receiver is not None and follows.link is not None:
+            if self.role is not Role.PROMOTING:
+                follows.receiver.work(now_ns, unix_ns)
+            follows.carry()
+            self._look_at_copy(now_ns)
 
     def _lead_on(self, sequencer: Sequencer, now_ns: int, unix_ns: int) -> None:
         if sequencer.full:
             sequencer.make_room(now_ns, unix_ns)
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + LOOK_NS
-            asked = {host for host, _ in self._asked.values()}
-            self._ask(host for host in self.peers
-                      if host not in self.store.links and host not in asked)  # fmt: skip
+            known = self._questions.hosts | self.store.links.keys()
+            self._questions.ask(host for host in self.peers if host not in known)
 
     def _send_messages(self, now_ns: int, unix_ns: int) -> None:
         # What is in the outboxes of this host's apps.
@@ -658,39 +480,9 @@ class Node:
             for datagram in outbox_sender.work(now_ns, self.following):
                 self._bring(datagram, now_ns, unix_ns, outbox_sender)
 
-    def _carry(self, link: int, consumer: LinkReceiver) -> None:
-        # What it has to say goes to the link, or to the thread that has its bytes.
-        if not consumer.carried:
-            self.carrier.send(link, consumer.output())
-            if consumer.following and not consumer.closed and self.carrier.carry(link, consumer):
-                self.store.intake = consumer
-        else:
-            consumer.attend()
-
-    def _serve(self, link: int, source: LinkSender, now_ns: int, unix_ns: int) -> None:
-        source.work(now_ns, unix_ns)
-        if source.carried:
-            source.attend()
-            if source.closed:
-                self._close(link)
-            return
-        room = self.carrier.room(link)
-        data = source.output(room) if room > 0 else b""
-        if data:
-            self.carrier.send(link, data)
-        if source.closed:
-            self._close(link)
-        elif source.following:
-            self.carrier.carry(link, source)
-
     def stop(self) -> None:
         """Say goodbye to who copies from here: this host is being stopped in good order."""
-        for link, source in self._sources.items():
-            source.end()
-            if source.carried:
-                source.attend()
-            else:
-                self.carrier.send(link, source.output())
+        self._serves.stop()
 
     def _bring(
         self, datagram: bytes, now_ns: int, unix_ns: int, outbox_sender: OutboxSender

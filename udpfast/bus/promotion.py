@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from udpfast.bus.hello import Fenced, RefuseReason
+from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.log import Store
-from udpfast.bus.replication import LinkReceiver
 from udpfast.bus.wire import epoch_after
 
 __all__ = ["Promotion", "PromotionState"]

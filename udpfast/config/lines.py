@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from msgspec import Meta
 
@@ -55,26 +55,8 @@ Payload = Literal[
 ]
 EncodingName = Literal["native", "flatbuffers"]
 
-
-#: As payload.payload has them, by number.
-PAYLOADS = (
-    "none",
-    "roq",
-    "iex_tops",
-    "iex_deep",
-    "itch",
-    "pitch",
-    "cme",
-    "deribit",
-    "csm",
-    "ice",
-    "miax",
-    "iex_deep_plus",
-    "nyse_integrated",
-    "nyse_imbalances",
-    "memx",
-    "coinbase",
-)
+#: As payload.traits has them, by number.
+PAYLOADS = get_args(Payload)[1:]
 
 #: Those that a framing can carry; others than these framings carry only "none".
 PAYLOADS_OF = {

@@ -30,7 +30,8 @@ from udpfast.archive.bus_files import (
 from udpfast.bus.absence import GONE_NS, Absence, News
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
-from udpfast.bus.outbox import Outbox, OutboxSender
+from udpfast.bus.outbox import Outbox
+from udpfast.bus.outbox_sender import OutboxSender
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, StoreConfig
@@ -192,9 +193,9 @@ class _Part:
         # What else keeps it from following says so itself.
         known = (
             node.following
-            or node.stop_reason
+            or node.follows.stop_reason
             or node.waiting_for
-            or node.left
+            or node.follows.left
             or node.promotion is not None
         )
         news = self._source.look(bool(known), now_ns, unix_ns)
@@ -275,14 +276,14 @@ class _Part:
             "following": node.following,
             "source_end": node.consumer.source_end if node.following and node.consumer else None,
             "source_gone_ns": self._source.since_ns,
-            "source_left": self.node.left,
+            "source_left": node.follows.left,
             "wish": self._wish,
             "outcome": node.outcome,
             "waits": node.waiting_for or self._lacks(),
-            "stopped": node.stop_reason or node.failures.reason,
-            "reconnects": node.reconnects,
-            "damaged": node.damaged,
-            "quarantined": node.quarantined,
+            "stopped": node.follows.stop_reason or node.follows.failures.reason,
+            "reconnects": node.follows.reconnects,
+            "damaged": node.follows.damaged,
+            "quarantined": node.follows.quarantined,
             "unauthentic": self.sockets.unauthentic,
             "verdicts": {} if sequencer is None else {
                 verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict

@@ -19,9 +19,10 @@ from pathlib import Path
 from udpfast.agents.bus.link_thread import ConsumerThread, SourceThread, link_thread
 from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.archive.bus_files import bell_path, shared_directory
+from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_seal import LinkSeal
+from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.node import Node
-from udpfast.bus.replication import LinkReceiver, LinkSender
 from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, UnauthenticError
 from udpfast.bus.wire import SendFlag
 from udpfast.config.bus import BusConfig, bus_keys

@@ -1,7 +1,8 @@
 from typing import final
 
+from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_seal import LinkSeal
-from udpfast.bus.replication import LinkReceiver, LinkSender
+from udpfast.bus.link_sender import LinkSender
 from udpfast.core.agent import Agent
 from udpfast.shm.wake import WakeRegion
 

@@ -15,8 +15,8 @@ from libc.string cimport memmove, memset
 from udpfast.bus.log cimport LinkEnd
 from udpfast.bus.link_seal cimport (
     PIECE_MAX, SEAL_SIZE, LinkSeal, seal_piece, seal_read, seal_space)
-from udpfast.bus.replication cimport (
-    ACK_BYTES, RUN_ATTEND, LinkReceiver, LinkSender)
+from udpfast.bus.link_receiver cimport ACK_BYTES, LinkReceiver
+from udpfast.bus.link_sender cimport RUN_ATTEND, LinkSender
 from udpfast.bus.wire cimport LINK_HEADER_SIZE, LinkHeader, Progress, link_look
 from posix.unistd cimport close, write
 

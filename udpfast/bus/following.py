@@ -1,0 +1,232 @@
+"""The link on which a host copies its store: whom from, when it is tried again, what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from udpfast.bus.failures import Failures
+from udpfast.bus.hello import Refuse, RefuseReason
+from udpfast.bus.link_receiver import LinkReceiver
+from udpfast.bus.links import Carrier
+from udpfast.bus.log import Store
+
+__all__ = ["AHEAD_BYTES", "RETRY_MAX_NS", "Following"]
+
+_MS = 1_000_000
+#: Between two attempts to connect: doubled after each that failed, a random part of it waited.
+RETRY_NS, RETRY_MAX_NS = 10 * _MS, 1000 * _MS
+#: Bytes that a link is given ahead of what its socket took.
+AHEAD_BYTES = 1 << 18
+
+
+class Following:
+    """The link to the host that this one copies from: one at a time.
+
+    Parameters
+    ----------
+    store : Store
+    peers : tuple of str
+        All other hosts that have the store.
+    carrier : Carrier
+    draw : callable
+        Returns 64 random bits.
+    source : str
+        Follow this host, whatever it is; empty: whichever peer writes the store.
+    quarantine : bool
+        Set records aside that the writer's store does not have, and go on.
+
+    Attributes
+    ----------
+    link : int or None
+    receiver : LinkReceiver or None
+    leader : str
+        Whom it tried last.
+    stop_reason : str
+        Why it follows nobody any more, until somebody looks at it; empty: it does.
+    left : str
+        The host that it copied from, if that was stopped in good order since; empty: it was not, or
+        another one is copied from now.
+    failures : Failures
+        Why links end again and again, if they do; it tries on, ever more seldom.
+    damaged, reconnects, quarantined : int
+        Links that ended because bytes had changed; attempts; records that were set aside.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        peers: tuple[str, ...],
+        carrier: Carrier,
+        draw: Callable[[], int],
+        *,
+        source: str,
+        quarantine: bool,
+    ) -> None:
+        self.link: int | None = None
+        self.receiver: LinkReceiver | None = None
+        self.leader = self.stop_reason = self.left = ""
+        self.failures = Failures()
+        self.damaged = self.reconnects = self.quarantined = 0
+        self._store = store
+        self._peers = peers
+        self._carrier = carrier
+        self._draw = draw
+        self._source = source
+        self._quarantine = quarantine
+        # The writer's record at this position is damaged: another copy may have it. None: not so.
+        self._lacked: int | None = None
+        self._retry_ns = 0
+        self._delay_ns = RETRY_NS
+
+    @property
+    def comes(self) -> bool:
+        """Whether the stream comes."""
+        receiver = self.receiver
+        return receiver is not None and receiver.following and not receiver.closed
+
+    @property
+    def room(self) -> int:
+        """How many bytes `received` takes."""
+        return AHEAD_BYTES if self.receiver is None else self.receiver.room
+
+    def connect(self, now_ns: int) -> None:
+        """Begin a link to the host that is to be copied from, when it is time."""
+        if self.link is not None or self.stop_reason or now_ns < self._retry_ns or not self._peers:
+            return
+        if self._source:
+            self.leader = self._source
+        elif self._lacked is None and self._store.writer_host in self._peers and self._draw() % 2:
+            self.leader = self._store.writer_host
+        else:
+            at = self._peers.index(self.leader) if self.leader in self._peers else -1
+            self.leader = self._peers[(at + 1) % len(self._peers)]
+        self.link = self._carrier.connect(self.leader)
+
+    def connect_to(self, host: str, now_ns: int) -> None:
+        """Begin a link to a certain host, when it is time."""
+        if self.link is None and now_ns >= self._retry_ns:
+            self.leader = host
+            self.link = self._carrier.connect(host)
+            self._wait(now_ns)
+
+    def opened(self, now_ns: int, receiver: LinkReceiver | None = None) -> None:
+        """Say HELLO on the link that was begun; with an end of its own, or by `receiver`."""
+        assert self.link is not None
+        self.receiver = receiver or LinkReceiver(
+            self._store, self._draw(), now_ns,
+            any_source=bool(self._source) or self._lacked is not None,
+        )  # fmt: skip
+        self._carrier.send(self.link, self.receiver.output())
+
+    def hurry(self) -> None:
+        """Wait no longer than after a first attempt."""
+        self._delay_ns = RETRY_NS
+
+    def carry(self) -> None:
+        """Hand what its end has to say to the link, or to the thread that has the link's bytes."""
+        receiver = self.receiver
+        assert receiver is not None
+        assert self.link is not None
+        if receiver.carried:
+            receiver.attend()
+            return
+        self._carrier.send(self.link, receiver.output())
+        if self.comes and self._carrier.carry(self.link, receiver):
+            self._store.intake = receiver
+
+    def broken(self, now_ns: int, *, promoting: bool) -> None:
+        """Note that the link is over, or could not be begun."""
+        self.link = None
+        if self.receiver is not None:
+            self.receiver.close("the link broke")
+            self.look(now_ns, promoting=promoting)
+        self._wait(now_ns)
+
+    def drop(self) -> None:
+        """End the link: this host copies from nobody now."""
+        if self.receiver is not None:
+            self.receiver.close("not needed")
+            self.receiver = None
+        self._close()
+
+    def look(self, now_ns: int, *, promoting: bool) -> None:
+        """Note what became of the link's end, each time that it was given something.
+
+        Parameters
+        ----------
+        now_ns : int
+        promoting : bool
+            A refusal is the promotion's matter.
+        """
+        receiver = self.receiver
+        if receiver is None:
+            return
+        if receiver.following:
+            self._note_following(now_ns)
+            if self._lacked is not None and self._store.end > self._lacked:
+                self._lacked = None
+                if self.leader != self._store.writer_host:
+                    receiver.close("this copy has what the writer's lacks")
+        if receiver.closed:
+            self._end(receiver, now_ns)
+            if receiver.refused is not None and not promoting:
+                self._refused(receiver.refused)
+
+    def _end(self, receiver: LinkReceiver, now_ns: int) -> None:
+        if not receiver.failed:
+            self.failures.broke()
+        elif self.failures.ended(receiver.closed, self.leader, self._store.end):
+            self._say(self.failures.reason)
+        if receiver.left:
+            self.left = self.leader
+            self._say(f"{self.left} was stopped in good order: this copy ends at {self._store.end}")
+        self.receiver = None
+        self._close()
+        self._wait(now_ns)
+        self.damaged += receiver.damaged
+
+    def _note_following(self, now_ns: int) -> None:
+        if self.left:
+            self._say(f"copies from {self.leader} again")
+            self.left = ""
+        failing = self.failures.reason
+        if self.failures.follows(self._store.end, now_ns):
+            self.hurry()
+            if failing:
+                self._say(f"copies again from {self.leader}")
+
+    def _refused(self, refused: Refuse) -> None:
+        reason, at = refused.reason, refused.at
+        if reason is RefuseReason.DIVERGED:
+            own = self._store.log.checksum_at(at) or 0
+            self._say(
+                f"differs from its source at position {at}: checksum {own:08x} here, "
+                f"{refused.own:08x} there"
+            )
+            if self._quarantine:
+                removed = self._store.cut(at)
+                self.quarantined += removed
+                self._say(f"set aside {removed} records from position {at} on")
+            else:
+                self.stop_reason = "diverged"
+        elif reason is RefuseReason.FENCED:
+            self._store.fence(at)
+        elif reason is RefuseReason.DAMAGED and not self._source:
+            self._lacked = at
+        elif reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
+            self.stop_reason = reason.name.lower()
+            self._say(f"cannot copy from its source: {reason.name}, position {at}")
+
+    def _close(self) -> None:
+        if self.link is not None:
+            self._carrier.close(self.link)
+            self.link = None
+
+    def _wait(self, now_ns: int) -> None:
+        # Before the next attempt.
+        self._retry_ns = now_ns + self._delay_ns // 2 + self._draw() % self._delay_ns
+        self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
+        self.reconnects += 1
+
+    def _say(self, said: str) -> None:
+        self._store.said.append(said)

@@ -1,0 +1,61 @@
+"""What a host is to its store: one role at a time, and what each event makes of it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["AFTER", "Event", "Role"]
+
+
+class Role(Enum):
+    """What a node is to its store now; what it does follows from that.
+
+    | role | asks others | copies from another host | takes messages |
+    |---|---|---|---|
+    | BEGINNING | who has the store | yes: that ends this role | no |
+    | RETURNING | who wrote since, who has more | no | no |
+    | PROMOTING | who has more; to fence all others | what it lacks | as before |
+    | SEQUENCING | who does not follow it, at times | no | yes |
+    | FED | nobody | no: a feed writes the store here | no |
+    | FOLLOWING | nobody | yes, unless it has stopped | no |
+    """
+
+    BEGINNING = "beginning"
+    RETURNING = "returning"
+    PROMOTING = "promoting"
+    SEQUENCING = "sequencing"
+    FED = "fed"
+    FOLLOWING = "following"
+
+
+class Event(Enum):
+    """What changes a node's role. The end of a promotion that failed gives back the one before."""
+
+    HAS_NOTHING = "it starts with nothing, and is named to begin the store"
+    WROTE_BEFORE = "it starts with a store that it wrote, and lost nothing of it"
+    FEED_WRITES = "a feed on this host writes the store from now on"
+    WRITES = "this host writes the store from now on"
+    OTHER_WRITES = "another host writes the store, or has it"
+    PROMOTED = "an operator wants this host to write the store"
+
+
+_WRITES = {
+    Event.WRITES: Role.SEQUENCING,
+    Event.FEED_WRITES: Role.FED,
+    Event.PROMOTED: Role.PROMOTING,
+}
+
+#: Role and event to the next role; what is not there cannot happen.
+AFTER: dict[Role, dict[Event, Role]] = {
+    Role.FOLLOWING: {
+        **_WRITES,
+        Event.OTHER_WRITES: Role.FOLLOWING,
+        Event.HAS_NOTHING: Role.BEGINNING,
+        Event.WROTE_BEFORE: Role.RETURNING,
+    },
+    Role.BEGINNING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
+    Role.RETURNING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
+    Role.SEQUENCING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
+    Role.FED: {},
+    Role.PROMOTING: _WRITES,
+}
