@@ -247,7 +247,13 @@ def bus_keys(config: BusConfig) -> list[bytes]:
 
 
 def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
-    """Return the settings of tables as `load_bus` does of a file."""
+    """Return the settings of tables as `load_bus` does of a file.
+
+    Raises
+    ------
+    ConfigError
+        Names `where`, the key, what was expected and what was found.
+    """
     stores = tables.get("stores")
     for name, store in stores.items() if isinstance(stores, Mapping) else ():
         if isinstance(store, Mapping) and isinstance(store.get("sequencer"), list):

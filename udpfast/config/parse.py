@@ -82,6 +82,11 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         Keys as in the TOML file.
     where : str
         Named in error messages.
+
+    Raises
+    ------
+    ConfigError
+        Names `where`, the key, what was expected and what was found.
     """
     config: FeedConfig = _by_role(where, convert(tables, FeedConfig, where))
     fitting = PAYLOADS_OF.get(config.wire.framing, ("none",))

@@ -134,7 +134,13 @@ def _has_size(path: Path, size_bytes: int) -> bool:
 
 
 def export_identity(root: Path) -> str | None:
-    """Return the identity of an export; None: nobody has begun one there."""
+    """Return the identity of an export; None: nobody has begun one there.
+
+    Raises
+    ------
+    FormatError
+        The file that has it is damaged.
+    """
     path = root / "_manifest" / "export.json"
     try:
         return str(json.loads(path.read_bytes())["identity"])

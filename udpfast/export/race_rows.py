@@ -59,6 +59,11 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
         Datagrams and other records of the part: fewer than it should have, where some are damaged.
     tuple of (int, int) or None
         Position and checksum of its last one.
+
+    Raises
+    ------
+    ConfigError
+        The capture is of another framing than Roq's.
     """
     feed = read_feed(directory)
     if feed is not None and feed.wire.framing != "roq":
@@ -133,7 +138,7 @@ def _elapsed_ns(
 
 
 def split_races(races: Races) -> dict[Partition, NDArray[Any]]:
-    """Return the races by partition, each in the order of the capture."""
+    """Return the races by partition: arrays of dtype `RACE`, in the order of the capture."""
     found = races.take()
     keys = np.stack(
         (

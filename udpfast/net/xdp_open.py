@@ -26,7 +26,13 @@ Returned = TypeVar("Returned")
 
 
 def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Return the queues to receive: those wanted, or all; one that is not there is refused."""
+    """Return the queues to receive: those wanted, or all.
+
+    Raises
+    ------
+    ConfigError
+        The interface does not have one of them.
+    """
     beyond = [queue for queue in wanted if not 0 <= queue < interface.queues]
     if beyond:
         raise ConfigError(

@@ -54,7 +54,13 @@ class ReplacedError(WriterExistsError):
 
 
 def open_existing(path: Path, flags: int) -> int:
-    """Open a file that may be anything that somebody put there; no symbolic link, no directory."""
+    """Open a file that may be anything that somebody put there.
+
+    Raises
+    ------
+    RegionError
+        It is a symbolic link or a directory.
+    """
     try:
         # O_NONBLOCK: a pipe that somebody put there must not block us; nothing to regular files.
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -67,7 +73,13 @@ def open_existing(path: Path, flags: int) -> int:
 
 
 def check_file(fd: int, path: Path) -> int:
-    """Return the size of a file that only a trusted owner can write; refuse any other."""
+    """Return the size in bytes of a file that only a trusted owner can write.
+
+    Raises
+    ------
+    RegionError
+        It is no regular file, its owner is not trusted, or others may write to it.
+    """
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise RegionError(f"{path}: expected a regular file, found mode {status.st_mode:06o}")
@@ -100,6 +112,11 @@ def open_guard(path: Path) -> int:
     """Lock the guard of a region that others may read; return its descriptor.
 
     It is never removed: who unlinks a lock may unlink the one that another has just taken.
+
+    Raises
+    ------
+    WriterExistsError
+        Another process has it.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     guard = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)

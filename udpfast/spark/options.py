@@ -35,7 +35,7 @@ OPTIONS = {
 
 
 def unix_ns(text: str, what: str) -> int:
-    """Return a time that people write, as UNIX ns."""
+    """Return a time that people write, as UNIX ns; raise `ConfigError` if it is none."""
     if re.fullmatch("-?[0-9]{1,19}", text) and -(1 << 63) <= int(text) < 1 << 63:
         return int(text)
     try:
@@ -54,6 +54,11 @@ def list_of(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
     """Return a list; None: it was not given.
 
     A word with a comma stands in double quotes, as in CSV: `"A,B",C`.
+
+    Raises
+    ------
+    ConfigError
+        A quote is not closed.
     """
     if name not in options:
         return None
@@ -68,7 +73,7 @@ def list_of(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
 
 
 def flag_of(options: Mapping[str, str], name: str) -> bool:
-    """Return whether an option is true; it is not unless it was given."""
+    """Return whether an option is true; raise `ConfigError` if it is neither true nor false."""
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{name} must be true or false, was {text!r}")
@@ -76,7 +81,7 @@ def flag_of(options: Mapping[str, str], name: str) -> bool:
 
 
 def number_of(options: Mapping[str, str], name: str, least: int) -> int | None:
-    """Return a number; None: it was not given."""
+    """Return a number, None if it was not given; `ConfigError` if it is none, or too small."""
     if name not in options:
         return None
     if not re.fullmatch("[0-9]{1,18}", options[name]) or int(options[name]) < least:

@@ -127,7 +127,13 @@ def flow_at(host: str, port: int) -> Flow:
 
 
 def guess_channels(capture: Path) -> dict[str, list[Flow]]:
-    """Tell the lines of a capture by destination, and the snapshot channel by its snapshot bit."""
+    """Tell the lines of a capture by destination, and the snapshot channel by its snapshot bit.
+
+    Raises
+    ------
+    ConfigError
+        No destination has datagrams of an incremental channel.
+    """
     seen: dict[Flow, list[int]] = {}
     with CaptureReader(capture) as source:
         while (batch := source.read_batch()) is not None:
@@ -159,7 +165,12 @@ def guess_channels(capture: Path) -> dict[str, list[Flow]]:
 def tell_lines(headers: npt.NDArray[Any], channels: dict[str, list[list[Flow]]]) -> int:
     """Fill in channel, line and address of foreign datagrams; return how many belong to none.
 
-    `channels` has, for each line of a channel, where its addresses are.
+    Parameters
+    ----------
+    headers : numpy.ndarray
+        One row per datagram, as `CaptureReader` has them; changed in place.
+    channels : dict
+        For each line of a channel, where its addresses are.
     """
     foreign = headers["event"] == 0
     channel = np.where(foreign, np.uint8(CHANNEL_NONE), headers["channel"])
