@@ -58,13 +58,15 @@ class Feed:
         self.instance.append(Kind.GAP, payload.tobytes(), session=1, stream=stream)
         self.apply()
 
-    def state(self, kind: Kind, follows: int, object_id: int = 7, object_type: int = 3) -> None:
+    def state(
+        self, kind: Kind, follows: int, object_id: int = 7, object_type: int = 3, session: int = 1
+    ) -> None:
         """STALE or RECOVERED, decided by a message that follows the one of that number."""
         payload = np.zeros((), OBJECT_STATE)
         payload["object"] = object_type << 16 | object_id
         self.instance.append(
-            kind, payload.tobytes(), session=1, object_type=object_type, object_id=object_id,
-            follows=follows,
+            kind, payload.tobytes(), session=session, object_type=object_type,
+            object_id=object_id, follows=follows,
         )  # fmt: skip
         self.apply()
 
@@ -501,7 +503,7 @@ def test_many_objects_of_one_symbol_are_told_apart_until_the_next_session(feed: 
     assert (book.stale, bid(book), feed.books.contested) == (True, 100.0, 1)
     feed.session(2)
     assert feed.books.contested == 0
-    feed.state(Kind.RECOVERED, follows=0)
+    feed.state(Kind.RECOVERED, follows=0, session=2)
     feed.snapshot(7.0, session=2, object_id=9)
     assert feed.books[BTC] is book
     assert (book.stale, bid(book)) == (True, 7.0), "the feed has not said yet that it is sure"

@@ -14,7 +14,7 @@ from tests.client.instance import Instance
 from udpfast import Books, Kind, Reader, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
-from udpfast.core.layout import GAP, SESSION
+from udpfast.core.layout import GAP, LAPPED, OBJECT_STATE, SESSION, Stream
 
 LEFT, RIGHT = 2, 3
 NAMES = {LEFT: "LEFT", RIGHT: "RIGHT"}
@@ -50,6 +50,10 @@ class Feed:
             [(price, 1.0)], [(price + 1, 1.0)], symbol=symbol or NAMES[stream], snapshot=whole,
             flags=RecordFlag.UNGATED, stream=stream, object_type=0, object_id=stream,
         )  # fmt: skip
+
+    def lapped(self) -> None:
+        """Say that records are missing here, as a relay does: SESSION may be among them."""
+        self.instance.append(Kind.LAPPED, np.zeros((), LAPPED).tobytes(), stream=Stream.NONE)
 
     def both(self) -> None:
         for stream in NAMES:
@@ -117,6 +121,36 @@ def test_gap_before_a_session_is_not_one_of_the_session(feed: Feed) -> None:
     feed.book(LEFT, 22.0, whole=True)
     feed.book(LEFT, 23.0)
     feed.knows(LEFT=23.0, RIGHT=30.0)
+
+
+@pytest.mark.parametrize("stream", [Stream.INCREMENTAL, LEFT])
+def test_word_on_an_object_begins_a_session_whose_record_was_missed(
+    feed: Feed, stream: int
+) -> None:
+    channel = Stream.SNAPSHOT if stream == Stream.INCREMENTAL else stream
+    own = {"object_type": 3, "object_id": 7}
+
+    def recovered(session: int) -> None:
+        word = np.zeros((), OBJECT_STATE).tobytes()
+        feed.instance.append(Kind.RECOVERED, word, stream=stream, session=session, **own)
+
+    def snapshot(session: int, price: float) -> None:
+        levels = [(price, 1.0)], [(price + 1, 1.0)]
+        feed.instance.book(*levels, symbol="A", snapshot=True, stream=channel, session=session)
+
+    feed.session(stream)
+    recovered(1)
+    snapshot(1, 10.0)
+    feed.knows(A=10.0)
+    feed.lapped()
+    recovered(2)
+    snapshot(2, 20.0)
+    feed.knows(A=20.0)
+    # Nothing is believed any more of an object of the session before.
+    feed.lapped()
+    feed.instance.append(Kind.MESSAGE, b"x", stream=stream, session=3, object_type=3, object_id=8)
+    feed.knows()
+    assert all(book.best()[0] != book.best()[0] for books in feed.books for book in books.values())
 
 
 def test_symbol_of_two_streams_is_nobodys_until_one_is_left(feed: Feed) -> None:

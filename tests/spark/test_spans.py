@@ -108,19 +108,19 @@ def test_tables_say_snapshot_where_books_replace(
 
 def session(place: int = 0, **more: Any) -> dict[str, Any]:
     """Return what is known of one session."""
-    row = dict.fromkeys(("begun", "restarted", "first_book", "last_book"))
+    row = dict.fromkeys(("begun", "restarted", "first", "last"))
     return {"feed": "x", "stream": 0, "place": place, **row, **more}
 
 
 def test_era_begins_with_the_last_session_restart_or_journal() -> None:
-    first = session(begun=0, first_book=8, last_book=80)
+    first = session(begun=0, first=8, last=80)
     assert eras_of([first]) == {("x", 0): Era(0, True)}
     restart = session(restarted=100)
     assert eras_of([first, restart]) == {("x", 0): Era(100, False)}
     # Its SESSION is missing: the first update tells.
-    unsaid = session(first_book=90, last_book=120)
+    unsaid = session(first=90, last=120)
     assert eras_of([first, unsaid]) == {("x", 0): Era(90, False)}
-    other = session(place=1, first_book=POSITIONS + 5, last_book=POSITIONS + 9)
+    other = session(place=1, first=POSITIONS + 5, last=POSITIONS + 9)
     assert eras_of([first, other]) == {("x", 0): Era(POSITIONS, False)}
     # What begins in one stream is no concern of another, but for a restart.
     streams = [session(stream=2, begun=10), session(stream=3, begun=200)]

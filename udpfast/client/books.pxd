@@ -50,7 +50,7 @@ cdef class Books:
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
-    cdef _reach(self, const Record* header)
+    cdef _go_elsewhere(self, const Record* header)
     cdef _apply_orders(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names)
     cdef _forget_queues(self, Track* track)

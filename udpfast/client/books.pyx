@@ -290,6 +290,8 @@ cdef class Books:
         cdef uint16_t kind = header.kind
         if unlikely(not doubts_reach(&self._doubts, doubt_stream(header.stream))):
             raise MemoryError(f"not enough memory for stream {header.stream}")
+        if unlikely(doubts_elsewhere(&self._doubts, header)):
+            self._go_elsewhere(header)
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
         if kind == KIND_ORDERS:
@@ -322,14 +324,10 @@ cdef class Books:
             doubt_passed(&track.doubt, header)
             self._mark(track)
 
-    cdef _reach(self, const Record* header):
-        # Whatever its stream's records before it say.
-        if unlikely(doubts_elsewhere(&self._doubts, header)):
-            if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
-                self._begin(header)  # its SESSION record was among those missed
-            doubts_heard(&self._doubts, header).session = header.session
-        if header.flags & RECORD_UNGATED:
-            self._pass_by(header)
+    cdef _go_elsewhere(self, const Record* header):
+        if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
+            self._begin(header)
+        doubts_heard(&self._doubts, header).session = header.session
 
     cdef _apply_orders(self, const Record* header, const uint8_t* payload, NameCache names):
         cdef Orders update
@@ -346,7 +344,8 @@ cdef class Books:
             raise FormatError(
                 f"record {header.index}: ORDERS of {size} bytes is too short for its orders")
         snapshot = update_replaces(header.flags, update.header.update_type)
-        self._reach(header)
+        if header.flags & RECORD_UNGATED:
+            self._pass_by(header)
         tag = doubt_tag(update.header.exchange_id, update.header.symbol_id)
         if update.header.exchange_id == 0 or update.header.symbol_id == 0:
             self._unnamed += 1
@@ -423,7 +422,8 @@ cdef class Books:
                 f"{header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = update_replaces(header.flags, update.update_type)
-        self._reach(header)
+        if header.flags & RECORD_UNGATED:
+            self._pass_by(header)
         tag = doubt_tag(update.exchange_id, update.symbol_id)
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1

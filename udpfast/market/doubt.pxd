@@ -33,9 +33,10 @@ from libc.string cimport memcpy, memset
 from udpfast.core.check cimport likely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, Gap, KIND_RECOVERED, OBJECT_UNKNOWN,
-    OBJECT_WAITING, ObjectState, RECORD_FIRST, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT,
-    RECORD_UNGATED, Record, STREAM_FIRST, STREAM_NONE)
+    CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, Gap, KIND_BUS, KIND_MESSAGE, KIND_RECOVERED,
+    KIND_STALE, KIND_UPDATES, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_FIRST,
+    RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED, Record, STREAM_FIRST,
+    STREAM_NONE)
 
 cdef enum:
     DOUBT_SLOTS_MIN = 64
@@ -258,9 +259,17 @@ cdef inline void doubts_incomplete(Doubts* doubts) noexcept nogil:
         doubts.heard[stream].complete = False
 
 
+cdef inline bint record_is_of_object(const Record* record) noexcept nogil:
+    # A message, decoded or not, or the feed's word on an object.
+    return (KIND_UPDATES <= record.kind < KIND_BUS or record.kind == KIND_MESSAGE
+            or record.kind == KIND_STALE or record.kind == KIND_RECOVERED)
+
+
 cdef inline bint doubts_elsewhere(const Doubts* doubts, const Record* record) noexcept nogil:
-    # Whether an update is of another session of its stream than those before.
-    return record.session != doubts_heard(doubts, record).session
+    # Whether a record of an object is of another session of its stream than those before: if one
+    # was seen, that session begins here, and its SESSION record was among those missed.
+    return (record.session != doubts_heard(doubts, record).session
+            and record_is_of_object(record))
 
 
 cdef inline bint doubts_gap(

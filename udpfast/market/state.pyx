@@ -98,8 +98,8 @@ cdef void state_begin_all(State* state, bint complete) noexcept nogil:
 
 
 cdef void state_begin(State* state, const Record* header) noexcept nogil:
-    # The same for the stream of a SESSION, or of an update whose SESSION was missed. What is ahead
-    # of it knows already.
+    # The same for the stream of a SESSION, or of the first record of one that was missed. What is
+    # ahead of it knows already.
     cdef bint complete = header.kind == KIND_SESSION
     cdef uint32_t stream = doubt_stream(header.stream), i
     cdef StateObject* object
@@ -130,6 +130,8 @@ cdef void state_begin_object(
     object.unkept = False
     object.waits = 0
     state_touch(state, object, header)
+    if header.kind != KIND_SESSION:
+        object.until = header.position  # what the record itself says of it comes next
 
 
 cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil:
@@ -335,6 +337,8 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     state.took = 0
     if unlikely(not state_reach(state, doubt_stream(header.stream))):
         return -ENOMEM
+    if unlikely(doubts_elsewhere(&state.doubts, header)):
+        state_go_elsewhere(state, header)
     if header.kind >= KIND_UPDATES:
         rc = state_update(state, header, payload, size)
     elif header.kind == KIND_MESSAGE:
@@ -373,6 +377,12 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     state.mark.position = header.position + ((header.length + 7) & ~7)
     state.mark.index = header.index + 1
     return 0
+
+
+cdef void state_go_elsewhere(State* state, const Record* header) noexcept nogil:
+    if doubts_heard(&state.doubts, header).session != SESSION_UNSEEN:
+        state_begin(state, header)
+    doubts_heard(&state.doubts, header).session = header.session
 
 
 cdef void state_note_line(
@@ -477,10 +487,6 @@ cdef int state_update(
         state_miss_all(state, 0, header.position)  # nobody knows of which object
         return 0
     memcpy(&update, payload, sizeof(update))
-    if doubts_elsewhere(&state.doubts, header):
-        if doubts_heard(&state.doubts, header).session != SESSION_UNSEEN:
-            state_begin(state, header)  # its SESSION record was among those missed
-        doubts_heard(&state.doubts, header).session = header.session
     tag = doubt_tag(update.exchange_id, update.symbol_id)
     if header.flags & RECORD_UNGATED:
         state_pass_by(state, header)

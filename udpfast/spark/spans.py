@@ -40,6 +40,8 @@ BOOK_KEYS = (*silver.OBJECT, "ungated", "stream")
 #: What the feed is in doubt of together: with a gate, all that one object calls itself.
 TRACK = ("feed", "stream", "object", "ungated", "track")
 NAMES = ("exchange", "symbol")
+#: Kinds of records of an object: messages, decoded or not, and the feed's word.
+_OF_OBJECTS = (*silver.MESSAGES, "STALE", "RECOVERED")
 
 #: Behind all positions.
 NEVER = (1 << 63) - 1
@@ -126,8 +128,8 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
     ----------
     sessions : iterable of mapping
         By `feed`, `stream`, `place` (root) and `session`: `begun`, the position of its last
-        SESSION, `restarted`, that of the last RESTART, which is of all streams; `first_book` and
-        `last_book`, the positions of its updates of books. None where there is none.
+        SESSION, `restarted`, that of the last RESTART, which is of all streams; `first` and
+        `last`, the positions of its records of objects. None where there is none.
     """
     feeds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in sessions:
@@ -152,13 +154,13 @@ def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
         ],
         key=lambda each: (each.position, each.complete),
     )
-    later = [row for row in own if (row["last_book"] or -1) > era.position]
+    later = [row for row in own if (row["last"] or -1) > era.position]
     if len(later) < 2:
         return era
-    # A session whose SESSION is among records that are missing begins with its first update.
-    last = max(later, key=lambda row: row["last_book"])
-    before = max(row["last_book"] for row in later if row is not last)
-    return Era(max(last["first_book"], before + 1), False)
+    # A session whose SESSION is among records that are missing begins with its first object.
+    last = max(later, key=lambda row: row["last"])
+    before = max(row["last"] for row in later if row is not last)
+    return Era(max(last["first"], before + 1), False)
 
 
 def judge(book: Book, era: Era, ungated: bool) -> Span:
@@ -273,16 +275,16 @@ def _until(bronze: Bronze, name: str, at_ns: int | None) -> DataFrame:
 
 
 def _sessions(messages: DataFrame) -> DataFrame:
-    def when(kind: str) -> Column:
-        return F.when(F.col("kind") == kind, F.col("position"))
+    def when(*kinds: str) -> Column:
+        return F.when(F.col("kind").isin(*kinds), F.col("position"))
 
     return messages.groupBy(
         "feed", silver.own_stream(), silver.place().alias("place"), "session"
     ).agg(
         F.max(when("SESSION")).alias("begun"),
         F.max(when("RESTART")).alias("restarted"),
-        F.min(when("BOOK")).alias("first_book"),
-        F.max(when("BOOK")).alias("last_book"),
+        F.min(when(*_OF_OBJECTS)).alias("first"),
+        F.max(when(*_OF_OBJECTS)).alias("last"),
     )
 
 

@@ -572,6 +572,23 @@ static inline void udpfast_books_begin(struct udpfast_books *books,
     }
 }
 
+/* Be in the session of a record. One of an object that is of another session of its stream than
+ * those before begins it: its SESSION record was among those missed. 0: no memory. */
+static inline int udpfast_books_reach(struct udpfast_books *books,
+                                      const struct udpfast_record *record)
+{
+    struct udpfast_heard *heard;
+    if (!udpfast_objects_reach(&books->objects, record))
+        return 0;
+    heard = books->objects.heard + udpfast_stream(record);
+    if (record->session != heard->session && udpfast_record_is_of_object(record)) {
+        if (heard->session >= 0)
+            udpfast_books_begin(books, record);
+        heard->session = record->session;
+    }
+    return 1;
+}
+
 /* The object that a BOOK updates, bound to its book. Returns 1; 0: it belongs to none. */
 static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
                                        const struct udpfast_record *record,
@@ -581,12 +598,6 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
         (const struct udpfast_update_header *) udpfast_record_payload(record);
     uint64_t tag = (uint64_t) update->exchange_id << 32 | update->symbol_id;
     int result = 1;
-    struct udpfast_heard *heard = books->objects.heard + udpfast_stream(record);
-    if (record->session != heard->session) {
-        if (heard->session >= 0)
-            udpfast_books_begin(books, record); /* its SESSION record was among those missed */
-        heard->session = record->session;
-    }
     if ((record->flags & UDPFAST_RECORD_UNGATED) != 0)
         udpfast_books_pass_by(books, record);
     if (update->exchange_id == 0 || update->symbol_id == 0) {
@@ -689,7 +700,7 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     struct udpfast_object *object;
     int result = 0;
     *updated = NULL;
-    if (!udpfast_objects_reach(&books->objects, record)) {
+    if (!udpfast_books_reach(books, record)) {
         result = UDPFAST_NO_MEMORY;
     } else if (record->kind == UDPFAST_KIND_BOOK) {
         result = udpfast_books_update(books, reader, record, updated);

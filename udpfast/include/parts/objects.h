@@ -70,6 +70,14 @@ static inline uint32_t udpfast_stream(const struct udpfast_record *record)
                : (uint32_t) record->stream - UDPFAST_STREAM_FIRST + 1;
 }
 
+/* A message, decoded or not, or the feed's word on an object. */
+static inline int udpfast_record_is_of_object(const struct udpfast_record *record)
+{
+    return (record->kind >= UDPFAST_KIND_UPDATES && record->kind < UDPFAST_KIND_BUS)
+           || record->kind == UDPFAST_KIND_MESSAGE || record->kind == UDPFAST_KIND_STALE
+           || record->kind == UDPFAST_KIND_RECOVERED;
+}
+
 static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
 {
     return (uint64_t) udpfast_stream(record) << 40
