@@ -19,6 +19,7 @@ __all__ = [
     "did_you_mean",
     "sentence",
     "shown",
+    "similar",
     "unexpected_keyword",
 ]
 
@@ -97,11 +98,26 @@ def sentence(error: Exception) -> str:
     return str(error)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error that suggests known words similar to an unknown one, or ""."""
+def similar(word: str, known: Iterable[str], count: int = 3, least: float = 0.6) -> list[str]:
+    """Return known words that are similar to one, whatever their case, the nearest first.
+
+    Parameters
+    ----------
+    count : int
+        So many at most.
+    least : float
+        How similar: 1 is the same, 0 is anything.
+    """
     import difflib
 
-    near = difflib.get_close_matches(word, known)
+    words = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(word.casefold(), words, count, least)
+    return [words[each] for each in near]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error that suggests known words similar to an unknown one, or ""."""
+    near = similar(word, known)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 

@@ -66,6 +66,19 @@ def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -
         Reader(instance.address, exchanges="cme", symbols="AMBR-PERP").close()
 
 
+def test_unknown_name_is_noted_with_the_most_similar_ones_among_many(tmp_path: Path) -> None:
+    table = Instance(tmp_path / "feed")
+    for strike in range(40):
+        table.names.intern(f"AAPL-2026-{strike:03}-C")
+    table.top(1.0, 2.0, "XYZ")
+    with pytest.warns(UserWarning) as noted:
+        Reader(table.address, exchanges="BINANCE", symbols="xyz").close()
+    said = str(noted[0].message)
+    assert "published are binance-usdm, XYZ, " in said and "and 32 more" in said
+    assert "did you mean 'binance-usdm'?" in said and "did you mean 'XYZ'?" in said
+    table.close()
+
+
 def test_unknown_names_of_a_journal_are_noted_with_all_that_it_has(tmp_path: Path) -> None:
     with Journal.open(tmp_path, LAYOUTS, segment_bytes=1 << 18) as journal:
         journal.append(Kind.MESSAGE, b"")

@@ -38,6 +38,7 @@ cdef class FeedCursor:
     cdef fail(self, int64_t code)
     cdef int64_t names_number(self) noexcept
     cdef names_file(self)
+    cdef uint64_t names_mark(self) noexcept
     cdef use_arrays(self, headers, offsets, payloads)
     cdef close(self)
 

@@ -129,6 +129,10 @@ cdef class FeedCursor:
     cdef names_file(self):
         return None
 
+    cdef uint64_t names_mark(self) noexcept:
+        # Of that table, as a ring says; 0: not said.
+        return 0
+
     cdef use_arrays(self, headers, offsets, payloads):
         self.headers = <Record*><size_t>headers.ctypes.data
         self.offsets = <uint64_t*><size_t>offsets.ctypes.data
@@ -231,6 +235,9 @@ cdef class RingFeedCursor(FeedCursor):
 
     cdef names_file(self):
         return self.readers / "names"
+
+    cdef uint64_t names_mark(self) noexcept:
+        return self.cursor.reader.header.names
 
     cdef close(self):
         self.cursor.close()

@@ -11,11 +11,12 @@ from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 from udpfast.client.kinds import kinds_of
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, did_you_mean
+from udpfast.errors import ConfigError, did_you_mean, similar
 
 __all__ = ["Filter", "NameFilter"]
 
 cdef int NAMES_SHOWN = 10  # of those known, where a wanted one is not among them
+cdef double NAMES_ALIKE = 0.2  # of 1: of these, at least so similar to it
 
 
 @cython.final
@@ -103,12 +104,14 @@ cdef class Filter:
         unknown = [*self._exchanges.unknown(known), *self._symbols.unknown(known)]
         if not known or not unknown:
             return None
-        some = ", ".join(sorted(known)[:NAMES_SHOWN])
+        # The most similar ones first: a wanted exchange is short, as exchanges are among symbols.
+        near = [each for name in unknown for each in similar(name, known, NAMES_SHOWN, NAMES_ALIKE)]
+        shown = list(dict.fromkeys([*near, *sorted(known)]))[:NAMES_SHOWN]
         more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-        hint = did_you_mean(unknown[0], known)
+        hints = dict.fromkeys(did_you_mean(name, known) for name in unknown)
         return (
             f"not published so far: {', '.join(map(repr, unknown))}; published are "
-            f"{some}{more}{hint}")
+            f"{', '.join(shown)}{more}{''.join(hints)}")
 
     cdef int64_t select(
             self, Record* headers, uint64_t* offsets, const uint8_t* payloads, int64_t first,

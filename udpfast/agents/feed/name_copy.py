@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from udpfast.archive.names import names_path
+from udpfast.archive.names import RingTable, names_path
 from udpfast.errors import FormatError
 from udpfast.market.names import NameTable, name_table_size
-from udpfast.shm.names import attach_names, create_names, names_table, reopen_names
+from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.shm.region import Region
 
 __all__ = ["NameCopy"]
@@ -26,52 +26,62 @@ class NameCopy:
         Directory of the instance.
     directory : Path
         Of the journal.
+    ring_mark : int
+        Of the table that the ring's records go by, as it says; 0: it does not.
 
     Attributes
     ----------
     number : int
-        Of the file of names; 0: the instance has none.
+        Of the file of names; 0: the records have none.
     mark : int
         By which that file is told from others of this number: segments name both.
-    source : NameTable or None
-        The instance's own.
     copied : int
         Names that the file has.
     """
 
-    def __init__(self, instance: Path, directory: Path) -> None:
+    def __init__(self, instance: Path, directory: Path, ring_mark: int) -> None:
         self.number = 0
         self.mark = 0
         self.copied = 0
-        self.source: NameTable | None = None
+        self._own = RingTable()
         self._instance = instance
         self._directory = directory
         self._synced = 0
-        self._region: Region | None = None
         self._target_region: Region | None = None
-        self.renew()
+        self.renew(ring_mark)
 
-    def renew(self) -> bool:
-        """Go on with the table that took the place of this one, if any did; return whether."""
-        if self._region is not None and not self._region.replaced():
+    @property
+    def source(self) -> NameTable | None:
+        """The instance's own table."""
+        return self._own.table
+
+    def renew(self, ring_mark: int) -> bool:
+        """Go on with the table that took the place of this one, if any did; return whether.
+
+        With none, where the one that the ring speaks of is lost.
+        """
+        before = self._own.region, self._own.table
+        if not self._own.renew(self._instance / "names", ring_mark):
             return False
-        try:
-            region = attach_names(self._instance / "names")
-        except FileNotFoundError:
-            return False
-        if self._region is not None:
-            self.copy()  # what the old one got last
-        self.close()
-        self._region = region
-        self.source = NameTable(names_table(region))
+        if before[1] is not None:
+            self._copy(before[1])  # what the old one got last
+        for region in (before[0], self._target_region):
+            if region is not None:
+                region.close()
+        self._target_region = None
+        self.number = self.mark = self.copied = 0
+        if self.source is not None:
+            self._open_target(self.source)
+            self.copy()
+        return True
+
+    def _open_target(self, source: NameTable) -> None:
         names = (_FILE.fullmatch(path.name) for path in self._directory.iterdir())
         self.number = max((int(found[1]) for found in names if found), default=0)
-        if not self.number or not self._continue_target(self.source):
+        if not self.number or not self._continue_target(source):
             self.number += 1
-            self._create_target(self.source.capacity)
+            self._create_target(source.capacity)
         self.mark = self._target.mark
-        self.copy()
-        return True
 
     def _continue_target(self, source: NameTable) -> bool:
         # Whether the last file's names are the first ones of this table, in the same order.
@@ -101,9 +111,12 @@ class NameCopy:
     def copy(self) -> None:
         """Copy what is new."""
         assert self.source is not None
-        count = len(self.source)
+        self._copy(self.source)
+
+    def _copy(self, source: NameTable) -> None:
+        count = len(source)
         for each in range(self.copied + 1, count + 1):
-            self._target.intern(self.source.bytes(each) or b"")
+            self._target.intern(source.bytes(each) or b"")
         self.copied = count
 
     def sync(self) -> None:
@@ -121,6 +134,6 @@ class NameCopy:
 
     def close(self) -> None:
         """Let go of both tables. Idempotent."""
-        for region in (self._region, self._target_region):
+        for region in (self._own.region, self._target_region):
             if region is not None:
                 region.close()

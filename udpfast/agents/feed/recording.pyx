@@ -67,23 +67,27 @@ cdef class Recording:
             directory, layouts, name=name, segment_bytes=config.segment_bytes,
             durable=config.sync != "none")
         try:
+            self._attach(ring, 0 if layouts.raw else PAYLOAD_HASH)
             if instance is not None:
-                self._names = NameCopy(instance, self.journal.directory)
+                self._names = NameCopy(
+                    instance, self.journal.directory, self.cursor.reader.header.names)
                 self._table = self._names.source
                 self._names_copied = self._names.copied
-            self._attach(ring, 0 if layouts.raw else PAYLOAD_HASH)
+            self._resume()
         except BaseException:
             self.close()
             raise
 
     def _attach(self, ring, payload_hash):
-        # To the ring, at the first record that the journal does not have.
         try:
             self.cursor = RingCursorFace.attach(
                 ring, "begin", RECORDING_BATCH, payload_hash=payload_hash)
         except FormatError:  # overwritten
             self.cursor = RingCursorFace.attach(
                 ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
+
+    def _resume(self):
+        # Stand at the ring's first record that the journal does not have.
         # What is set aside may have been all of it: nobody can say any more.
         begun = self.journal.writer.index > 0 or self.journal.recovery.set_aside > 0
         ended = self.journal.written.source_position == source_ended()
@@ -370,7 +374,8 @@ cdef class Recording:
         with gil:
             try:
                 # What took a lost file's place may have taken that of its names, too.
-                if not self.cursor.region.replaced() and self._names.renew():
+                if not self.cursor.region.replaced() and self._names.renew(
+                        self.cursor.reader.header.names):
                     self._table = self._names.source
                     self._names_copied = self._names.copied
                     if self.journal.names != self._names.number:

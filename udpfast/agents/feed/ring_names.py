@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from udpfast.errors import NotReadyError
-from udpfast.market.names import NameTable, name_text
-from udpfast.shm.names import attach_names, names_table
-from udpfast.shm.region import Region
+from udpfast.archive.names import RingTable
+from udpfast.market.names import name_text
 
 __all__ = ["RingNames"]
 
@@ -27,6 +25,8 @@ class RingNames:
     ----------
     path : Path
         Of the file with the table, of which `renew` takes notice.
+    mark : int
+        Of the table that the records go by, as their ring says; 0: it does not.
     texts : list of bytes
         `texts[id - 1]` is the name.
     number : int
@@ -37,8 +37,8 @@ class RingNames:
         self.texts: list[bytes] = []
         self.number = 0
         self.path = directory / "names"
-        self._region: Region | None = None
-        self._table: NameTable | None = None
+        self.mark = 0
+        self._own = RingTable()
         self._look_ns = 0
 
     def renew(self) -> bool:
@@ -46,16 +46,10 @@ class RingNames:
 
         At the start, and after a restart: a new writer may have begun a new table.
         """
-        region = self._region
-        if region is not None and region.path == self.path and not region.replaced():
+        if not self._own.renew(self.path, self.mark):
             return False
-        try:
-            region = attach_names(self.path)
-        except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
-            return False
-        self._region = region
-        self._table = NameTable(names_table(region))
-        self.number = region.created_ns & 0xFFFFFFFF
+        region = self._own.region
+        self.number = 0 if region is None else region.created_ns & 0xFFFFFFFF
         self.texts = []
         return True
 
@@ -64,16 +58,17 @@ class RingNames:
 
         After records were read: the names that they carry were published before them.
         """
-        if self._table is None:
+        if self._own.table is None:
             if now_ns < self._look_ns:
                 return False
             self._look_ns = now_ns + _LOOK_NS
             self.renew()
-            if self._table is None:
-                return False
-        known, published = len(self.texts), len(self._table)
+        table = self._own.table
+        if table is None:
+            return False
+        known, published = len(self.texts), len(table)
         for name_id in range(known + 1, published + 1):
-            text = self._table.bytes(name_id)
+            text = table.bytes(name_id)
             assert text is not None
             self.texts.append(text)
         return published > known

@@ -29,12 +29,10 @@ from udpfast.market.state cimport state_free
 
 from udpfast.agents.relay.relay_feed import RelayFeed
 from udpfast.agents.relay.relay_lines import RelayLines, line_budget
+from udpfast.archive.names import RingTable
 from udpfast.config import FeedConfig, RelayConfig
 from udpfast.core.log import say_info, say_warning
-from udpfast.errors import NotReadyError
 from udpfast.log.readers import ReaderRegistration
-from udpfast.market.names import NameTable
-from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.relay_counts import RelayCounts
 
 __all__ = ["Relay", "build"]
@@ -69,7 +67,7 @@ cdef class Relay(Agent):
     cdef readonly object counts          # RelayCounts
     cdef FeedCursor _cursor
     cdef ReaderRegistration _registration
-    cdef object _names                   # Region
+    cdef object _names                   # RingTable
     cdef int64_t _at                     # of the records of the last poll, the next to take,
     cdef int64_t _count                  # and how many there are
     cdef int64_t _behind_ns              # since when records have waited for the lines; 0: none do
@@ -90,6 +88,7 @@ cdef class Relay(Agent):
         self._directory = Path(directory)
         self._name = name
         self._keep = keep
+        self._names = RingTable()
         self._troubles = {}
 
     def on_start(self) -> None:
@@ -271,15 +270,8 @@ cdef class Relay(Agent):
 
     cdef _renew_names(self):
         # A new writer may have begun a new table; its RESTART comes after it.
-        path = self._cursor.names_file()
-        if self._names is not None and self._names.path == path and not self._names.replaced():
-            return
-        try:
-            region = attach_names(path)
-        except (FileNotFoundError, NotReadyError):  # a ring that its owner gave no names
-            return
-        self._names = region
-        self.feed.use_names(NameTable(names_table(region)))
+        if self._names.renew(self._cursor.names_file(), self._cursor.names_mark()):
+            self.feed.use_names(self._names.table)
 
     cdef _look(self):
         # What is rarely different: by whom nothing waits.

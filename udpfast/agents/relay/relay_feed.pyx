@@ -176,11 +176,12 @@ cdef class RelayFeed:
         self.available = True
         self._say_status()
 
-    def use_names(self, NameTable names not None):
-        """Turn the ids of records into names by this table from now on."""
+    def use_names(self, NameTable names):
+        """Turn the ids of records into names by this table from now on; None: they have none."""
         self._names_table = names
-        self.names = names.names
-        self.has_names = True
+        self.has_names = names is not None
+        if names is not None:
+            self.names = names.names
 
     def flush_all(self) -> None:
         """Send what waits, whether or not it is paid for."""
@@ -561,6 +562,8 @@ cdef class RelayFeed:
         cdef bytearray update = bytearray(payload)
         cdef UpdateHeader* header = <UpdateHeader*><char*>update
         cdef bytes encoded
+        if self._names_table is None:
+            return 0
         self._stamp(header, created_ns)
         if whole:
             header.update_type = UPDATE_TYPE_SNAPSHOT

@@ -369,6 +369,7 @@ cdef class ZmqFanout(Agent):
         cdef Stream stream
         self.names_number = self.cursor.names_number()
         self.names.path = self.cursor.names_file()
+        self.names.mark = self.cursor.names_mark()
         if self.names.renew():
             self.streams.forget()
             for stream in self.streams.live:
