@@ -63,8 +63,8 @@ def drive(work: Callable[[int], int]) -> None:
 @pytest.mark.parametrize("begins", ["before", "behind", "after"])
 def test_recorder_keeps_no_other_names(instance: Marked, tmp_path: Path, begins: str) -> None:
     def recorder_of() -> Recorder:
-        recorder = Recorder(RecordConfig(directory=str(tmp_path / "journal"), segment_bytes=1 << 18),
-                            instance.directory, "feed")  # fmt: skip
+        config = RecordConfig(directory=str(tmp_path / "journal"), segment_bytes=1 << 18)
+        recorder = Recorder(config, instance.directory, "feed")
         recorder.on_start()
         return recorder
 

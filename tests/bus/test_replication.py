@@ -23,7 +23,7 @@ from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.sequencer import Sequencer
-from udpfast.bus.wire import epoch_after, link_parse
+from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
 
 
 def content(kept) -> bytes:
@@ -274,7 +274,7 @@ def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: s
     promotion = Promotion(one, ("S",), 7, 0)
     for ms in range(0, 5000, 100):
         if lives:
-            before.source.feed(b"", ms * MS)
+            before.source.feed(link_frame(LinkType.ACK, 0, kept.epoch, bytes(48)), ms * MS)
         kept.fence(promotion.epoch)
         answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
         promotion.answered("S", answer, ms * MS)
@@ -359,6 +359,20 @@ def test_end_that_says_nothing_for_a_second_is_dead() -> None:
     link.source.work(link.now_ns + 1001 * MS, 0)
     link.consumer.work(link.now_ns + 1001 * MS, 0)
     assert link.source.closed == link.consumer.closed == "silent"
+
+
+@pytest.mark.parametrize("bit", [12, 17])
+@pytest.mark.parametrize("at", ["consumer", "source"])
+def test_frame_whose_length_was_turned_is_not_waited_for(at: str, bit: int) -> None:
+    # Beats go on, and would be the rest of it.
+    link = Copy(filled(1).store, store("one")).pump()
+    kind = LinkType.HEARTBEAT if at == "consumer" else LinkType.ACK
+    frame = bytearray(link_frame(kind, 0, link.source.store.epoch, bytes(48)))
+    frame[8 + bit // 8] ^= 1 << bit % 8
+    getattr(link, at).feed(bytes(frame), link.now_ns)
+    for _ in range(30):
+        link.work(50 * MS)
+    assert getattr(link, at).closed == "silent"
 
 
 def test_gate_shows_what_so_many_copies_have() -> None:

@@ -38,6 +38,7 @@ cdef class LinkReceiver(LinkEnd):
     cdef uint32_t ack(self, uint8_t* frame, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef _process(self)
     cdef _fail(self)
+    cdef bint _records_come(self) noexcept nogil
     cdef bint _take(self, const LinkHeader* header) noexcept nogil
     cdef _copy(self, const LinkHeader* header)
     cdef bint _control(self, const LinkHeader* header, const uint8_t* at) except *

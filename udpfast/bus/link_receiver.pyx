@@ -120,16 +120,24 @@ cdef class LinkReceiver(LinkEnd):
 
     cdef bint arrived(self, uint64_t count, int64_t now_ns) noexcept nogil:
         # Take bytes at `space`. False: not all that came could be done without the interpreter.
+        # What was heard is frames. Records may take longer to come: their length is proven, where
+        # that of others may be what keeps them from ever being whole.
         cdef int64_t size
-        self.heard_ns = now_ns
         self._size += count
         while True:
             size = link_look(self._staging + self._at, self._size - self._at)
+            if size != 0 or self._records_come():
+                self.heard_ns = now_ns
             if size == 0:
                 return True
             if size < 0 or not self._take(<const LinkHeader*>(self._staging + self._at)):
                 return False
             self._at += size
+
+    cdef bint _records_come(self) noexcept nogil:
+        # Whether the frame that is not whole yet is one of records.
+        return (self._size - self._at >= LINK_HEADER_SIZE
+                and (<const LinkHeader*>(self._staging + self._at)).type == LINK_DATA)
 
     cdef bint _take(self, const LinkHeader* header) noexcept nogil:
         # Take a whole frame without the interpreter. False: it needs that, or has a failure.

@@ -61,7 +61,6 @@ cdef class LinkSender(LinkEnd):
 
     def feed(self, data, int64_t now_ns) -> None:
         """Take bytes that arrived."""
-        self.heard_ns = now_ns
         self._input += bytes(data)
         try:
             while not self.closed:
@@ -69,6 +68,7 @@ cdef class LinkSender(LinkEnd):
                 if found is None:
                     return
                 frame, size = found
+                self.heard_ns = now_ns
                 if self.take_ack(<const LinkHeader*><const char*>self._input, now_ns):
                     self._tell_acked()
                 else:
