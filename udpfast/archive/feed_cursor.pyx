@@ -130,7 +130,7 @@ cdef class FeedCursor:
         return None
 
     cdef uint64_t names_mark(self) noexcept:
-        # Of that table, as a ring says; 0: not said.
+        # The mark of that table, as a ring says; 0: not said.
         return 0
 
     cdef use_arrays(self, headers, offsets, payloads):
