@@ -31,6 +31,8 @@ TEMPLATES = {
     "cme": (4, 12, 27, 30, 32, 33, 34, 35, 37, 38, *range(41, 71), 999),
     "deribit": (*range(999, 1012),),
     "coinbase": (*range(20, 35), *range(110, 125)),
+    "eobi": (*range(13_098, 13_110), 13_602),
+    "b3": (*range(8, 13), *range(49, 58)),
 }
 
 
@@ -62,10 +64,18 @@ def coinbase(template: int, block: int, rest: bytes) -> bytes:
     return struct.pack("<HHHHH", 10 + len(rest), block, template, 1201, 2) + rest
 
 
+def eobi(template: int, block: int, rest: bytes) -> bytes:
+    return struct.pack("<HHI", 8 + len(rest), template, 1) + rest
+
+
+def b3(template: int, block: int, rest: bytes) -> bytes:
+    return struct.pack("<HHHHHH", 12 + len(rest), 0xEB50, block, template, 2, 9) + rest
+
+
 @pytest.mark.parametrize("payload", TEMPLATES)
 def test_message_of_any_template_and_block_is_read_within_its_end(payload: str) -> None:
     decoder, chance = GuardedPayload(PAYLOADS.index(payload)), random.Random(payload)
-    make = {"cme": cme, "deribit": deribit, "coinbase": coinbase}[payload]
+    make = {"cme": cme, "deribit": deribit, "coinbase": coinbase, "eobi": eobi, "b3": b3}[payload]
     header = "<HHHH" if payload == "deribit" else "<HB"
     some = 0
     for template, block in product(TEMPLATES[payload], range(90)):

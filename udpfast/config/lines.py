@@ -52,6 +52,8 @@ Payload = Literal[
     "nyse_imbalances",
     "memx",
     "coinbase",
+    "eobi",
+    "b3",
 ]
 EncodingName = Literal["native", "flatbuffers"]
 
@@ -72,6 +74,8 @@ PAYLOADS_OF = {
     "nyse_xdp": ("none", "nyse_integrated", "nyse_imbalances"),
     "memx_memoir": ("none", "memx"),
     "coinbase_derivatives": ("none", "coinbase"),
+    "eurex_eobi": ("none", "eobi"),
+    "b3_umdf": ("none", "b3"),
 }
 
 

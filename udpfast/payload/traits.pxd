@@ -19,5 +19,7 @@ cdef enum:  # Payload, in the order of config.lines.PAYLOADS
     PAYLOAD_NYSE_IMBALANCES = 13
     PAYLOAD_MEMX = 14
     PAYLOAD_COINBASE = 15
+    PAYLOAD_EOBI = 16
+    PAYLOAD_B3 = 17
 
 cdef const Traits* venue_traits(int payload) noexcept nogil

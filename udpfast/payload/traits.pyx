@@ -7,7 +7,7 @@ from udpfast.payload.iex.layout cimport (
 __all__ = []
 
 cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_TOPS, IEX_DEEP, IEX_DEEP_PLUS
-cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE
+cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
 
 ITCH = Traits(
     exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
@@ -80,6 +80,16 @@ COINBASE = Traits(
     empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
     orders_by_instrument=True, nameless=False, doubles=False, decimals=9, depth=0,
     depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
+EOBI = Traits(
+    exchange=b"EUREX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
+    empty_at_start=True, heals=False, loops=False, names=NAMES_DEFINED,
+    orders_by_instrument=True, nameless=False, doubles=False, decimals=8, depth=0,
+    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
+B3 = Traits(
+    exchange=b"B3", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
+    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
+    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
+    absolute=False, protocols=[0, 0])
 
 
 cdef const Traits* venue_traits(int payload) noexcept nogil:
@@ -110,4 +120,8 @@ cdef const Traits* venue_traits(int payload) noexcept nogil:
         return &MEMX
     if payload == PAYLOAD_COINBASE:
         return &COINBASE
+    if payload == PAYLOAD_EOBI:
+        return &EOBI
+    if payload == PAYLOAD_B3:
+        return &B3
     return &MIAX if payload == PAYLOAD_MIAX else NULL

@@ -12,10 +12,12 @@ from udpfast.market.market cimport (
     market_init, market_memory_size, market_session)
 from udpfast.market.names cimport Names
 from udpfast.market.publish cimport publish_next
+from udpfast.payload.b3.decode cimport b3_decode
 from udpfast.payload.cme.decode cimport cme_decode
 from udpfast.payload.coinbase.decode cimport coinbase_decode
 from udpfast.payload.csm.decode cimport csm_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
+from udpfast.payload.eobi.decode cimport eobi_decode
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.iex.decode cimport iex_decode
 from udpfast.payload.itch.decode cimport itch_decode
@@ -25,9 +27,9 @@ from udpfast.payload.nyse.decode cimport nyse_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
 from udpfast.payload.served cimport served_decode
 from udpfast.payload.traits cimport (
-    PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_ICE,
-    PAYLOAD_IEX_DEEP, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_IEX_TOPS, PAYLOAD_ITCH, PAYLOAD_MEMX,
-    PAYLOAD_NYSE_IMBALANCES, PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
+    PAYLOAD_B3, PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_EOBI,
+    PAYLOAD_ICE, PAYLOAD_IEX_DEEP, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_IEX_TOPS, PAYLOAD_ITCH,
+    PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES, PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
 
 __all__ = []
 
@@ -88,6 +90,10 @@ cdef int32_t venue_decode(
         return memx_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_COINBASE:
         return coinbase_decode(message.payload, message.size, changes, CHANGES_MAX)
+    if payload == PAYLOAD_EOBI:
+        return eobi_decode(message.payload, message.size, changes, CHANGES_MAX)
+    if payload == PAYLOAD_B3:
+        return b3_decode(message.payload, message.size, changes, CHANGES_MAX)
     return miax_decode(message.payload, message.size, changes)
 
 

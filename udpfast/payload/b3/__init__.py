@@ -1,0 +1,3 @@
+"""B3's binary UMDF."""
+
+__all__ = []

@@ -1,0 +1,103 @@
+# B3 UMDF: one datagram to changes. Orders go by their secondary id: a new one is a new place in the
+# queue. Orders without a price (at market) are in no book. Trades come as published, and loops of
+# snapshots are not taken: their fields are in no document that this was written from.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+from udpfast.market.change cimport *
+from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED
+from udpfast.payload.b3.layout cimport *
+from udpfast.wire.load cimport le16, le64
+
+
+cdef inline void b3_change(Change* change, uint8_t verb, uint64_t instrument) noexcept nogil:
+    memset(change, 0, sizeof(Change))
+    change.verb = verb
+    change.instrument = instrument
+    change.side = SIDE_NONE
+    change.price = PRICE_NONE
+
+
+cdef inline bint b3_order(
+        const uint8_t* block, uint32_t id, uint32_t price, Change* change) noexcept nogil:
+    # Whose order it is, and its price; False: of no side.
+    cdef uint8_t side = block[B3_SIDE]
+    change.side = SIDE_BID if side == c"0" else SIDE_ASK
+    change.order = change.order_before = le64(block + id)
+    change.flags = CHANGE_PRIORITY
+    change.price = <int64_t>le64(block + price)
+    return side == c"0" or side == c"1"
+
+
+cdef inline int32_t b3_told(
+        const uint8_t* block, uint32_t size, uint32_t template, Change* change) noexcept nogil:
+    # A message's changes: 0, 1, or that it is refused.
+    cdef uint32_t least = B3_ORDER_SIZE if template == B3_ORDER else B3_DELETE_SIZE
+    b3_change(change, VERB_CLEAR, le64(block + B3_ID))
+    if template == B3_EMPTY_BOOK:
+        return 1
+    if template == B3_MASS_DELETE:
+        # Which orders are gone, it does not name: the book is not known any more.
+        change.verb = VERB_DELETE
+        return 1
+    if size < least:
+        return OUTCOME_REFUSED
+    if template == B3_DELETE:
+        change.verb = VERB_DELETE
+        if not b3_order(block, B3_DELETE_ID, B3_DELETE_PRICE, change):
+            return OUTCOME_REFUSED
+        return 0 if change.price == PRICE_NONE else 1
+    change.verb = VERB_PUT if block[B3_ACTION] else VERB_ADD
+    change.time_ns = <int64_t>le64(block + B3_TIME)
+    if block[B3_ACTION] > 1 or not b3_order(block, B3_ORDER_ID, B3_PRICE, change):
+        return OUTCOME_REFUSED
+    change.quantity = <int64_t>le64(block + B3_QUANTITY)
+    if change.price == PRICE_NONE:
+        change.verb = VERB_PUT   # it may have had one: it leaves the book
+        change.quantity = 0
+    return 1
+
+
+cdef inline int32_t b3_message(
+        const uint8_t* block, uint32_t size, uint32_t template, Change* change) noexcept nogil:
+    # The same, and whether its event goes on.
+    cdef int32_t made
+    cdef bint ends
+    if template == B3_CHANNEL_RESET:
+        b3_change(change, VERB_CLEAR, 0)
+        return 1
+    if template != B3_EMPTY_BOOK and (template < B3_ORDER or template > B3_MASS_DELETE):
+        return 0
+    if size <= B3_SIDE:
+        return OUTCOME_REFUSED
+    ends = block[B3_INDICATOR] & B3_EVENT_END
+    if not ends:
+        b3_change(change, VERB_EVENT_BEGIN, 0)
+        change += 1
+    made = b3_told(block, size, template, change)
+    if made < 0:
+        return made
+    if ends:
+        b3_change(change + made, VERB_EVENT_END, 0)
+    return made + 1
+
+
+cdef inline int32_t b3_decode(
+        const uint8_t* data, uint32_t size, Change* changes, uint32_t room) noexcept nogil:
+    cdef uint32_t count = 0, at = 0, length, block
+    cdef int32_t made
+    while at < size:
+        if size - at < B3_BLOCK:
+            return OUTCOME_REFUSED
+        length = le16(data + at)
+        block = le16(data + at + B3_BLOCK_SIZE)
+        if length > size - at or length < B3_BLOCK + block or count + 2 > room:
+            return OUTCOME_REFUSED
+        made = b3_message(
+            data + at + B3_BLOCK, block, le16(data + at + B3_TEMPLATE), changes + count)
+        if made < 0:
+            return made
+        count += <uint32_t>made
+        at += length
+    return <int32_t>count if count else OUTCOME_OPAQUE

@@ -1,0 +1,27 @@
+# B3 binary UMDF 2.2: SBE, little endian. 0 u16 size, 2 u16 encoding, 4 u16 block, 6 u16 template,
+# 8 u16 schema, 10 u16 version; offsets of fields count from the block.
+
+cdef enum:  # templates
+    B3_EMPTY_BOOK = 9
+    B3_CHANNEL_RESET = 11
+    B3_ORDER = 50
+    B3_DELETE = 51
+    B3_MASS_DELETE = 52
+
+cdef enum:
+    B3_BLOCK_SIZE = 4
+    B3_TEMPLATE = 6
+    B3_BLOCK = 12
+    B3_ID = 0                    # u64, of the instrument
+    B3_INDICATOR = 8             # bit 7: the event ends
+    B3_EVENT_END = 0x80
+    B3_ACTION = 9                # 0 new, 1 changed
+    B3_SIDE = 10                 # c1: 0 bid, 1 offer
+    B3_PRICE = 12                # i64, four decimals
+    B3_QUANTITY = 20             # i64
+    B3_ORDER_ID = 44             # u64: the secondary one, which is its place in the queue, too
+    B3_TIME = 56                 # u64 UNIX ns
+    B3_ORDER_SIZE = 64
+    B3_DELETE_ID = 24
+    B3_DELETE_PRICE = 44
+    B3_DELETE_SIZE = 52

@@ -1,0 +1,57 @@
+# T7 Enhanced Order Book Interface, versions 6 and 13. Little endian: 0 u16 size, 2 u16 template,
+# 4 u32 number, then the fields; offsets count from the size.
+#
+# The details of an order end each message that has them: 0 u64 priority, then
+#   of version 6 (24 bytes):   8 i32 quantity, 12 u8 side, 16 i64 price
+#   of version 13 (28 bytes):  8 i64 quantity with four decimals, 16 u8 side, 20 i64 price
+
+cdef enum:  # templates
+    EOBI_ADD = 13100             # to LAST_OF_ORDERS: of orders
+    EOBI_MODIFY = 13101
+    EOBI_DELETE = 13102
+    EOBI_MASS_DELETE = 13103
+    EOBI_FULL_EXECUTION = 13104
+    EOBI_PARTIAL_EXECUTION = 13105
+    EOBI_MODIFY_SAME_PRIORITY = 13106
+    EOBI_LAST_OF_ORDERS = 13199
+
+cdef enum:  # offsets
+    EOBI_TEMPLATE = 2
+    EOBI_FIELDS = 8
+    EOBI_TIME = 8                # u64 UNIX ns
+    EOBI_ADD_ID = 16             # i64, of the instrument
+    EOBI_ADD_DETAILS = 24        # of DELETE, too: it has a second time before
+    EOBI_DELETE_ID = 24
+    EOBI_DELETE_DETAILS = 32
+    EOBI_PREVIOUS_PRIORITY = 16
+    EOBI_PREVIOUS_PRICE = 24
+    EOBI_MODIFY_ID = 40
+    EOBI_MODIFY_DETAILS = 48
+    EOBI_SAME_ID = 32
+    EOBI_SAME_DETAILS = 40
+    EOBI_MASS_DELETE_ID = 8
+    EOBI_MASS_DELETE_TIME = 16
+
+cdef enum:  # executions
+    EOBI_EXECUTED_SIDE = 8
+    EOBI_MATCH_13 = 12           # u32; version 6 has zeros there
+    EOBI_EXECUTED_PRICE = 16     # of the order
+    EOBI_EXECUTED_PRIORITY = 24
+    EOBI_EXECUTED_ID = 32
+    EOBI_MATCH = 40
+    EOBI_LAST_QUANTITY = 44      # i32
+    EOBI_LAST_QUANTITY_13 = 40   # i64 with four decimals
+    EOBI_LAST_PRICE = 48
+    EOBI_EXECUTED_SIZE = 56
+
+cdef enum:  # in the details
+    EOBI_QUANTITY = 8
+    EOBI_SIDE = 12
+    EOBI_PRICE = 16
+    EOBI_DETAILS = 24
+    EOBI_SIDE_13 = 16
+    EOBI_PRICE_13 = 20
+    EOBI_DETAILS_13 = 28
+    EOBI_BUY = 1
+    EOBI_SELL = 2
+    EOBI_QUANTITY_UNIT = 10000
