@@ -236,8 +236,10 @@ SELDOM = {
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/feed/engine", "export/block", "feed/publication", "log/ring", "market/state"),
+        *("agents/feed/engine", "export/block", "feed/publication", "log/ring"),
+        *("market/market", "market/state"),
         *("market/state_bytes", "net/datagram", "net/sender"),
+        "payload/venue",
         *("payload/roq/decode", "payload/roq/encode", "payload/roq/flatbuffer"),
         *("payload/roq/vtable_plan", "payload/sbe/plan"),
     )

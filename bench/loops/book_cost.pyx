@@ -7,19 +7,22 @@ price, no doubt, and it tells nobody.
 
 import cython
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, Message
+from udpfast.core.memory cimport Memory
+from udpfast.market.ahead cimport AHEAD
 from udpfast.market.change cimport *
 from udpfast.market.found cimport Found
-from udpfast.market.market cimport MarketSettings, market_session
+from udpfast.market.market cimport (
+    Market, MarketSettings, market_apply, market_begin, market_session)
 from udpfast.market.names cimport NameTable
 from udpfast.payload.itch.decode cimport itch_decode
 from udpfast.payload.traits cimport PAYLOAD_ITCH
-from udpfast.payload.venue cimport Venue, venue_init, venue_memory_size, venue_next
+from udpfast.payload.venue cimport Venue, venue_expect, venue_init, venue_memory_size, venue_next
 from udpfast.wire.load cimport be16, be32, be64
 
 __all__ = ["OrderFlow"]
@@ -29,7 +32,9 @@ cdef enum:
     ROOM = 65536 - 64
     BASE = 100_000               # of prices, with four decimals
     TICK = 100
-    STEPS_MAX = 64               # of a price from its stock's middle
+    STEPS_MAX = 64               # of a price from where its stock began
+    MIDDLE_MAX = 20              # of a stock's middle from there
+    PIECE = 1000                 # messages that are timed together
 
 cdef struct Live:
     uint64_t reference
@@ -38,10 +43,18 @@ cdef struct Live:
     uint32_t stock
     uint32_t bid
 
+cdef struct Pieces:              # what each PIECE messages took
+    int64_t* spent
+    int64_t began
+    uint64_t done, count
+
 cdef struct FloorOrder:
     uint64_t reference           # 0: the slot is empty
     uint32_t level
     uint32_t shares
+
+ctypedef uint64_t (*Run)(
+    Venue*, const uint8_t*, const uint8_t*, uint64_t, uint8_t*, NameTable, Pieces*) noexcept nogil
 
 
 @cython.final
@@ -58,6 +71,7 @@ cdef class OrderFlow:
     cdef uint8_t* data           # u8 size, then the message
     cdef uint64_t bytes, filled
     cdef Live* orders
+    cdef int8_t* middles         # of each stock: steps from where it began
     cdef uint64_t state
     cdef readonly uint64_t live, messages, stocks, resting
 
@@ -66,7 +80,8 @@ cdef class OrderFlow:
         self.stocks, self.live, self.messages = stocks, live, messages
         self.data = <uint8_t*>calloc(live + messages, MESSAGE_MAX)
         self.orders = <Live*>calloc(live + 16, sizeof(Live))
-        if self.data == NULL or self.orders == NULL:
+        self.middles = <int8_t*>calloc(stocks + 1, 1)
+        if self.data == NULL or self.orders == NULL or self.middles == NULL:
             raise MemoryError
         self.state = seed * 2654435761 + 88172645463325252
         for n in range(live):
@@ -78,6 +93,7 @@ cdef class OrderFlow:
     def __dealloc__(self):
         free(self.data)
         free(self.orders)
+        free(self.middles)
 
     cdef uint64_t _draw(self) noexcept nogil:
         self.state ^= self.state << 13
@@ -95,12 +111,17 @@ cdef class OrderFlow:
 
     cdef void _add(self, uint64_t reference) noexcept nogil:
         cdef Live* order = self.orders + self.resting
-        cdef uint64_t drawn = self._draw()
-        cdef uint32_t away = 1 + (drawn >> 32) % (5 if drawn & 3 else STEPS_MAX - 1)
+        cdef uint64_t drawn = self._draw(), which = self._draw()
+        cdef uint32_t away = 1 + <uint32_t>((drawn >> 32) % (5 if drawn & 3 else 40))
+        cdef int8_t* middle
         cdef uint8_t* m
-        order.stock = 1 + <uint32_t>(self._draw() % self.stocks)
+        order.stock = 1 + <uint32_t>(which % (self.stocks // 16 + 1 if drawn & 48 else self.stocks))
         order.bid = (drawn >> 8) & 1
-        order.price = BASE + (STEPS_MAX - away if order.bid else STEPS_MAX + away) * TICK
+        middle = self.middles + order.stock
+        if drawn & 0xFC000 == 0:
+            middle[0] = min(max(middle[0] + (1 if drawn & 128 else -1), -MIDDLE_MAX), MIDDLE_MAX)
+        order.price = BASE + (STEPS_MAX + middle[0] + (
+            -<int32_t>away if order.bid else <int32_t>away)) * TICK
         order.shares = 100 * (1 + <uint32_t>((drawn >> 16) % 10))
         order.reference = reference
         self.resting += 1
@@ -113,7 +134,7 @@ cdef class OrderFlow:
         put(m + 32, order.price, 4)
 
     cdef void _step(self, uint64_t reference) noexcept nogil:
-        # Half of it new orders; recent ones end first.
+        # Half of it new orders; most that end are recent ones.
         cdef uint64_t drawn = self._draw(), kind = drawn % 1000
         cdef uint64_t near = min(self.resting, <uint64_t>4096)
         cdef Live* order
@@ -129,6 +150,16 @@ cdef class OrderFlow:
             self.resting -= 1
             order[0] = self.orders[self.resting]
             return
+        if kind >= 970:
+            m = self._begin(c"U", order.stock, 35)
+            put(m + 11, order.reference, 8)
+            put(m + 19, reference, 8)
+            order.reference = reference
+            order.price += -TICK if drawn & 256 else TICK
+            order.price = min(max(order.price, <uint32_t>BASE), BASE + (2 * STEPS_MAX - 1) * TICK)
+            put(m + 27, order.shares, 4)
+            put(m + 31, order.price, 4)
+            return
         order.shares -= 100
         m = self._begin(c"E" if kind < 940 else c"X", order.stock, 31 if kind < 940 else 23)
         put(m + 11, order.reference, 8)
@@ -139,24 +170,24 @@ cdef class OrderFlow:
         cdef Change change
         cdef uint8_t* at = self.data + self.filled
         cdef uint64_t seen = 0
-        cdef int64_t began
+        cdef Pieces pieces
+        pieces_begin(&pieces, self.messages)
         with nogil:
-            began = clock_monotonic_ns()
             while at < self.data + self.bytes:
                 itch_decode(at + 1, at[0], &change)
                 seen += change.verb
                 at += 1 + at[0]
-            began = clock_monotonic_ns() - began
+                pieces_count(&pieces)
         if seen == 0:
             raise ValueError("expected changes, found none")
-        return began / <double>self.messages
+        return pieces_end(&pieces)
 
     def floor(self) -> float:
         """Keep quantities by price, and no more; return ns a message."""
         cdef uint64_t slots = 16, total = 0, n
         cdef FloorOrder* orders
         cdef int64_t* levels
-        cdef int64_t spent
+        cdef Pieces pieces
         while slots < 2 * self.live:
             slots *= 2
         orders = <FloorOrder*>calloc(slots, sizeof(FloorOrder))
@@ -164,59 +195,66 @@ cdef class OrderFlow:
         if orders == NULL or levels == NULL:
             raise MemoryError
         with nogil:
-            floor_run(self.data, self.data + self.filled, orders, slots - 1, levels)
-            spent = clock_monotonic_ns()
-            floor_run(self.data + self.filled, self.data + self.bytes, orders, slots - 1, levels)
-            spent = clock_monotonic_ns() - spent
+            pieces_begin(&pieces, self.live)
+            floor_run(
+                self.data, self.data + self.filled, orders, slots - 1, levels, &pieces)
+        pieces_end(&pieces)
+        with nogil:
+            pieces_begin(&pieces, self.messages)
+            floor_run(self.data + self.filled, self.data + self.bytes, orders, slots - 1, levels,
+                      &pieces)
         for n in range((self.stocks + 1) * 4 * STEPS_MAX):
             total += levels[n]
         free(orders)
         free(levels)
         self._check(total)
-        return spent / <double>self.messages
+        return pieces_end(&pieces)
 
-    def market(self, bint orders=True) -> float:
+    def market(self, bint levels=True, bint orders=True) -> float:
         """Keep books, and write updates down; return ns a message.
 
         Parameters
         ----------
-        orders : bool
-            Tell single orders, too.
+        levels, orders : bool
+            What is told: levels and best prices; single orders. All of it is kept in any case.
         """
         cdef Venue venue
         cdef MarketSettings settings
+        cdef Run run
         cdef NameTable names = NameTable(capacity=self.stocks + 16)
         cdef int64_t feed[256]
-        cdef uint8_t* memory
+        cdef Memory memory
         cdef uint8_t* into = <uint8_t*>calloc(1, ROOM)
-        cdef int64_t spent
+        cdef Pieces pieces
         cdef uint64_t at, total = 0
         cdef uint32_t i, n
         memset(feed, 0, sizeof(feed))
         memset(&settings, 0, sizeof(settings))
-        settings.levels = settings.top = True
+        settings.levels = settings.top = levels
+        run = market_run if levels or orders else keep_run
         settings.orders = orders
         settings.orders_max = <uint32_t>(2 * self.live + 1024)
         settings.instruments_max = <uint32_t>(self.stocks + 16)
-        memory = <uint8_t*>calloc(1, venue_memory_size(PAYLOAD_ITCH, &settings) + 64)
-        if memory == NULL or into == NULL:
+        memory = Memory(venue_memory_size(PAYLOAD_ITCH, &settings))
+        if into == NULL:
             raise MemoryError
-        venue_init(&venue, PAYLOAD_ITCH, &settings, memory, feed)
+        venue_init(&venue, PAYLOAD_ITCH, &settings, memory.pointer, feed)
         market_session(&venue.market, 0, 0, 1, 0)
         with nogil:
-            at = market_run(&venue, self.data, self.data + self.filled, 1, into, names)
-            spent = clock_monotonic_ns()
-            market_run(&venue, self.data + self.filled, self.data + self.bytes, at, into, names)
-            spent = clock_monotonic_ns() - spent
+            pieces_begin(&pieces, self.live)
+            at = run(&venue, self.data, self.data + self.filled, 1, into, names, &pieces)
+        pieces_end(&pieces)
+        with nogil:
+            pieces_begin(&pieces, self.messages)
+            run(&venue, self.data + self.filled, self.data + self.bytes, at, into, names, &pieces)
         for i in range(venue.market.instruments.count):
             n = venue.market.instruments.items[i].orders_first
             while n:
                 total += venue.market.orders.orders[n - 1].quantity
                 n = venue.market.orders.orders[n - 1].next
-        free(memory)
         free(into)
         self._check(total)
-        return spent / <double>self.messages
+        return pieces_end(&pieces)
 
     cdef _check(self, uint64_t total):
         cdef uint64_t expected = 0, n
@@ -226,6 +264,30 @@ cdef class OrderFlow:
             raise ValueError(f"expected {expected} shares to rest, found {total}")
 
 
+cdef void pieces_begin(Pieces* pieces, uint64_t messages) noexcept nogil:
+    pieces.done = pieces.count = 0
+    pieces.spent = <int64_t*>calloc(messages // PIECE + 1, sizeof(int64_t))
+    pieces.began = clock_monotonic_ns()
+
+
+cdef inline void pieces_count(Pieces* pieces) noexcept nogil:
+    cdef int64_t now
+    pieces.count += 1
+    if pieces.count == PIECE:
+        now = clock_monotonic_ns()
+        pieces.spent[pieces.done] = now - pieces.began
+        pieces.done += 1
+        pieces.count = 0
+        pieces.began = now
+
+
+cdef pieces_end(Pieces* pieces):
+    # ns a message in the median piece: what a host took away in between is in few of them.
+    spent = sorted(pieces.spent[n] for n in range(pieces.done))
+    free(pieces.spent)
+    return spent[len(spent) // 2] / <double>PIECE if spent else 0.0
+
+
 cdef void put(uint8_t* at, uint64_t value, int size) noexcept nogil:
     while size:
         size -= 1
@@ -233,15 +295,29 @@ cdef void put(uint8_t* at, uint64_t value, int size) noexcept nogil:
         value >>= 8
 
 
+cdef void expect(
+        Venue* venue, const uint8_t** next, const uint8_t* end, int messages) noexcept nogil:
+    cdef const uint8_t* at
+    while messages:
+        at = next[0]
+        if at < end:
+            next[0] += 1 + at[0]
+        venue_expect(venue, at + 1, at[0] if at < end else 0)
+        messages -= 1
+
+
 cdef uint64_t market_run(
         Venue* venue, const uint8_t* at, const uint8_t* end, uint64_t number, uint8_t* into,
-        NameTable names) noexcept nogil:
+        NameTable names, Pieces* pieces) noexcept nogil:
     cdef Message message
     cdef Found found
     cdef bint begins
+    cdef const uint8_t* next = at
     memset(&message, 0, sizeof(message))
     message.kind = KIND_MESSAGE
+    expect(venue, &next, end, AHEAD)
     while at < end:
+        expect(venue, &next, end, 1)
         message.payload, message.size = at + 1, at[0]
         message.number = number
         begins = True
@@ -249,6 +325,34 @@ cdef uint64_t market_run(
             begins = False
         number += 1
         at += 1 + at[0]
+        pieces_count(pieces)
+    return number
+
+
+cdef uint64_t keep_run(
+        Venue* venue, const uint8_t* at, const uint8_t* end, uint64_t number, uint8_t* into,
+        NameTable names, Pieces* pieces) noexcept nogil:
+    # Books alone: nobody is told of a change.
+    cdef Market* market = &venue.market
+    cdef Message message
+    cdef const uint8_t* next = at
+    cdef int n
+    memset(&message, 0, sizeof(message))
+    message.kind = KIND_MESSAGE
+    expect(venue, &next, end, AHEAD)
+    while at < end:
+        expect(venue, &next, end, 1)
+        message.payload, message.size = at + 1, at[0]
+        message.number = number
+        market_begin(market, &message, &names.names)
+        if itch_decode(message.payload, message.size, venue.changes) > 0:
+            market_apply(market, venue.changes)
+        for n in range(<int>market.dirty_count):
+            market.instruments.items[market.dirty[n]].dirty = False
+        market.dirty_count = market.rows_count = market.touched_count = 0
+        number += 1
+        at += 1 + at[0]
+        pieces_count(pieces)
     return number
 
 
@@ -276,8 +380,9 @@ cdef void floor_drop(FloorOrder* orders, uint64_t mask, FloorOrder* order) noexc
 
 cdef void floor_run(
         const uint8_t* at, const uint8_t* end, FloorOrder* orders, uint64_t mask,
-        int64_t* levels) noexcept nogil:
+        int64_t* levels, Pieces* pieces) noexcept nogil:
     cdef FloorOrder* order
+    cdef FloorOrder new
     cdef const uint8_t* m
     cdef uint32_t less
     while at < end:
@@ -289,6 +394,15 @@ cdef void floor_run(
             order.level = be16(m + 1) * 4 * STEPS_MAX + (2 * STEPS_MAX if m[19] == c"B" else 0) + (
                 (be32(m + 32) - BASE) // TICK)
             levels[order.level] += order.shares
+        elif m[0] == c"U":
+            levels[order.level] -= order.shares
+            new.level = order.level // (2 * STEPS_MAX) * (2 * STEPS_MAX) + (
+                (be32(m + 31) - BASE) // TICK)
+            new.shares = be32(m + 27)
+            new.reference = be64(m + 19)
+            floor_drop(orders, mask, order)
+            floor_find(orders, mask, new.reference)[0] = new
+            levels[new.level] += new.shares
         else:
             less = order.shares if m[0] == c"D" else be32(m + 19)
             levels[order.level] -= less
@@ -296,3 +410,4 @@ cdef void floor_run(
             if order.shares == 0:
                 floor_drop(orders, mask, order)
         at += 1 + at[0]
+        pieces_count(pieces)

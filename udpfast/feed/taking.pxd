@@ -108,6 +108,18 @@ cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)
 
 
+cdef inline uint32_t pipeline_peek(
+        Pipeline* p, uint32_t n, const uint8_t** payload) noexcept nogil:
+    # Bytes of the n-th message, from 0, of the unit of which pipeline_take gave one and has more;
+    # 0: it has not so many. Whether it will be given, nobody knows yet.
+    cdef uint32_t offset, size
+    if n >= p.unit.count:
+        return 0
+    piece_at(p.places, p.unit, n, p.each_message, &offset, &size)
+    payload[0] = p.ready.data + offset
+    return size
+
+
 cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
     cdef Window* w
     if p.controls.count:

@@ -7,7 +7,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from udpfast.core.check cimport likely, unlikely
+from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.market.side cimport Side
 
@@ -37,44 +37,51 @@ cdef struct Face:
     uint32_t stage_place         # where is noted which, + 1
     uint64_t staged              # of a whole one that waits for its round's end: its number + 1
 
-cdef struct Instrument:
+# Its first three cache lines are all that most changes read and write: what names it, its sides,
+# and the beginnings of the first two faces.
+cdef struct Instrument:  # 448 bytes
     uint64_t id
-    uint64_t chain               # its last number
-    uint64_t chain_taken         # of the last snapshot that was taken
-    uint64_t round               # the last snapshot that named it, + 1
+    int64_t time_ns
     uint32_t exchange_id
-    uint32_t implied_id          # the exchange that implied levels go by
     uint32_t symbol_id
     uint32_t symbol_before       # that it was published by until now
     uint32_t orders_first        # index + 1
     uint32_t orders_last
-    uint32_t orders_count
     uint16_t stream              # of its changes
     uint8_t homeless             # no change of it came yet
     uint8_t named
+    uint8_t decimals             # of its prices
+    uint8_t measured             # else its depth or decimals are a guess
+    uint8_t dirty
+    uint8_t top_said
+    uint8_t best_changed         # bits of sides: since the top was told, their best may have
+    uint8_t open                 # its own event goes on
+    uint8_t pending              # its top changed while its event went on
     uint8_t defined
+    Side sides[4]
+    Face face[FACES]
+    int64_t top[4]               # that readers have: bid price and quantity, those of the ask
+    uint64_t chain               # its last number
+    uint64_t chain_taken         # of the last snapshot that was taken
+    uint64_t round               # the last snapshot that named it, + 1
+    uint32_t implied_id          # the exchange that implied levels go by
     uint8_t linked               # chain is known
     uint8_t passing              # the last number that it was given continued its chain
     uint8_t depth[2]             # of its own levels, of implied ones
     uint8_t deepest[2]           # that its levels were, since all of them were known
-    uint8_t decimals             # of its prices
-    uint8_t measured             # else its depth or decimals are a guess
-    uint8_t dirty
-    uint8_t pending              # its top changed while its event went on
-    uint8_t top_said
-    uint8_t open                 # its own event goes on
     uint8_t status[2]            # of STATUS in two parts: what each said last
     uint32_t status_since[2]     # gaps of its stream + 1 then; 0: it said nothing
     uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
-    int64_t time_ns
-    Face face[FACES]
-    Side sides[4]
     Side shown[4]                # what readers have of them, where that is compared
-    int64_t top[4]               # that readers have: bid price and quantity, those of the ask
+    uint8_t reserved[28]
+
+cdef struct InstrumentSlot:      # as OrderSlot
+    uint32_t hash
+    uint32_t instrument          # its index + 1; 0: the slot is empty
 
 cdef struct Instruments:
     Instrument* items
-    uint32_t* slots
+    InstrumentSlot* slots        # at most half are full
     uint32_t slots_mask
     uint32_t instruments_max
     uint32_t count
@@ -90,42 +97,62 @@ cdef inline uint32_t instruments_slots(uint64_t instruments_max) noexcept nogil:
 
 cdef inline uint64_t instruments_memory_size(uint64_t instruments_max) noexcept nogil:
     return (instruments_max * sizeof(Instrument)
-            + <uint64_t>instruments_slots(instruments_max) * 4)
+            + instruments_slots(instruments_max) * sizeof(InstrumentSlot))
 
 
 cdef inline void instruments_init(
         Instruments* table, uint8_t* memory, uint64_t instruments_max) noexcept nogil:
+    # The memory, instruments_memory_size bytes aligned to 64, is borrowed.
+    invariant(sizeof(Instrument) == 448)     # an odd number of lines: all sets of a cache take part
     memset(memory, 0, instruments_memory_size(instruments_max))
     memset(table, 0, sizeof(Instruments))
     table.items = <Instrument*>memory
-    table.slots = <uint32_t*>(memory + instruments_max * sizeof(Instrument))
+    table.slots = <InstrumentSlot*>(memory + instruments_max * sizeof(Instrument))
     table.slots_mask = instruments_slots(instruments_max) - 1
     table.instruments_max = <uint32_t>instruments_max
     keyed_draw(&table.key)
 
 
+cdef inline uint32_t instrument_hash(const Instruments* table, uint64_t id) noexcept nogil:
+    return <uint32_t>keyed_word(&table.key, id)
+
+
+cdef inline Instrument* instrument_guess(const Instruments* table, uint32_t hash) noexcept nogil:
+    # The first with this hash, without a look at it; NULL: none has it.
+    cdef uint32_t slot = hash & table.slots_mask
+    while table.slots[slot].instrument:
+        if table.slots[slot].hash == hash:
+            return table.items + table.slots[slot].instrument - 1
+        slot = (slot + 1) & table.slots_mask
+    return NULL
+
+
 cdef inline Instrument* instrument_find(const Instruments* table, uint64_t id) noexcept nogil:
     # NULL: nobody named it yet.
-    cdef uint32_t slot = <uint32_t>keyed_word(&table.key, id) & table.slots_mask
+    cdef uint32_t hash = instrument_hash(table, id)
+    cdef uint32_t slot = hash & table.slots_mask
     cdef Instrument* found
-    while table.slots[slot]:
-        found = table.items + table.slots[slot] - 1
-        if likely(found.id == id):
-            return found
+    while table.slots[slot].instrument:
+        if table.slots[slot].hash == hash:
+            found = table.items + table.slots[slot].instrument - 1
+            if likely(found.id == id):
+                return found
         slot = (slot + 1) & table.slots_mask
     return NULL
 
 
 cdef inline Instrument* instrument_add(Instruments* table, uint64_t id) noexcept nogil:
     # One that is not there yet, all else of it zeros; NULL: the table is full.
-    cdef uint32_t slot = <uint32_t>keyed_word(&table.key, id) & table.slots_mask
+    cdef uint32_t hash = instrument_hash(table, id)
+    cdef uint32_t slot = hash & table.slots_mask
     cdef Instrument* made
     if unlikely(table.count == table.instruments_max):
         return NULL
-    while table.slots[slot]:
+    while table.slots[slot].instrument:
         slot = (slot + 1) & table.slots_mask
     made = table.items + table.count
     table.count += 1
-    table.slots[slot] = table.count
+    table.slots[slot].hash = hash
+    table.slots[slot].instrument = table.count
     made.id = id
     return made

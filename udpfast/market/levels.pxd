@@ -48,12 +48,13 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
     if c.quantity == 0:
         level = side_find(&market.slab, side, c.price)
         if level != NULL:
+            level.quantity = level.orders = 0
+            touch(market, i, c.side, c.price, level)
             side_drop(&market.slab, side, level)
-            touch(market, i, c.side, c.price)
         else:
             counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
             if market.traits.absolute:
-                touch(market, i, c.side, c.price)    # readers may have it
+                touch(market, i, c.side, c.price, NULL)  # readers may have it
         return True
     level = side_put(&market.slab, side, c.price)
     if unlikely(level == NULL):
@@ -61,7 +62,7 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
         return False
     level.quantity = c.quantity
     level.orders = c.orders
-    touch(market, i, c.side, c.price)
+    touch(market, i, c.side, c.price, level)
     return True
 
 

@@ -2,17 +2,22 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 
+from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport OBJECT_LIVE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
 from udpfast.market.market cimport (
     MARKET_STREAMS, TOUCHED_MAX, Market, MarketStream, Touched, TouchedOrder)
 from udpfast.market.orders cimport RestingOrder
+from udpfast.market.side cimport SideLevel, side_is_best
 
 cdef enum:  # schema UpdateAction
     ACTION_NEW = 1
     ACTION_CHANGE = 2
     ACTION_DELETE = 3
+
+cdef enum:
+    BOTH_SIDES = 3               # bits of SIDE_BID and SIDE_ASK
 
 
 cdef inline uint32_t index_of(const Market* market, const Instrument* i) noexcept nogil:
@@ -41,30 +46,42 @@ cdef inline uint32_t scope_of(const Market* market, const Instrument* i) noexcep
     return index_of(market, i) + MARKET_STREAMS if market.traits.orders_by_instrument else i.stream
 
 
-cdef inline void mark(Market* market, Instrument* i) noexcept nogil:
+cdef inline void mark_dirty(Market* market, Instrument* i) noexcept nogil:
     if not i.dirty:
         i.dirty = True
         market.dirty[market.dirty_count] = index_of(market, i)
         market.dirty_count += 1
 
 
-cdef inline void touch(Market* market, Instrument* i, uint8_t side, int64_t price) noexcept nogil:
+cdef inline void mark(Market* market, Instrument* i) noexcept nogil:
+    i.best_changed = BOTH_SIDES
+    mark_dirty(market, i)
+
+
+cdef inline void touch(
+        Market* market, Instrument* i, uint8_t side, int64_t price,
+        const SideLevel* level) noexcept nogil:
+    # A level that changed; NULL: there is none at that price.
     cdef Touched* touched
-    mark(market, i)
-    if market.touched_count < TOUCHED_MAX:
-        touched = market.touched + market.touched_count
-        touched.instrument = index_of(market, i)
-        touched.side = side
-        touched.price = price
-        market.touched_count += 1
-    else:
+    mark_dirty(market, i)
+    if level == NULL or side_is_best(&market.slab, &i.sides[side], level):
+        i.best_changed |= 1 << side & BOTH_SIDES
+    if unlikely(market.touched_count == TOUCHED_MAX):
         i.face[FACE_IMPLIED if side > SIDE_ASK else FACE_LEVELS].replaced = True
+        return
+    touched = market.touched + market.touched_count
+    touched.instrument = index_of(market, i)
+    touched.side = side
+    touched.price = price
+    touched.quantity = level.quantity if level != NULL else 0
+    touched.orders = level.orders if level != NULL else 0
+    market.touched_count += 1
 
 
 cdef inline void touch_order(
         Market* market, Instrument* i, const RestingOrder* order, uint8_t action) noexcept nogil:
     cdef TouchedOrder* row
-    mark(market, i)
+    mark_dirty(market, i)
     if not market.settings.orders or order.side > SIDE_ASK:
         return
     if market.order_rows_count == TOUCHED_MAX:

@@ -69,6 +69,8 @@ cdef struct Touched:             # a level that changed
     uint32_t instrument
     uint32_t side
     int64_t price
+    int64_t quantity             # that it has now; 0: there is no such level
+    uint64_t orders
 
 cdef struct TouchedOrder:
     uint64_t id
@@ -95,6 +97,7 @@ cdef struct Emission:            # where publish_next is
     uint32_t dirty
     uint32_t step
     uint32_t at
+    bint plain                   # of the instrument at hand: is_plain
 
 cdef struct Market:
     const Traits* traits

@@ -1,6 +1,10 @@
 # Orders: every resting order of a feed, by id. One table of fixed size: open addressing by a keyed
 # hash, and lists by index; nothing allocates. An order's place in the queue of its price is its
 # `priority`: lower is earlier.
+#
+# A slot has the hash of its order beside the order's index, so that a search passes over the slots
+# of others, and a removal moves them, without a look at their orders: each of those is a cache line
+# that nobody fetched yet.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -8,7 +12,7 @@ from libc.string cimport memset
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 
-cdef struct RestingOrder:  # 56 bytes
+cdef struct RestingOrder:  # 64 bytes: a cache line
     uint64_t id                  # the venue's
     uint64_t priority
     int64_t price
@@ -17,12 +21,17 @@ cdef struct RestingOrder:  # 56 bytes
     uint32_t instrument
     uint32_t next                # of the same instrument, + 1; free ones: the next free one, + 1
     uint32_t before
+    uint32_t hash                # of its id and scope
     uint8_t side
-    uint8_t reserved[7]
+    uint8_t reserved[11]
+
+cdef struct OrderSlot:
+    uint32_t hash
+    uint32_t order               # its index + 1; 0: the slot is empty
 
 cdef struct RestingOrders:
     RestingOrder* orders
-    uint32_t* slots              # an order's index + 1; at most half are full
+    OrderSlot* slots             # at most half are full
     uint32_t slots_mask
     uint32_t orders_max
     uint32_t used                # ever handed out
@@ -39,83 +48,105 @@ cdef inline uint32_t orders_slots(uint64_t orders_max) noexcept nogil:
 
 
 cdef inline uint64_t orders_memory_size(uint64_t orders_max) noexcept nogil:
-    return orders_max * sizeof(RestingOrder) + <uint64_t>orders_slots(orders_max) * 4
+    return orders_max * sizeof(RestingOrder) + orders_slots(orders_max) * sizeof(OrderSlot)
 
 
 cdef inline void orders_init(
         RestingOrders* table, uint8_t* memory, uint64_t orders_max) noexcept nogil:
-    # The memory, orders_memory_size bytes aligned to 8, is borrowed, and touched once.
+    # The memory, orders_memory_size bytes aligned to 64, is borrowed, and touched once.
     memset(memory, 0, orders_memory_size(orders_max))
     memset(table, 0, sizeof(RestingOrders))
     table.orders = <RestingOrder*>memory
-    table.slots = <uint32_t*>(memory + orders_max * sizeof(RestingOrder))
+    table.slots = <OrderSlot*>(memory + orders_max * sizeof(RestingOrder))
     table.slots_mask = orders_slots(orders_max) - 1
     table.orders_max = <uint32_t>orders_max
     keyed_draw(&table.key)
 
 
-cdef inline uint32_t order_home(
+cdef inline uint32_t order_hash(
         const RestingOrders* table, uint64_t id, uint32_t scope) noexcept nogil:
     return <uint32_t>keyed_word(
-        &table.key, id ^ (<uint64_t>scope * <uint64_t>0x9E3779B97F4A7C15)) & table.slots_mask
+        &table.key, id ^ (<uint64_t>scope * <uint64_t>0x9E3779B97F4A7C15))
+
+
+cdef inline RestingOrder* order_guess(const RestingOrders* table, uint32_t hash) noexcept nogil:
+    # The first with this hash, without a look at it; NULL: none has it.
+    cdef uint32_t slot = hash & table.slots_mask
+    while table.slots[slot].order:
+        if table.slots[slot].hash == hash:
+            return table.orders + table.slots[slot].order - 1
+        slot = (slot + 1) & table.slots_mask
+    return NULL
+
+
+cdef inline RestingOrder* order_seek(
+        const RestingOrders* table, uint64_t id, uint32_t scope, uint32_t hash,
+        uint32_t* at) noexcept nogil:
+    # NULL: no such order rests, and `at` is the slot that it would have.
+    cdef uint32_t slot = hash & table.slots_mask
+    cdef RestingOrder* order
+    while table.slots[slot].order:
+        if table.slots[slot].hash == hash:
+            order = table.orders + table.slots[slot].order - 1
+            if likely(order.id == id and order.scope == scope):
+                return order
+        slot = (slot + 1) & table.slots_mask
+    at[0] = slot
+    return NULL
 
 
 cdef inline RestingOrder* order_find(
         const RestingOrders* table, uint64_t id, uint32_t scope) noexcept nogil:
     # NULL: no such order rests.
-    cdef uint32_t slot = order_home(table, id, scope)
-    cdef RestingOrder* order
-    while table.slots[slot]:
-        order = table.orders + table.slots[slot] - 1
-        if likely(order.id == id and order.scope == scope):
-            return order
-        slot = (slot + 1) & table.slots_mask
-    return NULL
+    cdef uint32_t slot
+    return order_seek(table, id, scope, order_hash(table, id, scope), &slot)
 
 
-cdef inline RestingOrder* order_add(
-        RestingOrders* table, uint64_t id, uint32_t scope) noexcept nogil:
-    # One that is not there yet, all else of it zeros; NULL: the table is full.
-    cdef uint32_t slot = order_home(table, id, scope)
-    cdef uint32_t index
+cdef inline bint order_add(
+        RestingOrders* table, uint64_t id, uint32_t scope, RestingOrder** added) noexcept nogil:
+    # One that is not there yet, all else of it zeros. False: it is there; NULL: the table is full.
+    cdef uint32_t hash = order_hash(table, id, scope)
+    cdef uint32_t slot, index
     cdef RestingOrder* order
+    added[0] = NULL
+    if unlikely(order_seek(table, id, scope, hash, &slot) != NULL):
+        return False
     if table.free:
         index = table.free - 1
         table.free = table.orders[index].next
     elif unlikely(table.used == table.orders_max):
-        return NULL
+        return True
     else:
         index = table.used
         table.used += 1
-    while table.slots[slot]:
-        slot = (slot + 1) & table.slots_mask
-    table.slots[slot] = index + 1
+    table.slots[slot].hash = hash
+    table.slots[slot].order = index + 1
     table.count += 1
-    order = table.orders + index
+    order = added[0] = table.orders + index
     memset(order, 0, sizeof(RestingOrder))
     order.id = id
     order.scope = scope
-    return order
+    order.hash = hash
+    return True
 
 
 cdef inline void order_remove(RestingOrders* table, RestingOrder* order) noexcept nogil:
     # Those behind it in its run of slots move up, so that no slot has to be marked.
     cdef uint32_t index = <uint32_t>(order - table.orders)
-    cdef uint32_t hole = order_home(table, order.id, order.scope)
-    cdef uint32_t slot, home
-    while table.slots[hole] != index + 1:
-        hole = (hole + 1) & table.slots_mask
+    cdef uint32_t mask = table.slots_mask
+    cdef uint32_t hole = order.hash & mask
+    cdef uint32_t slot
+    while table.slots[hole].order != index + 1:
+        hole = (hole + 1) & mask
     slot = hole
     while True:
-        slot = (slot + 1) & table.slots_mask
-        if table.slots[slot] == 0:
+        slot = (slot + 1) & mask
+        if table.slots[slot].order == 0:
             break
-        home = order_home(table, table.orders[table.slots[slot] - 1].id,
-                          table.orders[table.slots[slot] - 1].scope)
-        if ((slot - home) & table.slots_mask) >= ((slot - hole) & table.slots_mask):
+        if ((slot - table.slots[slot].hash) & mask) >= ((slot - hole) & mask):
             table.slots[hole] = table.slots[slot]
             hole = slot
-    table.slots[hole] = 0
+    table.slots[hole].order = 0
     table.count -= 1
     order.next = table.free
     table.free = index + 1

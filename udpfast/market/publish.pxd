@@ -8,15 +8,15 @@ from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     KIND_RECOVERED, KIND_STALE, OBJECT_LIVE, OBJECT_STALE, ObjectState, RECORD_SNAPSHOT,
     RECORD_TRUNCATED, RECORD_UNGATED, WAIT_SNAPSHOT, WAIT_SNAPSHOT_ABSENT)
 from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_MARKET_STATUS, KIND_ORDERS, KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.market.change cimport (
-    LEVELS_BY_PLACE, LEVELS_OF_ORDERS, LEVELS_OF_QUOTES, SIDE_ASK, SIDE_BID, SIDE_NONE,
-    VERB_STATUS, change_undouble)
+    LEVELS_BY_PLACE, LEVELS_OF_ORDERS, LEVELS_OF_QUOTES, SIDE_ASK, SIDE_BID, SIDE_BID_IMPLIED,
+    SIDE_NONE, VERB_STATUS, change_undouble)
 from udpfast.market.found cimport Found
 from udpfast.market.instrument cimport (
     FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, SAID_LIVE, SAID_NOTHING, SAID_STALE)
@@ -69,24 +69,25 @@ cdef inline double quantity_of(const Market* market, int64_t quantity) noexcept 
 
 cdef inline uint32_t number_text(char* text, uint64_t number) noexcept nogil:
     # In decimal: 20 characters at most.
-    cdef char digits[20]
-    cdef uint32_t count = 0, i
-    while True:
-        digits[count] = <char>(c"0" + number % 10)
+    cdef uint32_t count = 1, i
+    cdef uint64_t power = 10
+    while count < 20 and number >= power:
         count += 1
-        number //= 10
-        if number == 0:
-            break
+        power *= 10
     for i in range(count):
-        text[i] = digits[count - 1 - i]
+        text[count - 1 - i] = <char>(c"0" + number % 10)
+        number //= 10
     return count
 
 
 cdef inline UpdateHeader* header_begin(
         Market* market, const Instrument* i, int face, uint8_t* into, uint32_t size,
         Found* told) noexcept nogil:
+    # In two parts: the compiler writes each out. `rep stos`, its way for all of it, takes longer
+    # to begin than they take.
     cdef UpdateHeader* header = <UpdateHeader*>into
-    memset(into, 0, size)
+    memset(into, 0, 64)
+    memset(into + 64, 0, size - 64)
     header.exchange_time_utc = i.time_ns
     header.exchange_sequence = market.message.number
     header.sending_time_utc = market.message.sent_ns
@@ -225,6 +226,14 @@ cdef inline bint is_told(const Market* market, const Instrument* i, int which) n
         i.face[which].told == market.streams[i.stream].gaps)
 
 
+cdef inline bint is_plain(const Market* market, const Instrument* i) noexcept nogil:
+    # Whether nothing is to be said but what changed: nothing is in doubt, readers know that, and
+    # the orders are all that it has beside the levels.
+    return market.traits.levels == LEVELS_OF_ORDERS and i.symbol_before == 0 and (
+        not market.traits.depth_implied) and is_told(market, i, FACE_LEVELS) and (
+        not market.settings.orders or is_told(market, i, FACE_ORDERS))
+
+
 cdef inline bint in_doubt_told(const Market* market, const Instrument* i) noexcept nogil:
     # Whether its changes are told while nobody knows the rest: each is right by itself.
     return market.traits.absolute and i.symbol_id != 0 and (
@@ -310,7 +319,8 @@ cdef inline Level* touched_side(
         Market* market, Instrument* i, uint32_t at, Level* row) noexcept nogil:
     # Rows of one side for all prices that changes named.
     cdef Touched* touched
-    cdef const SideLevel* level
+    cdef const SideLevel* now
+    cdef SideLevel level
     cdef uint32_t index = <uint32_t>(i - market.instruments.items), n, m
     for n in range(market.touched_count):
         touched = market.touched + n
@@ -321,11 +331,15 @@ cdef inline Level* touched_side(
                     market.touched[m].side == at and market.touched[m].instrument == index):
                 break
         else:
+            level.price = touched.price
+            level.quantity = touched.quantity
+            level.orders = <uint32_t>touched.orders
+            if unlikely(i.face[at & SIDE_BID_IMPLIED].replaced):     # it may be gone since
+                now = side_find(&market.slab, &i.sides[at], touched.price)
+                level.quantity = now.quantity if now != NULL else 0
+                level.orders = now.orders if now != NULL else 0
             memset(row, 0, sizeof(Level))
-            row.price = price_of(market, i, touched.price)
-            level = side_find(&market.slab, &i.sides[at], touched.price)
-            if level != NULL:
-                level_write(market, i, level, 0, row)
+            level_write(market, i, &level, 0, row)
             row += 1
     return row
 
@@ -341,9 +355,10 @@ cdef inline int32_t levels_write(
     cdef UpdateHeader* header = header_begin(market, i, face, into, sizeof(Book), told)
     cdef bint whole = i.face[face].replaced and i.face[face].status == OBJECT_LIVE
     cdef bint first = e.at == 0
-    cdef uint32_t bids = depth_shown(market, &i.sides[face])
-    cdef uint32_t count = bids + depth_shown(market, &i.sides[face + 1])
-    if whole and not market.traits.absolute:
+    cdef uint32_t bids, count = 0
+    if unlikely(whole and not market.traits.absolute):
+        bids = depth_shown(market, &i.sides[face])
+        count = bids + depth_shown(market, &i.sides[face + 1])
         while e.at < bids and not rows_full(into, row, room):
             memset(row, 0, sizeof(Level))
             level_write(market, i, level_at(market, &i.sides[face], e.at), e.at + 1, row)
@@ -376,7 +391,7 @@ cdef inline int32_t levels_write(
         told.flags |= RECORD_SNAPSHOT
     if market.traits.absolute and header.row_count == 0:
         return 0                 # a book begins with its first level: that is all of it
-    if whole and e.at < count and not market.traits.absolute:
+    if e.at < count:
         header.present |= PRESENT_MORE
     else:
         e.at = 0
@@ -465,10 +480,14 @@ cdef inline int32_t top_write(
     cdef int side
     memset(top, 0, sizeof(top))
     for side in range(2):
-        if i.sides[side].count:
+        if i.top_said and not i.best_changed >> side & 1:
+            top[2 * side] = i.top[2 * side]
+            top[2 * side + 1] = i.top[2 * side + 1]
+        elif i.sides[side].count:
             best = level_at(market, &i.sides[side], 0)
             top[2 * side] = best.price
             top[2 * side + 1] = best.quantity
+    i.best_changed = 0
     if i.top_said and top[0] == i.top[0] and top[1] == i.top[1] and (
             top[2] == i.top[2] and top[3] == i.top[3]):
         return 0
@@ -525,8 +544,11 @@ cdef inline int32_t publish_step(
                 market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED, into, room, told)
             if e.at:
                 e.step = step
+        if likely(e.plain and e.step > STEP_LEVELS):
+            e.step = STEP_ORDERS
     elif step == STEP_ORDERS:
-        if is_told(market, i, FACE_ORDERS):
+        if (market.order_rows_count or i.face[FACE_ORDERS].replaced) and (
+                is_told(market, i, FACE_ORDERS)):
             kind = orders_write(market, i, into, room, told)
             if e.at:
                 e.step = step
@@ -534,8 +556,8 @@ cdef inline int32_t publish_step(
         if i.quoted[0] == i.quoted[1] == market.streams[i.stream].gaps + 1 and i.symbol_id:
             kind = top_write(market, i, into, told)
     elif market.settings.top and is_told(market, i, FACE_LEVELS):
-        if i.open:
-            return 0             # its next level brings the end of the event
+        if i.open or (i.top_said and not i.best_changed):
+            return 0             # the next level brings the end of an open event
         if not market.streams[i.stream].open:
             kind = top_write(market, i, into, told)
         elif not i.pending:
@@ -576,6 +598,10 @@ cdef inline int32_t publish_next(
         publish_pending(market)
     while e.dirty < market.dirty_count:
         i = market.instruments.items + market.dirty[e.dirty]
+        if e.step == STEP_RENAMED:
+            e.plain = is_plain(market, i)
+            if likely(e.plain):
+                e.step = STEP_LEVELS
         while e.step < STEPS:
             kind = publish_step(market, i, into, room, told)
             if kind:

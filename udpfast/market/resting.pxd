@@ -21,7 +21,6 @@ cdef inline void link_order(Market* market, Instrument* i, RestingOrder* order) 
     else:
         i.orders_first = at
     i.orders_last = at
-    i.orders_count += 1
 
 
 cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
@@ -34,7 +33,6 @@ cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) 
         market.orders.orders[order.next - 1].before = order.before
     else:
         i.orders_last = order.before
-    i.orders_count -= 1
     order_remove(&market.orders, order)
 
 
@@ -52,8 +50,10 @@ cdef inline bint level_add(
     level.quantity += quantity
     level.orders += <uint32_t>orders
     if level.orders == 0:
+        level.quantity = 0
+    touch(market, i, order.side, order.price, level)
+    if level.orders == 0:
         side_drop(&market.slab, side, level)
-    touch(market, i, order.side, order.price)
     return True
 
 
@@ -70,10 +70,9 @@ cdef inline bint add_order(
         const Change* c) noexcept nogil:
     cdef RestingOrder* order
     if unlikely(side > SIDE_ASK_IMPLIED or quantity <= 0
-                or order_find(&market.orders, id, scope_of(market, i)) != NULL):
+                or not order_add(&market.orders, id, scope_of(market, i), &order)):
         counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
         return False
-    order = order_add(&market.orders, id, scope_of(market, i))
     if unlikely(order == NULL):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
@@ -99,16 +98,21 @@ cdef inline void delete_order(Market* market, Instrument* i, RestingOrder* order
 
 cdef inline bint change_order(
         Market* market, Instrument* i, RestingOrder* order, const Change* c) noexcept nogil:
-    cdef bint keeps = c.flags & CHANGE_KEEPS_PLACE and order.price == c.price
+    cdef bint moves = order.price != c.price
+    cdef bint keeps = c.flags & CHANGE_KEEPS_PLACE and not moves
+    cdef int64_t more
     if c.quantity <= 0:
         delete_order(market, i, order)
         return True
-    level_add(market, i, order, -order.quantity, -1)
-    order.price = c.price
+    if moves:
+        level_add(market, i, order, -order.quantity, -1)
+        order.price = c.price
+        order.quantity = 0
+    more = c.quantity - order.quantity
     order.quantity = c.quantity
     if not keeps:
         set_priority(market, order, c)
-    if unlikely(not level_add(market, i, order, order.quantity, 1)):
+    if unlikely(not level_add(market, i, order, more, moves)):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
     touch_order(market, i, order, ACTION_CHANGE)
@@ -144,7 +148,7 @@ cdef inline void drop_orders(Market* market, Instrument* i) noexcept nogil:
         next = market.orders.orders[at - 1].next
         order_remove(&market.orders, market.orders.orders + at - 1)
         at = next
-    i.orders_first = i.orders_last = i.orders_count = 0
+    i.orders_first = i.orders_last = 0
 
 
 cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noexcept nogil:

@@ -17,7 +17,7 @@ from udpfast.market.names cimport Names
 from udpfast.market.publish cimport PUBLISH_ROOM
 from udpfast.payload.traits cimport PAYLOAD_NONE
 from udpfast.payload.venue cimport (
-    Venue, venue_control, venue_init, venue_is, venue_memory_size, venue_next)
+    Venue, venue_control, venue_expect, venue_init, venue_is, venue_memory_size, venue_next)
 
 cdef struct PayloadContext:
     int payload                  # Payload
@@ -47,6 +47,17 @@ cdef inline void payload_control(
     # What is lost, or begins, puts in doubt, or empties, what a market keeps.
     if venue_is(context.payload):
         venue_control(&context.venue, message)
+
+
+cdef inline bint payload_looks_ahead(const PayloadContext* context) noexcept nogil:
+    # Whether payload_expect is worth its time.
+    return context.venue.looks_ahead
+
+
+cdef inline void payload_expect(
+        PayloadContext* context, const uint8_t* data, uint32_t size) noexcept nogil:
+    # Between messages: the one that comes AHEAD messages later; without a byte: none is there yet.
+    venue_expect(&context.venue, data, size)
 
 
 cdef inline int32_t payload_next(

@@ -5,6 +5,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from udpfast.core.layout cimport Message
+from udpfast.market.ahead cimport Ahead
 from udpfast.market.change cimport Change
 from udpfast.market.market cimport Market, MarketSettings
 from udpfast.market.names cimport Names
@@ -17,6 +18,8 @@ cdef struct Venue:
     uint32_t changes_count
     uint32_t applied
     bint telling                 # updates are being told
+    bint looks_ahead             # venue_expect is worth its time
+    Ahead ahead
 
 
 cdef bint venue_is(int payload) noexcept nogil
@@ -26,6 +29,7 @@ cdef void venue_init(
     int64_t* feed) noexcept nogil
 # How many changes a message says, of CHANGES_MAX at most; below 0: OUTCOME_*.
 cdef int32_t venue_decode(int payload, const Message* message, Change* changes) noexcept nogil
+cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil
 cdef void venue_control(Venue* venue, const Message* message) noexcept nogil
 # The next update: its kind; 0: no more; below 0: OUTCOME_*.
 cdef int32_t venue_next(

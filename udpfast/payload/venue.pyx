@@ -5,6 +5,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport CHANNEL_SNAPSHOT, Gap, KIND_GAP, KIND_SESSION, Message, Session
+from udpfast.market.ahead cimport ahead_note
 from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change, Traits
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
@@ -21,15 +22,18 @@ from udpfast.payload.eobi.decode cimport eobi_decode
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.iex.decode cimport iex_decode
 from udpfast.payload.itch.decode cimport itch_decode
+from udpfast.payload.itch.layout cimport ITCH_LOCATE, ITCH_ORDER
 from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
 from udpfast.payload.nyse.decode cimport nyse_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
+from udpfast.payload.pitch.layout cimport PITCH_ORDER
 from udpfast.payload.served cimport served_decode
 from udpfast.payload.traits cimport (
     PAYLOAD_B3, PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_EOBI,
     PAYLOAD_ICE, PAYLOAD_IEX_DEEP, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_IEX_TOPS, PAYLOAD_ITCH,
     PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES, PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
+from udpfast.wire.load cimport be16, be64, le64
 
 __all__ = []
 
@@ -48,10 +52,23 @@ cdef void venue_init(
         int64_t* feed) noexcept nogil:
     memset(venue, 0, sizeof(Venue))
     venue.payload = payload
+    venue.looks_ahead = payload == PAYLOAD_ITCH or payload == PAYLOAD_PITCH
     venue.changes = <Change*>memory
     memset(memory, 0, <size_t>CHANGES_MAX * sizeof(Change))
     market_init(&venue.market, venue_traits(payload), settings,
                 memory + <size_t>CHANGES_MAX * sizeof(Change), feed)
+
+
+cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil:
+    # By where a message of an order says which. Of one that has something else there, the guess is
+    # wrong: to look what it is costs more.
+    if venue.payload == PAYLOAD_ITCH and size >= ITCH_ORDER + 8:
+        ahead_note(
+            &venue.market, &venue.ahead, True, be16(data + ITCH_LOCATE), be64(data + ITCH_ORDER))
+    elif venue.payload == PAYLOAD_PITCH and size >= PITCH_ORDER + 8:
+        ahead_note(&venue.market, &venue.ahead, True, 0, le64(data + PITCH_ORDER))
+    else:
+        ahead_note(&venue.market, &venue.ahead, False, 0, 0)
 
 
 cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:

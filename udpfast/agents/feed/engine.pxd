@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.agents.feed.output cimport Output
 from udpfast.core.counter cimport Counters
+from udpfast.core.memory cimport Memory
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.log.ring cimport RingWriter
 from udpfast.market.update_header cimport UpdateHeader
@@ -42,7 +43,7 @@ cdef class Engine:
     cdef list _renewed                 # those that `publish` puts in their places
     cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
     cdef bint _huge_pages
-    cdef bytearray _payload_memory     # what `payload` keeps of each symbol
+    cdef Memory _payload_memory        # what `payload` keeps of each symbol
     cdef bytearray _repair_memory      # newest datagrams, for parity; None: none is looked at
     cdef bint _repairs
     # What servers are asked for, by channel (shm/answers); None: nothing of it.
@@ -96,6 +97,7 @@ cdef class Engine:
     cdef void _capture(
         self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _expect(self) noexcept nogil
     cdef int _type(self, const Message* message) noexcept nogil
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
     cdef bint _publish(self, Message* message, int message_type, int64_t unix_ns) noexcept nogil

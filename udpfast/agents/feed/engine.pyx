@@ -100,10 +100,11 @@ from udpfast.feed.repair cimport (
     repair_parity,
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
-from udpfast.feed.taking cimport pipeline_take
+from udpfast.feed.taking cimport pipeline_peek, pipeline_take
 from udpfast.feed.units cimport pipeline_units
 from udpfast.feed.window_state cimport Window
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.market.ahead cimport AHEAD
 from udpfast.market.book cimport UPDATE_TYPE_STALE
 from udpfast.market.market cimport MarketSettings, MarketStream
 from udpfast.market.found cimport (
@@ -133,7 +134,9 @@ from udpfast.payload.payload cimport (
     PUBLISH_ROOM,
     PayloadContext,
     payload_control,
+    payload_expect,
     payload_init,
+    payload_looks_ahead,
     payload_memory_size,
     payload_next,
 )
@@ -483,10 +486,9 @@ cdef class Engine:
         books.awaits_definitions = config.has_definitions
         books.held_max = (
             config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
-        self._payload_memory = bytearray(
-            payload_memory_size(payload, &books))
-        payload_init(&self.stages.payload, payload, &books,
-                     <uint8_t*><char*>self._payload_memory, self.counters.feed)
+        self._payload_memory = Memory(payload_memory_size(payload, &books))
+        payload_init(&self.stages.payload, payload, &books, self._payload_memory.pointer,
+                     self.counters.feed)
 
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -838,6 +840,8 @@ cdef class Engine:
         while pipeline_take(&stages.pipeline, &message):
             if unlikely(not stages.pipeline.roq):
                 if not message.flags & RECORD_HEARTBEAT:
+                    if stages.pipeline.ready != NULL and payload_looks_ahead(&stages.payload):
+                        self._expect()
                     self._publish(&message, TYPE_OPAQUE, unix_ns)
                 continue
             message_type = self._type(&message)
@@ -851,6 +855,18 @@ cdef class Engine:
                         unix_ns)):
                     gate_reject(&stages.gate, output)
                 output = gate_take(&stages.gate)
+
+    cdef void _expect(self) noexcept nogil:
+        # What the payload will ask its tables for, while the datagram at hand has more messages.
+        cdef Pipeline* p = &self.stages.pipeline
+        cdef const uint8_t* payload = NULL
+        cdef uint32_t last = p.ready_piece - 1 + AHEAD
+        cdef uint32_t n = 1 if p.ready_piece == 1 else last
+        cdef uint32_t size
+        while n <= last:
+            size = pipeline_peek(p, n, &payload)
+            payload_expect(&self.stages.payload, payload, size)
+            n += 1
 
     cdef int _type(self, const Message* message) noexcept nogil:
         # Another encoding is opaque: bytes that look like a type by chance must not withhold it.

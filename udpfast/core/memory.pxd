@@ -1,0 +1,9 @@
+# Memory: bytes of this process, zeroed, on huge pages where the kernel gives them.
+
+from libc.stdint cimport uint8_t
+
+cdef class Memory:
+    cdef uint8_t* pointer        # a multiple of HUGE_PAGE
+    cdef readonly Py_ssize_t size_bytes
+    cdef uint8_t* _mapped
+    cdef size_t _mapped_size
