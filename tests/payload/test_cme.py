@@ -1,15 +1,20 @@
 """CME's templates by version, and those that nobody knows: the same books, or doubt."""
 
+import re
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from lab.conformance.books import follow, venue_config
 from tests.agents.cme_books import ALL, check, truth_of
+from tests.shared import shared
 from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.config import FeedConfig
 from udpfast.net.pcap import CapturedDatagram
+from udpfast.payload import cme as cme_payload
+from udpfast.payload.sbe.schema import Schema
 
 #: Templates of before version 9, whose prices have seven decimals, and from version 13 on.
 OLDER = {46: 32, 47: 43, 48: 42, 52: 38, 53: 44, 54: 27}
@@ -105,6 +110,49 @@ def test_other_versions_tell_the_same_books_and_trades(
     *_, (same, _) = follow(config(), played(plain, market, first))
     assert trades == {(p, q) for rows in same.trades.values() for p, q in rows}
     assert len(trades) > 20
+
+
+#: Where the decoder finds a field (layout.pxd) -> where CME's schema of version 9 has it.
+PLACES = {
+    "CME_ENTRY_SIZE": ("MDIncrementalRefreshBook46.NoMDEntries", "MDEntrySize"),
+    "CME_ENTRY_ID": ("MDIncrementalRefreshBook32.NoMDEntries", "SecurityID"),
+    "CME_ENTRY_CHAIN": ("MDIncrementalRefreshTradeSummary42.NoMDEntries", "RptSeq"),
+    "CME_ENTRY_LEVEL": ("MDIncrementalRefreshBook46.NoMDEntries", "MDPriceLevel"),
+    "CME_ENTRY_ACTION": ("MDIncrementalRefreshTradeSummary48.NoMDEntries", "MDUpdateAction"),
+    "CME_ENTRY_TYPE": ("MDIncrementalRefreshBook32.NoMDEntries", "MDEntryType"),
+    "CME_TRADE_AGGRESSOR": ("MDIncrementalRefreshTradeSummary48.NoMDEntries", "AggressorSide"),
+    "CME_TRADE_ID": ("MDIncrementalRefreshTradeSummary42.NoMDEntries", "MDTradeEntryID"),
+    "CME_STATISTICS_ID": ("MDIncrementalRefreshSessionStatistics51.NoMDEntries", "SecurityID"),
+    "CME_VOLUME_CHAIN": ("MDIncrementalRefreshVolume37.NoMDEntries", "RptSeq"),
+    "CME_LIMITS_CHAIN": ("MDIncrementalRefreshLimitsBanding50.NoMDEntries", "RptSeq"),
+    "CME_REFER_ENTRY": ("MDIncrementalRefreshBook46.NoOrderIDEntries", "ReferenceID"),
+    "CME_REFER_ACTION": ("MDIncrementalRefreshBook32.NoOrderIDEntries", "OrderUpdateAction"),
+    "CME_ORDER_PRICE": ("MDIncrementalRefreshOrderBook43.NoMDEntries", "MDEntryPx"),
+    "CME_ORDER_QUANTITY": ("MDIncrementalRefreshOrderBook43.NoMDEntries", "MDDisplayQty"),
+    "CME_ORDER_ID": ("MDIncrementalRefreshOrderBook43.NoMDEntries", "SecurityID"),
+    "CME_ORDER_ACTION": ("MDIncrementalRefreshOrderBook47.NoMDEntries", "MDUpdateAction"),
+    "CME_ORDER_TYPE": ("MDIncrementalRefreshOrderBook43.NoMDEntries", "MDEntryType"),
+    "CME_ORDER_TYPE_53": ("SnapshotFullRefreshOrderBook44.NoMDEntries", "MDEntryType"),
+    "CME_SNAPSHOT_ID": ("SnapshotFullRefreshOrderBook44", "SecurityID"),
+    "CME_CHUNKS": ("SnapshotFullRefreshOrderBook44", "NoChunks"),
+    "CME_CHUNK": ("SnapshotFullRefreshOrderBook53", "CurrentChunk"),
+    "CME_LEVEL_PLACE": ("SnapshotFullRefresh52.NoMDEntries", "MDPriceLevel"),
+    "CME_LEVEL_TYPE": ("SnapshotFullRefresh38.NoMDEntries", "MDEntryType"),
+    "CME_SYMBOL": ("MDInstrumentDefinitionOption41", "Symbol"),
+    "CME_DEFINED_ID": ("MDInstrumentDefinitionSpread56", "SecurityID"),
+    "CME_ACTION": ("MDInstrumentDefinitionFuture54", "SecurityUpdateAction"),
+    "CME_STATUS_STATE": ("SecurityStatus30", "SecurityTradingStatus"),
+}
+
+
+def test_layout_is_that_of_the_venues_schema() -> None:
+    schema = Schema(shared("sbe", "schemas", "FixBinary.xml"))
+    text = (Path(cme_payload.__file__).parent / "layout.pxd").read_text()
+    ours = {name: int(value, 0) for name, value in re.findall(r"    (CME_\w+) = (\w+)", text)}
+    theirs = {
+        name: (schema.dtype(path).fields or {})[field][1] for name, (path, field) in PLACES.items()
+    }
+    assert {name: ours[name] for name in theirs} == theirs
 
 
 def config() -> FeedConfig:

@@ -1,4 +1,4 @@
-"""`udpfast venues`: settings of a feed from what a venue publishes of its lines."""
+"""`udpfast venues`: settings and layouts from the files that a venue publishes of its feed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import click
 
 from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import ConfigError, shown
+from udpfast.payload.sbe.constants import list_messages, write_constants
 from udpfast.payload.sbe.document import Element, read_document
+from udpfast.payload.sbe.parse import parse_schema
 
 __all__ = ["venues"]
 
@@ -26,11 +28,12 @@ class _Line:
 
 @click.group(cls=SmallGroup)
 def venues() -> None:
-    """Make a feed's settings from what a venue publishes of its lines.
+    """Make settings and layouts from the files that a venue publishes of its feed.
 
     \b
-    Example:
+    Examples:
       udpfast venues config config.xml
+      udpfast venues schema FixBinary.xml
     """
 
 
@@ -75,6 +78,32 @@ def config(file: Path, channel: str | None, interfaces: str) -> None:
         click.echo(f'\n[[{line.table}.lines]]\nname = "{line.name}"\naddress = "{line.address}"')
         if interface:
             click.echo(f'interface = "{interface}"')
+
+
+@venues.command(epilog="Example: udpfast venues schema FixBinary.xml NewOrder > layout.pxd")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("messages", nargs=-1)
+def schema(file: Path, messages: tuple[str, ...]) -> None:
+    """Print where the fields of an SBE schema's messages lie, as a decoder's layout.pxd.
+
+    MESSAGES are names or template ids; without any, list them all.
+    """
+    model = parse_schema(file)
+    if not messages:
+        click.echo(f"{model.package}: schema {model.id}, version {model.version}")
+        click.echo(f"{'template':>8} {'bytes':>6} {'since':>6}  message, groups")
+        for template, size, since, name, groups in list_messages(model):
+            click.echo(f"{template:>8} {size:>6} {since or '':>6}  {name}  {groups}".rstrip())
+        return
+    known = {key: one for one in model.messages for key in (one.name, str(one.id))}
+    unknown = [name for name in messages if name not in known]
+    if unknown:
+        raise ConfigError(
+            f"{file}: version {model.version} has no message {unknown[0]!r}; it has "
+            + ", ".join(f"{one.name} ({one.id})" for one in model.messages)
+        )
+    for line in write_constants(model, [known[name] for name in messages]):
+        click.echo(line)
 
 
 def _find(element: Element, tag: str) -> list[Element]:
