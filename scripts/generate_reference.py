@@ -21,6 +21,7 @@ from udpfast.core.counter import (
     CounterInfo,
 )
 from udpfast.export.schema import SPARK_TYPES, TABLES, Table
+from udpfast.monitor.memory import feed_memory
 from udpfast.spark.options import OPTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -79,6 +80,28 @@ def option_table() -> str:
     return "\n".join(["| option | what it says |", "|---|---|", *rows])
 
 
+def memory_table() -> str:
+    """Return a table of what feeds of several kinds take, with two lines and the defaults."""
+    kinds = [
+        ("`roq`", {"framing": "roq"}),
+        ("`cme_mdp3` with books", {"framing": "cme_mdp3", "payload": "cme"}),
+        ("the same, 8 streams", {"framing": "cme_mdp3", "payload": "cme", "streams_max": 8}),
+        ("`moldudp64` with books of `itch`", {"framing": "moldudp64", "payload": "itch"}),
+        ("`moldudp64`, messages alone", {"framing": "moldudp64", "payload": "none"}),
+    ]
+    lines = [{"name": name, "address": f"239.1.1.1:{port}"} for name, port in (("A", 1), ("B", 2))]
+    rows = []
+    for kind, wire in kinds:
+        memory = feed_memory(
+            parse_feed({"name": "x", "incremental": {"lines": lines}, "wire": wire})
+        )
+        sizes = [*(memory.files[name] for name in ("ring", "slab", "names")), memory.books]
+        sizes += [memory.shared, memory.shared + memory.private]
+        rows.append(f"| {kind} | " + " | ".join(str(-(-size >> 20)) for size in sizes) + " |")
+    head = "| feed | ring | slab | names | books | /dev/shm | altogether |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
+
+
 def pages() -> dict[str, dict[str, str]]:
     """Return every generated table by its page and its marker's name."""
     return {
@@ -90,6 +113,7 @@ def pages() -> dict[str, dict[str, str]]:
             "feed keys": key_table(describe(example_feed())),
             "publish keys": key_table(describe(example_publish())),
             "host keys": key_table(describe(HostConfig())),
+            "memory": memory_table(),
         },
         "tables.md": {"columns": column_tables(), "options": option_table()},
     }

@@ -83,3 +83,23 @@ def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
     every = CliRunner().invoke(check, [str(path), "--all"]).output
     assert "# default" in every
     assert every.startswith("fine:\n  clock  tsc\n")
+
+
+def test_check_of_a_directory_adds_up_the_memory_of_its_feeds(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.toml").write_text(
+            f'name = "{name}"\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:0"\n'
+        )
+    single = CliRunner().invoke(check, [str(tmp_path / "one.toml"), "--json"])
+    both = CliRunner().invoke(check, [str(tmp_path), "--json"])
+    wanted = []
+    for result in (single, both):
+        found = {row["name"]: row["want"] for row in json.loads(result.output)["host"]}
+        wanted.append(int(found["available memory"].removesuffix(" MiB")))
+    assert wanted[0] > 100
+    assert 2 * wanted[0] - 2 <= wanted[1] <= 2 * wanted[0]
+    assert set(json.loads(both.output)["settings"]) == {"one", "two"}
+    text = CliRunner().invoke(check, [str(tmp_path)]).output
+    assert "\nmemory:\n  one  " in text
+    assert "\n  all 2: " in text
+    assert "two agent.core" in text

@@ -85,3 +85,15 @@ def test_every_finding_says_its_effect(tmp_path: Path) -> None:
         assert finding.have
         assert finding.effect.endswith(".")
         assert bool(finding.reason) == (finding.ok is None)
+
+
+def test_inspect_host_memory_is_judged_by_what_the_feeds_take(tmp_path: Path) -> None:
+    root = lay_out(tmp_path)
+    (root / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    4096 kB\n")
+    enough = inspect(root, HostUse(shm_bytes=1, memory_bytes=4 << 20))
+    assert enough["free in /dev/shm"].ok is True
+    assert (enough["available memory"].have, enough["available memory"].ok) == ("4 MiB", True)
+    short = inspect(root, HostUse(shm_bytes=1 << 60, memory_bytes=(4 << 20) + 1))
+    for name in ("free in /dev/shm", "available memory"):
+        assert (short[name].ok, short[name].fault) == (False, True)
+    assert short["available memory"].want == "5 MiB"

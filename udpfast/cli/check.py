@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
 
-from udpfast.config import Setting, describe, load_feed
+from udpfast.cli.group import feed_files, load_feeds
+from udpfast.config import FeedConfig, Setting, describe
 from udpfast.host import Finding, HostUse, inspect_host
-from udpfast.monitor.findings import feed_use, inspect_feed
+from udpfast.monitor.findings import inspect_feed, use_of_all
+from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
 
 __all__ = ["check", "print_findings"]
 
 
 @click.command(epilog="Example: udpfast check feed.toml")
-@click.argument("path", metavar="[FEED.TOML]", required=False)
+@click.argument("paths", metavar="[FEED.TOML | DIRECTORY]...", nargs=-1)
 @click.option(
     "--all",
     "with_rest",
@@ -25,44 +28,94 @@ __all__ = ["check", "print_findings"]
     help="Also list every setting and the checks that passed.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def check(path: str | None, with_rest: bool, as_json: bool) -> None:
+def check(paths: tuple[str, ...], with_rest: bool, as_json: bool) -> None:
     """List what on this host would stop or slow down the feed of FEED.TOML.
 
-    Then list the settings that the file makes or, with --all, every setting and its reason. Without
-    a file, check only the host. Exit code 1 if the feed cannot run as its file asks; findings that
-    only cost time, or datagrams under load, do not change the exit code.
+    Then list the memory that it takes, and the settings that the file makes or, with --all, every
+    setting and its reason. Several files, or a DIRECTORY of them, are judged together: their
+    memory is added up. Without a file, check only the host. Exit code 1 if a feed cannot run as its
+    file asks; findings that only cost time, or datagrams under load, do not change the exit code.
     """
-    config = load_feed(path) if path else None
-    settings = list(describe(config)) if config else []
-    use = feed_use(config) if config else HostUse()
-    findings = inspect_host(use=use) + inspect_feed(config)
-    faulty = any(finding.fault and finding.ok is False for finding in findings)
+    configs = load_feeds(feed_files(paths))
+    use = with_memory(use_of_all(list(configs.values())), configs.values())
+    findings = [*inspect_host(use=use), *_feed_findings(configs)]
+    settings = {name: list(describe(config)) for name, config in configs.items()}
+    memory = {name: feed_memory(config) for name, config in configs.items()}
     if as_json:
-        click.echo(json.dumps(_as_json(settings, findings)))
+        click.echo(json.dumps(_as_json(settings, findings, memory)))
     else:
         print_findings(findings, use, with_rest)
-        _print_settings(settings, with_rest)
+        _print_memory(memory)
+        for name, rows in settings.items():
+            _print_settings(f" of {name}" if len(settings) > 1 else "", rows, with_rest)
         if not with_rest:
-            fine = sum(finding.ok is not False for finding in findings)
-            defaults = sum(setting.is_default for setting in settings)
-            more = f" and {defaults} settings at their defaults" if settings else ""
-            click.echo(f"\n--all also shows {fine} findings that are fine or not judged{more}")
-    sys.exit(faulty)
+            _print_left_out(settings, findings)
+    sys.exit(any(finding.fault and finding.ok is False for finding in findings))
 
 
-def _as_json(settings: list[Setting], findings: Sequence[Finding]) -> dict[str, Any]:
+def _feed_findings(configs: dict[str, FeedConfig]) -> list[Finding]:
+    # Each finding of several feeds says whose it is; what is installed on the host is said once.
+    if len(configs) <= 1:
+        return inspect_feed(next(iter(configs.values()), None))
+    found: dict[Finding, None] = {}
+    for name, config in configs.items():
+        for finding in inspect_feed(config):
+            of_host = finding.name.startswith("bypass")
+            found[finding if of_host else replace(finding, name=f"{name} {finding.name}")] = None
+    return list(found)
+
+
+def _as_json(
+    settings: dict[str, list[Setting]],
+    findings: Sequence[Finding],
+    memory: dict[str, FeedMemory],
+) -> dict[str, Any]:
     shown = ("name", "want", "have", "ok", "fault", "effect", "reason")
+    values = {
+        name: {setting.key: setting.value for setting in rows} for name, rows in settings.items()
+    }
     return {
-        "settings": {setting.key: setting.value for setting in settings},
+        "settings": values if len(values) > 1 else next(iter(values.values()), {}),
         "host": [{name: getattr(finding, name) for name in shown} for finding in findings],
+        "memory": {name: asdict(each) for name, each in memory.items()},
     }
 
 
-def _print_settings(settings: list[Setting], with_rest: bool) -> None:
+def _print_memory(memory: dict[str, FeedMemory]) -> None:
+    if not memory:
+        return
+    click.echo("\nmemory:")
+    width = max(map(len, memory))
+    for name, each in memory.items():
+        files = sorted(each.files.items(), key=lambda file: -file[1])
+        listed = ", ".join(f"{file} {_mib(size)}" for file, size in files)
+        click.echo(
+            f"  {name:<{width}}  {_mib(each.shared)} MiB shared ({listed}), "
+            f"{_mib(each.private)} besides (books {_mib(each.books)})"
+        )
+    if len(memory) > 1:
+        shared, private = (
+            sum(getattr(each, part) for each in memory.values()) for part in ("shared", "private")
+        )
+        click.echo(f"  all {len(memory)}: {_mib(shared)} MiB shared, {_mib(private)} besides")
+
+
+def _mib(size_bytes: int) -> int:
+    return -(-size_bytes >> 20)
+
+
+def _print_left_out(settings: dict[str, list[Setting]], findings: Sequence[Finding]) -> None:
+    fine = sum(finding.ok is not False for finding in findings)
+    defaults = sum(setting.is_default for rows in settings.values() for setting in rows)
+    more = f" and {defaults} settings at their defaults" if settings else ""
+    click.echo(f"\n--all also shows {fine} findings that are fine or not judged{more}")
+
+
+def _print_settings(whose: str, settings: list[Setting], with_rest: bool) -> None:
     shown = [setting for setting in settings if with_rest or not setting.is_default]
     if not shown:
         return
-    click.echo("\nsettings:")
+    click.echo(f"\nsettings{whose}:")
     width = max(len(setting.key) for setting in shown)
     for setting in shown:
         origin = "default" if setting.is_default else "set"

@@ -24,7 +24,7 @@ from udpfast.core.log import Level, is_shown, say_error, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, shown
 
-__all__ = ["feed_files", "run_group"]
+__all__ = ["feed_files", "load_feeds", "run_group"]
 
 HOST_FILE = "host.toml"
 LOOK_S = 0.1
@@ -51,7 +51,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
         A file is wrong: then no feed is started. All wrong files are named.
     """
     files = feed_files(paths)
-    configs = _load_all(files)
+    configs = load_feeds(files)
     host, where = _load_host(paths, host_file)
     group = _group_name(host, where, files, configs)
     cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
@@ -104,7 +104,14 @@ def feed_files(paths: Sequence[str]) -> list[Path]:
     return files
 
 
-def _load_all(files: Sequence[Path]) -> dict[str, FeedConfig]:
+def load_feeds(files: Sequence[Path]) -> dict[str, FeedConfig]:
+    """Return what files say of feeds, by the feeds' names.
+
+    Raises
+    ------
+    ConfigError
+        A file is wrong, or two feeds have one name. All wrong files are named.
+    """
     configs: dict[str, FeedConfig] = {}
     wrong: list[str] = []
     for path in files:

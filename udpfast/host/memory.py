@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
-from udpfast.host.finding import Finding, absent
+from udpfast.host.finding import Finding, absent, unjudged
 from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_kernel", "inspect_memory", "inspect_rights"]
 
-# One instance with default settings takes 162 MiB: ring 64, slab 88, names 9.
-SHM_FREE_WANTED = 192 << 20
 # Bits of a capability set: capabilities(7).
 CAP_IPC_LOCK = 14
 CAP_SYS_NICE = 23
@@ -61,7 +60,7 @@ def inspect_kernel(tree: HostTree) -> Iterator[Finding]:
 
 
 def inspect_memory(tree: HostTree) -> Iterator[Finding]:
-    """Yield the findings about huge pages and shared memory."""
+    """Yield the findings about huge pages, and about memory for the feeds."""
     name, want = "transparent huge pages", "madvise or never"
     effect = 'With "always", the kernel stops the loop now and then to assemble pages.'
     file = "sys/kernel/mm/transparent_hugepage/enabled"
@@ -75,16 +74,42 @@ def inspect_memory(tree: HostTree) -> Iterator[Finding]:
         ok = chosen[1] != "always"
         changes = () if ok else tree.set_file(file, "madvise")
         yield Finding(name, want, chosen[1], ok, effect, changes=changes)
-    name, want = "free in /dev/shm", f"{SHM_FREE_WANTED >> 20} MiB"
-    effect = "Rings are kept there; a ring that does not fit is refused when it is created."
+    yield _room(
+        f"free in {tree.use.shm_path}",
+        _free_in(tree.root / tree.use.shm_path.lstrip("/")),
+        tree.use.shm_bytes,
+        "A feed's files are kept there; one that does not fit is refused when it is created.",
+    )
+    yield _room(
+        "available memory",
+        _available(tree),
+        tree.use.memory_bytes,
+        "The kernel kills a feed for which there is no memory, or swaps it out.",
+    )
+
+
+def _room(name: str, have: int | None, wanted: int, effect: str) -> Finding:
+    want = f"{-(-wanted >> 20)} MiB" if wanted else "what the feeds take"
+    if have is None:
+        return absent(name, want, effect, "this host does not say")
+    found = f"{have >> 20} MiB"
+    if not wanted:
+        return unjudged(name, want, found, effect, "udpfast check FILE... adds up what feeds take")
+    return Finding(name, want, found, have >= wanted, effect, fault=True)
+
+
+def _free_in(directory: Path) -> int | None:
     try:
-        state = os.statvfs(tree.root / "dev/shm")
+        state = os.statvfs(directory)
     except OSError:
-        yield absent(name, want, effect, "no /dev/shm")
-    else:
-        free = state.f_bavail * state.f_frsize
-        ok = free >= SHM_FREE_WANTED
-        yield Finding(name, want, f"{free >> 20} MiB", ok, effect, fault=True)
+        return None
+    return state.f_bavail * state.f_frsize
+
+
+def _available(tree: HostTree) -> int | None:
+    # Without pushing others out: proc(5), MemAvailable.
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", tree.text("proc/meminfo") or "", re.M)
+    return int(found[1]) << 10 if found else None
 
 
 def inspect_rights(tree: HostTree) -> Iterator[Finding]:

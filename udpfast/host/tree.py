@@ -41,6 +41,10 @@ class HostUse:
         Its sockets take trains of datagrams.
     fifo : bool
         Its loop spins with SCHED_FIFO.
+    shm_path : str
+        Where its shared memory lies.
+    shm_bytes, memory_bytes : int
+        What starting it takes there, and of the host's memory altogether; 0: nobody knows.
     """
 
     cores: tuple[int, ...] = ()
@@ -51,6 +55,9 @@ class HostUse:
     prefer_busy_poll: bool = False
     gro: bool = False
     fifo: bool = False
+    shm_path: str = "/dev/shm"
+    shm_bytes: int = 0
+    memory_bytes: int = 0
 
     @property
     def named(self) -> set[int]:

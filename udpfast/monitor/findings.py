@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
@@ -21,7 +22,7 @@ from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import instance_directory, journal_directory
 
-__all__ = ["feed_use", "inspect_feed"]
+__all__ = ["feed_use", "inspect_feed", "use_of_all"]
 
 
 def feed_use(config: FeedConfig) -> HostUse:
@@ -37,6 +38,22 @@ def feed_use(config: FeedConfig) -> HostUse:
         prefer_busy_poll=receive.prefer_busy_poll,
         gro=receive.gro,
         fifo=agent.fifo_priority > 0 and agent.idle == "spin",
+    )
+
+
+def use_of_all(configs: Sequence[FeedConfig]) -> HostUse:
+    """Return how feeds use the host together: what one of them needs, the host needs."""
+    uses = [feed_use(config) for config in configs]
+    if not uses:
+        return HostUse()
+    return HostUse(
+        cores=tuple(dict.fromkeys(core for use in uses for core in use.cores)),
+        interfaces=tuple(dict.fromkeys(name for use in uses for name in use.interfaces)),
+        rcvbuf_bytes=max(use.rcvbuf_bytes for use in uses),
+        busy_poll=any(use.busy_poll for use in uses),
+        prefer_busy_poll=any(use.prefer_busy_poll for use in uses),
+        gro=any(use.gro for use in uses),
+        fifo=any(use.fifo for use in uses),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,8 +12,8 @@ from udpfast.archive.feed_settings import read_feed
 from udpfast.archive.groups import Group, list_groups
 from udpfast.config import FeedConfig
 from udpfast.errors import UdpfastError
-from udpfast.host import HostUse, inspect_host
-from udpfast.monitor.findings import feed_use
+from udpfast.host import inspect_host
+from udpfast.monitor.findings import use_of_all
 from udpfast.monitor.journals import Journals, feed_journals, list_journals, read_journals
 from udpfast.monitor.losses import HostLosses, read_host_losses
 from udpfast.monitor.paced import Paced
@@ -103,7 +103,7 @@ def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) 
 def _findings(feeds: Iterable[Path]) -> tuple[HostFinding, ...]:
     found = [
         HostFinding(each.name, each.want, each.have, each.effect, each.fault)
-        for each in inspect_host(use=_use_of_all(_configs(feeds)))
+        for each in inspect_host(use=use_of_all(_configs(feeds)))
         if each.ok is False
     ]
     return tuple(sorted(found, key=lambda each: not each.fault))
@@ -117,22 +117,6 @@ def _configs(feeds: Iterable[Path]) -> list[FeedConfig]:
         except (OSError, UdpfastError):  # the instance's own status says so
             continue
     return [config for config in found if config is not None]
-
-
-def _use_of_all(configs: Sequence[FeedConfig]) -> HostUse:
-    # What one of the feeds needs, the host needs.
-    uses = [feed_use(config) for config in configs]
-    if not uses:
-        return HostUse()
-    return HostUse(
-        cores=tuple(dict.fromkeys(core for use in uses for core in use.cores)),
-        interfaces=tuple(dict.fromkeys(name for use in uses for name in use.interfaces)),
-        rcvbuf_bytes=max(use.rcvbuf_bytes for use in uses),
-        busy_poll=any(use.busy_poll for use in uses),
-        prefer_busy_poll=any(use.prefer_busy_poll for use in uses),
-        gro=any(use.gro for use in uses),
-        fifo=any(use.fifo for use in uses),
-    )
 
 
 def _all_journals(feeds: Iterable[Path]) -> list[Path]:

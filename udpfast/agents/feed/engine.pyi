@@ -5,7 +5,7 @@ from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.config import FeedConfig
 from udpfast.log.ring import Ring
 
-__all__ = ["LATENCY_HOPS", "Engine"]
+__all__ = ["LATENCY_HOPS", "Engine", "engine_memory_size"]
 
 LATENCY_HOPS: tuple[str, ...]
 
@@ -28,3 +28,5 @@ class Engine:
     def close(self, failed: bool = False) -> None: ...
     def missing_pages(self) -> list[str]: ...
     def read_counters(self) -> dict[str, dict[str, int]]: ...
+
+def engine_memory_size(config: FeedConfig) -> tuple[int, int]: ...

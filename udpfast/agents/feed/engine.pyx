@@ -179,7 +179,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.wire.framing import Framing
 
-__all__ = ["LATENCY_HOPS", "Engine"]
+__all__ = ["LATENCY_HOPS", "Engine", "engine_memory_size"]
 
 #: The hops that the loop measures, as `LatencyBlock` and `udpfast stat` name them.
 #: `kernel_to_origin` is `origin_to_kernel` below 0: the publisher's clock ahead of this host's.
@@ -442,16 +442,12 @@ cdef class Engine:
         cdef PipelineSettings pipeline
         cdef GateSettings gate
         cdef Region region
-        cdef size_t pipeline_size, gate_size
+        cdef size_t pipeline_size
         pipeline_configure(&pipeline, config)
-        gate.objects_max = config.objects.max
-        gate.collect_messages_max = config.objects.collect_messages
-        gate.collect_bytes = config.objects.collect_bytes
-        gate.snapshots = len(config.line_names[CHANNEL_SNAPSHOT]) > 0
+        gate_configure(&gate, config)
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
-        gate_size = gate_memory_size(&gate)
         region = Region.create(self.directory / "slab", SLAB_KIND,
-                               REGION_PAGE + pipeline_size + gate_size, 0, mode=0o600,
+                               engine_memory_size(config)[0], 0, mode=0o600,
                                replace=True, keep=False)  # nobody else's business
         self._regions.append(region)
         self._renewed.append(region)
@@ -475,17 +471,7 @@ cdef class Engine:
     def _begin_payload(self, config):
         cdef int payload = PAYLOADS.index(payload_name(config.wire))
         cdef MarketSettings books
-        books.levels = config.books.levels
-        books.orders = config.books.orders
-        books.top = config.books.top
-        books.depth = config.books.depth
-        books.places[0] = config.books.places
-        books.places[1] = config.books.places_implied
-        books.orders_max = config.books.orders_max
-        books.instruments_max = min(self.stages.names.capacity, <uint64_t>INSTRUMENTS_MAX)
-        books.awaits_definitions = config.has_definitions
-        books.held_max = (
-            config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
+        books_configure(&books, config)
         self._payload_memory = Memory(payload_memory_size(payload, &books))
         payload_init(&self.stages.payload, payload, &books, self._payload_memory.pointer,
                      self.counters.feed)
@@ -1017,6 +1003,19 @@ cdef class Engine:
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
 
 
+def engine_memory_size(config) -> tuple[int, int]:
+    """Return how many bytes an engine takes: of its slab's file, and for books, in no file."""
+    cdef PipelineSettings pipeline
+    cdef GateSettings gate
+    cdef MarketSettings books
+    pipeline_configure(&pipeline, config)
+    gate_configure(&gate, config)
+    books_configure(&books, config)
+    windows = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
+    return (REGION_PAGE + windows + gate_memory_size(&gate),
+            payload_memory_size(PAYLOADS.index(payload_name(config.wire)), &books))
+
+
 def _lost_packet_wait_us(config, role):
     # "auto": no less than this.
     wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
@@ -1053,3 +1052,24 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     settings.restart_datagrams = config.session.restart_datagrams
     settings.inactivity_timeout_ns = config.session.inactivity_timeout_ms * 1_000_000
     settings.doubt_when_silent = config.session.doubt_when_silent
+
+
+cdef gate_configure(GateSettings* settings, config):
+    settings.objects_max = config.objects.max
+    settings.collect_messages_max = config.objects.collect_messages
+    settings.collect_bytes = config.objects.collect_bytes
+    settings.snapshots = len(config.line_names[CHANNEL_SNAPSHOT]) > 0
+
+
+cdef books_configure(MarketSettings* settings, config):
+    settings.levels = config.books.levels
+    settings.orders = config.books.orders
+    settings.top = config.books.top
+    settings.depth = config.books.depth
+    settings.places[0] = config.books.places
+    settings.places[1] = config.books.places_implied
+    settings.orders_max = config.books.orders_max
+    settings.instruments_max = min(config.ring.names, INSTRUMENTS_MAX)
+    settings.awaits_definitions = config.has_definitions
+    settings.held_max = (
+        config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
