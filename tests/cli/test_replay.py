@@ -81,3 +81,39 @@ def test_replay_of_a_journal_without_its_end_counts_records_and_missing_ones(tmp
     assert found.exit_code == 1 and result["missed"] > 0
     assert result["kinds"] == {"MESSAGE": result["records"]}
     assert result["records"] + result["missed"] == 600
+
+
+def group(last, seqnos):
+    """Return frames to a group, 239.0.0.`last`, at the port that they all have."""
+    frames_of = [ethernet(ipv4(udp(frames.datagram(b"%d" % last, seqno=n)))) for n in seqnos]
+    return [(n, each[:30] + bytes((239, 0, 0, last)) + each[34:])
+            for n, each in zip(seqnos, frames_of, strict=True)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "brought", "lost"),
+    [
+        (["239.0.0.1:{port}"], [20], 0),
+        (["239.0.0.2:{port}"], [15], 5),
+        (["239.0.0.2:{port}", "239.0.0.1:{port}"], [15, 20], 0),
+        (["239.0.0.3:{port}"], [0], 0),
+    ],
+)
+def test_replay_takes_the_lines_of_one_port_by_their_addresses(tmp_path, lines, brought, lost):
+    path = tmp_path / "a.pcap"
+    both = [*group(2, [n for n in range(1, 21) if not 6 <= n <= 10]), *group(1, range(1, 21))]
+    path.write_bytes(pcap(sorted(both, key=lambda each: each[0]), nanoseconds=True))
+    chosen = [word for line in lines for word in ("--incremental", line.format(port=PORT))]
+    found = CliRunner().invoke(cli, ["replay", str(path), *chosen, "--json"])
+    result = json.loads(found.stdout.splitlines()[-1])
+    by_line = [each["datagrams"] for each in result["ledger"]["lines"].values()]
+    assert (by_line, result["capture"]["other_datagrams"]) == (brought, 35 - sum(brought))
+    assert sum(gap["count"] for gap in result["gaps"]) == lost
+
+
+@pytest.mark.parametrize("wrong", ["239.0.0:1", "239.0.0.1:", "239.0.0.1:70000", "[::1:5", "x:1"])
+def test_replay_refuses_a_line_that_is_no_address(tmp_path, wrong):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(list(enumerate(WHOLE)), nanoseconds=True))
+    found = CliRunner().invoke(cli, ["replay", str(path), "--incremental", wrong])
+    assert found.exit_code == 2 and f"expected a port, or IP:PORT, found '{wrong}'" in found.output

@@ -514,3 +514,27 @@ def test_position_behind_the_end_of_the_journal_is_refused(instance, tmp_path):
     with pytest.raises(ConfigError, match=r"start must be position .* or earlier"):
         Reader(both(instance, tmp_path), start=("position", 1 << 40))
     recorder.on_stop()
+
+
+@pytest.mark.parametrize("batch", [1, 4096])
+@pytest.mark.parametrize("first", ["journal", "ring"])
+def test_names_and_batches_of_any_size_go_through_the_seam(instance, tmp_path, batch, first):
+    recorder = recorder_of(instance, tmp_path)
+    addresses = both(instance, tmp_path)
+    if first == "ring":
+        addresses.reverse()
+    # The journal has no segment yet, and the ring no record.
+    with (
+        Reader(f"journal:{tmp_path / 'journal'}", batch=batch) as recorded,
+        Reader(addresses, symbols={"A"}, batch=batch) as reader,
+    ):
+        for symbol in ("A", "B"):
+            instance.top(1.0, 2.0, symbol=symbol)
+        instance.ring.flush()
+        drive(recorder)
+        instance.top(3.0, 4.0, symbol="A")
+        instance.ring.flush()
+        assert [next(reader).symbol for _ in range(2)] == ["A", "A"]
+        assert not reader.wait(0)
+        assert [next(recorded).symbol for _ in range(2)] == ["A", "B"]
+    recorder.on_stop()
