@@ -14,6 +14,7 @@ from typing import Any
 
 from lab.conformance import Report, nyse
 from lab.conformance.books import Followed, Line, Name, follow, text, text_of, venue_config
+from lab.conformance.looked import Looked
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 
 __all__ = ["check", "check_case", "check_single"]
@@ -21,6 +22,8 @@ __all__ = ["check", "check_case", "check_single"]
 #: Longer than any capture.
 _PATIENCE_US = 60_000_000
 _SIDES = ("bids", "asks")
+#: What expectations say of themselves.
+_ABOUT = {"capture", "capture_sha256", "file", "format", "framing", "own_checks", "sha256"}
 
 Datagrams = Iterator[tuple[Line, CapturedDatagram]]
 
@@ -35,14 +38,16 @@ def check_case(path: Path, case: dict[str, Any], report: Report) -> bool:
     }.get(case["framing"])
     if run is None:
         return False
-    for name, check in run(path, case):
+    compared = Looked(case)
+    for name, check in run(path, compared):
         report.case(f"{case['file']} {name}", check)
+    report.not_compared(f"{case['file']} books", compared.unasked() - _ABOUT)
     return True
 
 
 def check(path: Path, report: Report) -> None:
     """Run one `venue-books` document; its capture lies in `data/pcap` beside the sets' folder."""
-    document = json.loads(path.read_text(encoding="utf-8"))
+    document = Looked(json.loads(path.read_text(encoding="utf-8")))
     folder = report.captures or path.resolve().parents[3] / "data" / "pcap"
     capture = folder / document.get("capture", "")
     run = _csm if "depth" in document else _miax if "products" in document else None
@@ -54,6 +59,7 @@ def check(path: Path, report: Report) -> None:
         return
     for name, check in run(capture, document):
         report.case(f"{path.name} {name}", check)
+    report.not_compared(path.name, document.unasked() - _ABOUT)
 
 
 def check_single(path: Path, lines: list[list[Any]]) -> str | None:

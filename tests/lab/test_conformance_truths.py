@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from lab.conformance import Report, run
+from lab.conformance import Report, run, venue_books
+from lab.conformance.looked import Looked
 from lab.framings import Sent, build
 from tests.net.test_pcap import ethernet, ipv4, pcap, udp
 
@@ -288,3 +289,33 @@ def test_truth_that_cannot_be_run_fails_and_the_next_one_runs(
     assert report.passed == 3
     assert report.failed > 0
     assert all("expected.json" in line for line in report.lines if line.startswith("FAILED"))
+
+
+def test_what_nobody_looked_at_is_named_by_its_path() -> None:
+    document = Looked(
+        {"name": "x", "totals": {"trades": 1, "levels": 2}, "sides": [{"bids": [], "asks": []}],
+         "instruments": {"1": {"book": {"n": 1}, "ticker": 5}, "2": {"book": {"n": 1}}}}
+    )  # fmt: skip
+    assert document.unasked() == {"name", "totals", "sides", "instruments"}
+    assert document["totals"]["trades"] == 1
+    assert document["sides"][0].get("bids") == []
+    assert [one["book"] for one in document["instruments"].values()] == [{"n": 1}, {"n": 1}]
+    assert document.unasked() == {
+        "name", "totals.levels", "sides.asks", "instruments.*.ticker", "instruments.*.book.n",
+    }  # fmt: skip
+    assert document["instruments"]["1"]["book"] == {"n": 1}
+
+
+def test_books_of_a_venue_say_which_parts_of_their_truth_were_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trades(path: Path, case: dict[str, Any]) -> Any:
+        yield "trades", lambda: None if case["totals"]["trades"] == 3 else "others"
+
+    monkeypatch.setattr(venue_books, "_ice", trades)
+    report = Report()
+    case = {"file": "a.pcap", "framing": "ice_impact", "sha256": "", "rfq": [],
+            "totals": {"trades": 3, "orders": 4}}  # fmt: skip
+    assert venue_books.check_case(Path("a.pcap"), case, report)
+    assert (report.passed, report.lines) == (
+        1, ["not compared: a.pcap books: rfq; totals.orders"])  # fmt: skip
