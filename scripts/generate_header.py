@@ -71,7 +71,8 @@ FUNCTION_PARTS = {
     "region": "files that another process writes",
     "reader": "reading a ring",
     "objects": "what may be believed of an object",
-    "books": "books of price levels",
+    "orders": "the single orders of an instrument",
+    "books": "books of price levels, or of single orders",
 }
 
 OPENING = """\
@@ -86,6 +87,7 @@ OPENING = """\
  *
  * udpfast_reader_*   open a ring, take what is new, wait, find names
  * udpfast_books_*    books of all instruments, each of which says whether it can be trusted
+ * udpfast_queues_*   the single orders of one of them
  *
  * Functions return what they say, or a number below 0; then `problem` of what they were given says
  * what was expected, and what was found. A struct is for one thread at a time. No function writes

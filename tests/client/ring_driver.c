@@ -1,13 +1,14 @@
 /* What tests drive udpfast.h by: ADDRESS START LIMIT.
  *
  * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
- * for each record and each book, and ends with what the last poll returned.
+ * for each record and each book, and ends with what the last poll returned. The line `orders` asks
+ * for the single orders, as of now.
  */
 
 #include "udpfast.h"
 
 static struct udpfast_reader reader;
-static struct udpfast_books books;
+static struct udpfast_books books, orders;
 
 /* A damaged table may have anything in it, but an answer is made of lines. */
 static void print_name(const char *name)
@@ -67,6 +68,41 @@ static void print_books(void)
            books.contested);
 }
 
+static void print_queue(const struct udpfast_order_book *book, int side)
+{
+    static struct udpfast_order_level levels[4096];
+    const struct udpfast_order *const *rows;
+    struct udpfast_order_place place;
+    uint32_t i, count = udpfast_queues_side(&book->orders, side, &rows);
+    for (i = 0; i < count; i++) {
+        char id[UDPFAST_SIZE_ORDER_ID + 1] = {0};
+        memcpy(id, rows[i]->order_id, UDPFAST_SIZE_ORDER_ID);
+        if (!udpfast_books_place(&orders, book, id, &place) || place.order != rows[i])
+            puts("another order is found by this id");
+        printf(" %s %.17g %.17g %" PRIu32 " %.17g", id, rows[i]->price, rows[i]->quantity,
+               place.orders_before, place.quantity_before);
+    }
+    count = udpfast_queues_levels(&book->orders, side, levels, 4096);
+    for (i = 0; i < count; i++)
+        printf(" (%.17g %.17g %" PRIu32 ")", levels[i].price, levels[i].quantity, levels[i].orders);
+}
+
+static void print_orders(void)
+{
+    uint32_t i;
+    for (i = 0; i < orders.count; i++) {
+        const struct udpfast_order_book *book = udpfast_books_at(&orders, i);
+        printf("orders");
+        print_name(book->exchange);
+        print_name(book->symbol);
+        printf(" %d :", book->stale);
+        print_queue(book, UDPFAST_SIDE_BUY);
+        printf(" :");
+        print_queue(book, UDPFAST_SIDE_SELL);
+        putchar('\n');
+    }
+}
+
 static int64_t read_all(const struct udpfast_record **records, int64_t limit)
 {
     struct udpfast_order_book *updated;
@@ -77,6 +113,8 @@ static int64_t read_all(const struct udpfast_record **records, int64_t limit)
             if (udpfast_books_apply(&books, &reader, records[i], &updated) != 0)
                 puts("failed");
             applied += updated != NULL;
+            if (udpfast_books_apply(&orders, &reader, records[i], &updated) != 0)
+                puts("orders failed");
         }
     }
     print_books();
@@ -89,12 +127,19 @@ int main(int count, char **words)
     static const struct udpfast_record *records[4096];
     char line[16];
     int64_t result = 0;
-    if (count != 4 || udpfast_books_open(&books) != 0)
+    if (count != 4 || udpfast_books_open(&books) != 0
+        || udpfast_books_open_orders(&orders) != 0)
         return 2;
     result = udpfast_reader_open(&reader, words[1], atoi(words[2]));
     printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "open");
     fflush(stdout);
     while (result == 0 && fgets(line, sizeof line, stdin) != NULL) {
+        if (strcmp(line, "orders\n") == 0) {
+            print_orders();
+            puts("0");
+            fflush(stdout);
+            continue;
+        }
         result =
             strcmp(line, "wait\n") == 0
                 ? udpfast_reader_wait(&reader, records, 1, UDPFAST_WAIT_SLEEP, INT64_C(20000000000))
@@ -106,6 +151,7 @@ int main(int count, char **words)
         printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "");
         fflush(stdout);
     }
+    udpfast_books_close(&orders);
     udpfast_books_close(&books);
     udpfast_reader_close(&reader);
     return 0;

@@ -1,6 +1,4 @@
 enum {
-    UDPFAST_FORMAT = -48,    /* an update is none: its book is stale now */
-    UDPFAST_NO_MEMORY = -49, /* as above, for an update that finds no room */
     UDPFAST_LEVELS_MAX = 1 << 20,
     UDPFAST_UPDATE_SNAPSHOT = 1, /* UpdateHeader.update_type */
     UDPFAST_UPDATE_STALE = 3,
@@ -18,9 +16,11 @@ struct udpfast_book_side {
     double sign; /* key = price * sign: 1 bids, -1 asks */
 };
 
-/* The levels of one instrument. Stays where it is for as long as its books live. */
+/* One instrument: its levels, or its single orders. Stays where it is for as long as its books
+ * live. */
 struct udpfast_order_book {
     struct udpfast_book_side bids, asks;
+    struct udpfast_queues orders;
     int stale;                 /* its content may be wrong, or old: do not trust it */
     uint64_t removals_unknown; /* removals of levels that were not there */
     uint64_t levels_refused;   /* NaN, or more than UDPFAST_LEVELS_MAX */
@@ -184,6 +184,7 @@ static inline int udpfast_order_book_apply(struct udpfast_order_book *book, cons
 static inline void udpfast_order_book_clear(struct udpfast_order_book *book)
 {
     book->bids.count = book->asks.count = 0;
+    udpfast_queues_clear(&book->orders);
     book->stale = 1;
 }
 
@@ -209,19 +210,65 @@ struct udpfast_books {
     uint32_t all_count, all_room, spare_count, count, room, mask;
     uint64_t unnamed;   /* updates that belong to no book: exchange or symbol is not known */
     uint64_t contested; /* names that more than one object goes by, as of now */
+    uint16_t kind;      /* of the updates that they are made from */
     int orphaned;       /* the writer is dead: what is known is old */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
-/* Begin without any book. Returns 0. */
-static inline int udpfast_books_open(struct udpfast_books *books)
+static inline int udpfast_books_open_kind(struct udpfast_books *books, uint16_t kind)
 {
     memset(books, 0, sizeof *books);
+    books->kind = kind;
     if (getrandom(&books->objects.key, sizeof books->objects.key, 0)
         != (ssize_t) sizeof books->objects.key)
         return udpfast_failed(books->problem, "draw a key for", "books");
     books->objects.key.factor |= 1;
     return 0;
+}
+
+/* Begin without any book, for books of levels. Returns 0. */
+static inline int udpfast_books_open(struct udpfast_books *books)
+{
+    return udpfast_books_open_kind(books, UDPFAST_KIND_BOOK);
+}
+
+/* The same for books of single orders: what a record updates has `orders`, and no levels. Levels and
+ * orders are in doubt apart; who wants both keeps both, and applies every record to both. */
+static inline int udpfast_books_open_orders(struct udpfast_books *books)
+{
+    return udpfast_books_open_kind(books, UDPFAST_KIND_ORDERS);
+}
+
+/* An order of a book of single orders, by its id as published; NULL: it does not rest. */
+static inline const struct udpfast_order *udpfast_books_order(const struct udpfast_books *books,
+                                                              const struct udpfast_order_book *book,
+                                                              const char *id)
+{
+    uint32_t found;
+    if (book->orders.count == 0)
+        return NULL;
+    found = book->orders.slots[udpfast_queues_slot(&book->orders, &books->objects.key, id)];
+    return found == 0 ? NULL : book->orders.rows + (found - 1);
+}
+
+/* Where an order stands. 1; 0: it does not rest. Looks at every order of the book. */
+static inline int udpfast_books_place(const struct udpfast_books *books,
+                                      const struct udpfast_order_book *book, const char *id,
+                                      struct udpfast_order_place *place)
+{
+    const struct udpfast_order *row = book->orders.rows, *own = udpfast_books_order(books, book, id);
+    const struct udpfast_order *end = row + book->orders.count;
+    memset(place, 0, sizeof *place);
+    if (own == NULL)
+        return 0;
+    place->order = own;
+    for (; row < end; row++) {
+        if (row->side != own->side || row->price != own->price || row->priority >= own->priority)
+            continue;
+        place->orders_before++;
+        place->quantity_before += row->quantity;
+    }
+    return 1;
 }
 
 /* Let go of all books. Idempotent. */
@@ -231,6 +278,7 @@ static inline void udpfast_books_close(struct udpfast_books *books)
     for (i = 0; i < books->all_count; i++) {
         free(books->all[i]->bids.levels);
         free(books->all[i]->asks.levels);
+        udpfast_queues_free(&books->all[i]->orders);
         free(books->all[i]);
     }
     free(books->all);
@@ -589,7 +637,7 @@ static inline int udpfast_books_reach(struct udpfast_books *books,
     return 1;
 }
 
-/* The object that a BOOK updates, bound to its book. Returns 1; 0: it belongs to none. */
+/* The object that an update is of, bound to its book. Returns 1; 0: it belongs to none. */
 static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
                                        const struct udpfast_record *record,
                                        struct udpfast_object **object)
@@ -627,7 +675,8 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     uint32_t size = udpfast_record_payload_size(record);
     uint64_t refused;
     int snapshot, result;
-    if (size < sizeof *update) {
+    if (size < sizeof *update
+        || (books->kind == UDPFAST_KIND_ORDERS && !udpfast_orders_whole(update, size))) {
         udpfast_books_missed(books); /* nobody knows of which book */
         return UDPFAST_FORMAT;
     }
@@ -648,7 +697,9 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     }
     object->missing = 1; /* whatever ends this in the middle leaves the book stale */
     refused = book->levels_refused;
-    result = udpfast_order_book_apply(book, update, size, snapshot);
+    result = books->kind == UDPFAST_KIND_BOOK
+                 ? udpfast_order_book_apply(book, update, size, snapshot)
+                 : udpfast_queues_apply(&book->orders, &books->objects.key, update, snapshot);
     if (result != 0)
         return result;
     /* The origin itself is in doubt, or the book does not hold what the origin holds. */
@@ -702,9 +753,9 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     *updated = NULL;
     if (!udpfast_books_reach(books, record)) {
         result = UDPFAST_NO_MEMORY;
-    } else if (record->kind == UDPFAST_KIND_BOOK) {
+    } else if (record->kind == books->kind) {
         result = udpfast_books_update(books, reader, record, updated);
-    } else if (record->kind > UDPFAST_KIND_BOOK || record->kind == UDPFAST_KIND_MESSAGE) {
+    } else if (record->kind >= UDPFAST_KIND_BOOK || record->kind == UDPFAST_KIND_MESSAGE) {
         udpfast_books_pass_by(books, record);
     } else if (record->kind == UDPFAST_KIND_STALE || record->kind == UDPFAST_KIND_RECOVERED) {
         const struct udpfast_object_state *said =
@@ -735,8 +786,8 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     }
     if (result == UDPFAST_FORMAT)
         udpfast_say(books->problem, result,
-                    "record %" PRIu64 ": BOOK of %" PRIu32 " bytes is too short for what it says",
-                    record->index, udpfast_record_payload_size(record));
+                    "record %" PRIu64 ": %s of %" PRIu32 " bytes is too short for what it says",
+                    record->index, books->kind == UDPFAST_KIND_BOOK ? "BOOK" : "ORDERS", udpfast_record_payload_size(record));
     else if (result < 0)
         udpfast_say(books->problem, result, "record %" PRIu64 ": no memory for its book",
                     record->index);
