@@ -25,6 +25,7 @@ __all__ = [
     "Said",
     "grp_server",
     "iex_server",
+    "iex_tcp_server",
     "mold_server",
 ]
 
@@ -147,6 +148,76 @@ def iex_server(protocol: int, channel: int, session: int, reply: Reply) -> Itera
         return protocol << 16 | channel, first, last - first + 1
 
     with _UdpServer(reply, parse) as server:
+        yield server
+
+
+_IEX_REQUEST = struct.Struct("<BBHIIIqq")
+
+
+class IexTcpServer(RequestServer):
+    """IEX's gap fill over TCP: a connection ends with the first range that does not rise.
+
+    Attributes
+    ----------
+    connections : int
+        All that were accepted.
+    """
+
+    def __init__(self, protocol: int, channel: int, session: int, reply: Reply) -> None:
+        super().__init__(reply, socket.create_server(("127.0.0.1", 0)))
+        self.connections = 0
+        self._named = (1, 1, protocol, channel, session)
+        self._clients: dict[socket.socket, tuple[bytes, int]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        for client in self._clients:
+            client.close()
+
+    def _watched(self) -> list[socket.socket]:
+        return [self._asked, *self._clients]
+
+    def _read(self, sock: socket.socket) -> None:
+        if sock is self._asked:
+            client, _ = sock.accept()
+            self.connections += 1
+            self._clients[client] = (b"", 0)
+            return
+        try:
+            data = sock.recv(4096)
+        except ConnectionError:
+            data = b""
+        rest, last = self._clients[sock]
+        rest += data
+        while data and len(rest) >= _IEX_REQUEST.size:
+            *named, ranges, first, end = _IEX_REQUEST.unpack_from(rest)
+            valid = tuple(named) == self._named and ranges == 1 and first > last
+            stream = named[2] << 16 | named[3]
+            self.requests.append((stream, first, end - first + 1))
+            said = self._reply(stream, first, end - first + 1)
+            if isinstance(said, bytes) or not valid:
+                data = b""
+                break
+            self._plan(said, sock)
+            rest, last = rest[_IEX_REQUEST.size :], end
+        if data:
+            self._clients[sock] = (rest, last)
+        else:
+            del self._clients[sock]
+            sock.close()
+
+    def _send(self, data: bytes, client: Any) -> None:
+        if client in self._clients:
+            client.sendall(data)
+
+
+@contextmanager
+def iex_tcp_server(
+    protocol: int, channel: int, session: int, reply: Reply
+) -> Iterator[IexTcpServer]:
+    """Run an IEX gap fill server for TCP; a reply of bytes closes the connection."""
+    with IexTcpServer(protocol, channel, session, reply) as server:
+        assert isinstance(server, IexTcpServer)
         yield server
 
 

@@ -167,6 +167,14 @@ def test_roq_has_one_address_for_each_line() -> None:
         feed(incremental={"lines": [several("A", "239.1.1.1-2:5000")]})
 
 
+def test_server_is_asked_over_tcp_where_it_can_be() -> None:
+    asked = {"server": "10.0.0.9:1", "tcp": True}
+    iex = {"framing": "iex_tp", "payload": "iex_deep"}
+    assert feed(wire=iex, streams={"lines": LINES}, retransmission=asked).retransmission.tcp
+    with pytest.raises(ConfigError, match=r'retransmission.tcp: expected wire.framing = "iex_tp"'):
+        feed(wire={"framing": "moldudp64"}, streams={"lines": LINES}, retransmission=asked)
+
+
 def test_server_is_asked_for_one_stream_alone() -> None:
     with pytest.raises(ConfigError, match=r"retransmission.server: expected lines of one address"):
         feed(

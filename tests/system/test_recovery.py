@@ -20,6 +20,7 @@ from lab.request_servers import (
     Said,
     grp_server,
     iex_server,
+    iex_tcp_server,
     mold_server,
 )
 from tests.payload.itch_market import SESSION, STOCKS, ItchMarket, datagram
@@ -61,7 +62,9 @@ def tables(name: str, ports: list[int], market: OrderMarket, **more: Any) -> dic
 
 
 @contextmanager
-def served(market: OrderMarket, serve: Serve, group: str) -> Iterator[RequestServer]:
+def served(
+    market: OrderMarket, serve: Serve, group: str, *, tcp: bool = False
+) -> Iterator[RequestServer]:
     """Run the request server of a venue."""
 
     def reply(stream: int, first: int, count: int) -> Said:
@@ -72,6 +75,9 @@ def served(market: OrderMarket, serve: Serve, group: str) -> Iterator[RequestSer
             yield stack.enter_context(mold_server(SESSION, reply))
         elif market.payload == "pitch":
             yield stack.enter_context(grp_server(reply, group))
+        elif tcp:
+            iex = DeepPlusMarket
+            yield stack.enter_context(iex_tcp_server(iex.PROTOCOL, iex.CHANNEL, iex.SESSION, reply))
         else:
             iex = DeepPlusMarket
             yield stack.enter_context(iex_server(iex.PROTOCOL, iex.CHANNEL, iex.SESSION, reply))
@@ -155,7 +161,7 @@ def outcome(
     login.write_text(LOGIN)
     login.chmod(0o600)
     cboe = {"answers": group, "login": str(login)} if venue == "pitch" else {}
-    with served(market, serve, group) as server:
+    with served(market, serve, group, tcp=more.get("tcp", False)) as server:
         asking = {"server": server.address, "wait_us": wait_us, "retry_us": 5_000} | cboe | more
         with Subscriber(tables("asks", ports[:2], market, retransmission=asking)) as subscriber:
             if venue == "pitch":
@@ -219,6 +225,39 @@ def test_server_that_does_not_help_changes_nothing(
     tmp_path: Path, venue: str, serve: Serve, after: str
 ) -> None:
     found = outcome(tmp_path, venue, serve, SHORT_US, after)
+    assert found.counted["lost"] == len(LOST)
+    assert found.counted["gaps"] == 3
+    assert found.agent["messages"] == 0
+
+
+def in_pieces(market: OrderMarket, first: int, count: int) -> Said:
+    return [part(market, n, 1)[0] for n in range(first, first + count)]
+
+
+@pytest.mark.parametrize("serve", [all_of, in_pieces, twice, a_little_late])
+def test_iex_is_asked_over_tcp(tmp_path: Path, serve: Serve) -> None:
+    found = outcome(tmp_path, "iex_deep_plus", serve, LONG_US, tcp=True)
+    assert found.counted["lost"] == 0
+    assert found.agent["messages"] >= len(LOST)
+    # What is under way is not asked for again: ranges have to rise.
+    asked = [first for _, first, _ in found.requests]
+    assert asked == sorted(set(asked))
+
+
+@pytest.mark.parametrize(
+    ("serve", "after"),
+    [
+        (nothing, "requests"),
+        (of_another_session, "strange"),
+        (not_asked_for, "strange"),
+        (lambda *_: b"closed", "failures"),
+        (lambda *_: [Answer(b"?" * 100)], "failures"),
+    ],
+)
+def test_iex_over_tcp_that_does_not_help_changes_nothing(
+    tmp_path: Path, serve: Serve, after: str
+) -> None:
+    found = outcome(tmp_path, "iex_deep_plus", serve, SHORT_US, after, tcp=True)
     assert found.counted["lost"] == len(LOST)
     assert found.counted["gaps"] == 3
     assert found.agent["messages"] == 0

@@ -141,6 +141,10 @@ class RetransmissionConfig(ServerConfig, frozen=True):
             extra=DESTINATION_OR_NONE.extra,
         ),
     ] = ""
+    tcp: Annotated[
+        bool,
+        Meta(description="ask over TCP a server that can also be asked by UDP (IEX)"),
+    ] = False
     requests_per_s: Annotated[
         int,
         Meta(ge=1, le=1_000_000, description="limit of the venue on requests, in any second"),
@@ -274,6 +278,11 @@ def check_servers(
             f"{where}: retransmission.answers: expected the group where answers come with "
             f'wire.framing = "cboe_pitch", and nothing with another, found '
             f'{retransmission.answers or "nothing"} with "{wire.framing}"'
+        )
+    if retransmission.tcp and wire.framing != "iex_tp":
+        raise ConfigError(
+            f'{where}: retransmission.tcp: expected wire.framing = "iex_tp", whose servers are '
+            f'asked either way, found "{wire.framing}"'
         )
     if snapshot_server.enabled and channels[1].lines:
         raise ConfigError(

@@ -19,7 +19,7 @@ from udpfast.errors import FormatError
 from udpfast.net.line import open_sender
 from udpfast.wire.framing import Framing
 
-__all__ = ["Asking", "IexAsking", "MoldAsking", "Refusal", "receive_datagrams"]
+__all__ = ["Asking", "IexAsking", "MoldAsking", "Refusal", "iex_request", "receive_datagrams"]
 
 _DATAGRAM_MAX = 65_535
 #: Answers that are taken from a socket in one turn.
@@ -139,9 +139,6 @@ class MoldAsking(UdpAsking):
 class IexAsking(UdpAsking):
     """A request names protocol, channel and session, and one range of numbers."""
 
-    _REQUEST = struct.Struct("<BBHIIIqq")
-    _VERSION, _BY_NUMBER = 1, 1
-
     def __init__(self, table: RetransmissionConfig, framing: str) -> None:
         super().__init__(table, framing)
         self._session = 0
@@ -152,12 +149,18 @@ class IexAsking(UdpAsking):
         return True
 
     def ask(self, request: Request, now_ns: int) -> None:
-        """Send one request; a stream is protocol and channel."""
-        protocol, channel = divmod(request.stream, 1 << 16)
-        last = request.first + request.count - 1
-        self.socket.send(
-            self._REQUEST.pack(
-                self._VERSION, self._BY_NUMBER, protocol, channel, self._session, 1,
-                request.first, last,
-            )
-        )  # fmt: skip
+        """Send one request."""
+        self.socket.send(iex_request(request, self._session))
+
+
+_IEX_REQUEST = struct.Struct("<BBHIIIqq")
+_IEX_VERSION, _IEX_BY_NUMBER = 1, 1
+
+
+def iex_request(request: Request, session: int) -> bytes:
+    """Return a request for one range of numbers; a stream is protocol and channel."""
+    protocol, channel = divmod(request.stream, 1 << 16)
+    last = request.first + request.count - 1
+    return _IEX_REQUEST.pack(
+        _IEX_VERSION, _IEX_BY_NUMBER, protocol, channel, session, 1, request.first, last
+    )

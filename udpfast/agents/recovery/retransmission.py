@@ -15,6 +15,7 @@ from pathlib import Path
 from udpfast.agents.recovery.asked import Asked, Settings
 from udpfast.agents.recovery.asking import Asking, IexAsking, MoldAsking
 from udpfast.agents.recovery.grp import GrpAsking
+from udpfast.agents.recovery.iex_tcp import IexTcpAsking
 from udpfast.agents.recovery.numbers import Numbers
 from udpfast.config import FeedConfig, Login, RetransmissionConfig, logins_of, read_login
 from udpfast.core.agent import Agent, CallableAgent
@@ -35,7 +36,7 @@ _UNREADY_NS = 5_000_000_000
 
 _ASKING: dict[str, Callable[[RetransmissionConfig, Login], Asking]] = {
     "moldudp64": lambda table, login: MoldAsking(table, "moldudp64"),
-    "iex_tp": lambda table, login: IexAsking(table, "iex_tp"),
+    "iex_tp": lambda table, login: IexTcpAsking(table) if table.tcp else IexAsking(table, "iex_tp"),
     "cboe_pitch": GrpAsking,
 }
 
