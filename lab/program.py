@@ -33,7 +33,11 @@ def program(function: Callable[P, object]) -> click.Command:
 
 
 def by_seeds(
-    module: str, check: Callable[..., object], seeds: int, rows: Collection[str] = ()
+    module: str,
+    check: Callable[..., object],
+    seeds: int,
+    rows: Collection[str] = (),
+    before: Callable[[], object] | None = None,
 ) -> click.Command:
     """Return the command that runs a module's check for many seeds.
 
@@ -48,11 +52,15 @@ def by_seeds(
         So many without `--seeds`.
     rows : collection of str
         What `--row` takes; `check` gets it as its second argument, if it is given.
+    before : callable, optional
+        What is done once, before the first seed.
     """
 
     @click.option("--seeds", type=click.IntRange(1), default=seeds, show_default=True)
     @click.option("--seed", type=int, default=1, show_default=True, help="The first one.")
     def run(seeds: int, seed: int, row: str | None = None) -> None:
+        if before is not None:
+            before()
         named = {} if row is None else {"row": row}
         totals: Counter[str] = Counter()
         failed = 0

@@ -6,10 +6,10 @@ A feed publishes, is stopped in good order, killed, started again with another s
 ring is lost; its recorder works, is away, is killed, comes back; its journal is lost, or damaged: a
 record within it, the tail of its last segment, a whole segment. Readers are opened at any moment,
 also before there is a ring or a journal, from a beginning, a time, a position or the tail, with
-filters and batches of any size; some pause before they read, as they look round by the clock. The
-model is a list of all records ever published, what the journal can be read of, and what the ring
-still has: each record comes once, in order; what is missing is said to the record, and is nowhere
-to be had.
+filters and batches of any size; some pause before they read, as they look round by the clock, which
+is the seed's (seeded_clock). The model is a list of all records ever published, what the journal
+can be read of, and what the ring still has: each record comes once, in order; what is missing is
+said to the record, and is nowhere to be had.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table
 
 from .program import by_seeds, memory
+from .seeded_clock import seeded_time, with_seeded_time
 
 __all__ = ["check", "main"]
 
@@ -426,6 +427,13 @@ def _overwrite(path: Path, at: int, content: bytes) -> None:
 def check(seed: int) -> dict[str, int]:
     """Run one seed; AssertionError says what is wrong, and what happened before it."""
     rng = random.Random(seed)
+    # So long a look at the clock takes: from often enough to each time that somebody asks.
+    step_ns = random.Random(f"clock {seed}").choice((1_000, 100_000, 3_000_000, 30_000_000))
+    with seeded_time(step_ns):
+        return _check(seed, rng)
+
+
+def _check(seed: int, rng: random.Random) -> dict[str, int]:
     directory = Path(tempfile.mkdtemp(prefix="udpfast-seam-", dir=memory()))
     world = World(directory, rng, random.Random(~seed))
     checks: list[Check] = []
@@ -546,7 +554,7 @@ def _finish(world: World, checks: list[Check]) -> None:
             assert each.next > last, f"a reader stands at {each.next} of {world.count}"
 
 
-main = by_seeds(__name__, check, seeds=200)
+main = by_seeds(__name__, check, seeds=200, before=with_seeded_time)
 
 if __name__ == "__main__":
     main()

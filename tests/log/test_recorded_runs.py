@@ -178,6 +178,27 @@ def test_begin_of_a_log_that_cannot_be_read_hides_what_the_one_before_lacks(
     assert found[-1] == (LATER, hidden != "nothing")
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_recorder_that_began_a_log_twice_has_said_only_once_what_the_one_before_lacks(
+    journal, hidden
+):
+    # The first time it wrote nothing but that.
+    roll(journal)
+    records(journal, range(5))
+    roll(journal, LATER)
+    lapped(journal, 1, LappedReason.UNKNOWN)
+    journal.flush(0)
+    roll(journal, LATER)
+    lapped(journal, 3)
+    records(journal, range(3, 10))
+    if hidden:
+        damage(journal, 2, 66)
+    with JournalCursor.attach(journal.directory, follow=False, layouts=LAYOUTS) as cursor:
+        runs = RecordedRuns(cursor)
+        found = [(runs.log, runs.index, runs.unknown) for _ in runs]
+    assert found == [(BEFORE, 0, False), (LATER, 3, True)]
+
+
 def test_begin_of_the_first_log_of_a_journal_hides_nothing_of_one_before(journal):
     roll(journal)
     records(journal, range(100))

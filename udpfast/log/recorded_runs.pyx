@@ -115,12 +115,14 @@ cdef class RecordedRuns:
             self.index += missed
             if not self.locate(first, count == 0):
                 self.exact = False
-        # Whether records of the log before are missing is said by the first one of a log, alone.
+        # Whether records of the log before are missing is said by the first one of a log, alone,
+        # and by the last ones of that before: damage may have hit either.
         if not self.known:
             pass
         elif self.log == log:
             self.unknown = self.unknown or missed > 0 and before == 0
-        elif first != cursor.segment.header.index or cursor.segment.header.source_index > 0:
+        elif missed or first != cursor.segment.header.index or (
+                cursor.segment.header.source_index > 0):
             self.unknown = True
         if skipped or not self.known:
             self._note_begin(first)
