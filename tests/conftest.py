@@ -6,6 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +31,10 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ADVISED_BYTE
 
 #: What takes longest begins first, so that no worker is left alone with it in the end.
 LONG = (
-    *("spark", "test_packaging.py", "test_tune_host.py", "test_properties.py"),
-    *("bench", "system"),
+    *("spark", "test_monitor_page.py", "test_bus_faults.py", "test_packaging.py"),
+    *("test_recovery.py", "test_feed_store.py", "test_signals.py", "test_tune_host.py"),
+    *("test_composite_copy_lost.py", "test_properties.py", "test_ring_header.py"),
+    *("test_store_damage.py", "test_relaycheck.py", "bench", "system", "lab"),
 )
 
 #: What only a checkout has, and no user runs (benchmarks, pictures, the site), and a cluster.
@@ -39,6 +42,9 @@ NIGHTLY = (
     *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py"),
     "test_cluster.py",
 )
+
+#: What is run of the others, unless something else is asked for (`pyproject.toml`).
+NOT_NIGHTLY = "not nightly"
 
 #: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
 SPARK = "tests/spark/"
@@ -62,6 +68,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return f"{SPARK} jobs" if path.endswith(SPARK_JOBS) else SPARK
 
     return ByFile(config, log)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what only `make nightly` runs, unless it or a part of it is asked for."""
+    asked = config.option.markexpr != NOT_NIGHTLY or any(
+        Path(each.partition("::")[0]).resolve().is_relative_to(collection_path)
+        for each in config.args
+    )
+    return True if collection_path.name in NIGHTLY and not asked else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for is left out

@@ -12,8 +12,13 @@ PATIENCE_S = 300.0
 
 
 def wait_until(holds: Callable[[], object], what: str = "it to hold") -> None:
-    """Wait until a condition holds; fail with `what` after `PATIENCE_S`."""
-    deadline = time.monotonic() + PATIENCE_S
+    """Wait until a condition holds; fail with `what` after `PATIENCE_S`.
+
+    It is asked ever more seldom, but never after more than a tenth of the time waited so far: what
+    a condition costs shall not slow what it waits for.
+    """
+    began = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.001)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE_S, f"waited in vain for {what}"
+        time.sleep(min(max(waited / 10, 0.001), 0.1))

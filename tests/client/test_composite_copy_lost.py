@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.client.test_order_lost import Changing, History, begin, late, more
 
 from tests.client.test_composite_copy import _entry, copied, copy, finish, records
+from tests.client.test_composite_lost import Changing, History, begin, late, more
 from udpfast.cli.main import cli
 from udpfast.client.composite_copy import CompositeCopy
 from udpfast.core.layout import Kind

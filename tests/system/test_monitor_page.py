@@ -190,7 +190,7 @@ def test_page_shows_a_book_when_it_is_chosen(
     command = [sys.executable, "-m", "udpfast", *send.split()]
     command += ["--snapshot", f"127.0.0.1:{snapshots}"]
     with Subscriber(settings), subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
-        process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+        process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "2")
         try:
             browser.get(address)
 

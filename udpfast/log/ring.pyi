@@ -22,6 +22,7 @@ class Ring:
         payload_hash: int = 0,
         publish: bool = True,
         names: int = 0,
+        huge: bool = False,
     ) -> Ring: ...
     def publish(self) -> None: ...
     def append(

@@ -32,7 +32,7 @@ cdef class Ring:
     """
 
     @staticmethod
-    def create(path, capacity_bytes, payload_hash=0, publish=True, names=0):
+    def create(path, capacity_bytes, payload_hash=0, publish=True, names=0, huge=False):
         """Create a ring, or go on in the ring of a writer that was killed.
 
         A ring that its writer closed, whatever ended that, of another capacity, or whose records go
@@ -51,6 +51,8 @@ cdef class Ring:
             Be the ring's writer now; False: lock it, no more, until `publish` is called.
         names : int
             Mark of the table of names that its records go by; 0: of none.
+        huge : bool
+            Have a new file lie on pages of 2 MiB, as far as the kernel has some.
 
         Raises
         ------
@@ -66,7 +68,7 @@ cdef class Ring:
         layout = RING_LAYOUT ^ payload_hash
         ring = _take_over(path, capacity_bytes, layout, names)
         if ring is None:
-            ring = _succeed(path, capacity_bytes, layout)
+            ring = _succeed(path, capacity_bytes, layout, huge)
         ring._names = names
         if publish:
             ring.publish()
@@ -270,10 +272,10 @@ cdef Ring _take_over(path, capacity_bytes, layout, uint64_t names):
     return None
 
 
-cdef Ring _succeed(path, capacity_bytes, layout):
+cdef Ring _succeed(path, capacity_bytes, layout, huge):
     # A file of its own, behind the one that is there, if any is.
     cdef Region region = Region.create(
-        path, RING_KIND, RING_DATA + capacity_bytes, layout, replace=True)
+        path, RING_KIND, RING_DATA + capacity_bytes, layout, replace=True, huge=huge)
     cdef Ring ring = _new_ring(region)
     cdef RingHeader* header = ring.writer.header
     cdef const RingHeader* before

@@ -2,6 +2,9 @@
 
 from libc.stdint cimport uint8_t
 
+cdef enum:
+    HUGE_PAGE = 2 << 20
+
 cdef class Mapping:
     cdef uint8_t* pointer
     cdef readonly Py_ssize_t size_bytes

@@ -25,7 +25,6 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* address, size_t size, int advice)
 
 cdef enum:
-    HUGE_PAGE = 2 << 20
     MADV_COLLAPSE = 25           # Linux 6.1; newer than many a libc's headers
 
 

@@ -21,6 +21,7 @@ class Region:
         mode: int | None = None,
         replace: bool = False,
         keep: bool = True,
+        huge: bool = False,
     ) -> Region: ...
     @staticmethod
     def attach(

@@ -20,7 +20,7 @@ from libc.string cimport memcpy
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.oserr cimport check
-from udpfast.shm.mapping cimport map_file
+from udpfast.shm.mapping cimport HUGE_PAGE, Mapping, map_file
 
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
@@ -55,7 +55,7 @@ cdef class Region:
         self._fd = self._guard = self._old = -1
 
     @staticmethod
-    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True):
+    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True, huge=False):
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
         Readers are refused until `mark_ready` is called; with `replace` they find what was there
@@ -79,6 +79,9 @@ cdef class Region:
         keep : bool
             With `replace`: until then that file stays; False: nobody reads it, and its memory is
             needed for this one.
+        huge : bool
+            Have the kernel make pages of 2 MiB of it, as far as it has some: `collapse` then finds
+            nothing to copy, and says how many there are.
 
         Raises
         ------
@@ -95,7 +98,7 @@ cdef class Region:
         if size_bytes < REGION_HEADER_SIZE:
             raise ValueError(f"size_bytes must be >= {REGION_HEADER_SIZE}, was {size_bytes}")
         if replace:
-            return _create_aside(path, name, size_bytes, layout_hash, mode, keep)
+            return _create_aside(path, name, size_bytes, layout_hash, mode, keep, huge)
         if mode is None:
             mode = mode_below(path.parent)
         guard = fd = -1
@@ -108,7 +111,7 @@ cdef class Region:
             lock_file(fd, path)
             hold_proof(fd)
             os.fchmod(fd, mode)
-            _reserve(fd, path, size_bytes)
+            _reserve(fd, path, size_bytes, huge)
             region = _map(fd, path, size_bytes, True)
         except BaseException:
             _close_all(fd, guard)
@@ -369,7 +372,7 @@ def _kind_bytes(kind):
     return name
 
 
-cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep):
+cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep, huge):
     cdef Region region
     aside = path.with_name(f".{path.name}.next")
     fd, old, guard = _insist(_lock_aside, path, aside)
@@ -378,7 +381,7 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep)
             path.unlink(missing_ok=True)
         hold_proof(fd)
         os.ftruncate(fd, 0)  # what a start that was killed left
-        _reserve(fd, aside, size_bytes)
+        _reserve(fd, aside, size_bytes, huge)
         region = _map(fd, path, size_bytes, True)
     except BaseException:
         _remove_own(aside, fd)
@@ -500,15 +503,27 @@ def _leave_in_child():
 os.register_at_fork(after_in_child=_leave_in_child)
 
 
-def _reserve(fd, path, size_bytes):
+def _reserve(fd, path, size_bytes, huge):
     # All memory is taken now: a page that is missing later would be SIGBUS in the hot loop.
     try:
+        if huge:
+            _reserve_huge(fd, size_bytes)
         os.posix_fallocate(fd, 0, size_bytes)
     except OSError as error:
         path.unlink(missing_ok=True)
         space = os.statvfs(path.parent)
         check(-error.errno, f"reserve {size_bytes} bytes ({space.f_bavail * space.f_frsize} free)",
               str(path))
+
+
+def _reserve_huge(fd, size_bytes):
+    # Around one small page the kernel makes a huge one at once. Of 512 small ones it copies each.
+    cdef Mapping mapping
+    os.ftruncate(fd, size_bytes)
+    for at in range(0, size_bytes - HUGE_PAGE + 1, HUGE_PAGE):
+        os.posix_fallocate(fd, at, 1)
+    mapping = map_file(fd, size_bytes, True, False)
+    mapping.collapse()
 
 
 _OF_A_VERSION = ("version", "layout hash")

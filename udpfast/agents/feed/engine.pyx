@@ -330,13 +330,14 @@ cdef class Engine:
     def _open_ring(self, config, names):
         cdef Ring ring = Ring.create(
             self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False,
-            names=names)
+            names=names, huge=self._huge_pages)
         self._collapse("ring", ring.region)
         return ring
 
     def _open_capture(self, config):
         cdef Ring ring = Ring.create(
-            self.directory / "capture", config.record.capture_bytes, publish=False)
+            self.directory / "capture", config.record.capture_bytes, publish=False,
+            huge=self._huge_pages)
         self.capture_face = ring
         self._collapse("capture", ring.region)
         self.capture = &ring.writer
@@ -448,7 +449,8 @@ cdef class Engine:
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
         region = Region.create(self.directory / "slab", SLAB_KIND,
                                engine_memory_size(config)[0], 0, mode=0o600,
-                               replace=True, keep=False)  # nobody else's business
+                               replace=True, keep=False,  # nobody else's business
+                               huge=self._huge_pages)
         self._regions.append(region)
         self._renewed.append(region)
         self._collapse("slab", region)
