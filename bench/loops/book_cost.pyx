@@ -6,6 +6,7 @@ price, no doubt, and it tells nobody.
 """
 
 import cython
+import numpy as np
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -29,6 +30,7 @@ __all__ = ["OrderFlow"]
 
 cdef enum:
     MESSAGE_MAX = 40
+    PADDED = 36                  # the longest message of the flow
     ROOM = 65536 - 64
     BASE = 100_000               # of prices, with four decimals
     TICK = 100
@@ -164,6 +166,52 @@ cdef class OrderFlow:
         m = self._begin(c"E" if kind < 940 else c"X", order.stock, 31 if kind < 940 else 23)
         put(m + 11, order.reference, 8)
         put(m + 19, 100, 4)
+
+    def opening(self, uint32_t messages):
+        """Return the first `live` messages in datagrams of so many each; as `burst`."""
+        return self._pack(self.live // messages, messages, 1, False)
+
+    def burst(self, uint64_t count, uint32_t messages, uint64_t number):
+        """Let the flow go on, and return it as MoldUDP64; what the methods below measure is gone.
+
+        Parameters
+        ----------
+        count, messages : int
+            Datagrams, and messages of each.
+        number : int
+            Of the first message.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (count, 20 + 38 * messages), uint8: each message is padded to 36 bytes.
+        """
+        return self._pack(count, messages, number, True)
+
+    cdef _pack(self, uint64_t count, uint32_t messages, uint64_t number, bint goes_on):
+        rows = np.zeros((count, 20 + (2 + PADDED) * messages), np.uint8)
+        cdef uint8_t[:, ::1] view = rows
+        cdef const uint8_t* from_ = self.data
+        cdef uint8_t* at
+        cdef uint64_t n
+        cdef uint32_t m
+        for n in range(count):
+            at = &view[n, 0]
+            memcpy(at, b"0000000001", 10)
+            put(at + 10, number, 8)
+            put(at + 18, messages, 2)
+            at += 20
+            for m in range(messages):
+                if goes_on:
+                    self.bytes = 0
+                    self._step(number + m)
+                    from_ = self.data
+                put(at, PADDED, 2)
+                memcpy(at + 2, from_ + 1, from_[0])
+                from_ += 1 + from_[0]
+                at += 2 + PADDED
+            number += messages
+        return rows
 
     def decode(self) -> float:
         """Decode what is measured; return ns a message."""

@@ -10,5 +10,5 @@ def test_books_benchmark_runs_and_verifies(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(bench_books, "SHAPES", ((3, 50),))
     monkeypatch.setattr(bench_books, "MESSAGES", 20_000)
     rows = list(bench_books.run(Settings(quick=True, rounds=1, cores=(0, 0))))
-    assert {row.variant for row in rows} == {"C tables", "decode", "levels", "orders"}
+    assert {row.variant for row in rows} == {"C tables", "decode", "books", "levels", "orders"}
     assert all(row.verified.endswith("as they should") for row in rows)
