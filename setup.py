@@ -236,7 +236,7 @@ SELDOM = {
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/feed/engine", "export/block", "feed/publication", "log/ring"),
+        *("agents/feed/engine", "export/block", "feed/publication", "feed/slots", "log/ring"),
         *("market/market", "market/state"),
         *("market/state_bytes", "net/datagram", "net/sender"),
         "payload/venue",

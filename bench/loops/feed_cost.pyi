@@ -11,6 +11,7 @@ def unit_cost_ns(
     *,
     streams: int = 1,
     lines: int = 1,
+    copies: int = 1,
     floor: bool = False,
     count: int = 640_000,
 ) -> float: ...

@@ -175,7 +175,7 @@ cdef inline void _write_unit(
 
 cdef int64_t _run_units(
     Pipeline* p, uint8_t* slots, const Place* place, int64_t count, uint32_t size, int messages,
-    int streams, bint floor,
+    int streams, int copies, bint floor,
 ) noexcept nogil:
     # Returns messages delivered.
     cdef Datagram batch[64]      # SLOTS
@@ -189,9 +189,10 @@ cdef int64_t _run_units(
             batch[k].data = slots + k * UNIT_SLOT_SIZE
             batch[k].size = size
             batch[k].received_ns = n
+            batch[k].line = <uint8_t>(n % copies)
             _write_unit(
-                slots + k * UNIT_SLOT_SIZE, place, <uint64_t>(1 + (n // streams) * messages),
-                <int>(n % streams))
+                slots + k * UNIT_SLOT_SIZE, place,
+                <uint64_t>(1 + (n // (streams * copies)) * messages), <int>(n // copies % streams))
         if floor:
             continue
         for k in range(SLOTS):
@@ -207,8 +208,8 @@ cdef int64_t _run_units(
 
 
 def unit_cost_ns(
-    str framing, int messages, int size, *, int streams=1, int lines=1, bint floor=False,
-    int count=640_000,
+    str framing, int messages, int size, *, int streams=1, int lines=1, int copies=1,
+    bint floor=False, int count=640_000,
 ):
     """Return the ns that one datagram costs.
 
@@ -224,6 +225,8 @@ def unit_cost_ns(
         That take turns, of cboe_pitch.
     lines
         That are configured; more than one compares and remembers all bytes.
+    copies
+        Of each datagram, one behind the other, on so many lines.
     floor
         The loop alone.
     count
@@ -264,14 +267,15 @@ def unit_cost_ns(
         for i in range(SLOTS):
             memcpy(slots + i * UNIT_SLOT_SIZE, <const uint8_t*>data, <size_t>len(data))
         messages_each = messages if each else 1
-        count = count // (SLOTS * streams) * SLOTS * streams
+        count = count // (SLOTS * streams * copies) * SLOTS * streams * copies
         numbers = <int>messages_each
         bytes_all = <uint32_t>len(data)
         delivered = _timed_units(
-            lone.pipeline, slots, &place, count, bytes_all, numbers, streams, floor, &start,
-            &elapsed)
-        if not floor and delivered != count * messages_each:
-            raise ValueError(f"{framing}: expected {count * messages_each}, {delivered} came")
+            lone.pipeline, slots, &place, count, bytes_all, numbers, streams, copies, floor,
+            &start, &elapsed)
+        expected = count // copies * messages_each
+        if not floor and delivered != expected:
+            raise ValueError(f"{framing}: expected {expected}, {delivered} came")
         return float(elapsed) / float(count)
     finally:
         free(slots)
@@ -280,29 +284,32 @@ def unit_cost_ns(
 
 cdef int64_t _timed_units(
     Pipeline* p, uint8_t* slots, const Place* place, int64_t count, uint32_t size, int messages,
-    int streams, bint floor, int64_t* start, int64_t* elapsed,
+    int streams, int copies, bint floor, int64_t* start, int64_t* elapsed,
 ) noexcept nogil:
     cdef int64_t delivered
     start[0] = clock_monotonic_ns()
-    delivered = _run_units(p, slots, place, count, size, messages, streams, floor)
+    delivered = _run_units(p, slots, place, count, size, messages, streams, copies, floor)
     elapsed[0] = clock_monotonic_ns() - start[0]
     return delivered
 
 
 def main_units():
     """Print the best and the median of nine runs of each case, and ns per message."""
-    cases = [("roq", 1, 64, 1, 1), ("roq", 1, 64, 1, 2), ("cme_mdp3", 1, 54, 1, 1),
-             ("cme_mdp3", 1, 54, 1, 2), ("moldudp64", 1, 40, 1, 1), ("moldudp64", 30, 40, 1, 1),
-             ("moldudp64", 30, 40, 1, 2), ("cboe_pitch", 1, 40, 1, 1),
-             ("cboe_pitch", 1, 40, 29, 1), ("cboe_pitch", 1, 40, 256, 1)]
-    print("framing     messages  streams  lines  floor  ns per datagram: best  median  per message")
-    for framing, messages, size, streams, lines in cases:
+    cases = [("roq", 1, 64, 1, 1, 1), ("roq", 1, 64, 1, 2, 1), ("cme_mdp3", 1, 54, 1, 1, 1),
+             ("cme_mdp3", 1, 54, 1, 2, 1), ("moldudp64", 1, 40, 1, 1, 1),
+             ("moldudp64", 30, 40, 1, 1, 1), ("moldudp64", 30, 40, 1, 2, 1),
+             ("moldudp64", 30, 40, 1, 2, 2), ("cboe_pitch", 1, 40, 1, 1, 1),
+             ("cboe_pitch", 1, 40, 29, 1, 1), ("cboe_pitch", 1, 40, 256, 1, 1)]
+    print("framing     messages  streams  lines  copies  floor  ns per datagram: best  median  "
+          "per message")
+    for framing, messages, size, streams, lines, copies in cases:
         floor = min(unit_cost_ns(framing, messages, size, streams=streams, floor=True)
                     for _ in range(3))
-        costs = [unit_cost_ns(framing, messages, size, streams=streams, lines=lines)
+        costs = [unit_cost_ns(framing, messages, size, streams=streams, lines=lines, copies=copies)
                  for _ in range(9)]
-        print(f"{framing:12} {messages:7} {streams:8} {lines:6} {floor:6.1f} {min(costs):22.1f} "
-              f"{statistics.median(costs):7.1f} {(min(costs) - floor) / messages:12.1f}")
+        print(f"{framing:12} {messages:7} {streams:8} {lines:6} {copies:7} {floor:6.1f} "
+              f"{min(costs):22.1f} {statistics.median(costs):7.1f} "
+              f"{(min(costs) - floor) / messages:12.1f}")
 
 
 cdef class WindowLoop:           # not final: callgrind would not find an inlined `loop`

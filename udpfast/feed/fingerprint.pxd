@@ -68,11 +68,17 @@ cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexc
 
 
 cdef inline uint32_t fingerprint_few(const uint8_t* data, uint32_t size) noexcept nogil:
-    # All bytes of at most two steps. The second one ends with the data, and may take some again.
+    # All bytes of at most two steps. The second one, or half of one where that is enough, ends with
+    # the data, and may take some again.
+    cdef uint64_t sum
     if size < FINGERPRINT_EDGE:
         return fingerprint_short(data, size)
-    return fingerprint_end(
-        turned(fingerprint_step(data), 23) + fingerprint_step(data + size - FINGERPRINT_EDGE), size)
+    sum = turned(fingerprint_step(data), 23)
+    if size <= FINGERPRINT_EDGE + 16:
+        return fingerprint_end(sum + fingerprint_pair(
+            data + size - 16, data + size - 8, <uint64_t>0xBE4BA423396CFEB8,
+            <uint64_t>0x1CAD21F72C81017C), size)
+    return fingerprint_end(sum + fingerprint_step(data + size - FINGERPRINT_EDGE), size)
 
 
 cdef inline uint32_t fingerprint_lanes(
@@ -125,3 +131,8 @@ cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexc
     c = (load_64(data + 16) ^ load_64(tail + 16) * multiplier) * multiplier
     d = (load_64(data + 24) ^ load_64(tail + 24) * multiplier) * multiplier
     return fingerprint_lanes(a, b, c, d, size)
+
+
+cdef inline uint32_t message_hash(const uint8_t* data, uint32_t size, bint several) noexcept nogil:
+    # One line alone needs to know its past again; several must agree in every byte.
+    return fingerprint(data, size) if several else fingerprint_edges(data, size)

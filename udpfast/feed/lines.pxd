@@ -89,12 +89,12 @@ cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:
 
 # --- how long holes wait --------------------------------------------------------------------------
 
-cdef inline void line_lag(LineAccount* line, int64_t behind_ns) noexcept nogil:
-    # A copy came so long behind the first one. What was longer is forgotten over some thousands.
-    if unlikely(behind_ns > line.lag_ns):
-        line.lag_ns = behind_ns
-    else:
-        line.lag_ns -= (line.lag_ns - behind_ns) >> 12
+cdef inline int64_t lag_behind(int64_t lag_ns, int64_t behind_ns) noexcept nogil:
+    # A line's lag once a copy came so long behind the first one. What was longer is forgotten over
+    # some thousands.
+    if unlikely(behind_ns > lag_ns):
+        return behind_ns
+    return lag_ns - ((lag_ns - behind_ns) >> 12)
 
 
 cdef inline void lines_choose_waits(Pipeline* p, int64_t now_ns) noexcept nogil:
@@ -151,14 +151,18 @@ cdef inline uint32_t lines_awaited(const Window* w, int64_t now_ns) noexcept nog
 
 
 cdef inline uint32_t lines_may_bring(
-    const Window* w, uint32_t lines, int64_t at,
+    const Window* w, uint32_t lines, int64_t at, int64_t* until,
 ) noexcept nogil:
-    # Those of these lines that have not come as far as this seqno yet.
+    # Those of these lines that have not come as far as this seqno yet; it holds up to `until`.
     cdef uint32_t i = 0
     cdef uint32_t found = 0
+    until[0] = INT64_MAX
     while lines >> i:
-        if (lines >> i) & 1 and w.line[i].highest <= at:
-            found |= <uint32_t>1 << i
+        if (lines >> i) & 1:
+            if w.line[i].highest <= at:
+                found |= <uint32_t>1 << i
+            else:
+                until[0] = min(until[0], w.line[i].highest)
         i += 1
     return found
 
@@ -178,22 +182,23 @@ cdef inline void lines_judge_until(
 ) noexcept nogil:
     # Count the losses of what lies before `until`: each message once, and none that may still come.
     # For that it waits, unless this is its `last` time: then nobody is blamed.
-    cdef uint32_t missing, coming
-    cdef uint32_t awaited = 0
-    cdef bint asked = False
+    cdef uint32_t missing
+    cdef uint32_t awaited = lines_awaited(w, now_ns)
+    cdef uint32_t coming = 0
+    cdef uint32_t owing = 0
     cdef int64_t at = w.judged
+    cdef int64_t turn = at               # `coming` is as of behind this seqno
     cdef Slot* slot
     while at < until:
+        if unlikely(at >= turn):
+            coming = lines_may_bring(w, awaited, at, &turn)
+            owing = w.owing & ~coming if last else w.owing
         slot = window_slot(w, at)
-        missing = w.owing & ~<uint32_t>slot.lines
+        missing = owing & ~<uint32_t>slot.lines
         if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
-            if not asked:
-                awaited = lines_awaited(w, now_ns)
-                asked = True
-            coming = lines_may_bring(w, missing & awaited, at)
-            if coming and not last:
+            if missing & coming:
                 break
-            lines_blame(w, missing & ~coming)
+            lines_blame(w, missing)
         at += 1
     w.judged = at
 

@@ -33,7 +33,7 @@ from udpfast.core.layout cimport (
 from udpfast.feed.adoption cimport adoption_adopt
 from udpfast.feed.beginning cimport beginning_is_announced, beginning_is_due
 from udpfast.feed.control cimport Control
-from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
+from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.lines cimport (
     line_bring, line_reach, line_steps_back, line_was_beyond, lines_channel_heard_ns,
     lines_choose_waits, lines_hear, lines_judge_due, lines_note_silence, lines_watch,
@@ -41,6 +41,7 @@ from udpfast.feed.lines cimport (
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport numbering_weigh
 from udpfast.feed.pace cimport pace_count
+from udpfast.feed.pieces cimport pieces_place
 from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_first_hash, pipeline_hash, pipeline_look,
 )
@@ -110,7 +111,7 @@ cdef inline int pipeline_judge(
         w.forward_ns = now_ns
         pipeline_pass(
             p, w, line, d, frame_object(&frame),
-            fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size),
+            message_hash(d.data, d.size, w.several),
             now_ns)
         return VERDICT_DELIVERED
     if frame.fragment and pipeline_adds_fragment(p, w, line, d, &frame, now_ns):
@@ -142,7 +143,7 @@ cdef inline bint pipeline_adds_fragment(
         w.waiting.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
     waiting_note_stored(
         w, slot, early, d, frame.fragment, size, CELL_SCRATCH,
-        fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size), now_ns)
+        message_hash(d.data, d.size, w.several), now_ns)
     line.heard_ns = now_ns
     line_reach(line, frame.fragment, at)
     if slot.state == SLOT_WHOLE:
@@ -232,7 +233,7 @@ cdef inline bint pipeline_is_packed_otherwise(
     # Whether a unit whose messages do not say where they end overlaps what is known, and does not
     # begin and end at the same numbers. It cannot be cut or compared (all but the first number of
     # such a unit have no bytes of their own): what it alone brings becomes a gap.
-    cdef uint32_t empty = fingerprint(d.data, 0) if w.several else fingerprint_edges(d.data, 0)
+    cdef uint32_t empty = message_hash(d.data, 0, w.several)
     cdef const Slot* slot
     cdef uint32_t known = 0
     cdef uint32_t n
@@ -255,6 +256,7 @@ cdef inline int pipeline_pass_unsequenced(
     lines_hear(p, w, line, now_ns)
     if unit.flags & UNIT_HEARTBEAT or unit.count == 0:
         return VERDICT_HEARTBEAT
+    pieces_place(p.places, d, unit, p.each_message)
     pipeline_make_ready(p, w, d, unit, 0)
     return VERDICT_UNSEQUENCED
 

@@ -9,10 +9,10 @@ from udpfast.core.counter cimport Counters
 from udpfast.core.keyed cimport Key, keyed_draw
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, FRAGMENT_SIZE,
-    LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Gap,
+    LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Gap, Message,
 )
 from udpfast.feed.control cimport ControlQueue
-from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
+from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.pieces cimport PLACES_MAX, piece_next, pieces_begin
 from udpfast.feed.proof cimport Proof, proofs_fill
 from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
@@ -87,9 +87,13 @@ cdef struct Pipeline:
     int64_t received_ns          # of the latest datagram: the UNIX time of what the feed says
     # what is ready of a unit with several messages
     const Unit* unit
-    uint32_t* places             # PLACES_MAX: where each is
-    int64_t ready_at             # key of the next one
-    uint32_t ready_piece         # its place in the unit
+    uint32_t* places             # PLACES_MAX: where each is,
+    bint ready_placed            # if each says its length
+    uint32_t ready_first         # which of them is the first one,
+    uint32_t ready_piece         # which one is next,
+    uint64_t ready_number        # its number,
+    uint64_t ready_step          # and how far the one behind it is from that
+    Message piece                # the first one: those behind it differ in place and number
     # other framings than Roq
     int framing
     bint each_message
@@ -351,14 +355,13 @@ cdef inline void window_give(
 cdef inline uint32_t pipeline_hash(
     const Pipeline* p, const Window* w, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # One line alone needs to know its past again; several must agree in every byte. Of Roq that is
-    # the header, too, which says whose message it is.
+    # Of a unit's bytes; of Roq that is the header, too, which says whose message it is.
     cdef const uint8_t* data = d.data
     cdef uint32_t size = d.size
     if not p.roq:
         data += unit.offset
         size = unit.size
-    return fingerprint(data, size) if w.several else fingerprint_edges(data, size)
+    return message_hash(data, size, w.several)
 
 
 cdef inline uint32_t pipeline_first_hash(

@@ -7,20 +7,21 @@ from udpfast.core.atomics cimport counter_add, prefetch_write
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport LINE_WINS, VERDICT_DUPLICATE, VERDICT_HELD, VERDICT_SLAB_FULL
 from udpfast.core.layout cimport Datagram
-from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
+from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.given_up cimport waiting_force, waiting_jump
 from udpfast.feed.lines cimport line_bring, lines_hear, lines_judge_past
 from udpfast.feed.pace cimport pace_count, pace_pass_milestone
 from udpfast.feed.pieces cimport piece_at, piece_next, pieces_begin, pieces_place, unit_is_piece
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_look
-from udpfast.feed.run cimport Evidence, evidence_begin
+from udpfast.feed.run cimport BYTES_SAME, Evidence, evidence_add, evidence_begin
+from udpfast.feed.slots cimport slots_fill, slots_match
 from udpfast.feed.waiting cimport WAITING_PARK, waiting_hold, waiting_note_sent
 from udpfast.feed.window cimport window_past
 from udpfast.feed.window_state cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, LineAccount, Slot, Window, window_slot, window_unwrap,
+    LineAccount, Slot, Window, slot_deliver, window_number, window_slot, window_unwrap,
 )
-from udpfast.wire.messages cimport MessageWalk
-from udpfast.wire.unit cimport Unit
+from udpfast.wire.messages cimport DELIMITER_NONE, MessageWalk
+from udpfast.wire.unit cimport UNIT_UNSEQUENCED, Unit
 
 # --- next in order --------------------------------------------------------------------------------
 
@@ -55,59 +56,39 @@ cdef inline void pipeline_pass_slot(
     w.next = at + 1
 
 
-cdef inline void slot_deliver(Slot* slot, const Datagram* d, uint32_t object) noexcept nogil:
-    # All but key and hash of a message that is delivered at once.
-    slot.received_ns = d.received_ns
-    slot.fragments = FRAGMENTS_NONE
-    slot.cell = object
-    slot.state = SLOT_DELIVERED
-    slot.fragment_max = 0
-    slot.line = d.line
-    slot.lines = <uint8_t>(1 << d.line)
-
-
 cdef inline void pipeline_make_ready(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t skipped,
 ) noexcept nogil:
     # take() hands out the messages of a unit, behind the first `skipped` ones.
-    pieces_place(p.places, d, unit, p.each_message)
     p.ready = d
     p.ready_window = w
     p.unit = unit
     p.ready_piece = skipped
-    p.ready_at = w.next
+    p.ready_first = skipped
+    p.ready_placed = p.each_message and unit.delimiter != DELIMITER_NONE
+    p.ready_step = 0 if unlikely(unit.flags & UNIT_UNSEQUENCED) else 1
+    p.ready_number = window_number(w, w.next) if likely(p.ready_step) else 0
 
 
 cdef inline void pipeline_pass_slots(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t count,
+    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t first,
     int64_t now_ns,
 ) noexcept nogil:
-    # The slots of a unit's last messages. They differ in key and hash alone, and nothing else is
-    # looked at for each, but in the first ones of a numbering.
-    cdef Slot made
-    cdef const uint8_t* data
-    cdef int64_t at = w.next
-    cdef int64_t end = at + count
-    cdef uint32_t n = unit.count - count
-    cdef uint32_t offset, size, hash
-    cdef bint simple = end <= w.milestone and count <= w.size
-    if likely(simple):
+    # The slots of a unit's messages from the n-th on.
+    cdef int64_t end = w.next + unit.count - first
+    cdef uint32_t offset, size, n
+    if likely(unit.count > 1 and p.ready_placed and end <= w.milestone
+              and end - w.next <= w.size):
         lines_judge_past(w, end - 1)
-        slot_deliver(&made, d, unit.object)
-    while at < end:
-        piece_at(p.places, unit, n, p.each_message, &offset, &size)
-        data = d.data + offset
-        hash = fingerprint(data, size) if w.several else fingerprint_edges(data, size)
-        if likely(simple):
-            made.key = at
-            made.hash = hash
-            window_slot(w, at)[0] = made
-        else:
-            pipeline_pass_slot(w, line, d, unit.object, hash, now_ns)
-        at += 1
-        n += 1
-    w.next = end
-    line.highest = max(line.highest, end - 1)
+        slots_fill(w, d, unit, first, p.places)
+        w.next = end
+        line.highest = max(line.highest, end - 1)
+        return
+    pieces_place(p.places, d, unit, p.each_message)
+    for n in range(first, unit.count):
+        piece_at(p.places, unit, n, p.ready_placed, &offset, &size)
+        pipeline_pass_slot(
+            w, line, d, unit.object, message_hash(d.data + offset, size, w.several), now_ns)
 
 
 cdef inline void pipeline_pass_unit(
@@ -117,7 +98,7 @@ cdef inline void pipeline_pass_unit(
     # Its first `behind` messages had come before and were compared (pipeline_past), the next one is
     # next in order, nothing waits.
     pipeline_make_ready(p, w, d, unit, behind)
-    pipeline_pass_slots(p, w, line, d, unit, unit.count - behind, now_ns)
+    pipeline_pass_slots(p, w, line, d, unit, behind, now_ns)
     # Where streams take turns, the next slot would come from far away.
     prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
@@ -153,14 +134,20 @@ cdef inline int pipeline_compare(
     cdef MessageWalk walk
     cdef Unit piece
     cdef int verdict = VERDICT_DUPLICATE
+    cdef uint32_t matched = 0
     cdef uint32_t n
     evidence_begin(e)
     if likely(not p.each_message):
         return pipeline_hold_piece(p, w, d, unit, at, now_ns, e)
+    if likely(unit.delimiter != DELIMITER_NONE):
+        matched = slots_match(w, d, unit, at)
+        if matched:
+            evidence_add(e, BYTES_SAME, False)
     pieces_begin(&walk, d, unit)
-    for n in range(unit.count):
+    for n in range(unit.count if matched < unit.count else 0):
         piece_next(&walk, unit, n, p.each_message, &piece)
-        verdict = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, e)
+        if n >= matched:
+            verdict = pipeline_hold_piece(p, w, d, &piece, at + n, now_ns, e)
     return verdict
 
 

@@ -2,7 +2,7 @@
 # has to say.
 
 from libc.stdint cimport int64_t, uint32_t, uint8_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
@@ -25,7 +25,7 @@ from udpfast.feed.window_state cimport Window, window_number
 from udpfast.wire.frame cimport FRAME_SNAPSHOT
 from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin
-from udpfast.wire.unit cimport UNIT_SNAPSHOT, UNIT_UNSEQUENCED, Unit
+from udpfast.wire.unit cimport UNIT_SNAPSHOT, Unit
 
 
 cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
@@ -79,33 +79,40 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
 
 cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
     # The framing is any but Roq's: take the next message of what is ready.
-    cdef const Datagram* d = p.ready
-    cdef const Window* w = p.ready_window
     cdef const Unit* unit = p.unit
-    cdef uint32_t offset, size
-    piece_at(p.places, unit, p.ready_piece, p.each_message, &offset, &size)
+    cdef uint32_t offset
+    if p.ready_piece == p.ready_first:
+        message_of_unit(p.ready, p.ready_window, unit, m)
+        counter_add(&p.ready_window.counters[CHANNEL_MESSAGES], unit.count - p.ready_first)
+        if unit.count - p.ready_first > 1:
+            memcpy(&p.piece, m, sizeof(Message))
+    else:
+        memcpy(m, &p.piece, sizeof(Message))
+    piece_at(p.places, unit, p.ready_piece, p.ready_placed, &offset, &m.size)
+    m.payload = p.ready.data + offset
+    m.number = p.ready_number
+    if unlikely(piece_is_empty(unit, m.size)):
+        m.flags |= RECORD_HEARTBEAT
+        counter_add(&p.ready_window.counters[CHANNEL_HEARTBEATS], 1)
+    p.ready_number += p.ready_step
+    p.ready_piece += 1
+    if p.ready_piece == unit.count:
+        p.ready = NULL
+
+
+cdef inline void message_of_unit(
+    const Datagram* d, const Window* w, const Unit* unit, Message* m,
+) noexcept nogil:
+    # What all messages of a unit have.
     message_begin(d, w, m)
-    m.payload = d.data + offset
-    m.size = size
     if unit.flags & UNIT_SNAPSHOT:
         m.flags |= RECORD_SNAPSHOT
-    if unlikely(piece_is_empty(unit, size)):
-        m.flags |= RECORD_HEARTBEAT
-        counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
-    m.number = 0
-    if likely(not unit.flags & UNIT_UNSEQUENCED):
-        m.number = window_number(w, p.ready_at)
     m.object = unit.object
     m.detail = unit.detail
     m.session_id = unit.session
     m.sent_ns = unit.sent_ns
     m.unit_flags = unit.flags
     m.stream_key = w.stream_key
-    p.ready_at += 1
-    p.ready_piece += 1
-    if p.ready_piece == unit.count:
-        p.ready = NULL
-    counter_add(&w.counters[CHANNEL_MESSAGES], 1)
 
 
 cdef inline uint32_t pipeline_peek(
@@ -115,7 +122,7 @@ cdef inline uint32_t pipeline_peek(
     cdef uint32_t offset, size
     if n >= p.unit.count:
         return 0
-    piece_at(p.places, p.unit, n, p.each_message, &offset, &size)
+    piece_at(p.places, p.unit, n, p.ready_placed, &offset, &size)
     payload[0] = p.ready.data + offset
     return size
 

@@ -17,7 +17,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, control_push
-from udpfast.feed.lines cimport line_lag, line_steps_back
+from udpfast.feed.lines cimport lag_behind, line_steps_back
 from udpfast.feed.run cimport (
     BYTES_EMPTY, BYTES_NEW, BYTES_OTHER, BYTES_SAME, Evidence, evidence_add,
 )
@@ -202,7 +202,7 @@ cdef inline void window_copy(
     if not lines & bit:
         slot.lines |= bit
         counter_add(&w.line[d.line].counters[LINE_TIES_LOST], 1)
-        line_lag(&w.line[d.line], lead_ns)
+        w.line[d.line].lag_ns = lag_behind(w.line[d.line].lag_ns, lead_ns)
         if not lines & (lines - 1):          # the second line to bring it
             # Negative where the stamps of two NICs contradict the order.
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)

@@ -12,6 +12,7 @@ from libc.stdint cimport (
 )
 
 from udpfast.core.check cimport unlikely
+from udpfast.core.layout cimport Datagram
 from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.named cimport NamedQueue
 from udpfast.feed.run cimport Packing, Run, number_step, run_forget
@@ -202,6 +203,17 @@ cdef inline int64_t window_unwrap(const Window* w, uint64_t number) noexcept nog
     elif unlikely(step < -(<int64_t>1 << 40)):
         step = -(<int64_t>1 << 40)
     return w.next + step
+
+
+cdef inline void slot_deliver(Slot* slot, const Datagram* d, uint32_t object) noexcept nogil:
+    # All but key and hash of a message that is delivered at once.
+    slot.received_ns = d.received_ns
+    slot.fragments = FRAGMENTS_NONE
+    slot.cell = object
+    slot.state = SLOT_DELIVERED
+    slot.fragment_max = 0
+    slot.line = d.line
+    slot.lines = <uint8_t>(1 << d.line)
 
 
 cdef inline Slot* window_slot(Window* w, int64_t key) noexcept nogil:
