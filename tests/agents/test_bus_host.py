@@ -86,7 +86,7 @@ def test_standby_that_is_away_stops_no_app(tmp_path: Path) -> None:
         assert said["unprotected"] >= 3 << 12
         with running(config, "one", tmp_path):
             until(lambda: not writer.parts[0].store.release.away, "the copy to catch up")
-            until(lambda: not writer.parts[0].store.unprotected, "what it lacked")
+            until(lambda: not writer.parts[0].store.unprotected_bytes, "what it lacked")
         assert any("one has caught up" in line for line in writer.parts[0].store.said)
 
 

@@ -123,10 +123,10 @@ def test_standby_that_is_away_holds_no_outbox_and_what_it_lacks_is_unprotected()
         if ms < 100:
             assert box.counts()["freed"] == 0
     assert box.counts()["freed"] == 1
-    assert (kept.let_go, kept.kept, kept.unprotected) == (kept.end, 0, kept.end)
+    assert (kept.let_go, kept.kept, kept.unprotected_bytes) == (kept.end, 0, kept.end)
     assert kept.said[-1].startswith("two has lacked records")
     kept.acks["two"] = kept.end, kept.end
-    assert kept.unprotected == 0
+    assert kept.unprotected_bytes == 0
 
 
 def test_messages_that_readers_may_not_see_yet_are_not_let_go() -> None:

@@ -66,11 +66,6 @@ cdef class Log:
             return None
         return self.last_position, self.last_checksum
 
-    @property
-    def last_stamp_ns(self) -> int:
-        """The last record's `published_ns`; 0: there is none."""
-        return max(self.last_ns, 0)
-
     def flush(self) -> None:
         """Say how far it is, to whoever keeps the disk and to readers."""
 
@@ -373,7 +368,7 @@ cdef class Store:
         return self._let_go
 
     @property
-    def unprotected(self) -> int:
+    def unprotected_bytes(self) -> int:
         """Bytes that outboxes let go although a standby lacks them."""
         return max(self.let_go, self.kept) - self.kept if self.writer and self.standbys else 0
 

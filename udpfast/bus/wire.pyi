@@ -2,10 +2,7 @@ import enum
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 __all__ = [
-    "EPOCH_BEGIN",
     "SENT_SIZE_LIMIT",
     "Link",
     "LinkType",
@@ -21,7 +18,6 @@ __all__ = [
     "send_parse",
 ]
 
-EPOCH_BEGIN: np.dtype[np.void]
 SENT_SIZE_LIMIT: int
 
 class LinkType(enum.IntEnum):

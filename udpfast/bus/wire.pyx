@@ -4,10 +4,9 @@ import enum
 import struct
 from typing import NamedTuple
 
-import numpy as np
 
 __all__ = [
-    "EPOCH_BEGIN", "SENT_SIZE_LIMIT", "Link", "LinkType", "Refusal",
+    "SENT_SIZE_LIMIT", "Link", "LinkType", "Refusal",
     "SendFlag", "Sent", "epoch_after", "link_frame", "link_parse", "name_bytes",
     "name_text", "send_datagram", "send_parse",
 ]
@@ -24,12 +23,6 @@ for _what, _size, _expected in (
 
 #: Bytes of the largest message that `send` takes: it must fit one datagram.
 SENT_SIZE_LIMIT = SENT_SIZE_MAX
-
-#: Payload of RESTART in a bus's store.
-EPOCH_BEGIN = np.dtype([
-    ("epoch", "<u8"), ("restarted_ns", "<i8"), ("old_end", "<u8"), ("tail_checksum", "<u4"),
-    ("reserved", "<u4"), ("host", "S32"),
-])
 
 _LINK = struct.Struct("<IBBHIIQQ")
 _SEND = struct.Struct("<IBBHQQIIQQ")

@@ -2,8 +2,7 @@ from collections.abc import Sequence
 
 from typing_extensions import Buffer
 
-__all__ = ["hmac_sha256", "sha256", "sha256_in_hardware"]
+__all__ = ["hmac_sha256", "sha256"]
 
 def sha256(content: Buffer, pieces: Sequence[int] = (), *, arithmetic: bool = False) -> bytes: ...
 def hmac_sha256(key: Buffer, content: Buffer) -> bytes: ...
-def sha256_in_hardware() -> bool: ...

@@ -11,7 +11,7 @@ import cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-__all__ = ["hmac_sha256", "sha256", "sha256_in_hardware"]
+__all__ = ["hmac_sha256", "sha256"]
 
 cdef extern from *:
     """
@@ -228,11 +228,6 @@ def hmac_sha256(const uint8_t[::1] key, const uint8_t[::1] content) -> bytes:
     sha256_add(&hash, &content[0], content.shape[0])
     hmac_end(&by, &hash, digest)
     return (<const char*>digest)[:SHA256_SIZE]
-
-
-def sha256_in_hardware() -> bool:
-    """Whether this processor (and build) has instructions for it."""
-    return FAST
 
 
 def fill_constants():

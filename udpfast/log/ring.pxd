@@ -218,10 +218,6 @@ cdef inline void ring_fetch_ahead(RingWriter* w, uint64_t size) noexcept nogil:
         at += RING_LINE
 
 
-cdef inline void ring_abort(RingWriter* w) noexcept nogil:
-    # Give up the claimed record. Its length is still 0: there is nothing to take back.
-    pass
-
 # --- reading ----------------------------------------------------------------------------------
 
 cdef inline void ring_reader_init(

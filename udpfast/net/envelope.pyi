@@ -6,7 +6,6 @@ import numpy as np
 
 __all__ = [
     "ENVELOPE_DTYPE",
-    "MESSAGE_BYTES_MAX",
     "TOPIC_SIZE_MAX",
     "EnvelopeType",
     "Message",
@@ -16,7 +15,6 @@ __all__ = [
 ]
 
 TOPIC_SIZE_MAX: int
-MESSAGE_BYTES_MAX: int
 ENVELOPE_DTYPE: np.dtype[Any]
 
 class EnvelopeType(IntEnum):

@@ -12,7 +12,7 @@ import numpy as np
 from udpfast.errors import FormatError
 
 __all__ = [
-    "ENVELOPE_DTYPE", "MESSAGE_BYTES_MAX", "TOPIC_SIZE_MAX", "EnvelopeType", "Message",
+    "ENVELOPE_DTYPE", "TOPIC_SIZE_MAX", "EnvelopeType", "Message",
     "pack_names", "unpack", "unpack_names",
 ]
 
@@ -27,9 +27,8 @@ ENVELOPE_DTYPE = np.dtype([
     ("table", "<u4"), ("names", "<u4"), ("last", "<u4"),
 ])
 
-#: Bytes that a topic may have, and that a message may have.
+#: Bytes that a topic may have.
 TOPIC_SIZE_MAX = LONGEST_TOPIC
-MESSAGE_BYTES_MAX = LARGEST_MESSAGE
 
 _NAME_SIZE = struct.Struct("<H")
 _FIRST_ID = struct.Struct("<I")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -316,10 +315,6 @@ class Result:
             },
             "races": [race.to_dict() for race in self.races],
         }
-
-    def write_json(self, path: str | Path) -> None:
-        """Write `to_dict` to a file."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
     def write_page(self, path: str | Path) -> None:
         """Write a page with tables and charts: one HTML file that fetches nothing.

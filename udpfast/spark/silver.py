@@ -41,8 +41,6 @@ OBJECT = (*INSTRUMENT, "object")
 SNAPSHOT = 1
 #: For records that are about no stream of a feed: a bus's are.
 NO_STREAM = int(Stream.NONE)
-#: Kinds of records behind which nothing is known of any book before them.
-BEGINNINGS = ("SESSION", "RESTART")
 #: Kinds of what a publisher sent.
 MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS)
 #: Flags of messages of which nobody knows when they came, or that waited for a snapshot.

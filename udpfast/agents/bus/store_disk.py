@@ -214,7 +214,7 @@ class StoreDisk:
     def _unprotected(self) -> int:
         # Records that outboxes let go although a standby lacks them.
         store = self.store
-        if not store.unprotected:
+        if not store.unprotected_bytes:
             return 0
         first, behind = self.log.stands_at(store.kept), self.log.stands_at(store.let_go)
         end = self.log.end_index if behind is None else behind[0]

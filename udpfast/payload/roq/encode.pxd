@@ -254,10 +254,3 @@ cdef uint32_t encode_top_of_book_update(
 cdef uint32_t encode_trades_update(
     uint8_t* into, const Trades* trades, const Trade* rows, Text exchange,
     Text symbol) noexcept nogil
-
-
-cdef inline void encode_stamp(
-        uint8_t* payload, uint64_t send_time_utc, uint64_t send_time) noexcept nogil:
-    # Only for payloads of this encoder; others have their stamps elsewhere.
-    store(payload + SOURCE_SEND_TIME_UTC_AT, send_time_utc, 8)
-    store(payload + SOURCE_SEND_TIME_AT, send_time, 8)
