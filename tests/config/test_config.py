@@ -16,6 +16,8 @@ from lab.settings_edges import (
 )
 from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
 from udpfast.errors import ConfigError
+from udpfast.host import HostUse
+from udpfast.net.line import ReceiveOptions
 
 LINE = {"name": "A", "address": "127.0.0.1:9001"}
 
@@ -93,6 +95,19 @@ def test_config_missing_file_and_broken_toml_are_named(tmp_path):
     broken.write_text("name = \n")
     with pytest.raises(ConfigError, match=r"broken\.toml: expected TOML"):
         load_feed(broken)
+
+
+def test_config_describe_lists_names_and_says_whether_other_values_may_stand_there():
+    reasons = {
+        setting.key: setting.reason for setting in describe(parse_feed(changed("window.size", 64)))
+    }
+    assert reasons["agent.idle"].endswith(" (one of spin, yield, backoff, sleep)")
+    assert reasons["window.lost_packet_wait_us"].endswith(" (or auto)")
+
+
+def test_config_one_receive_buffer_is_the_default_of_all_who_ask_for_one():
+    asked = parse_feed(changed("window.size", 64)).receive.rcvbuf_bytes
+    assert asked == ReceiveOptions().rcvbuf_bytes == HostUse().rcvbuf_bytes
 
 
 def test_config_describe_gives_every_key_a_reason():

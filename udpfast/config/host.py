@@ -76,7 +76,7 @@ class HostConfig(Struct, frozen=True):
             description="feeds that may share a core; more than 1 only if none of them spins",
         ),
     ] = 1
-    restart_first_ms: RestartFirst = 200
+    restart_first_ms: RestartFirst = 100
     restart_longest_ms: RestartLongest = 10_000
     restart_steady_ms: RestartSteady = 60_000
     watchdog_s: Annotated[

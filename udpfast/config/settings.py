@@ -15,7 +15,7 @@ import tomllib
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -167,7 +167,21 @@ def _reason(annotation: Any) -> str:
 
 def _choices(annotation: Any) -> str:
     names = list(_literals(annotation))
-    return f" (one of {', '.join(names)})" if names else ""
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+    return f" (or {listed})" if _takes_more(annotation) else f" ({listed})"
+
+
+def _takes_more(annotation: Any) -> bool:
+    # Whether a setting may be something else than one of its names: a number, say.
+    while get_origin(annotation) is Annotated:
+        annotation = annotation.__origin__
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return False
+    return any(
+        each is not types.NoneType and not list(_literals(each)) for each in get_args(annotation)
+    )
 
 
 def _literals(annotation: Any) -> Iterator[str]:
