@@ -322,7 +322,7 @@ def forge_and_count() -> None:
     "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs memory of its own"
 )
 def test_forged_sessions_cost_the_same_whatever_the_settings() -> None:
-    code = "from tests.feed.test_candidates import forge_and_count; forge_and_count()"
+    code = "from tests.feed.test_runs import forge_and_count; forge_and_count()"
     shown = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -183,8 +183,8 @@ cdef class Books:
         if found:
             raise KeyError(f"{len(found)} addresses have orders of {key!r}: use at(address)")
         raise KeyError(
-            f"no orders of {key!r}: a feed publishes those of venues that tell them, with "
-            "books.orders = true")
+            f"no orders of {key!r}: a feed publishes single orders with books.orders = true, if "
+            "the venue's messages have them")
 
     def __getitem__(self, key) -> OrderBook:
         """Return the book of `(exchange, symbol)`.

@@ -23,7 +23,7 @@ cdef enum:  # Verdict
     VERDICT_ENCODING_REFUSED      # an encoding that the settings do not allow
     VERDICT_SESSION_PENDING       # of a session that is not confirmed yet: kept aside
     VERDICT_SESSION_RETIRED       # of a session that is over
-    VERDICT_SESSION_FOREIGN       # snapshot channel: not the incremental channel's session
+    VERDICT_SESSION_FOREIGN       # of another session, where none may begin
     VERDICT_SLAB_FULL             # early, but no cell was free to hold it
     VERDICT_SENDER_REFUSED        # its sender is not on the allow-list
     VERDICT_HEARTBEAT             # takes no number, and names the one that comes next

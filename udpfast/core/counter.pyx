@@ -46,7 +46,8 @@ VERDICTS = (
     CounterInfo("session_retired", "count", "belongs to a session that has ended"),
     CounterInfo(
         "session_foreign", "count",
-        "on the snapshot channel: another session than the incremental channel's"),
+        "of another session than the current one, and no sign of a new one: on the snapshot "
+        "channel, or a retransmission"),
     CounterInfo("slab_full", "count", "came early, but no cell was free to keep it"),
     CounterInfo("sender_refused", "count", "its sender is not on the allow-list"),
     CounterInfo("heartbeat", "count", "a heartbeat that takes no number of its own and "

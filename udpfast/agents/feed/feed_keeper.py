@@ -19,8 +19,8 @@ class FeedKeeper:
     """Opens the lines of a subscriber again after a network error on all of them.
 
     The ring goes on meanwhile: its readers are told of the silence as of any other, and of the gap
-    behind it. Any other error may mean memory that is
-    not what it should be; the process ends then, and the next one begins afresh behind a RESTART.
+    behind it. Any other error may mean memory that is not what it should be: the process ends then,
+    and the next one begins afresh behind a RESTART.
 
     Parameters
     ----------
