@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from udpfast.errors import FormatError
 from udpfast.payload.sbe.model import Bits, Composite, Enumeration, Field, Level, Text, Values
+from udpfast.payload.sbe.schema import Schema
 
-__all__ = ["random_values"]
+__all__ = ["is_read", "random_values"]
 
 _ROWS = (0, 1, 2, 3)
 _LETTERS = "ABCxyz019"
@@ -58,3 +60,12 @@ def _number(rng: random.Random, kind: Values) -> float:
         value = rng.choice([low, high, rng.randint(low, high)])
         if value != kind.null:
             return value
+
+
+def is_read(schema: Schema, raw: bytes) -> bool:
+    """Return whether a message is decoded, rather than refused."""
+    try:
+        schema.decode(raw)
+    except FormatError:
+        return False
+    return True

@@ -27,6 +27,7 @@ from udpfast.payload.sbe.schema import Schema
 from .program import by_seeds
 from .sbe_agree import check_agreement
 from .sbe_schemas import NEWEST, Made, Oracle, OracleLevel
+from .sbe_values import is_read
 
 __all__ = ["check_seed", "main"]
 
@@ -112,11 +113,11 @@ def _check_damaged(oracle: Oracle, schema: Schema, raw: bytes) -> None:
     if len(raw) > PREFIXES:
         sizes = oracle.rng.sample(sizes, PREFIXES)
     for size in sizes:
-        _expect(f"the first {size} of {len(raw)} bytes", False, _is_read(schema, raw[:size]))
+        _expect(f"the first {size} of {len(raw)} bytes", False, is_read(schema, raw[:size]))
     damaged = [_damage(oracle.rng, raw) for _ in range(DAMAGED)]
     fitting = [oracle.fits(each) for each in damaged]
     for each, fits in zip(damaged, fitting, strict=True):
-        _expect(f"damaged {each.hex()} read", fits, _is_read(schema, each))
+        _expect(f"damaged {each.hex()} read", fits, is_read(schema, each))
     rows = schema.rows(damaged)
     _expect("damaged ones of a batch", sum(fitting), rows.counts.get("sound", 0))
 
@@ -126,14 +127,6 @@ def _damage(rng: random.Random, raw: bytes) -> bytes:
     for _ in range(rng.choice([1, 1, 2, 5])):
         found[rng.randrange(len(found))] ^= 1 << rng.randrange(8)
     return bytes(found[: rng.randint(0, len(found))] if rng.random() < 0.2 else found)
-
-
-def _is_read(schema: Schema, raw: bytes) -> bool:
-    try:
-        schema.decode(raw)
-    except FormatError:
-        return False
-    return True
 
 
 def _expect(what: str, expected: Any, found: Any) -> None:

@@ -14,12 +14,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from udpfast.errors import FormatError
 from udpfast.payload.sbe.document import SchemaError, read_document
 from udpfast.payload.sbe.model import Level
 from udpfast.payload.sbe.schema import Schema
 
-from ..sbe_values import random_values
+from ..sbe_values import is_read, random_values
 from . import Report
 
 __all__ = ["check", "check_fix", "check_message"]
@@ -71,17 +70,9 @@ def _round_trip(schema: Schema, level: Level) -> str | None:
         if decoded != values:
             return f"expected {values}, found {decoded}"
         for size in rng.sample(range(len(raw)), min(len(raw), PREFIXES)):
-            if _is_read(schema, raw[:size]):
+            if is_read(schema, raw[:size]):
                 return f"expected the first {size} of {len(raw)} bytes refused, found them read"
     return None
-
-
-def _is_read(schema: Schema, raw: bytes) -> bool:
-    try:
-        schema.decode(raw)
-    except FormatError:
-        return False
-    return True
 
 
 def check_message(path: Path, report: Report) -> None:

@@ -6,7 +6,6 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,6 @@ from tests.net.xdp_link import (
     UNICAST,
     assert_works_for_others,
     attached_program,
-    linked,
     opened,
     receive,
     total,
@@ -34,11 +32,6 @@ from udpfast.net.xdp_host import XdpLine, XdpOptions
 from udpfast.net.xdp_program import STAMP_SIZE, STAMPED
 
 NO_TIMESTAMP = 4
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    yield from linked()
 
 
 @pytest.mark.parametrize("mode", MODES)

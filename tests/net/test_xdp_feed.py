@@ -4,7 +4,7 @@ import contextlib
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.loops.turns import Turns
-from bench.namespaces import Wire, WireUnavailableError, wire
+from bench.namespaces import Wire
 from lab.frames import datagram, datagrams
 from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
@@ -29,15 +29,6 @@ pytestmark = pytest.mark.system
 
 ADDRESSES = {"A": ("10.99.0.2", 9101), "B": ("239.9.9.1", 9102)}
 Record = tuple[int, bytes]
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    try:
-        with wire(queues=2) as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from tests.net.xdp_link import (
     assert_udp_arrives,
     assert_works_for_others,
     attached_program,
-    linked,
 )
 from tests.shared import ROOT
 from tests.waiting import wait_until
@@ -42,11 +40,6 @@ name = "B"
 address = "239.9.9.2:9202"
 interface = "vb"
 """
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    yield from linked()
 
 
 @pytest.fixture

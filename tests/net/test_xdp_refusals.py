@@ -19,7 +19,6 @@ from tests.net.xdp_link import (
     UNICAST,
     assert_works_for_others,
     attached_program,
-    linked,
     opened,
     receive,
 )
@@ -32,11 +31,6 @@ from udpfast.net.xdp_bpf import load_program
 from udpfast.net.xdp_host import XdpLine, XdpOptions, find_interface, group_lines
 from udpfast.net.xdp_open import open_xdp_socket
 from udpfast.net.xdp_program import EXIT, MOVE_VALUE, R0, XDP_PASS, Assembler
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    yield from linked()
 
 
 def test_second_program_is_refused_and_the_first_goes_on(link: Wire) -> None:

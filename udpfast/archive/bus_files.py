@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from udpfast.errors import RegionError
+from udpfast.shm.files import replace_file
 from udpfast.shm.instance import (
     SHARED,
     instance_directory,
@@ -37,7 +38,6 @@ __all__ = [
     "read_composite",
     "read_description",
     "read_wish",
-    "replace_file",
     "shared_directory",
     "stored_journal",
     "take_outboxes",
@@ -225,27 +225,6 @@ def take_outboxes(store: Path, before: Path | None) -> int:
             path.rename(shared / path.name)
             taken += 1
     return taken
-
-
-def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write a small file, whole when it is seen; who its directory lets in may read it.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-    content : bytes
-    durable : bool
-        Wait until the disk has it.
-    """
-    made = path.with_name(f"{path.name}.next")
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, mode_below(path.parent))
-        file.write(content)
-        if durable:
-            file.flush()
-            os.fsync(fd)
-    made.replace(path)
 
 
 def describe_store(directory: Path, description: dict[str, Any]) -> None:

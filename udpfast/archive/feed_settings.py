@@ -5,14 +5,13 @@ A replay of raw capture does what the feed did only with the feed's own windows 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
 
 from udpfast.config import FeedConfig
 from udpfast.errors import FormatError
-from udpfast.shm.lock import mode_below
+from udpfast.shm.files import replace_file
 
 __all__ = ["copy_feed", "read_feed", "write_feed"]
 
@@ -21,7 +20,7 @@ _NAME = "feed.json"
 
 def write_feed(config: FeedConfig, directory: Path) -> None:
     """Write a feed's settings into a directory; what was there is replaced as a whole."""
-    _replace(directory, msgspec.json.encode(config))
+    replace_file(directory / _NAME, msgspec.json.encode(config))
 
 
 def copy_feed(source: Path, directory: Path) -> None:
@@ -30,7 +29,7 @@ def copy_feed(source: Path, directory: Path) -> None:
         content = (source / _NAME).read_bytes()
     except FileNotFoundError:
         return
-    _replace(directory, content)
+    replace_file(directory / _NAME, content)
 
 
 def read_feed(directory: Path) -> FeedConfig | None:
@@ -48,15 +47,3 @@ def read_feed(directory: Path) -> FeedConfig | None:
         return None
     except msgspec.MsgspecError as error:
         raise FormatError(f"{path}: expected the settings of a feed: {error}") from None
-
-
-def _replace(directory: Path, content: bytes) -> None:
-    path, fresh = directory / _NAME, directory / f"{_NAME}.{os.getpid()}"
-    fresh.unlink(missing_ok=True)
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        os.fchmod(fd, mode_below(directory))
-        os.write(fd, content)
-    finally:
-        os.close(fd)
-    fresh.rename(path)

@@ -17,8 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from udpfast.archive.bus_files import replace_file
 from udpfast.errors import RegionError, WriterExistsError, did_you_mean, sentence
+from udpfast.shm.files import replace_file
 from udpfast.shm.instance import GROUPS, instance_directory, instance_root
 from udpfast.shm.lock import (
     check_file,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from pathlib import Path
 
-from udpfast.archive.bus_files import replace_file
 from udpfast.errors import RegionError
+from udpfast.shm.files import replace_file
 
 __all__ = ["load_state", "save_state"]
 
@@ -54,8 +53,3 @@ def save_state(directory: Path, state: bytes) -> None:
     """Keep it as durably as the disk can."""
     end = _END.pack(zlib.crc32(state), _MAGIC)
     replace_file(directory / "bus.state", state + end, durable=True)
-    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from udpfast.bus.hello import Hello, Refuse, RefuseReason
 from udpfast.bus.lineage import divergence
 from udpfast.bus.log import Store
+from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["refusal"]
-
-NO_IDENTITY = bytes(16)
 
 
 def refusal(store: Store, hello: Hello, promised: int, now_ns: int) -> Refuse | None:

@@ -17,6 +17,7 @@ from udpfast.log.segment cimport record_look
 
 from udpfast.bus.hello import Hello, Refuse, RefuseReason, Welcome
 from udpfast.bus.wire import link_frame
+from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["LinkReceiver"]
 
@@ -30,8 +31,6 @@ cdef enum:
     DATA_PLACE = -1              # it does not continue the copy
     DATA_RECORD = -2             # a record is not what was written
     DATA_SEGMENT = -3            # records beyond the end of the segment
-
-cdef bytes NO_IDENTITY = bytes(16)
 
 
 cdef class LinkReceiver(LinkEnd):
@@ -362,9 +361,3 @@ cdef class LinkReceiver(LinkEnd):
             if self.store.intake is self:
                 self.store.intake = None
 
-    @property
-    def diverged_at(self):
-        """Where the copy is not its source's any more; None: as far as is known, it is."""
-        if self.refused is None or self.refused.reason != RefuseReason.DIVERGED:
-            return None
-        return self.refused.at

@@ -20,13 +20,12 @@ from udpfast.bus.admission import refusal
 from udpfast.bus.hello import Fenced, Hello, Welcome
 from udpfast.bus.wire import link_frame, link_parse
 from udpfast.errors import FormatError
+from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["LinkSender"]
 
 # The newest epoch ends there: it has no end yet.
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
-
-cdef bytes NO_IDENTITY = bytes(16)
 
 
 cdef class LinkSender(LinkEnd):

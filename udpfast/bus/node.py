@@ -22,12 +22,12 @@ from udpfast.bus.returning import Return, Returning
 from udpfast.bus.role import AFTER, Event, Role
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after
+from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["Node"]
 
 #: A writer looks so often for hosts that do not follow it: one of them may write the store, too.
 LOOK_NS = 1_000_000_000
-NO_IDENTITY = bytes(16)
 
 
 class Node:

@@ -3,7 +3,9 @@ from typing import final
 
 from udpfast.client.ring_source import RingSource
 
-__all__ = ["HistorySeam"]
+__all__ = ["UNREADABLE", "HistorySeam"]
+
+UNREADABLE: tuple[type[Exception], ...]
 
 @final
 class HistorySeam:

@@ -28,12 +28,13 @@ from udpfast.log.journal_state import journal_state
 from udpfast.log.recorded_runs import RecordedRuns
 from udpfast.market.updates import LAYOUTS
 
-__all__ = ["HistorySeam"]
+__all__ = ["UNREADABLE", "HistorySeam"]
 
 # Behind every index.
 cdef uint64_t NO_INDEX = <uint64_t>-1
 
-_UNREADABLE = FileNotFoundError, FormatError, RegionError
+#: What opening a file raises that is not there, damaged, or of another version.
+UNREADABLE = FileNotFoundError, FormatError, RegionError
 
 
 @cython.final
@@ -65,7 +66,7 @@ cdef class HistorySeam:
         # Begin with what the ring gets next: nothing of before is of interest.
         self.place(self.live.cursor.log, self.live.cursor.index)
         self.last_ns = self.live._last_ns()
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             self.passed.update(logs_of(self.journal))
         self.passed.discard(self.log)
 
@@ -112,7 +113,7 @@ cdef class HistorySeam:
 
     cdef bint was_replaced(self) except -1:
         # Whether another journal is where the one that is read was: it may have what this lacks.
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             return journal_state(self.journal).identity != self.runs.cursor.identity
         return False
 
@@ -159,7 +160,7 @@ cdef class HistorySeam:
     cdef tuple recorded_piece(self):
         # What the journal has of this log from here on.
         found = None
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             state = journal_state(self.journal)
             if state.source == self.log and state.source_index <= self.index:
                 return None, None  # most often, and without a look at the records
@@ -175,7 +176,7 @@ cdef class HistorySeam:
         order = []
 
         def begins():
-            with contextlib.suppress(*_UNREADABLE):
+            with contextlib.suppress(*UNREADABLE):
                 for each in find_later(self.journal, self.passed | {self.log}, LAYOUTS):
                     segment = each.segment
                     piece = _piece_of(each)
@@ -183,7 +184,7 @@ cdef class HistorySeam:
                     yield piece
 
         since_ns = self.last_ns if standing is None else INT64_MIN
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             order = logs_of(self.journal)
         later = begins() if standing is None else [standing]
         chosen = log_behind(self.log, self.passed, since_ns, files, order, later)
@@ -214,7 +215,7 @@ cdef class HistorySeam:
         self.passed.add(self.log)
         if not told and not self.is_whole():
             self.doubt()
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             end, exact = recorded_end(self.journal, self.log, LAYOUTS)
             self.miss(max(self.index, end) - self.index, self.reason())
             if not exact:
@@ -247,7 +248,7 @@ cdef class HistorySeam:
         if piece.where is Where.JOURNAL:
             if self.runs is not None:
                 return False
-            with contextlib.suppress(*_UNREADABLE):
+            with contextlib.suppress(*UNREADABLE):
                 self.state = journal_state(self.journal)
             position, index, journal_index = at
             self.open(("position", position))
@@ -272,7 +273,7 @@ cdef class HistorySeam:
         # Whether nothing of this log is missing: its recorder said so. `self.state` stays: it says
         # up to where the journal is being read.
         state = self.state
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             state = journal_state(self.journal)
         return (state.source == self.log and state.source_position == source_ended()
                 and state.source_index == self.index)

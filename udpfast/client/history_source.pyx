@@ -28,8 +28,8 @@ from udpfast.log.ring cimport ring_ready
 from udpfast.log.segment cimport IDENTITY_SIZE
 
 from udpfast.archive.names import known_names
-from udpfast.client.history_seam import HistorySeam
-from udpfast.errors import ConfigError, FormatError, RegionError, shown
+from udpfast.client.history_seam import UNREADABLE, HistorySeam
+from udpfast.errors import ConfigError, RegionError, shown
 from udpfast.log.journal_place import logs_of
 from udpfast.log.journal_state import journal_state
 from udpfast.log.recorded_runs import RecordedRuns
@@ -37,7 +37,6 @@ from udpfast.log.recorded_runs import RecordedRuns
 __all__ = ["HistorySource"]
 
 _NO_LOG = bytes(IDENTITY_SIZE)
-_UNREADABLE = FileNotFoundError, FormatError, RegionError
 
 
 @cython.final
@@ -264,7 +263,7 @@ cdef class HistorySource(Source):
             seam.use_ring()
             self._use_piece()
             return True
-        with contextlib.suppress(*_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             seam.state = journal_state(seam.journal)
         if seam.state.identity == before.identity and seam.state.position > cursor.position:
             end = seam.state.resume_position

@@ -34,10 +34,11 @@ from udpfast.log.segment cimport (
 
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import RegionError
-from udpfast.log.journal_layouts import check_layouts, keep_layouts, sync_path
+from udpfast.log.journal_layouts import check_layouts, keep_layouts
 from udpfast.log.journal_state import JournalState
 from udpfast.log.segment import Segment as SegmentFace
 from udpfast.log.segment import list_segments, segment_file_bytes, segment_path, set_aside
+from udpfast.shm.files import sync_path
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["Journal", "Resume"]
@@ -527,12 +528,6 @@ cdef class Journal:
         return segment_file_bytes(self._capacity)
 
     # --- both -----------------------------------------------------------------------------------
-
-    def note_missed(self, uint64_t lapped, uint64_t dropped):
-        """Count records that did not get into the journal."""
-        self._check_open()
-        self.written.lapped += lapped
-        self.written.dropped += dropped
 
     def state(self) -> JournalState:
         """Return how far it is, as tools see it."""

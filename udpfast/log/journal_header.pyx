@@ -29,7 +29,7 @@ from udpfast.log.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT
 from udpfast.log.segment import (
     aside_path, list_segments, segment_path, segments_identities, segments_identity)
 
-__all__ = ["adopt_copy", "is_copy"]
+__all__ = ["NO_IDENTITY", "adopt_copy", "is_copy"]
 
 cdef extern from "<fcntl.h>" nogil:
     enum:
@@ -48,7 +48,8 @@ cdef extern from "<sys/stat.h>" nogil:
     int statx(int fd, const char* path, int flags, unsigned int mask, statx_result* found)
 
 
-cdef bytes NO_IDENTITY = bytes(IDENTITY_SIZE)
+#: What stands for no journal where one is named.
+NO_IDENTITY = bytes(IDENTITY_SIZE)
 
 
 cdef Region take_header(

@@ -15,7 +15,8 @@ from udpfast.core.layouts import Layouts
 from udpfast.core.version import VERSION
 from udpfast.errors import RegionError
 from udpfast.log.segment import Segment, aside_path, list_segments, segment_path
-from udpfast.shm.lock import check_file, mode_below, open_existing
+from udpfast.shm.files import replace_file
+from udpfast.shm.lock import check_file, open_existing
 
 __all__ = [
     "check_layouts",
@@ -23,7 +24,6 @@ __all__ = [
     "keep_layouts",
     "layouts_path",
     "layouts_version",
-    "sync_path",
 ]
 
 _SIZE_MAX = 1 << 20
@@ -98,17 +98,7 @@ def keep_layouts(directory: Path, layouts: Layouts) -> list[str]:
             notes.append(f"{problem}: kept as {path.rename(aside_path(path)).name}")
     else:
         return []
-    fresh = path.with_name(f".{path.name}.next")
-    fresh.unlink(missing_ok=True)
-    mode = mode_below(directory)
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, mode)
-        file.write(layouts.to_json(VERSION).encode())
-        file.flush()
-        os.fsync(fd)
-    fresh.rename(path)
-    sync_path(directory)
+    replace_file(path, layouts.to_json(VERSION).encode(), durable=True)
     return notes
 
 
@@ -116,15 +106,6 @@ def layouts_version(directory: str | os.PathLike[str], layout_hash: int) -> str:
     """Return which version of udpfast wrote the file of these layouts first."""
     found = _VERSION.search(_read(layouts_path(directory, layout_hash)).decode())
     return found[1] if found else ""
-
-
-def sync_path(path: Path) -> None:
-    """Have the disk take a file, or a directory's names."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _read(path: Path) -> bytes:

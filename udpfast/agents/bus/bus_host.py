@@ -23,7 +23,6 @@ from udpfast.archive.bus_files import (
     describe_store,
     read_description,
     read_wish,
-    replace_file,
     shared_directory,
     take_wish,
 )
@@ -37,6 +36,7 @@ from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import ConfigError, UdpfastError, sentence
+from udpfast.shm.files import replace_file
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.trust import find_group
 

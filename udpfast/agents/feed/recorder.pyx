@@ -31,6 +31,7 @@ from udpfast.errors import UdpfastError
 from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
+from udpfast.shm.files import replace_file
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["Recorder", "build", "count_missing"]
@@ -269,8 +270,7 @@ def _within_limit(config):
 def _name_journal(instance, journal):
     # For readers that begin with history. It may be another user's directory: they do without.
     with contextlib.suppress(OSError):
-        (instance / "journal.next").write_text(str(journal))
-        (instance / "journal.next").rename(instance / "journal")
+        replace_file(instance / "journal", str(journal).encode())
 
 
 def count_missing(config, directory) -> int:

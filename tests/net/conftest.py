@@ -1,0 +1,14 @@
+"""The wire that tests of AF_XDP share."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from bench.namespaces import Wire
+from tests.net.xdp_link import linked
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[Wire]:
+    """Return a wire with two queues, its two ends in namespaces of their own."""
+    yield from linked()
