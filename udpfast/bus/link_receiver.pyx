@@ -360,4 +360,3 @@ cdef class LinkReceiver(LinkEnd):
             hold_give(&self.hold)
             if self.store.intake is self:
                 self.store.intake = None
-

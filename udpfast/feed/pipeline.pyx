@@ -324,7 +324,7 @@ cdef class FeedPipeline:
         """Return all counters: `{"incremental": {...}, "incremental.0": {...}, ...}`.
 
         `datagrams` and `bytes` of a line are the receiver's to count and stay 0 here; the sum of
-        a line's verdicts is its calls to `accept` and, for datagrams of several units, `units_more`.
+        a line's verdicts is its calls to `accept` and, for those of several units, `units_more`.
         """
         cdef int channel, line, i
         cdef Counters* c = &self._pipeline.counters
