@@ -24,6 +24,8 @@ Found = list[tuple[int, int, bytes]]
 
 
 def copy(both: Composite, directory: Path, **options: int) -> CompositeCopy:
+    # A segment that is opened anew is read to its end: small ones, for those who do so often.
+    options = {"segment_bytes": 1 << 20} | options
     return CompositeCopy(both.address.removeprefix("composite:"), directory, **options)
 
 

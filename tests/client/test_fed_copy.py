@@ -69,6 +69,7 @@ def write(feed: FedStore, name: str, chance: random.Random) -> None:
 
 def finish(both: FedComposite, directory: Path | None = None, **options: Any) -> Path:
     """Copy all that there is; return where."""
+    options = {"segment_bytes": 1 << 20} | options  # read to its end by each that opens it
     with CompositeCopy(str(both.folder / "order"), directory, **options) as copying:
         while copying.turn():
             pass
@@ -173,7 +174,7 @@ def test_copy_that_was_killed_is_the_same_with_tables_that_grew(tmp_path: Path) 
             for at in range(600):
                 both.feeds[0].top("x", f"S{turn}-{at}", at)
         both.work()
-        copying = CompositeCopy(str(tmp_path / "order"), killed)
+        copying = CompositeCopy(str(tmp_path / "order"), killed, segment_bytes=1 << 20)
         for _ in range(chance.randrange(6)):
             copying.turn()
         copying.journal.region.close()  # as after kill -9: nothing is sealed, nothing closed

@@ -57,7 +57,7 @@ class Strategy:
 
 def feed(directory: Path, name: str, capture: str) -> Iterator[None]:
     """Yield after each step of a set's replay into a ring."""
-    config, datagrams = read_set(shared("venues", "books", name), capture)
+    config, datagrams = read_set(shared("venues", "books", name), capture, window=1 << 12)
     replayer = Replayer(config, directory)
     yield
     for start in range(0, len(datagrams), STEPS[name]):

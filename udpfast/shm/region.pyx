@@ -55,7 +55,8 @@ cdef class Region:
         self._fd = self._guard = self._old = -1
 
     @staticmethod
-    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True, huge=False):
+    def create(
+            path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True, huge=False):
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
         Readers are refused until `mark_ready` is called; with `replace` they find what was there
