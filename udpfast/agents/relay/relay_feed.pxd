@@ -31,14 +31,12 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.agents.relay.relay_budget cimport Budget
+from udpfast.agents.relay.relay_encoding cimport RelayEncoding
 from udpfast.agents.relay.relay_held cimport Held
 from udpfast.agents.relay.relay_lines cimport RelayLines
 from udpfast.core.layout cimport CHANNEL_COUNT, Frame, Record
 from udpfast.feed.publication cimport Publication
-from udpfast.market.names cimport Names
 from udpfast.market.state cimport State, StateObject, StateValue
-from udpfast.market.update_header cimport Level, UpdateHeader
-from udpfast.payload.roq.encode cimport Text
 
 cdef enum:  # RelayCount: what is counted, as `RELAY_COUNTS` names it
     RELAY_RECORDS
@@ -81,7 +79,7 @@ cdef struct Told:
     uint8_t reserved
     uint16_t fragments           # of its last message
 
-cdef class RelayFeed:
+cdef class RelayFeed(RelayEncoding):
     cdef State state
     cdef readonly Publication publication
     cdef readonly RelayLines lines   # None: datagrams are kept
@@ -89,9 +87,6 @@ cdef class RelayFeed:
     cdef readonly list sessions
     cdef int64_t* counts             # RELAY_COUNT
     cdef object _counts_owner
-    cdef object _names_table         # NameTable
-    cdef Names names
-    cdef bint has_names
     cdef Told* told                  # by index of the state's value
     cdef uint32_t told_room
     cdef uint32_t generation         # of the state's session that `told` is about
@@ -99,10 +94,6 @@ cdef class RelayFeed:
     cdef uint64_t number             # counts incremental messages, and numbers left out
     cdef uint64_t left_out           # the last one that was left out
     cdef bint said                   # something about objects was said since
-    cdef uint8_t* encoded            # zeros, but while a message is encoded there
-    cdef Level* rows
-    cdef int64_t now_ns              # of this turn: monotonic,
-    cdef int64_t unix_ns             # and UNIX
     cdef bytes status_payload        # GatewayStatus, as it is now
     cdef bint status_due             # it was not said yet
     cdef bint available
@@ -166,16 +157,6 @@ cdef class RelayFeed:
         self, uint32_t index, const Record* header, const uint8_t* payload) noexcept nogil
     cdef bint _put_whole(self, uint32_t index) noexcept nogil
     cdef uint32_t _encode_whole(self, uint32_t index) noexcept nogil
-    cdef uint32_t _encode(
-        self, int kind, const uint8_t* fixed, const uint8_t* rows, uint32_t size,
-        int64_t created_ns, bint whole) noexcept nogil
-    cdef uint32_t _encode_slowly(
-        self, int kind, const uint8_t* payload, uint32_t size, int64_t created_ns,
-        bint whole) noexcept nogil
-    cdef uint32_t _encode_any(
-        self, int kind, bytes payload, int64_t created_ns, bint whole) noexcept
-    cdef void _stamp(self, UpdateHeader* header, int64_t created_ns) noexcept nogil
-    cdef Text _text(self, uint32_t name_id) noexcept nogil
     cdef void _put(self, Told* told, uint32_t size, bint snapshot) noexcept nogil
     cdef bint _name(self, Told* told, int kind) noexcept nogil
     cdef void _put_status(self) noexcept nogil

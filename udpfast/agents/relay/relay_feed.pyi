@@ -3,14 +3,14 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.agents.relay.relay_encoding import RelayEncoding
 from udpfast.agents.relay.relay_lines import RelayLines
 from udpfast.feed.publication import Publication
-from udpfast.market.names import NameTable
 
 __all__ = ["RelayFeed"]
 
 @final
-class RelayFeed:
+class RelayFeed(RelayEncoding):
     @property
     def publication(self) -> Publication: ...
     @property
@@ -34,7 +34,6 @@ class RelayFeed:
         headers: int = ...,
         late_ns: int = 1_000_000_000,
     ) -> None: ...
-    def use_names(self, names: NameTable | None) -> None: ...
     def flush_all(self) -> None: ...
     def read_counts(self) -> dict[str, int]: ...
     def say_available(self, available: bool) -> None: ...

@@ -12,6 +12,7 @@ from libc.string cimport memcpy, memmove, memset
 
 from udpfast.agents.relay.relay_budget cimport (
     HEADERS_IPV6, budget_cost_ns, budget_credit_ns, budget_init, budget_pay)
+from udpfast.agents.relay.relay_encoding cimport ROWS_MAX, RelayEncoding
 from udpfast.agents.relay.relay_held cimport (
     HELD_LEVELS, HELD_TOPS, HELD_WHOLE, HeldLevels, HeldObject, held_all, held_free, held_init,
     held_let_go, held_pop, held_push, held_reserve, held_reset, held_set)
@@ -31,22 +32,16 @@ from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update
 from udpfast.market.doubt cimport (
     doubt_key_stream, doubt_said_tag, doubt_stream, doubt_tag, doubts_begin_all)
 from udpfast.market.ladder cimport ladder_copy
-from udpfast.market.names cimport NameTable, names_get
 from udpfast.market.publish cimport PUBLISH_ROOM, UPDATE_INCREMENTAL
 from udpfast.market.state cimport (
     StateObject, StateValue, state_apply, state_at, state_find, state_free, state_init,
     state_lapped, state_sound)
 from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.updates cimport *
-from udpfast.payload.roq.encode cimport (
-    LEVEL_ENCODED_MAX, LEVEL_VTABLES_MAX, TRADE_ENCODED_MAX, VALUE_ENCODED_MAX, Text,
-    encode_book_update, encode_top_of_book_update, encode_trades_update)
 
 import numpy as np
 
-from udpfast.errors import FormatError
 from udpfast.feed.publication import Publication
-from udpfast.payload.roq.encode import encode_update
 from udpfast.payload.roq.event import encode_event
 from udpfast.shm.relay_counts import RELAY_COUNTS
 
@@ -59,11 +54,6 @@ SUPPORTED = 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x40
 HELD_BACK = 0x4 | 0x8
 
 cdef enum:
-    # A level takes 24 bytes at least: more of them fit no message of 131,072.
-    ROWS_MAX = 5400
-    TEXTS_MAX = 256              # exchange and symbol
-    ENCODED_MAX = (VALUE_ENCODED_MAX + TEXTS_MAX + LEVEL_VTABLES_MAX
-                   + ROWS_MAX * LEVEL_ENCODED_MAX)
     STATUS_TYPE = 0              # the relay's own status: of no object
     ROUND_BURST = 64             # datagrams of a round at one turn, as in feed/snapshot_cycle
     TYPES_MAX = 14               # object types of one kind but the first: 8 bits hold them all
@@ -95,7 +85,7 @@ cdef inline bint has_parts(uint16_t kind) noexcept nogil:
 
 
 @cython.final
-cdef class RelayFeed:
+cdef class RelayFeed(RelayEncoding):
     """Records in, datagrams out.
 
     Parameters
@@ -129,18 +119,14 @@ cdef class RelayFeed:
     """
 
     def __cinit__(self):
-        self.encoded = <uint8_t*>calloc(1, ENCODED_MAX)
         self.open_payload = <uint8_t*>calloc(1, MESSAGE_SIZE_MAX)
-        self.rows = <Level*>calloc(ROWS_MAX, sizeof(Level))
-        if self.encoded == NULL or self.rows == NULL or self.open_payload == NULL:
+        if self.open_payload == NULL:
             raise MemoryError
 
     def __dealloc__(self):
         state_free(&self.state)
         held_free(&self.held)
-        free(self.encoded)
         free(self.open_payload)
-        free(self.rows)
         free(self.told)
 
     def __init__(self, RelayLines lines=None, *, objects=1 << 18,
@@ -175,13 +161,6 @@ cdef class RelayFeed:
                 raise MemoryError
         self.available = True
         self._say_status()
-
-    def use_names(self, NameTable names):
-        """Turn the ids of records into names by this table from now on; None: they have none."""
-        self._names_table = names
-        self.has_names = names is not None
-        if names is not None:
-            self.names = names.names
 
     def flush_all(self) -> None:
         """Send what waits, whether or not it is paid for."""
@@ -511,84 +490,6 @@ cdef class RelayFeed:
                 sizeof(Book) + rows * sizeof(Level), value.record.received_ns, True)
         told.refused_rows = 0 if size else rows
         return size
-
-    cdef uint32_t _encode(
-            self, int kind, const uint8_t* fixed, const uint8_t* rows, uint32_t size,
-            int64_t created_ns, bint whole) noexcept nogil:
-        # Into `encoded`, which is zeros: the message's size; 0: it fits none. `size`: of both; the
-        # rows of a kind that has no encoder here follow what is fixed.
-        cdef Book book
-        cdef TopOfBook top
-        cdef Trades trades
-        cdef uint32_t done
-        if kind == KIND_BOOK:
-            memcpy(&book, fixed, sizeof(Book))
-            if book.header.row_count > ROWS_MAX:
-                return 0
-            self._stamp(&book.header, created_ns)
-            done = encode_book_update(
-                self.encoded, &book, <const Level*>rows, self._text(book.header.exchange_id),
-                self._text(book.header.symbol_id))
-        elif kind == KIND_TOP_OF_BOOK:
-            memcpy(&top, fixed, sizeof(TopOfBook))
-            self._stamp(&top.header, created_ns)
-            done = encode_top_of_book_update(
-                self.encoded, &top, self._text(top.header.exchange_id),
-                self._text(top.header.symbol_id))
-        elif kind == KIND_TRADES:
-            memcpy(&trades, fixed, sizeof(Trades))
-            if trades.header.row_count > ENCODED_MAX // TRADE_ENCODED_MAX - 8:
-                return 0
-            self._stamp(&trades.header, created_ns)
-            done = encode_trades_update(
-                self.encoded, &trades, <const Trade*>rows, self._text(trades.header.exchange_id),
-                self._text(trades.header.symbol_id))
-        else:
-            done = self._encode_slowly(kind, fixed, size, created_ns, whole)
-        if unlikely(done > MESSAGE_SIZE_MAX):
-            memset(self.encoded, 0, done)
-            return 0
-        return done
-
-    cdef uint32_t _encode_slowly(
-            self, int kind, const uint8_t* payload, uint32_t size,
-            int64_t created_ns, bint whole) noexcept nogil:
-        # By the official runtime: kinds that change a few times a day.
-        with gil:
-            return self._encode_any(kind, (<const char*>payload)[:size], created_ns, whole)
-
-    cdef uint32_t _encode_any(
-            self, int kind, bytes payload, int64_t created_ns, bint whole) noexcept:
-        cdef bytearray update = bytearray(payload)
-        cdef UpdateHeader* header = <UpdateHeader*><char*>update
-        cdef bytes encoded
-        if self._names_table is None:
-            return 0
-        self._stamp(header, created_ns)
-        if whole:
-            header.update_type = UPDATE_TYPE_SNAPSHOT
-        try:
-            encoded = bytes(encode_update(kind, update, self._names_table))
-        except (FormatError, ValueError):  # a value that its own schema does not take
-            return 0
-        if len(encoded) > MESSAGE_SIZE_MAX:
-            return 0
-        memcpy(self.encoded, PyBytes_AS_STRING(encoded), len(encoded))
-        return <uint32_t>len(encoded)
-
-    cdef inline void _stamp(self, UpdateHeader* header, int64_t created_ns) noexcept nogil:
-        # When it was made is its origin's to say, or else when it came; when it is sent, ours.
-        if not header.present & PRESENT_SOURCE_INFO or header.source_create_time_utc == 0:
-            header.source_create_time_utc = <uint64_t>created_ns
-        header.present |= PRESENT_SOURCE_INFO
-        header.source_send_time_utc = <uint64_t>self.unix_ns
-        header.source_send_time = <uint64_t>self.now_ns
-
-    cdef inline Text _text(self, uint32_t name_id) noexcept nogil:
-        cdef Text text
-        text.size = 0
-        text.start = names_get(&self.names, name_id, &text.size) if self.has_names else NULL
-        return text
 
     cdef void _put(self, Told* told, uint32_t size, bint snapshot) noexcept nogil:
         # What was encoded, as the next message of its object.
