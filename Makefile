@@ -18,10 +18,10 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build layouts demo bench quick test nightly sanitize wheels docs lint format clean
+.PHONY: help build layouts demo bench quick test nightly sanitize aarch64 wheels docs lint format clean
 
 help: ## this list
-	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in place
 
@@ -81,6 +81,9 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 
 # A C library older than this machine's needs an older machine: auditwheel names the wheels after it.
 WHEEL_PYTHONS ?= python3.11 python3.12 python3.13
+
+aarch64: build ## the tests of pure code as AArch64 code, under qemu-user: an hour (scripts/try_aarch64.py)
+	@$(RUN) scripts/try_aarch64.py
 
 wheels: $(VENV)/.installed ## wheels that need no compiler, each tried in a fresh venv: dist/ (WHEEL_PYTHONS)
 	@$(RUN) scripts/build_wheels.py dist $(WHEEL_PYTHONS)
