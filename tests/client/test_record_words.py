@@ -64,6 +64,16 @@ def test_line_of_a_gap_has_its_reason_in_words(instance: Instance) -> None:
     assert describe_record(record)["reason"] == "TIME"
 
 
+def test_line_of_a_restart_has_its_epoch_as_the_bus_says_it(instance: Instance) -> None:
+    payload = np.zeros((), CONTROL_DTYPES[Kind.RESTART])
+    payload["epoch"] = 0x1F89EEE
+    instance.append(Kind.RESTART, payload.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert " epoch=0x1f89eee " in record_line(record)
+    assert describe_record(record)["epoch"] == 0x1F89EEE
+
+
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.PAD])
 def test_record_of_every_kind_is_a_line_and_json(instance: Instance, kind: Kind) -> None:
     rows = 5 if kind in ROW_DTYPES else 0

@@ -83,7 +83,11 @@ def record_line(record: ReadRecord) -> str:
 def record_content(record: ReadRecord) -> str:
     """Return what a record says, as the end of a line: prices, quantities, rows, reasons."""
     if record.kind in CONTROL_DTYPES:
-        return _pairs(_control_fields(record))
+        # Epochs in hexadecimal digits, as `udpfast bus` says them.
+        return _pairs(
+            (name, f"{value:#x}" if name == "epoch" else value)
+            for name, value in _control_fields(record)
+        )
     if record.kind is Kind.BUS:
         return f"sender={record.sender} type={record.type} {len(record.payload)} bytes"
     if record.kind not in UPDATE_DTYPES:

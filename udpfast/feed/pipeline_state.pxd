@@ -355,7 +355,7 @@ cdef inline void window_give(
 cdef inline uint32_t pipeline_hash(
     const Pipeline* p, const Window* w, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # Of a unit's bytes; of Roq that is the header, too, which says whose message it is.
+    # A unit's bytes are hashed; of Roq the header, too, which says whose message it is.
     cdef const uint8_t* data = d.data
     cdef uint32_t size = d.size
     if not p.roq:
