@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from msgspec import to_builtins
@@ -286,39 +286,16 @@ def replay_datagrams(
     """
     if config is None and config_path is not None:
         config = load_feed(config_path)
-    source: CaptureSource | MessageSource | RawSource
-    recognised: dict[str, Any] = {}
     if path.is_dir():
-        config = config or read_feed(path)
-        if config is None:
-            raise ConfigError(
-                f"{path}: expected --config FILE: the raw capture does not say which feed it "
-                "belongs to"
-            )
-        source = (RawSource if is_raw(path) else MessageSource)(path, config, start, end)
+        found = _open_recorded(path, config, start, end)
     else:
-        told = None
-        if framing is None and config is None:
-            told = recognise_capture(path)
-            framing = _told(path, told, bool(incremental_lines or snapshot_lines))
-        elif config is None and not (incremental_lines or snapshot_lines):
-            _check_framing(path, framing or "roq", recognise_capture(path))
-        channels = _channels(path, config, framing, incremental_lines, snapshot_lines)
-        if config is None:
-            config = config_of(channels, framing or "roq", payload or "auto")
-        elif framing is not None or payload is not None:
-            config = replace(
-                config,
-                wire=wire_of(framing or framing_name(config.wire), payload or config.wire.payload),
-            )
-        _check_payload(path, config.wire.payload)
-        recognised = _recognised(framing_name(config.wire), told)
-        source = CaptureSource(path, channels, start, end)
+        flows = incremental_lines, snapshot_lines
+        found = _open_capture(path, config, (framing, payload), flows, start, end)
     pacer = Pacer(speed)
-    goal = _open(target, config, batch, host, interface)
+    goal = _open(target, found.config, batch, host, interface)
     taken, clock = 0, ClockSteps()
     try:
-        for part in source:
+        for part in found.source:
             taken += len(part.headers)
             clock.note(part.headers["timestamp_ns"])
             goal.take(part, pacer)
@@ -329,16 +306,76 @@ def replay_datagrams(
         raise ConfigError(
             f"{path} covers {_span(path) or 'nothing'}: the part asked for has no datagrams"
         )
-    capture = {"frames": source.frames, "other_datagrams": source.others, "damage": source.damage}
-    lines = {
-        channel: [
-            address for line in getattr(config, channel).lines for address in line.every_address
-        ]
-        for channel in ("incremental", "snapshot")
-    }
-    missed = source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE)
-    found = {"capture": capture, "missed": missed, "lines": lines} | recognised
-    return found | clock.result() | result
+    return found.facts() | clock.result() | result
+
+
+class _Opened(NamedTuple):
+    """What is replayed: its feed's settings, its datagrams, and how its framing was told."""
+
+    config: FeedConfig
+    source: CaptureSource | MessageSource | RawSource
+    recognised: dict[str, Any]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is said of the datagrams, once all were read."""
+        source = self.source
+        return {
+            "capture": {
+                "frames": source.frames,
+                "other_datagrams": source.others,
+                "damage": source.damage,
+            },
+            "missed": source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE),
+            "lines": {
+                channel: [
+                    address
+                    for line in getattr(self.config, channel).lines
+                    for address in line.every_address
+                ]
+                for channel in ("incremental", "snapshot")
+            },
+        } | self.recognised
+
+
+def _open_recorded(
+    path: Path, config: FeedConfig | None, start: Place | None, end: Place | None
+) -> _Opened:
+    config = config or read_feed(path)
+    if config is None:
+        raise ConfigError(
+            f"{path}: expected --config FILE: the raw capture does not say which feed it belongs to"
+        )
+    kind = RawSource if is_raw(path) else MessageSource
+    return _Opened(config, kind(path, config, start, end), {})
+
+
+def _open_capture(
+    path: Path,
+    config: FeedConfig | None,
+    wire: tuple[str | None, str | None],
+    flows: tuple[tuple[Flow, ...], tuple[Flow, ...]],
+    start: Place | None,
+    end: Place | None,
+) -> _Opened:
+    # `wire`: framing and payload, if they were given.
+    framing, payload = wire
+    told = None
+    if framing is None and config is None:
+        told = recognise_capture(path)
+        framing = _told(path, told, any(flows))
+    elif config is None and not any(flows):
+        _check_framing(path, framing or "roq", recognise_capture(path))
+    channels = _channels(path, config, framing, *flows)
+    if config is None:
+        config = config_of(channels, framing or "roq", payload or "auto")
+    elif framing is not None or payload is not None:
+        config = replace(
+            config,
+            wire=wire_of(framing or framing_name(config.wire), payload or config.wire.payload),
+        )
+    _check_payload(path, config.wire.payload)
+    recognised = _recognised(framing_name(config.wire), told)
+    return _Opened(config, CaptureSource(path, channels, start, end), recognised)
 
 
 def _span(path: Path) -> Span | None:
@@ -473,6 +510,24 @@ def _print_result(result: dict[str, Any]) -> None:
         )
     if "ledger" in result:
         print_ledger(result["counters"], result["ledger"])
+    _print_left_out(result)
+    _print_losses(result)
+    for name, book in result.get("books", {}).items():
+        click.echo(
+            f"book {text_word(name)}: {len(book['bids'])} bids, {len(book['asks'])} asks"
+            + (", STALE" if book["stale"] else "")
+        )
+    for what in ("sent", "unreachable", "written"):
+        if what in result:
+            click.echo(f"{result[what]:,} datagrams {what}")
+    if "sha256" in result:
+        click.echo(f"records {result['records']}, sha256 {result['sha256']}")
+    if not result.get("as_expected", True):
+        click.echo("the SHA-256 is not the expected one")
+
+
+def _print_left_out(result: dict[str, Any]) -> None:
+    # What of the capture was not replayed as it is.
     capture = result.get("capture", {})
     if capture.get("other_datagrams"):
         click.echo(f"{capture['other_datagrams']:,} datagrams to other addresses: left out")
@@ -495,6 +550,9 @@ def _print_result(result: dict[str, Any]) -> None:
             f"{result['missed']:,} records or datagrams are missing: their recorder missed them, "
             "or they are damaged"
         )
+
+
+def _print_losses(result: dict[str, Any]) -> None:
     for session in result.get("sessions", []):
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "
@@ -506,15 +564,3 @@ def _print_result(result: dict[str, Any]) -> None:
             f"gap {gap['channel']} [{gap['first']}, {gap['last']}] {gap['count']} lost "
             f"({gap['reason']}, waited {gap['waited_ns'] / 1e6:.2f} ms)"
         )
-    for name, book in result.get("books", {}).items():
-        click.echo(
-            f"book {text_word(name)}: {len(book['bids'])} bids, {len(book['asks'])} asks"
-            + (", STALE" if book["stale"] else "")
-        )
-    for what in ("sent", "unreachable", "written"):
-        if what in result:
-            click.echo(f"{result[what]:,} datagrams {what}")
-    if "sha256" in result:
-        click.echo(f"records {result['records']}, sha256 {result['sha256']}")
-    if not result.get("as_expected", True):
-        click.echo("the SHA-256 is not the expected one")

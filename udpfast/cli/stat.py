@@ -21,7 +21,13 @@ from udpfast.cli.top_words import plain
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.log.readers import READERS_MAX
 from udpfast.monitor.losses import read_losses
-from udpfast.monitor.status import AgentStatus, InstanceStatus, read_host, read_status
+from udpfast.monitor.status import (
+    AgentStatus,
+    InstanceStatus,
+    ReaderStatus,
+    read_host,
+    read_status,
+)
 from udpfast.monitor.troubles import describe_troubles, feed_troubles
 from udpfast.shm.instance import instance_directory
 
@@ -157,6 +163,18 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     print_ledger(status.counters, status.ledger)
     for sentence in (*status.silent, *status.silent_addresses):
         say(sentence)
+    _print_counters(status, with_zeros)
+    say()
+    print_latency(status.latency_ns)
+    for reader in status.readers:
+        _print_reader(reader)
+    if status.journals.found or status.journals.unreadable:
+        click.echo(plain(journal_lines(status.journals)))
+    if len(status.readers) == READERS_MAX:
+        say(f"more than {READERS_MAX - 1:,} readers: the first are shown")
+
+
+def _print_counters(status: InstanceStatus, with_zeros: bool) -> None:
     for scope, values in status.counters.items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
         say()
@@ -172,19 +190,15 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         for key, count in tallies.items():
             if count or with_zeros:
                 say(f"  {key:<24}{count:>16,}")
-    say()
-    print_latency(status.latency_ns)
-    for reader in status.readers:
-        say(
-            f"reader {reader.name or reader.pid} (pid {reader.pid}"
-            f"{'' if reader.alive else ', DEAD'}): "
-            f"lag {reader.lag:,} records, {reader.lag_bytes:,} bytes; "
-            f"read {reader.read:,}, missed {reader.lapped:,}"
-        )
-    if status.journals.found or status.journals.unreadable:
-        click.echo(plain(journal_lines(status.journals)))
-    if len(status.readers) == READERS_MAX:
-        say(f"more than {READERS_MAX - 1:,} readers: the first are shown")
+
+
+def _print_reader(reader: ReaderStatus) -> None:
+    say(
+        f"reader {reader.name or reader.pid} (pid {reader.pid}"
+        f"{'' if reader.alive else ', DEAD'}): "
+        f"lag {reader.lag:,} records, {reader.lag_bytes:,} bytes; "
+        f"read {reader.read:,}, missed {reader.lapped:,}"
+    )
 
 
 def _shown(key: str, count: int) -> str:

@@ -62,6 +62,36 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     yield f"{short(feed.datagrams_per_s)} datagrams/s, {short(feed.records_per_s)} records/s"
     troubles = [textwrap.wrap(each, 79) for each in feed_troubles(feed.name, status)]
     yield from section("what needs attention", [row for rows in troubles for row in rows])
+    yield from _tables(feed)
+    yield ""
+    yield from object_lines(status)
+    yield from section("losses since the start, by stage", list(_losses(feed)))
+    yield from section(
+        f"{'gaps since the start':<20}{'gaps':>10}{'by count':>11}{'by time':>11}{'no room':>11}"
+        f"{'messages':>12}",
+        list(_gaps(feed)),
+    )
+    yield from section(
+        f"{'verdicts other than delivery':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
+    )
+    yield from section("relay, since its start", list(_relay_rows(status.relay or {})))
+    yield from journal_lines(status.journals)
+    was = "" if status.alive else "was "
+    yield from section(
+        "agents",
+        [
+            f"{agent.name}: {was}{agent.state}, {agent.restarts} restarts"
+            + (f"; {agent.failure}" if agent.failure else "")
+            for agent in status.agents
+        ],
+    )
+    yield from status.silent
+    yield from (row for each in status.silent_addresses for row in textwrap.wrap(each, 79))
+    yield from (f"FULL: {sentence}" for sentence in status.limits.values())
+
+
+def _tables(feed: FeedChange) -> Iterator[str]:
+    # Lines, readers and latencies: a row for each.
     yield from section(
         f"{'line':<26}{'datagr/s':>10}{'first':>8}{'lead us':>10}{'losses':>10}{'drops':>8}",
         [
@@ -91,31 +121,6 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
             for name, hop in feed.hops.items()
         ],
     )
-    yield ""
-    yield from object_lines(status)
-    yield from section("losses since the start, by stage", list(_losses(feed)))
-    yield from section(
-        f"{'gaps since the start':<20}{'gaps':>10}{'by count':>11}{'by time':>11}{'no room':>11}"
-        f"{'messages':>12}",
-        list(_gaps(feed)),
-    )
-    yield from section(
-        f"{'verdicts other than delivery':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
-    )
-    yield from section("relay, since its start", list(_relay_rows(status.relay or {})))
-    yield from journal_lines(status.journals)
-    was = "" if status.alive else "was "
-    yield from section(
-        "agents",
-        [
-            f"{agent.name}: {was}{agent.state}, {agent.restarts} restarts"
-            + (f"; {agent.failure}" if agent.failure else "")
-            for agent in status.agents
-        ],
-    )
-    yield from status.silent
-    yield from (row for each in status.silent_addresses for row in textwrap.wrap(each, 79))
-    yield from (f"FULL: {sentence}" for sentence in status.limits.values())
 
 
 def _relay_rows(relay: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -305,42 +305,9 @@ def _check_composite(where: str, config: BusConfig, name: str, composite: Compos
 
 
 def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
-    first = "host" if ": composites." in where else "sequencer"
-    for key, names in ((first, (store.sequencer,)), ("replicas", store.replicas)):
-        for host in names:
-            if host not in config.hosts:
-                raise ConfigError(
-                    f"{where}.{key}: expected a host of this file ({', '.join(config.hosts)}), "
-                    f"found {host!r}"
-                )
-    if len(set(store.hosts)) != len(store.hosts):
-        raise ConfigError(f"{where}.replicas: expected each host once, found {store.hosts}")
-    at: dict[str, str] = {}
-    for host in store.hosts:
-        other = at.setdefault(config.hosts[host], host)
-        if other != host:
-            raise ConfigError(
-                f"{where}: expected each host to have its own address, found {config.hosts[host]} "
-                f"for {other} and {host}"
-            )
-    if len({":" in address for address in at}) > 1:
-        raise ConfigError(
-            f"{where}: expected addresses of one kind, all IPv4 or all IPv6, found {', '.join(at)}"
-        )
-    for host, source in store.sources.items():
-        if host not in store.replicas or source not in store.replicas:
-            raise ConfigError(
-                f"{where}.sources: expected two different replicas, found {host!r} copying from "
-                f"{source!r}"
-            )
-        way = [host, source]
-        while way[-1] in store.sources:
-            way.append(store.sources[way[-1]])
-            if way[-1] in way[:-1]:
-                raise ConfigError(
-                    f"{where}.sources: expected that every path leads to the writer, found a "
-                    f"loop: {' from '.join(way)}"
-                )
+    _check_hosts(where, config, store)
+    _check_addresses(where, config, store)
+    _check_sources(where, store)
     for host in store.keep_for or ():
         if host not in store.hosts:
             raise ConfigError(
@@ -363,3 +330,48 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
             f"{where}.release: expected disk, all, or at most {least}, the number of hosts that "
             f"copy directly from any writer, found {store.release}"
         )
+
+
+def _check_hosts(where: str, config: BusConfig, store: StoreConfig) -> None:
+    first = "host" if ": composites." in where else "sequencer"
+    for key, names in ((first, (store.sequencer,)), ("replicas", store.replicas)):
+        for host in names:
+            if host not in config.hosts:
+                raise ConfigError(
+                    f"{where}.{key}: expected a host of this file ({', '.join(config.hosts)}), "
+                    f"found {host!r}"
+                )
+    if len(set(store.hosts)) != len(store.hosts):
+        raise ConfigError(f"{where}.replicas: expected each host once, found {store.hosts}")
+
+
+def _check_addresses(where: str, config: BusConfig, store: StoreConfig) -> None:
+    at: dict[str, str] = {}
+    for host in store.hosts:
+        other = at.setdefault(config.hosts[host], host)
+        if other != host:
+            raise ConfigError(
+                f"{where}: expected each host to have its own address, found {config.hosts[host]} "
+                f"for {other} and {host}"
+            )
+    if len({":" in address for address in at}) > 1:
+        raise ConfigError(
+            f"{where}: expected addresses of one kind, all IPv4 or all IPv6, found {', '.join(at)}"
+        )
+
+
+def _check_sources(where: str, store: StoreConfig) -> None:
+    for host, source in store.sources.items():
+        if host not in store.replicas or source not in store.replicas:
+            raise ConfigError(
+                f"{where}.sources: expected two different replicas, found {host!r} copying from "
+                f"{source!r}"
+            )
+        way = [host, source]
+        while way[-1] in store.sources:
+            way.append(store.sources[way[-1]])
+            if way[-1] in way[:-1]:
+                raise ConfigError(
+                    f"{where}.sources: expected that every path leads to the writer, found a "
+                    f"loop: {' from '.join(way)}"
+                )
