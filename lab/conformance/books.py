@@ -342,15 +342,22 @@ class _Run:
         self.gap_ns = 0  # when the last one was told
         self.reached: set[str] = set()
         self.live = self.compared = self.wanted = 0
+        self.silent: set[str] = set()  # of which no message came
 
     def streams(self) -> int:
         return sum(channel == 0 for channel, _ in self.lines.values())
 
     def said(self) -> str:
-        return (
-            f"{len(self.reached)} checkpoints reached, {self.compared:,} sound books compared, "
-            f"{self.live} sound at the end, where {self.wanted} of levels or orders have to be"
+        text = (
+            f"{len(self.reached)} checkpoints reached, {self.compared:,} sound books compared; "
+            f"at the end {self.live} levels or orders are sound, {self.wanted} have to be"
         )
+        if self.joined:
+            units = ", ".join(str(unit) for unit in sorted(self.joined))
+            text += f"; unit {units}: its first number did not come first, so it is in doubt"
+        if self.silent:
+            text += f"; no book, as never active: {', '.join(sorted(self.silent))}"
+        return text
 
     def datagrams(self, capture: str) -> Iterator[tuple[Line, CapturedDatagram]]:
         answers = (0, self.streams())
@@ -511,6 +518,10 @@ class _Run:
 
     def _end(self, followed: Followed, capture: str) -> str | None:
         self.live = sum(not book.stale for book in followed.books.values())
+        self.live += len(followed.orders.keys() - followed.doubted)
+        names = {name for _, name in (*followed.levels, *followed.orders)}
+        if not self.joined and capture != "feed":
+            self.silent = self._symbols({}) - names
         if capture == "clean" and self.lossy:
             return "losses where there are none"
         return self._whole(followed, capture) or self._tape(followed)

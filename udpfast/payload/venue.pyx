@@ -29,10 +29,7 @@ from udpfast.payload.nyse.decode cimport nyse_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
 from udpfast.payload.pitch.layout cimport PITCH_ORDER
 from udpfast.payload.served cimport served_decode
-from udpfast.payload.traits cimport (
-    PAYLOAD_B3, PAYLOAD_CME, PAYLOAD_COINBASE, PAYLOAD_CSM, PAYLOAD_DERIBIT, PAYLOAD_EOBI,
-    PAYLOAD_ICE, PAYLOAD_IEX_DEEP, PAYLOAD_IEX_DEEP_PLUS, PAYLOAD_IEX_TOPS, PAYLOAD_ITCH,
-    PAYLOAD_MEMX, PAYLOAD_NYSE_IMBALANCES, PAYLOAD_NYSE_INTEGRATED, PAYLOAD_PITCH, venue_traits)
+from udpfast.payload.traits cimport *
 from udpfast.wire.load cimport be16, be64, le64
 
 __all__ = []
