@@ -208,7 +208,7 @@ SELDOM = {
     for name in (
         *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
         *("agents/feed/republisher", "agents/feed/subscriber"),
-        *("agents/zmq/zmq_last", "agents/zmq/zmq_outbox", "agents/zmq/zmq_streams"),
+        *("agents/zmq/zmq_last", "agents/zmq/zmq_envelopes", "agents/zmq/zmq_streams"),
         *("archive/feed_cursor", "archive/store", "bus/link_seal"),
         *("bus/link_receiver", "bus/link_sender", "bus/outbox_sender"),
         *("client/aio", "client/arrow", "client/callbacks", "client/merged_source"),

@@ -102,6 +102,37 @@ def memory_table() -> str:
     return "\n".join([head, "|---|---|---|---|---|---|---|", *rows])
 
 
+def first_sentence(path: Path) -> str:
+    """Return what a module says of itself first; "": nothing."""
+    text = path.read_text(encoding="utf-8")
+    said = re.match(r'"""(.*?)"""', text, re.S)
+    comment = re.match(r"((?:#.*\n)+)", text)
+    if said:
+        words = said[1]
+    elif comment and path.suffix == ".pxd":
+        words = comment[1].replace("#", " ")
+    else:
+        return ""
+    first = re.split(r"(?<=[.])\s|\n\s*\n", words.strip())[0]
+    return re.sub(r"\s+", " ", first).replace("|", "\\|")
+
+
+def module_list() -> str:
+    """Return every module by its folder, with its first sentence."""
+    root = DOCS.parent / "udpfast"
+    found: dict[str, dict[str, str]] = {}
+    for suffix in ("pxd", "pyx", "py"):  # what the Python face says goes first
+        for path in sorted(root.rglob(f"*.{suffix}")):
+            if path.stem != "__init__":
+                said = found.setdefault(str(path.parent.relative_to(root.parent)), {})
+                said[path.stem] = first_sentence(path) or said.get(path.stem, "")
+    parts = []
+    for folder, said in sorted(found.items()):
+        rows = [f"| `{name}` | {sentence} |" for name, sentence in sorted(said.items())]
+        parts += [f"## {folder}", "", "| module | what it says of itself |", "|---|---|", *rows, ""]
+    return "\n".join(parts)
+
+
 def pages() -> dict[str, dict[str, str]]:
     """Return every generated table by its page and its marker's name."""
     return {
@@ -115,6 +146,7 @@ def pages() -> dict[str, dict[str, str]]:
             "host keys": key_table(describe(HostConfig())),
             "memory": memory_table(),
         },
+        "modules.md": {"modules": module_list()},
         "tables.md": {"columns": column_tables(), "options": option_table()},
     }
 

@@ -12,8 +12,8 @@ from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.agents.zmq.zmq_last cimport LastValues
-from udpfast.agents.zmq.zmq_outbox cimport Outbox
-from udpfast.agents.zmq.zmq_streams cimport Stream, Streams, new_stream
+from udpfast.agents.zmq.zmq_envelopes cimport Envelopes
+from udpfast.agents.zmq.zmq_streams cimport TopicStream, TopicStreams, new_stream
 from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
@@ -26,9 +26,9 @@ from udpfast.net.envelope cimport (
 from udpfast.agents.feed.ring_names import RingNames
 from udpfast.agents.zmq.topics import NAMES_REQUEST
 from udpfast.agents.zmq.zmq_last import LastValues
-from udpfast.agents.zmq.zmq_outbox import Outbox
+from udpfast.agents.zmq.zmq_envelopes import Envelopes
 from udpfast.agents.zmq.zmq_sockets import Outlets
-from udpfast.agents.zmq.zmq_streams import Streams
+from udpfast.agents.zmq.zmq_streams import TopicStreams
 from udpfast.archive.feed_cursor import open_feed_cursor
 from udpfast.config import ZmqConfig
 from udpfast.errors import ConfigError, FormatError, NotReadyError
@@ -69,8 +69,8 @@ cdef class ZmqFanout(Agent):
     cdef ReaderRegistration registration
     cdef object names            # RingNames
     cdef int64_t names_number    # of the table that records go by; -1: none was looked at
-    cdef Streams streams
-    cdef Outbox outbox
+    cdef TopicStreams streams
+    cdef Envelopes envelopes
     cdef LastValues last         # None: not kept
     cdef int64_t batch_records
     cdef int64_t linger_ns
@@ -94,8 +94,8 @@ cdef class ZmqFanout(Agent):
         self.addresses = []
         self.names = RingNames(directory)
         self.names_number = -1
-        self.streams = Streams(self.names, config.batch_records)
-        self.outbox = Outbox(self.names, config.batch_bytes, config.heartbeat_ms)
+        self.streams = TopicStreams(self.names, config.batch_records)
+        self.envelopes = Envelopes(self.names, config.batch_bytes, config.heartbeat_ms)
         self.last = LastValues(objects) if config.last_values else None
         self.batch_records = config.batch_records
         self.linger_ns = config.linger_us * 1000
@@ -129,9 +129,10 @@ cdef class ZmqFanout(Agent):
             requests: subscriptions so far; refused: what was asked for and not done.
         """
         return {
-            "records": self.read, "unseen": self.outbox.unseen, "messages": self.outbox.messages,
-            "bytes": self.outbox.bytes_sent, "streams": len(self.streams.live),
-            "subscribers": sum((<Stream>stream).subscribers for stream in self.streams.live),
+            "records": self.read, "unseen": self.envelopes.unseen,
+            "messages": self.envelopes.messages, "bytes": self.envelopes.bytes_sent,
+            "streams": len(self.streams.live),
+            "subscribers": sum((<TopicStream>stream).subscribers for stream in self.streams.live),
             "requests": self.requests, "refused": self.refused,
         }
 
@@ -187,7 +188,7 @@ cdef class ZmqFanout(Agent):
         if count == 0:
             return 0
         if cursor.missed:
-            self.outbox.unseen += cursor.missed
+            self.envelopes.unseen += cursor.missed
             self._renew_names()  # a RESTART may be among what was missed
             if self.last is not None:
                 self.last.lapped(cursor, cursor.missed)
@@ -207,7 +208,7 @@ cdef class ZmqFanout(Agent):
 
     cdef _publish(self, int64_t first, int64_t end, int64_t now_ns):
         # Records first to end, which follow each other in the ring, to every stream.
-        cdef Stream stream
+        cdef TopicStream stream
         if first == end:
             return
         self._learn_names(now_ns)
@@ -215,22 +216,22 @@ cdef class ZmqFanout(Agent):
             self.streams.mark(self.cursor, first, end)
         for stream in self.streams.live:
             if stream.names != <unsigned int>len(self.names.texts):
-                self.outbox.send_names(stream, TOPIC_STREAM, stream.names)
+                self.envelopes.send_names(stream, TOPIC_STREAM, stream.names)
                 stream.names = len(self.names.texts)
-            self.outbox.send_records(stream, self.cursor, self.streams.masks, first, end, now_ns)
+            self.envelopes.send_records(stream, self.cursor, self.streams.masks, first, end, now_ns)
 
     # --- chores ----------------------------------------------------------------------------------
 
     cdef _chores(self, int64_t now_ns):
-        cdef Stream stream
+        cdef TopicStream stream
         if self.last is None or self.last.ready():  # requests keep, in their sockets
             for socket in self.outlets.sockets:
                 self._take_requests(socket)
         for stream in self.streams.live:
             if self.end_ns and now_ns - stream.sent_ns >= END_PAUSE_NS:
-                self.outbox.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
+                self.envelopes.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
             elif now_ns - stream.sent_ns >= self.heartbeat_ns:
-                self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
+                self.envelopes.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
         if self.cursor is not None:
             self.registration.entry.read = self.read
             self.cursor.report(self.registration.entry)
@@ -260,7 +261,7 @@ cdef class ZmqFanout(Agent):
     cdef _subscribe(self, socket, bytes text, int64_t connection):
         # What the answer's topic is, only this one subscriber has: nobody else gets the answer.
         import zmq
-        cdef Stream stream
+        cdef TopicStream stream
         answer = text + bytes([TOPIC_ANSWER])
         self._learn_names(clock_monotonic_ns())
         refusal = None
@@ -284,25 +285,25 @@ cdef class ZmqFanout(Agent):
         if refusal is None:
             self._answer(stream)
         else:
-            self.outbox.send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, refusal, 0)
+            self.envelopes.send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, refusal, 0)
         # In vain where the library no longer knows: then the answers to others come here too, and
         # say what is known.
         socket.setsockopt(zmq.UNSUBSCRIBE, answer)
 
-    cdef _answer(self, Stream stream):
+    cdef _answer(self, TopicStream stream):
         if stream.text.startswith(NAMES_REQUEST):
             first = int(stream.text[len(NAMES_REQUEST):])
-            self.outbox.send_names(
+            self.envelopes.send_names(
                 stream, TOPIC_ANSWER, min(max(first, 1) - 1, len(self.names.texts)))
             return
-        self.outbox.send_names(stream, TOPIC_ANSWER, 0)
+        self.envelopes.send_names(stream, TOPIC_ANSWER, 0)
         last = b""
         if stream.topic.last_values and self.last is not None and self.cursor is not None:
             last = self.last.records()
-        self.outbox.send_last(
+        self.envelopes.send_last(
             stream, self.streams, last, stream.topic.last_values and self.last is None)
 
-    cdef bint _take_marker(self, Stream stream, int64_t connection) except -1:
+    cdef bint _take_marker(self, TopicStream stream, int64_t connection) except -1:
         # Whether the sender of the last request subscribes to a stream; its marker is taken off.
         # One that a connection of the same number left behind is not the sender's to take.
         import zmq
@@ -316,7 +317,7 @@ cdef class ZmqFanout(Agent):
     cdef _unsubscribe(self, socket, bytes text, int64_t connection):
         # The library itself says what a connection that has gone had: that is believed.
         import zmq
-        cdef Stream stream = self.streams.find(socket, text)
+        cdef TopicStream stream = self.streams.find(socket, text)
         if stream is None:
             return
         if connection >= 0 and not self._take_marker(stream, connection):
@@ -342,7 +343,7 @@ cdef class ZmqFanout(Agent):
             return
         self.registration = ReaderRegistration.create(
             cursor.readers, "zmq", cursor.index(), clock_realtime_ns())
-        self.outbox.feed = self.cursor = cursor
+        self.envelopes.feed = self.cursor = cursor
         self._renew_names()
 
     cdef FeedCursor _cursor(self):
@@ -361,12 +362,12 @@ cdef class ZmqFanout(Agent):
         cdef FeedCursor cursor = self.cursor
         if cursor is None:
             return
-        self.outbox.feed = self.cursor = None
+        self.envelopes.feed = self.cursor = None
         self.registration.close()
         cursor.close()
 
     cdef _renew_names(self):
-        cdef Stream stream
+        cdef TopicStream stream
         self.names_number = self.cursor.names_number()
         self.names.path = self.cursor.names_file()
         self.names.mark = self.cursor.names_mark()

@@ -1,4 +1,4 @@
-# Streams: what each topic gets, and which records belong to which of them.
+# TopicStreams: what each topic gets, and which records belong to which of them.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -6,7 +6,7 @@ from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.layout cimport KIND_UPDATES, Record
 from udpfast.market.name_ids cimport NameIds, record_name_ids
 
-cdef class Stream:
+cdef class TopicStream:
     cdef object send             # of its socket
     cdef object socket
     cdef object topic
@@ -20,26 +20,26 @@ cdef class Stream:
     cdef dict markers            # by connection: what tells that it subscribes
     cdef int64_t sent_ns
 
-cdef class Streams:
+cdef class TopicStreams:
     cdef readonly list live      # the streams, in the order of their bits
     cdef bint filtered           # whether one of them does not get everything
     cdef uint64_t* masks         # of the records of the last `mark`: bits of the streams
     cdef object _names           # RingNames
-    cdef object _by_topic        # (socket, text) -> Stream
+    cdef object _by_topic        # (socket, text) -> TopicStream
     cdef dict _known             # key of a record -> its mask
     cdef uint64_t _used_bits
     cdef object _masks_array
 
-    cdef Stream find(self, socket, bytes text)
-    cdef Stream serve(self, socket, bytes text)
-    cdef end(self, Stream stream)
+    cdef TopicStream find(self, socket, bytes text)
+    cdef TopicStream serve(self, socket, bytes text)
+    cdef end(self, TopicStream stream)
     cdef mark(self, FeedCursor cursor, int64_t first, int64_t end)
-    cdef bint belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
+    cdef bint belongs(self, TopicStream stream, uint16_t kind, uint32_t exchange_id,
                       uint32_t symbol_id) except -1
     cdef forget(self)
     cdef _arrange(self)
 
-cdef Stream new_stream(socket, bytes text)
+cdef TopicStream new_stream(socket, bytes text)
 
 
 cdef inline void record_names(

@@ -2,13 +2,13 @@ from typing import final
 
 from udpfast.agents.feed.ring_names import RingNames
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["TopicStream", "TopicStreams"]
 
 @final
-class Stream: ...
+class TopicStream: ...
 
 @final
-class Streams:
+class TopicStreams:
     @property
-    def live(self) -> list[Stream]: ...
+    def live(self) -> list[TopicStream]: ...
     def __init__(self, names: RingNames, records: int) -> None: ...

@@ -14,7 +14,7 @@ from udpfast.agents.zmq.topics import NAMES_REQUEST, parse_topic
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["TopicStream", "TopicStreams"]
 
 cdef enum:
     STREAMS_MAX = 64             # bits of a mask
@@ -23,12 +23,12 @@ cdef dict _KIND_NAMES = {int(kind): kind.name for kind in Kind}
 
 
 @cython.final
-cdef class Stream:
+cdef class TopicStream:
     """All that one topic gets on one socket."""
 
 
 @cython.final
-cdef class Streams:
+cdef class TopicStreams:
     """The streams that are served now.
 
     Parameters
@@ -40,7 +40,7 @@ cdef class Streams:
 
     Attributes
     ----------
-    live : list of Stream
+    live : list of TopicStream
     """
 
     def __init__(self, names, records):
@@ -51,12 +51,12 @@ cdef class Streams:
         self._masks_array = np.zeros(records, np.uint64)
         self.masks = <uint64_t*><size_t>self._masks_array.ctypes.data
 
-    cdef Stream find(self, socket, bytes text):
+    cdef TopicStream find(self, socket, bytes text):
         return self._by_topic.get((socket, text))
 
-    cdef Stream serve(self, socket, bytes text):
+    cdef TopicStream serve(self, socket, bytes text):
         # The stream of a topic, new or known. A request for names gets one for its answer only.
-        cdef Stream stream = self._by_topic.get((socket, text))
+        cdef TopicStream stream = self._by_topic.get((socket, text))
         cdef uint64_t bit = 1
         if stream is not None:
             return stream
@@ -82,14 +82,14 @@ cdef class Streams:
         self._arrange()
         return stream
 
-    cdef end(self, Stream stream):
+    cdef end(self, TopicStream stream):
         del self._by_topic[stream.socket, stream.text]
         self._used_bits &= ~stream.bit
         self._arrange()
 
     cdef mark(self, FeedCursor cursor, int64_t first, int64_t end):
         # Which streams each record belongs to, from a dict by kind, exchange and symbol.
-        cdef Stream stream
+        cdef TopicStream stream
         cdef uint64_t key
         cdef uint32_t exchange_id = 0, symbol_id = 0
         cdef uint16_t kind
@@ -109,7 +109,7 @@ cdef class Streams:
                 self._known[key] = mask
             self.masks[i] = mask
 
-    cdef bint belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
+    cdef bint belongs(self, TopicStream stream, uint16_t kind, uint32_t exchange_id,
                       uint32_t symbol_id) except -1:
         # Doubt is everybody's: records of the feed itself belong to every topic.
         return (kind < KIND_UPDATES and kind != KIND_MESSAGE) or stream.topic.matches(
@@ -120,14 +120,14 @@ cdef class Streams:
         self._known.clear()
 
     cdef _arrange(self):
-        cdef Stream stream
+        cdef TopicStream stream
         self.live = list(self._by_topic.values())
-        self.filtered = any([(<Stream>stream).bit != 0 for stream in self.live])
+        self.filtered = any([(<TopicStream>stream).bit != 0 for stream in self.live])
         self.forget()
 
 
-cdef Stream new_stream(socket, bytes text):
-    cdef Stream stream = Stream.__new__(Stream)
+cdef TopicStream new_stream(socket, bytes text):
+    cdef TopicStream stream = TopicStream.__new__(TopicStream)
     stream.socket = socket
     stream.send = socket.send
     stream.text = text[:LONGEST_TOPIC]

@@ -10,7 +10,7 @@ import numpy as np
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.agents.zmq.zmq_streams cimport Stream, Streams, record_names
+from udpfast.agents.zmq.zmq_streams cimport TopicStream, TopicStreams, record_names
 from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
@@ -34,7 +34,7 @@ from udpfast.log.ring import RING_LAYOUT
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import pack_names
 
-__all__ = ["Outbox"]
+__all__ = ["Envelopes"]
 
 cdef enum:
     LAST_BYTES = 1 << 20         # of last values in one message: an answer shall fit the queue
@@ -45,7 +45,7 @@ cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 
 
 @cython.final
-cdef class Outbox:
+cdef class Envelopes:
     """Where a fan-out writes its messages: one at a time, into memory that all share.
 
     Parameters
@@ -67,8 +67,8 @@ cdef class Outbox:
         self._out = <uint8_t*><size_t>self._out_array.ctypes.data
         self._room = LARGEST_MESSAGE - FRONT
 
-    cdef send_records(self, Stream stream, FeedCursor cursor, const uint64_t* masks, int64_t first,
-                      int64_t end, int64_t now_ns):
+    cdef send_records(self, TopicStream stream, FeedCursor cursor, const uint64_t* masks,
+                      int64_t first, int64_t end, int64_t now_ns):
         # Those of the records first to end that belong to the stream.
         cdef Record* header
         cdef uint8_t* target = self._out + FRONT
@@ -97,7 +97,7 @@ cdef class Outbox:
             self._send(stream, TOPIC_STREAM, ENVELOPE_RECORDS, used, count,
                        cursor.headers[end - 1].index + 1, now_ns)
 
-    cdef send_names(self, Stream stream, int place, uint32_t known):
+    cdef send_names(self, TopicStream stream, int place, uint32_t known):
         # The names behind the first `known`, in messages of a bearable size.
         cdef uint32_t first = known, i
         cdef uint64_t size = 0
@@ -112,7 +112,7 @@ cdef class Outbox:
         self.send_body(stream, place, ENVELOPE_NAMES,
                        pack_names(first + 1, texts[first:]), len(texts) - first)
 
-    cdef send_last(self, Stream stream, Streams streams, bytes records, bint unkept):
+    cdef send_last(self, TopicStream stream, TopicStreams streams, bytes records, bint unkept):
         # Those of the last values that belong to the stream, and that no more will come. unkept:
         # the stream asks for them in vain.
         cdef const uint8_t* source = records
@@ -139,18 +139,18 @@ cdef class Outbox:
         self.send_body(stream, TOPIC_ANSWER, ENVELOPE_BEGIN, b"", unkept)
         self._last_sent = 0
 
-    cdef _send_part(self, Stream stream, uint64_t size, uint32_t count):
+    cdef _send_part(self, TopicStream stream, uint64_t size, uint32_t count):
         self._send(stream, TOPIC_ANSWER, ENVELOPE_LAST, size, count, self.feed.index(),
                    clock_monotonic_ns())
         self._last_sent += count
 
-    cdef send_body(self, Stream stream, int place, int kind, bytes body, uint32_t count):
+    cdef send_body(self, TopicStream stream, int place, int kind, bytes body, uint32_t count):
         cdef uint64_t size = min(<uint64_t>len(body), self._room)
         memcpy(self._out + FRONT, <const char*>body, size)
         self._send(stream, place, kind, size, count,
                    0 if self.feed is None else self.feed.index(), clock_monotonic_ns())
 
-    cdef _send(self, Stream stream, int place, int kind, uint64_t size, uint32_t count,
+    cdef _send(self, TopicStream stream, int place, int kind, uint64_t size, uint32_t count,
                uint64_t index, int64_t now_ns):
         # The body lies at FRONT; topic and envelope go before it, so that it need not move.
         cdef Envelope envelope
