@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ address = "127.0.0.1:29002"
 enabled = true
 """
 SEND = (
-    "send --simulate --seconds 60 --loss 0.003 --skew-us 200 "
+    "send --simulate --seconds 120 --loss 0.003 --skew-us 200 "
     "--incremental 127.0.0.1:29001,127.0.0.1:29101 --snapshot 127.0.0.1:29002"
 )
 STRATEGY = """\
@@ -54,7 +55,11 @@ with udpfast.Reader("ring:deribit", image=True, name="strategy", timeout=60) as 
 """
 LISTEN = "127.0.0.1:29818"
 WIDE, TALL, PHONE = 1200, 1160, 390
+#: Below the charts, and the book beside them, the page goes on in words.
+CHARTS_END = "return document.querySelector('.charts').getBoundingClientRect().bottom + 16 | 0"
 WATCHED_S = 20.0
+#: Until the page is there: on a busy machine it may take a while.
+PATIENCE_S = 60.0
 
 
 @contextmanager
@@ -86,12 +91,32 @@ def draw_terminal(folder: Path) -> None:
     asyncio.run(look())
 
 
-def show(driver: Any, address: str, width: int) -> None:
-    """Show an address in a window of so many pixels."""
+def wait_for(address: str) -> None:
+    """Wait until somebody listens there."""
+    host, _, port = address.rpartition(":")
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            socket.create_connection((host, int(port)), 1.0).close()
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+def size(driver: Any, width: int, height: int = TALL) -> None:
+    """Make the window so many pixels wide and high."""
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
-        {"width": width, "height": TALL, "deviceScaleFactor": 1, "mobile": width == PHONE},
+        {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width == PHONE},
     )
+
+
+def show(driver: Any, address: str, width: int) -> None:
+    """Show an address in a window of so many pixels."""
+    size(driver, width)
     driver.get(address)
 
 
@@ -121,9 +146,11 @@ def draw_feed(folder: Path, temporary: Path) -> None:
         monitor = started(*udpfast, "monitor", "--listen", LISTEN, "--interval", "1")
         with started("-c", STRATEGY), monitor, browser(temporary / "chromium") as driver:
             draw_terminal(folder)
+            wait_for(LISTEN)
             show(driver, f"http://{LISTEN}", WIDE)
             time.sleep(2.0)
             show_book(driver)
+            size(driver, WIDE, driver.execute_script(CHARTS_END))
             draw(driver, folder / "monitor.png", WATCHED_S)
             show(driver, f"http://{LISTEN}", PHONE)
             draw(driver, folder / "monitor_phone.png", 4.0)
