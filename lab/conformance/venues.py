@@ -60,39 +60,67 @@ class _Run:
     messages: list[NumberedMessage] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Read:
+    # What a capture has: runs, who sent where, how many datagrams, and where it breaks off.
+    runs: list[_Run] = field(default_factory=list)
+    between: set[tuple[str, str]] = field(default_factory=set)
+    datagrams: int = 0
+    cut: list[int] = field(default_factory=list)
+
+
+def _read(path: Path) -> _Read:
+    framing, read = Framing("iex_tp"), _Read()
+    with CaptureReader(path) as reader:
+        for frame, datagram in enumerate(reader):
+            read.datagrams += 1
+            to = f"{datagram.destination[0]}:{datagram.destination[1]}"
+            read.between.add((datagram.source[0], to))
+            (unit,) = framing.units(datagram.payload)
+            begins = unit.number == 1 and unit.detail == 0
+            if not read.runs or (begins and read.runs[-1].messages):
+                read.runs.append(_Run())
+            read.runs[-1].units.append((frame, unit))
+            read.runs[-1].messages += framing.messages(datagram.payload)
+        read.cut = [reader.counts["frames"] - 1] if reader.damage else []
+    return read
+
+
 def _capture(path: Path, case: dict[str, Any], report: Report) -> None:
     if len(case["flows"]) != 1:
         report.note(f"not run: {case['file']}: expected one flow, found {len(case['flows'])}")
         return
     flow = case["flows"][0]
-    between: set[tuple[str, str]] = set()
-    framing = Framing("iex_tp")
-    runs: list[_Run] = []
-    datagrams = 0
-    with CaptureReader(path) as reader:
-        for frame, datagram in enumerate(reader):
-            datagrams += 1
-            between.add(
-                (datagram.source[0], f"{datagram.destination[0]}:{datagram.destination[1]}")
-            )
-            (unit,) = framing.units(datagram.payload)
-            begins = unit.number == 1 and unit.detail == 0
-            if not runs or (begins and runs[-1].messages):
-                runs.append(_Run())
-            runs[-1].units.append((frame, unit))
-            runs[-1].messages += framing.messages(datagram.payload)
-        cut = [reader.counts["frames"] - 1] if reader.damage else []
+    read = _read(path)
     data = path.read_bytes()
     plain = gzip.decompress(data) if path.suffix == ".gz" else data
     sha256 = hashlib.sha256(plain).hexdigest()
     left = {"own_checks, what the author found of the market"}
     report.case(f"{case['file']} sha256", difference, case.get("capture_sha256", sha256), sha256)
-    found = [_segment(run) for run in runs]
+    found = [_segment(run) for run in read.runs]
     segments = [_without_quotes(segment, left) for segment in flow.get("segments", ())]
     for number, (expect, said) in enumerate(zip(segments, found, strict=False), 1):
         report.case(f"{case['file']} run {number}", _fitted, expect, said, left)
-    for number, (expect, run) in enumerate(zip(segments, runs, strict=False), 1):
+    for number, (expect, run) in enumerate(zip(segments, read.runs, strict=False), 1):
         report.case(f"{case['file']} run {number}, updates", _updates, expect, run.messages, left)
+    said = {
+        "flow": " ".join(sorted(destination for _, destination in read.between)),
+        "src": " ".join(sorted({source for source, _ in read.between})),
+        "datagrams": read.datagrams,
+        "runs": len(read.runs),
+        "messages": dict(sum((Counter(one["messages"]) for one in found), Counter())),
+        "totals_over_all_runs": _sums(read.runs, found),
+    }
+    expect = {key: value for key, value in flow.items() if key != "segments"}
+    report.case(f"{case['file']} all runs", _fitted, expect, said, left)
+    report.case(f"{case['file']} end", difference, case.get("cut_off_frames", read.cut), read.cut)
+    if "segments" not in flow:
+        left.add("segments, which it does not say")
+    report.not_compared(case["file"], left)
+
+
+def _sums(runs: list[_Run], found: list[dict[str, Any]]) -> dict[str, Any]:
+    # The totals of all runs together.
     sums = [segment["totals"] for segment in found]
     totals: dict[str, Any] = {
         key: sum(one[key] for one in sums) for key in ("trades", "breaks", "quotes")
@@ -100,20 +128,7 @@ def _capture(path: Path, case: dict[str, Any], report: Report) -> None:
     totals["level_updates"] = sum(one["level_updates"] for one in sums)
     totals["trade_size"] = str(sum(int(one["trade_size"]) for one in sums))
     totals["trade_price_x_size"] = _decimal(sum(_scaled(run) for run in runs))
-    said = {
-        "flow": " ".join(sorted(destination for _, destination in between)),
-        "src": " ".join(sorted({source for source, _ in between})),
-        "datagrams": datagrams,
-        "runs": len(runs),
-        "messages": dict(sum((Counter(one["messages"]) for one in found), Counter())),
-        "totals_over_all_runs": totals,
-    }
-    expect = {key: value for key, value in flow.items() if key != "segments"}
-    report.case(f"{case['file']} all runs", _fitted, expect, said, left)
-    report.case(f"{case['file']} end", difference, case.get("cut_off_frames", cut), cut)
-    if "segments" not in flow:
-        left.add("segments, which it does not say")
-    report.not_compared(case["file"], left)
+    return totals
 
 
 def _fitted(expect: Any, found: Any, left: set[str]) -> str | None:

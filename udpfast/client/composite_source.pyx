@@ -432,4 +432,4 @@ def open_source(
     order = open_store(target, start=start, batch=batch, buffer_bytes=None, timeout=timeout,
                        name=name, end=end)
     return CompositeSource(order, read_composite(order.directory), batch=batch,
-                       buffer_bytes=buffer_bytes)
+                           buffer_bytes=buffer_bytes)

@@ -59,6 +59,10 @@ cdef class ZmqSource(Source):
     cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)
     cdef bint _take(self, bytes message) except -1
+    cdef int64_t _topic_size(self, bytes message) except -2
+    cdef _read_envelope(self, bytes message, size_t topic_size)
+    cdef bint _note_ring(self) except -1
+    cdef _take_body(self, bytes message, size_t at)
     cdef _note_failed(self)
     cdef _note_heard(self, bint restarted)
     cdef _account(self)

@@ -286,50 +286,81 @@ cdef class ZmqSource(Source):
     # --- messages --------------------------------------------------------------------------------
 
     cdef bint _take(self, bytes message) except -1:
+        # False: it is of another topic.
+        cdef int64_t topic_size = self._topic_size(message)
+        cdef bint restarted
+        cdef Envelope* envelope = &self.envelope
+        if topic_size < 0:
+            return False
+        self._read_envelope(message, topic_size)
+        restarted = envelope.ring and self._note_ring()  # 0: the fan-out waits for a ring
+        self.tail = max(self.tail, envelope.tail)
+        self._take_body(message, topic_size + 1 + ENVELOPE_SIZE)
+        if envelope.type == ENVELOPE_FAILED:
+            self._note_failed()
+            return True
+        self.failed = False
+        if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
+            self._ask_names()
+        if envelope.ring or not self.silence.silent:  # one without a ring does not end a silence
+            self._note_heard(restarted)
+        return True
+
+    cdef int64_t _topic_size(self, bytes message) except -2:
+        # Bytes of the topic before what is said; -1: it is another one's.
         cdef const uint8_t* data = message
         cdef size_t size = len(message)
         cdef size_t topic_size = len(self.topic)
-        cdef size_t body_at
-        cdef bint restarted = False
-        cdef Envelope* envelope = &self.envelope
         if self.asked is not None and message.startswith(self.asked):
             topic_size = len(self.asked)
         elif size <= topic_size or memcmp(data, <const char*>self.topic, topic_size) != 0:
-            return False
+            return -1
         if size <= topic_size or data[topic_size] > TOPIC_ANSWER:
-            return False  # of a longer topic, by a proxy that knows no better
-        if envelope_read(data, size, topic_size, envelope) < 0:
+            return -1  # of a longer topic, by a proxy that knows no better
+        return <int64_t>topic_size
+
+    cdef _read_envelope(self, bytes message, size_t topic_size):
+        cdef const uint8_t* data = message
+        cdef Envelope* envelope = &self.envelope
+        if envelope_read(data, len(message), topic_size, envelope) < 0:
             raise FormatError(
                 f"{self._where()}: expected a message of a fan-out, version {ENVELOPE_VERSION}, "
-                f"found {size} bytes with magic {envelope.magic:08x}, version {envelope.version}")
+                f"found {len(message)} bytes with magic {envelope.magic:08x}, version "
+                f"{envelope.version}")
         if envelope.layout != LAYOUT:
             raise FormatError(
                 f"{self._where()}: expected layout hash {LAYOUT:016x}, found "
                 f"{envelope.layout:016x}: the fan-out runs another version of udpfast")
-        if envelope.ring:  # 0: the fan-out waits for one
-            if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
-                raise RingClosedError(
-                    f"{self._where()}: another ring has taken its place: open a new reader")
-            restarted = self.ring and envelope.epoch != self.epoch
-            if restarted and self.begun and envelope.began < self.seen:
-                self.back += self.seen - max(envelope.began, self.joined)
-                self.back_at = envelope.began_at
-                self.seen = self.joined = envelope.began
-                self.looked = min(self.looked, envelope.began)
-            self.ring = envelope.ring
-            self.epoch = envelope.epoch
-        body_at = topic_size + 1 + ENVELOPE_SIZE
-        self.tail = max(self.tail, envelope.tail)
+
+    cdef bint _note_ring(self) except -1:
+        # Which ring the fan-out reads. True: its writer began anew since.
+        cdef Envelope* envelope = &self.envelope
+        cdef bint restarted = self.ring and envelope.epoch != self.epoch
+        if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
+            raise RingClosedError(
+                f"{self._where()}: another ring has taken its place: open a new reader")
+        if restarted and self.begun and envelope.began < self.seen:
+            self.back += self.seen - max(envelope.began, self.joined)
+            self.back_at = envelope.began_at
+            self.seen = self.joined = envelope.began
+            self.looked = min(self.looked, envelope.began)
+        self.ring = envelope.ring
+        self.epoch = envelope.epoch
+        return restarted
+
+    cdef _take_body(self, bytes message, size_t at):
+        cdef const uint8_t* data = message
+        cdef Envelope* envelope = &self.envelope
         if envelope.type == ENVELOPE_NAMES:
-            self._take_names(message[body_at:])
+            self._take_names(message[at:])
         elif envelope.type == ENVELOPE_REFUSED:
-            raise ConfigError(f"{self._where()}: {message[body_at:].decode('utf-8', 'replace')}")
+            raise ConfigError(f"{self._where()}: {message[at:].decode('utf-8', 'replace')}")
         elif envelope.type == ENVELOPE_RECORDS or envelope.type == ENVELOPE_LAST:
             self.last = envelope.type == ENVELOPE_LAST
             self._account()
             self.message = message
-            self.walk.body = data + body_at
-            self.walk.size = size - body_at
+            self.walk.body = data + at
+            self.walk.size = len(message) - at
             self.walk.at = 0
         elif envelope.type in (
                 ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_FAILED):
@@ -343,15 +374,6 @@ cdef class ZmqSource(Source):
         else:
             raise FormatError(f"{self._where()}: expected a message of type {ENVELOPE_RECORDS} to "
                               f"{ENVELOPE_FAILED}, found {envelope.type}")
-        if envelope.type == ENVELOPE_FAILED:
-            self._note_failed()
-            return True
-        self.failed = False
-        if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
-            self._ask_names()
-        if envelope.ring or not self.silence.silent:  # one without a ring does not end a silence
-            self._note_heard(restarted)
-        return True
 
     cdef _note_failed(self):
         # Until another writer speaks, as if the fan-out had fallen silent.
