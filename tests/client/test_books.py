@@ -595,6 +595,18 @@ def test_orders_are_in_doubt_behind_a_gap_until_all_of_them_come(feed: Feed) -> 
     assert (orders.stale, len(orders)) == (True, 0)
 
 
+def test_instruments_have_what_is_kept_of_each_and_its_doubt(feed: Feed) -> None:
+    assert feed.books.instruments() == []
+    feed.session()
+    append_orders(feed, order_row(1, 1, 9.5, 1), order_row(2, 2, 10.5, 1), whole=True)
+    assert feed.books.instruments() == [(*BTC, None, 0, 0, False, 2)]
+    feed.begin()
+    append_orders(feed, order_row(1, 1, 9.5, 1), order_row(2, 2, 10.5, 1), whole=True)
+    assert feed.books.instruments() == [(*BTC, False, 1, 1, False, 2)]
+    feed.gap()
+    assert feed.books.instruments() == [(*BTC, True, 1, 1, True, 2)]
+
+
 def test_orders_that_nobody_published_are_said_to_need_a_setting(feed: Feed) -> None:
     with pytest.raises(KeyError, match=r"books\.orders = true"):
         feed.books.orders("binance-usdm", "XRPUSDT")

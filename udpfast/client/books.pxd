@@ -43,6 +43,7 @@ cdef class Books:
     cdef bint _orphaned          # their writer is dead, or not heard: what is known is old
 
     cdef Books _of(self, NameCache names)
+    cdef list _queues_named(self, object key)
     cdef OrderBook _find(self, object key)
     cdef dict _all(self)
     cdef OrderBook _undecided_book(self)

@@ -23,6 +23,7 @@ from udpfast.market.order_queues cimport OrderQueues
 from udpfast.market.update_header cimport UpdateHeader
 from udpfast.market.updates cimport Order, Orders
 
+from udpfast.client.kept_instrument import KeptInstrument
 from udpfast.client.missing_book import missing_book
 from udpfast.errors import FormatError, shown, unexpected_keyword
 from udpfast.market.book import OrderBook
@@ -175,9 +176,7 @@ cdef class Books:
             None were seen, or several addresses have them (`at`).
         """
         key = (exchange, symbol)
-        found = [(<Books> books)._queues_by_name.get(key)
-                 for books in (self, *[books for _, books in self._members.values()])]
-        found = [queues for queues in found if queues is not None]
+        found = self._queues_named(key)
         if len(found) == 1:
             return found[0]
         if found:
@@ -185,6 +184,32 @@ cdef class Books:
         raise KeyError(
             f"no orders of {key!r}: a feed publishes single orders with books.orders = true, if "
             "the venue's messages have them")
+
+    def instruments(self) -> list:
+        """Return what is kept of each instrument, in the order first seen, as of now.
+
+        Returns
+        -------
+        list of KeptInstrument
+            Rows of (exchange, symbol, stale, bids, asks, orders_stale, orders): pandas and polars
+            make a table of them. `stale` is None where no book of levels was seen, `orders_stale`
+            where no single orders were. What several addresses have is stale.
+        """
+        cdef OrderBook book
+        names = dict.fromkeys(self._all())
+        for books in (self, *[books for _, books in self._members.values()]):
+            names.update(dict.fromkeys((<Books> books)._queues_by_name))
+        found = []
+        for name in names:
+            book = self._find(name)
+            queues = self._queues_named(name)
+            found.append(KeptInstrument(
+                *name, None if book is None else book.stale,
+                0 if book is None else book.book.bids.count,
+                0 if book is None else book.book.asks.count,
+                (len(queues) > 1 or queues[0].stale) if queues else None,
+                sum([len(each) for each in queues])))
+        return found
 
     def __getitem__(self, key) -> OrderBook:
         """Return the book of `(exchange, symbol)`.
@@ -245,6 +270,12 @@ cdef class Books:
         if member is None:
             member = self._members[names.source] = (names.address, Books())
         return <Books> member[1]
+
+    cdef list _queues_named(self, object key):
+        # One, or those of several addresses.
+        found = [(<Books> books)._queues_by_name.get(key)
+                 for books in (self, *[books for _, books in self._members.values()])]
+        return [queues for queues in found if queues is not None]
 
     cdef OrderBook _find(self, object key):
         cdef OrderBook found = self._by_name.get(key)

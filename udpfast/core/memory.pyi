@@ -1,9 +1,9 @@
-from typing import final
+from typing import Self, final
 
 __all__ = ["Memory"]
 
 @final
 class Memory:
-    def __init__(self, size_bytes: int) -> None: ...
+    def __new__(cls, size_bytes: int) -> Self: ...
     @property
     def size_bytes(self) -> int: ...
