@@ -229,7 +229,9 @@ class _Receiver:
                 for run, number in itertools.chain.from_iterable(came[: numbering.after])
                 if run == numbering.run
             )
-            if numbering.run and numbering.first - known != numbering.unseen:
+            # Senders number from 1: what all lines lost before is unseen, too.
+            unseen = (numbering.first - known, numbering.first - 1)
+            if numbering.run and numbering.unseen not in unseen:
                 raise Wrong(
                     f"run {numbering.run} begins at {numbering.first}, {numbering.unseen} unseen "
                     f"from {known} on"
