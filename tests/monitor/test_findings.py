@@ -9,6 +9,7 @@ import pytest
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import Finding, HostUse
+from udpfast.monitor import findings
 from udpfast.monitor.findings import feed_use, inspect_feed
 
 
@@ -114,3 +115,45 @@ def test_inspect_feed_login_must_be_a_file_that_its_server_can_be_told(
     assert (finding.ok, finding.fault) == (ok, True)
     assert said in finding.have
     assert "hidden" not in finding.have
+
+
+def two_lines(**tables: object) -> FeedConfig:
+    """Return a feed of two lines."""
+    lines = [{"name": name, "address": "127.0.0.1:0"} for name in "AB"]
+    return parse_feed({"name": "test", "incremental": {"lines": lines}} | tables)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, late: int, full: int) -> None:
+    """Let a feed of two lines have counted this."""
+    counters = {
+        "incremental": {"gaps_window_full": full},
+        "incremental.A": {"late": 0},
+        "incremental.B": {"late": late},
+    }
+    monkeypatch.setattr(findings, "instance_directory", Path)
+    monkeypatch.setattr(findings, "read_counters", lambda directory: (counters, {}, 0))
+
+
+@pytest.mark.parametrize(("late", "full"), [(0, 0), (244, 0), (0, 7)])
+def test_inspect_feed_lines_of_different_lag_need_wait_and_room(
+    monkeypatch: pytest.MonkeyPatch, late: int, full: int
+) -> None:
+    counted(monkeypatch, late, full)
+    found = inspect(two_lines())
+    wait, room = found["incremental lost_packet_wait_us"], found["incremental window.size"]
+    assert (wait.ok, room.ok) == (late == 0, full == 0)
+    assert '"auto"' in wait.want
+    assert f"{late} datagrams" in wait.have
+    assert not wait.fault
+
+
+def test_inspect_feed_that_never_ran_does_not_judge_the_wait() -> None:
+    found = inspect(two_lines(window={"lost_packet_wait_us": "auto"}))
+    wait = found["incremental lost_packet_wait_us"]
+    assert wait.ok is None
+    assert wait.reason
+    assert wait.have.startswith("auto")
+
+
+def test_inspect_feed_one_line_waits_for_no_other() -> None:
+    assert "incremental lost_packet_wait_us" not in inspect(feed())

@@ -14,6 +14,7 @@ from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
 from udpfast.host.finding import unjudged
 from udpfast.monitor.bypass import planned_launch
+from udpfast.monitor.losses import read_counters
 from udpfast.monitor.output import read_output
 from udpfast.net.bypass import STACKS, environment_settings
 from udpfast.net.bypass_launch import find_library
@@ -23,6 +24,8 @@ from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import instance_directory, journal_directory
 
 __all__ = ["feed_use", "inspect_feed", "use_of_all"]
+
+_UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
 
 def feed_use(config: FeedConfig) -> HostUse:
@@ -80,6 +83,7 @@ def inspect_feed(config: FeedConfig | None) -> list[Finding]:
         _agent(config),
         *_record(config),
         *_logins(config),
+        *_waits(config),
         *_sockets(config),
     ]
 
@@ -134,6 +138,48 @@ def _logins(config: FeedConfig) -> list[Finding]:
         effect = "The server is not asked: what it would bring stays missing."
         findings.append(Finding(f"{name}.login", want, have, found, effect, fault=True))
     return findings
+
+
+def _waits(config: FeedConfig) -> list[Finding]:
+    # Whether holes wait until the slower of several lines has filled them, and whether there is
+    # room meanwhile, as far as the feed has counted.
+    findings = []
+    for scope, role in (("incremental", config.incremental), ("snapshot", config.snapshot)):
+        if len(role.lines) < 2:
+            continue
+        late, full = _too_late(config, scope)
+        known = late is not None
+        wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
+        findings += [
+            Finding(
+                f"{scope} lost_packet_wait_us",
+                'the skew of the lines and a quarter more, or "auto"',
+                f"{wait_us}, {late or 0:,} datagrams came too late",
+                late == 0 if known else None,
+                "What one line lost is reported lost, though another line brings it.",
+                "" if known else _UNCOUNTED,
+            ),
+            Finding(
+                f"{scope} window.size",
+                "2 x rate x wait, the next power of two; slab_cells: rate x wait",
+                f"{config.window.size}, {full or 0:,} gaps because it was full",
+                full == 0 if known else None,
+                "Holes are given up before they have waited.",
+                "" if known else _UNCOUNTED,
+            ),
+        ]
+    return findings
+
+
+def _too_late(config: FeedConfig, scope: str) -> tuple[int | None, int | None]:
+    # Datagrams of a channel that came behind their gap, and gaps for want of room; None: the feed
+    # has never run.
+    try:
+        counters, *_ = read_counters(instance_directory(config.name))
+    except (UdpfastError, OSError):
+        return None, None
+    lines = [values for name, values in counters.items() if name.startswith(f"{scope}.")]
+    return sum(line["late"] for line in lines), counters[scope]["gaps_window_full"]
 
 
 def _sockets(config: FeedConfig) -> list[Finding]:
