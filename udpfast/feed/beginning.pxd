@@ -57,7 +57,7 @@ cdef inline int beginning_weigh(
         adoption.unseen = beginning_went_by(unit.number, max(unit.count, 1))
         if p.awaits_start:
             # The beginning of a session that has just begun may have been overtaken: a hole like
-            # any other, since books that begin empty are known from there on.
+            # any other, since what is said there is not said again.
             adoption.first -= adoption.unseen
             adoption.unseen = 0
         return WEIGHED_ADOPT

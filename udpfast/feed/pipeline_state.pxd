@@ -36,7 +36,7 @@ cdef struct PipelineSettings:
     int framing                          # FramingId
     uint32_t number_bits                 # as its facts say
     bint skips_zero                      # as its facts say: 1 follows the highest number
-    bint awaits_start                    # its first numbers matter, and may be overtaken
+    bint awaits_start                    # what its first numbers say is not said again
     bint each_message                    # its numbers count messages,
     bint undelimited                     # which do not say where they end
     bint announces_start                 # a start of a session comes with its sending time

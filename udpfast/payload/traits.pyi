@@ -1,1 +1,3 @@
-__all__: list[str] = []
+__all__ = ["is_said_once"]
+
+def is_said_once(payload: int) -> bool: ...

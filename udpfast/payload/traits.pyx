@@ -4,7 +4,7 @@ from udpfast.market.change cimport *
 from udpfast.payload.iex.layout cimport (
     IEX_PROTOCOL_DEEP, IEX_PROTOCOL_DEEP_PLUS, IEX_PROTOCOL_TOPS, IEX_PROTOCOL_TOPS_OLD)
 
-__all__ = []
+__all__ = ["is_said_once"]
 
 cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_TOPS, IEX_DEEP, IEX_DEEP_PLUS
 cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
@@ -125,3 +125,18 @@ cdef const Traits* venue_traits(int payload) noexcept nogil:
     if payload == PAYLOAD_B3:
         return &B3
     return &MIAX if payload == PAYLOAD_MIAX else NULL
+
+
+def is_said_once(payload):
+    """Return whether a venue says something only once, which a late reader does not know.
+
+    That is so where single orders are added, or instruments are defined. Levels and quotes of
+    symbols are said again whenever they change.
+
+    Parameters
+    ----------
+    payload : int
+        As `config.PAYLOADS` counts them. One that is no venue's: False.
+    """
+    cdef const Traits* traits = venue_traits(payload)
+    return traits != NULL and (traits.orders or traits.names == NAMES_DEFINED)

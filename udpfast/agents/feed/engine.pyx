@@ -176,6 +176,7 @@ from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.payload.traits import is_said_once
 from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.wire.framing import Framing
 
@@ -1028,8 +1029,7 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     # The feed's configuration as the windows take it.
     pipeline_settings_default(settings)
     pipeline_settings_framing(settings, Framing(framing_name(config.wire)))
-    # Books that begin empty are known from there on.
-    settings.awaits_start = PAYLOADS.index(payload_name(config.wire)) > PAYLOADS.index("iex_deep")
+    settings.awaits_start = is_said_once(PAYLOADS.index(payload_name(config.wire)))
     settings.streams = config.wire.streams_max
     settings.encodings = 0
     for name in config.wire.encodings:
