@@ -238,7 +238,6 @@ cdef inline bint run_note(
 ) noexcept nogil:
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
-    cdef int64_t step
     cdef uint64_t last = unit.number + unit.count - 1
     if not run_follows(c, claim, unit):
         if run_is_stray(c, claim, unit, e):
@@ -255,29 +254,43 @@ cdef inline bint run_note(
     c.same += e.bytes == BYTES_SAME
     c.other += e.bytes == BYTES_OTHER
     c.filled += e.filled
-    step = run_step(c, last, c.furthest)
+    if run_reach(c, unit, last) or claim == CLAIM_SESSION:
+        run_prove(c, unit, e, now_ns)
+    return True
+
+
+cdef inline bint run_reach(Run* c, const Unit* unit, uint64_t last) noexcept nogil:
+    # Whether a unit that ends with this number carries the run further. One from before its
+    # furthest may be its first.
+    cdef int64_t step = run_step(c, last, c.furthest)
     if step < 0:
         if run_step(c, unit.number, c.first) < 0:
             c.first = unit.number
         if run_step(c, unit.number, c.since_first) < 0:
             c.since_first = unit.number
-    if step < 0 or (step == 0 and unit.fragment < c.fragment):
-        if claim != CLAIM_SESSION:
-            return True
-    else:
-        c.furthest = last
-        c.fragment = unit.fragment
-    if e.bytes != BYTES_NONE:
-        if c.mode != RUN_PROVING:
-            c.mode = RUN_PROVING
-            c.since_first = unit.number
-            c.since_ns = now_ns
-            c.proof = c.proof % 0xFFFF + 1
-        c.count += 1
-        c.total += 1
-        c.fresh += e.bytes >= BYTES_NEW
-        c.repeated += e.bytes == BYTES_EMPTY and e.repeated
+        return False
+    if step == 0 and unit.fragment < c.fragment:
+        return False
+    c.furthest = last
+    c.fragment = unit.fragment
     return True
+
+
+cdef inline void run_prove(
+    Run* c, const Unit* unit, const Evidence* e, int64_t now_ns,
+) noexcept nogil:
+    # What a datagram proves of its run, which begins to prove itself with it if it did not yet.
+    if e.bytes == BYTES_NONE:
+        return
+    if c.mode != RUN_PROVING:
+        c.mode = RUN_PROVING
+        c.since_first = unit.number
+        c.since_ns = now_ns
+        c.proof = c.proof % 0xFFFF + 1
+    c.count += 1
+    c.total += 1
+    c.fresh += e.bytes >= BYTES_NEW
+    c.repeated += e.bytes == BYTES_EMPTY and e.repeated
 
 
 cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nogil:

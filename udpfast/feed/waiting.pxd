@@ -281,36 +281,16 @@ cdef inline void waiting_drop_all(Window* w) noexcept nogil:
 cdef inline void waiting_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     # Give up [next, the first that is delivered or still open).
     cdef int64_t first = w.next
-    cdef int64_t end = first
-    cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
-    cdef Numbering* n = &w.numbering
-    cdef Slot* slot
+    cdef int64_t end
     gap.waited_ns = waiting_waited(w, first, now_ns)
-    while end < w.waiting.decided and w.pending:
-        slot = window_slot(w, end)
-        if slot.key == end:
-            if slot.state == SLOT_WHOLE:
-                if not discard:
-                    break
-                counter_add(&w.counters[CHANNEL_DISREGARDED], 1)
-            else:
-                counter_add(&w.counters[CHANNEL_INCOMPLETE], 1)
-            waiting_drop(w, slot)
-        end += 1
-    if w.pending == 0:
-        end = w.waiting.decided
+    end = waiting_give_up(w)
     gap.first = window_number(w, first)
     gap.last = window_number(w, end - 1)
     gap.count = <uint64_t>(end - first)
     gap.reason = w.waiting.decided_reason
     gap.reserved = 0
     w.next = end
-    w.numbering.fork_came += first - w.numbering.resumed_at
-    if (n.resumed_at == n.base or first - n.resumed_at >= window_span(w, WINDOW_START)
-            or n.fork_came >= window_span(w, WINDOW_FORK_MAX)):
-        n.fork_from = first
-        n.fork_came = 0
-    n.resumed_at = end
+    waiting_note_fork(w, first, end)
     if w.several and end - w.judged > w.mask:
         lines_judge_until(w, first, w.forward_ns, True)
         w.judged = end
@@ -322,6 +302,36 @@ cdef inline void waiting_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil
         counter_add(&w.counters[CHANNEL_GAPS_BY_TIME], 1)
     elif gap.reason == GAP_WINDOW_FULL:
         counter_add(&w.counters[CHANNEL_GAPS_WINDOW_FULL], 1)
+
+
+cdef inline int64_t waiting_give_up(Window* w) noexcept nogil:
+    # Where the gap from `next` on ends; what waited inside it is lost.
+    cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
+    cdef int64_t end = w.next
+    cdef Slot* slot
+    while end < w.waiting.decided and w.pending:
+        slot = window_slot(w, end)
+        if slot.key == end:
+            if slot.state == SLOT_WHOLE:
+                if not discard:
+                    break
+                counter_add(&w.counters[CHANNEL_DISREGARDED], 1)
+            else:
+                counter_add(&w.counters[CHANNEL_INCOMPLETE], 1)
+            waiting_drop(w, slot)
+        end += 1
+    return end if w.pending else w.waiting.decided
+
+
+cdef inline void waiting_note_fork(Window* w, int64_t first, int64_t end) noexcept nogil:
+    # Gaps between which little came may be where another numbering left the current one.
+    cdef Numbering* n = &w.numbering
+    n.fork_came += first - n.resumed_at
+    if (n.resumed_at == n.base or first - n.resumed_at >= window_span(w, WINDOW_START)
+            or n.fork_came >= window_span(w, WINDOW_FORK_MAX)):
+        n.fork_from = first
+        n.fork_came = 0
+    n.resumed_at = end
 
 
 cdef inline void waiting_gather(Window* w, Slot* slot, uint32_t final_size) noexcept nogil:
@@ -339,18 +349,10 @@ cdef inline void waiting_gather(Window* w, Slot* slot, uint32_t final_size) noex
 
 
 cdef inline void waiting_deliver(Window* w, Message* m) noexcept nogil:
-    # The whole message at `next`. Its cell is free at once: cells are only given out again by the
-    # next accept, and until then the payload stays valid.
+    # The whole message at `next`.
     cdef Slot* slot = window_slot(w, w.next)
     cdef Early* early = window_early(w, w.next)
-    m.payload = w.waiting.scratch
-    m.size = <uint32_t>slot.fragment_max * FRAGMENT_SIZE + early.final_size
-    if slot.fragment_max:
-        waiting_gather(w, slot, early.final_size)
-        counter_add(&w.counters[CHANNEL_FRAGMENTED], 1)
-    elif slot.cell < w.waiting.slab.capacity:
-        m.payload = slab_cell(w.waiting.slab, slot.cell)
-        slab_give(w.waiting.slab, slot.cell)
+    waiting_put_together(w, slot, early, m)
     m.kind = KIND_MESSAGE
     m.flags = early.flags
     if early.unit_flags & UNIT_SNAPSHOT:
@@ -364,7 +366,6 @@ cdef inline void waiting_deliver(Window* w, Message* m) noexcept nogil:
     m.stream = w.stream
     m.channel = w.channel
     m.line = slot.line
-    m.fragments = <uint16_t>(slot.fragment_max + 1)
     m.tag = 0
     m.object = early.object
     m.detail = early.detail
@@ -381,3 +382,19 @@ cdef inline void waiting_deliver(Window* w, Message* m) noexcept nogil:
     w.pending -= 1
     w.next += 1
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)
+
+
+cdef inline void waiting_put_together(
+    Window* w, Slot* slot, const Early* early, Message* m,
+) noexcept nogil:
+    # Its bytes. Its cell is free at once: cells are only given out again by the next accept, and
+    # until then the payload stays valid.
+    m.payload = w.waiting.scratch
+    m.size = <uint32_t>slot.fragment_max * FRAGMENT_SIZE + early.final_size
+    m.fragments = <uint16_t>(slot.fragment_max + 1)
+    if slot.fragment_max:
+        waiting_gather(w, slot, early.final_size)
+        counter_add(&w.counters[CHANNEL_FRAGMENTED], 1)
+    elif slot.cell < w.waiting.slab.capacity:
+        m.payload = slab_cell(w.waiting.slab, slot.cell)
+        slab_give(w.waiting.slab, slot.cell)
