@@ -46,10 +46,14 @@ NIGHTLY = (
 #: What is run of the others, unless something else is asked for (`pyproject.toml`).
 NOT_NIGHTLY = "not nightly"
 
-#: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
+#: Files that share a session of Spark, which takes long to begin: groups of about equal time, all
+#: others one more.
 SPARK = "tests/spark/"
-SPARK_JOBS = ("test_charts.py", "test_jobs.py", "test_pipeline.py", "test_session.py")
-SPARK_ALONE = "test_demo_report.py"
+SPARK_GROUPS = (
+    ("test_jobs.py", "test_session.py"),
+    ("test_charts.py", "test_pipeline.py", "test_pushdown.py"),
+    ("test_demo_report.py",),  # starts sessions of its own
+)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
@@ -63,9 +67,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            if not path.startswith(SPARK) or path.endswith(SPARK_ALONE):
+            if not path.startswith(SPARK):
                 return path
-            return f"{SPARK} jobs" if path.endswith(SPARK_JOBS) else SPARK
+            name = path.removeprefix(SPARK)
+            return next((f"{SPARK}{group[0]}" for group in SPARK_GROUPS if name in group), SPARK)
 
     return ByFile(config, log)
 
