@@ -232,8 +232,8 @@ cdef class CompositeSource(PolledSource):
             elif order.headers[i].kind == KIND_ORDER:
                 memcpy(&entry, order.payloads + order.offsets[i], sizeof(entry))
                 read.append((order.headers[i].position, entry.input, entry.flags,
-                             entry.first, entry.end, entry.first_index, entry.count,
-                             order.headers[i].published_ns, order.headers[i].number))
+                            entry.first, entry.end, entry.first_index, entry.count,
+                            order.headers[i].published_ns, order.headers[i].number))
         self.entries[:0] = reversed(read)
         return count if self.entries else self._read_order()
 
