@@ -238,16 +238,40 @@ def _restart(seed: int, datagrams: int) -> Found:
     return _run_restart(arrivals, old, new, _Oracle(lines, snapshots), faults)
 
 
+@dataclass(slots=True)
+class _Seen:
+    # What came of two numberings until, and after, the new one was noticed.
+    old: range  # seqnos of the old one
+    end_ns: int  # when it ended
+    came: dict[int, int] = field(default_factory=dict)  # new: seqno, and how often it came
+    before: set[int] = field(default_factory=set)  # new: seqnos that came before it was noticed
+    heard: set[tuple[int, int]] = field(default_factory=set)  # old: line and seqno
+    brought: list[int] = field(default_factory=lambda: [0] * 8)  # new: until noticed, by line
+    needed: int = 0  # new: what should have been enough, until it was noticed
+    told: int = 0  # new: repeats of what came of the old one
+    spoke: bool = False  # something of the new one was new to the receiver
+    came_through: bool = False  # it began where the old one might have gone on
+
+    def note_new(self, arrival: Arrival, seqno: int, *, waiting: bool) -> None:
+        """Take a datagram of the new numbering; `waiting`: that was not noticed before it."""
+        repeated = (arrival.line, seqno) in self.heard
+        self.came[seqno] = self.came.get(seqno, 0) + 1
+        if seqno >= self.old.stop and not self.spoke and self.told < _HEARTBEATS_MIN:
+            self.came_through = True
+        self.spoke = self.spoke or len(arrival.datagram) > _HEADER_SIZE or seqno not in self.old
+        self.told += repeated
+        if waiting:
+            late = arrival.time_ns - self.end_ns > _NOTICED_NS
+            self.needed += self.spoke or late or repeated
+            self.before.add(seqno)
+            self.brought[arrival.line] += 1
+
+
 def _run_restart(
     arrivals: list[Arrival], old: _Stream, new: _Stream, oracle: _Oracle, faults: _Faults
 ) -> Found:
     new_bytes = {part for _, parts in new.sent for part in parts}
-    came: dict[int, int] = {}  # seqno of the new numbering: datagrams that came of it
-    before: set[int] = set()
-    heard: set[tuple[int, int]] = set()  # line and seqno of what came before
-    brought = [0] * 8  # datagrams of the new numbering until it was noticed, by line
-    old_seqnos = range(old.first, old.first + old.count)
-    needed, told, spoke, came_through = 0, 0, False, False
+    seen = _Seen(range(old.first, old.first + old.count), old.end_ns)
     for arrival in arrivals:
         is_new = arrival.channel == 0 and arrival.time_ns >= new.start_ns
         is_new = is_new and arrival.datagram in new_bytes
@@ -256,24 +280,21 @@ def _run_restart(
         oracle.expire(arrival.time_ns)
         seqno = int.from_bytes(arrival.datagram[8:12], "little")
         if arrival.channel == 0 and not is_new:
-            heard.add((arrival.line, seqno))
+            seen.heard.add((arrival.line, seqno))
         if is_new:
-            came[seqno] = came.get(seqno, 0) + 1
-            new_to_us = len(arrival.datagram) > _HEADER_SIZE or seqno not in old_seqnos
-            if seqno >= old_seqnos.stop and not spoke and told < _HEARTBEATS_MIN:
-                came_through = True
-            spoke = spoke or new_to_us
-            told += (arrival.line, seqno) in heard
-            if waiting:
-                late = arrival.time_ns - old.end_ns > _NOTICED_NS
-                needed += spoke or late or (arrival.line, seqno) in heard
-                before.add(seqno)
-                brought[arrival.line] += 1
+            seen.note_new(arrival, seqno, waiting=waiting)
         elif waiting and len(oracle.sessions) > 1:
             raise Wrong(f"a datagram of the old numbering caused {oracle.sessions}")
     oracle.finish(arrivals[-1].time_ns + _SECOND)
-    if came_through and not oracle.sessions[1:]:
+    if seen.came_through and not oracle.sessions[1:]:
         return {"needed": 0, "unseen": 0, "datagrams": len(arrivals)}
+    unseen = _check_session(oracle, new, seen, faults)
+    return {"needed": seen.needed, "unseen": unseen, "datagrams": len(arrivals)}
+
+
+def _check_session(oracle: _Oracle, new: _Stream, seen: _Seen, faults: _Faults) -> int:
+    # The new numbering was noticed in time, and from its beginning on. Messages not seen of it.
+    needed, begin = seen.needed, min(seen.before, default=0)
     if len(oracle.sessions) != 2:
         raise Wrong(f"sessions {oracle.sessions}, expected 2; {needed} datagrams of the new one")
     _, _, reason, first, unseen = oracle.sessions[1]
@@ -282,13 +303,13 @@ def _run_restart(
     allowed = _NOTICED_WITH_FAULTS if faults else _NOTICED
     if needed > allowed:
         raise Wrong(f"noticed after {needed} datagrams, expected at most {allowed}")
-    if unseen != first - min(before):
-        raise Wrong(f"first {first}, unseen {unseen}; {min(before)} was the first that came")
-    all_held = max(brought) <= _HELD
-    if not faults and all_held and first != min(before):
-        raise Wrong(f"{min(before)} came, and {first} was the first that is delivered")
-    _check_content(oracle, new, came, first, punctual=not faults.reorder and all_held)
-    return {"needed": needed, "unseen": unseen, "datagrams": len(arrivals)}
+    if unseen != first - begin:
+        raise Wrong(f"first {first}, unseen {unseen}; {begin} was the first that came")
+    all_held = max(seen.brought) <= _HELD
+    if not faults and all_held and first != begin:
+        raise Wrong(f"{begin} came, and {first} was the first that is delivered")
+    _check_content(oracle, new, seen.came, first, punctual=not faults.reorder and all_held)
+    return unseen
 
 
 def _check_content(
