@@ -23,7 +23,7 @@ from udpfast.market.gate import ObjectGate, ObjectOutput
 from udpfast.net.bad_network import Arrival
 
 from .origin import Key, Origin, fold, snapshot_state
-from .said import gap_of, session_of
+from .said import admitted, gap_of, session_of
 
 __all__ = ["Follower", "Wrong"]
 
@@ -170,17 +170,7 @@ class Follower:
     def _drain(self) -> None:
         for message in self.pipeline.take():
             self._follow(message)
-            for output in self.objects.admit(
-                kind=message.kind,
-                channel=message.channel,
-                flags=message.flags,
-                object_type=message.object_type,
-                object_id=message.object_id,
-                seqno=message.seqno,
-                last_seqno=message.last_seqno,
-                session_id=message.session_id,
-                payload=message.payload,
-            ):
+            for output in admitted(self.objects, message):
                 self._apply(output)
 
     def _follow(self, message: FeedMessage) -> None:

@@ -18,6 +18,7 @@ from .follower import Wrong
 from .frames import datagram
 from .loss_rows import Found
 from .origin import Key, Origin, fold, snapshot_state
+from .said import admitted
 from .traffic import Traffic
 
 __all__ = ["forged"]
@@ -57,17 +58,7 @@ class _Subscriber:
                 self.state.clear()
             elif message.kind == Kind.MESSAGE and message.channel == Channel.INCREMENTAL:
                 self.delivered.add((message.seqno, message.payload))
-            for output in self.objects.admit(
-                kind=message.kind,
-                channel=message.channel,
-                flags=message.flags,
-                object_type=message.object_type,
-                object_id=message.object_id,
-                seqno=message.seqno,
-                last_seqno=message.last_seqno,
-                session_id=message.session_id,
-                payload=message.payload,
-            ):
+            for output in admitted(self.objects, message):
                 if output.kind == Kind.MESSAGE and not output.flags & RecordFlag.UNGATED:
                     key = (output.object_type, output.object_id)
                     self.state[key] = self._applied(key, output.channel, output)

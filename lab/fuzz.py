@@ -54,7 +54,7 @@ from .fuzz_venues import fuzz_venues
 from .fuzz_wire import fuzz_wire
 from .mutate import mutated
 from .program import program, repeat
-from .said import gap_of
+from .said import admitted, gap_of
 
 __all__ = ["FuzzError", "fuzz_datagrams", "fuzz_payloads", "main"]
 
@@ -193,18 +193,7 @@ def _follow(pipeline: FeedPipeline, objects: ObjectGate, order: list[_Order]) ->
         if message.kind == Kind.SESSION:
             order[:] = [_Order(), _Order(_snapshot_restarts(pipeline))]
         order[message.channel].see(message, pipeline)
-        objects.admit(
-            kind=message.kind,
-            channel=message.channel,
-            flags=message.flags,
-            object_type=message.object_type,
-            object_id=message.object_id,
-            seqno=message.seqno,
-            last_seqno=message.last_seqno,
-            session_id=message.session_id,
-            payload=message.payload,
-            gated=message.object_type != 0,
-        )
+        admitted(objects, message, gated=message.object_type != 0)
 
 
 def _check_accounting(pipeline: FeedPipeline, verdicts: list[int]) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from udpfast.feed.pipeline import FeedMessage
+    from udpfast.market.gate import ObjectGate, ObjectOutput
 
-__all__ = ["SaidGap", "SaidSession", "gap_of", "session_of"]
+__all__ = ["SaidGap", "SaidSession", "admitted", "gap_of", "session_of"]
 
 _WRAP = 1 << 32
 _GAP = struct.Struct("<QQQqII")
@@ -45,3 +46,19 @@ def session_of(message: FeedMessage) -> SaidSession:
     """Read a SESSION."""
     old, new, first, unseen, reason, *_ = _SESSION.unpack(message.payload)
     return SaidSession(old, new, reason, first % _WRAP, unseen)
+
+
+def admitted(gate: ObjectGate, message: FeedMessage, *, gated: bool = True) -> list[ObjectOutput]:
+    """Hand a feed's message to the gate of its objects; return what that lets pass."""
+    return gate.admit(
+        kind=message.kind,
+        channel=message.channel,
+        flags=message.flags,
+        object_type=message.object_type,
+        object_id=message.object_id,
+        seqno=message.seqno,
+        last_seqno=message.last_seqno,
+        session_id=message.session_id,
+        payload=message.payload,
+        gated=gated,
+    )

@@ -18,6 +18,7 @@ from udpfast.net.pcap import CaptureReader
 from udpfast.payload.roq.decode import decode
 from udpfast.payload.roq.flatbuffer import is_gated, message_type
 
+from ..said import admitted
 from . import Report, difference, join_gaps, read_lines
 from .sequences import control_payload, described
 
@@ -291,18 +292,7 @@ def _final_books(replayed: Replayed, expected: dict[str, Any]) -> str | None:
         )
         if message.kind is Kind.SESSION:
             books.clear()
-        for output in objects.admit(
-            kind=message.kind,
-            channel=message.channel,
-            flags=message.flags,
-            object_type=message.object_type,
-            object_id=message.object_id,
-            seqno=message.seqno,
-            last_seqno=message.last_seqno,
-            session_id=message.session_id,
-            payload=message.payload,
-            gated=gated,
-        ):
+        for output in admitted(objects, message, gated=gated):
             if output.kind == Kind.MESSAGE:
                 decoded = decode(output.payload, names)
                 if decoded.kind is Kind.BOOK:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from udpfast.config.loop import AccessConfig
 from udpfast.config.settings import Struct, convert, read_tables
-from udpfast.config.types import Core, HostAddress, HostName, Idle, Name
+from udpfast.config.types import Core, HostAddress, HostName, Idle, Name, SyncInterval
 from udpfast.errors import ConfigError
 
 __all__ = ["BusConfig", "LinksConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
@@ -66,9 +66,7 @@ class StoreConfig(Struct, frozen=True):
     segment_bytes: Annotated[
         int, Meta(ge=1 << 18, le=1 << 30, description="bytes of records in one file")
     ] = 1 << 26
-    sync_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
-    ] = 100
+    sync_ms: SyncInterval = 100
     keep_segments: Annotated[
         int, Meta(ge=0, le=1 << 20, description="number of segments to keep; 0: all")
     ] = 0

@@ -12,12 +12,19 @@ from udpfast.config.checks import (
     DISTINCT,
     INTERFACE,
     JOURNAL,
-    PAGES,
     POWER_OF_TWO,
     ZMQ_ADDRESS,
 )
 from udpfast.config.settings import Struct
-from udpfast.config.types import Core, FilePath, Idle, Name, SnapshotInterval, SnapshotRate
+from udpfast.config.types import (
+    Core,
+    FilePath,
+    Idle,
+    Name,
+    SegmentBytes,
+    SnapshotInterval,
+    SnapshotRate,
+)
 
 __all__ = [
     "CompanionConfig",
@@ -175,16 +182,7 @@ class RecordConfig(CompanionConfig, frozen=True):
             extra=JOURNAL.extra,
         ),
     ] = ""
-    segment_bytes: Annotated[
-        int,
-        Meta(
-            ge=1 << 18,
-            le=1 << 30,
-            description="bytes of records in one file, a multiple of 4096; the disk space is "
-            "allocated in advance",
-            extra=PAGES.extra,
-        ),
-    ] = 1 << 27
+    segment_bytes: SegmentBytes = 1 << 27
     segment_s: Annotated[
         int,
         Meta(

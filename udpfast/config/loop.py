@@ -6,9 +6,17 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import GROUP, JOURNAL, PAGES, POWER_OF_TWO
+from udpfast.config.checks import GROUP, JOURNAL, POWER_OF_TWO
 from udpfast.config.settings import Struct
-from udpfast.config.types import Core, Idle, RestartFirst, RestartLongest, RestartSteady
+from udpfast.config.types import (
+    Core,
+    Idle,
+    RestartFirst,
+    RestartLongest,
+    RestartSteady,
+    SegmentBytes,
+    SyncInterval,
+)
 
 __all__ = ["AccessConfig", "AgentConfig", "FeedStoreConfig", "RingConfig", "RunConfig"]
 
@@ -46,19 +54,8 @@ class FeedStoreConfig(Struct, frozen=True):
             extra=JOURNAL.extra,
         ),
     ] = ""
-    segment_bytes: Annotated[
-        int,
-        Meta(
-            ge=1 << 18,
-            le=1 << 30,
-            description="bytes of records in one file, a multiple of 4096; the disk space is "
-            "allocated in advance",
-            extra=PAGES.extra,
-        ),
-    ] = 1 << 26
-    sync_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
-    ] = 100
+    segment_bytes: SegmentBytes = 1 << 26
+    sync_ms: SyncInterval = 100
     keep_segments: Annotated[
         int,
         Meta(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import HOST_ADDRESS, HOST_NAME, NAME, PATH
+from udpfast.config.checks import HOST_ADDRESS, HOST_NAME, NAME, PAGES, PATH
 
 __all__ = [
     "CORE_MAX",
@@ -19,8 +19,10 @@ __all__ = [
     "RestartFirst",
     "RestartLongest",
     "RestartSteady",
+    "SegmentBytes",
     "SnapshotInterval",
     "SnapshotRate",
+    "SyncInterval",
 ]
 
 #: Linux has 8192 processors at most.
@@ -50,6 +52,16 @@ RestartSteady = Annotated[
         description="ms without a failure after which the wait is restart_first_ms again",
     ),
 ]
+SegmentBytes = Annotated[
+    int,
+    Meta(
+        ge=1 << 18,
+        le=1 << 30,
+        description="bytes of records in one file, a multiple of 4096; the disk space is "
+        "allocated in advance",
+        extra=PAGES.extra,
+    ),
+]
 SnapshotInterval = Annotated[
     int, Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds")
 ]
@@ -60,4 +72,7 @@ SnapshotRate = Annotated[
         le=1_000_000_000,
         description="limit of the rate of snapshot rounds, datagrams per second",
     ),
+]
+SyncInterval = Annotated[
+    int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
 ]
