@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.conformance.books import follow, venue_config
+from lab.conformance.books import Followed, follow, venue_config
 from tests.agents.cme_books import ALL, check, truth_of
 from tests.shared import shared
 from udpfast.agents.market.cme_market import CmeMarket
@@ -218,3 +218,94 @@ def sound_behind(last: bytes) -> set[tuple[str, str]]:
     datagrams.append(((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data)))
     *_, (known, _) = follow(config(), datagrams)
     return check(known, truth_of(market))
+
+
+def definition(instrument: int, symbol: bytes, depth: int = 10) -> bytes:
+    root = bytearray(59)
+    root[5:6], root[35 : 35 + len(symbol)], root[55:59] = (
+        b"A",
+        symbol,
+        struct.pack("<i", instrument),
+    )
+    return message(54, bytes(root), struct.pack("<HBHB3sb", 9, 0, 4, 1, b"GBX", depth))
+
+
+def new_bid(instrument: int, link: int, place: int, price: int) -> bytes:
+    entry = struct.pack("<qiiIiBBc5x", price * 10**9, 5, instrument, link, 1, place, 0, b"0")
+    rest = struct.pack("<HB", 32, 1) + entry + struct.pack("<H5xB", 24, 0)
+    return message(46, struct.pack("<QBxx", 1, 0x80), rest)
+
+
+def told(*sent: bytes) -> Followed:
+    datagrams = [
+        (
+            (0, 0),
+            CapturedDatagram(n, ("", 0), ("", 0), struct.pack("<IQ", n, 0) + one),
+        )
+        for n, one in enumerate(sent, 1)
+    ]
+    *_, (known, _) = follow(config(), datagrams)
+    return known
+
+
+def test_two_instruments_of_one_name_are_two_books() -> None:
+    # The second goes by its number, and is counted: one book of both would be neither's.
+    begun = (definition(7, b"ABC"), definition(8, b"XYZ"), new_bid(7, 1, 1, 100))
+    known = told(*begun, new_bid(8, 1, 1, 50), definition(8, b"ABC"), new_bid(8, 2, 2, 49))
+    assert known.books["CME", "ABC"].bids().tolist() == [[100.0, 5.0]]
+    assert known.books["CME", "XYZ"].bids().tolist() == [[50.0, 5.0], [49.0, 5.0]]
+    known = told(begun[0], begun[2], definition(8, b"ABC"), new_bid(8, 1, 1, 50))
+    assert known.books["CME", "ABC"].bids().tolist() == [[100.0, 5.0]]
+    assert known.books["CME", "8"].bids().tolist() == [[50.0, 5.0]]
+
+
+def test_name_goes_to_who_has_it_once_the_other_has_another() -> None:
+    clash = (definition(7, b"ABC"), new_bid(7, 1, 1, 100), definition(8, b"ABC"))
+    known = told(
+        *clash, new_bid(8, 1, 1, 50), definition(7, b"OLD"), definition(8, b"ABC"),
+        new_bid(8, 2, 2, 49), new_bid(7, 2, 2, 99),
+    )  # fmt: skip
+    assert known.books["CME", "ABC"].bids().tolist() == [[50.0, 5.0], [49.0, 5.0]]
+    assert known.books["CME", "OLD"].bids().tolist() == [[100.0, 5.0], [99.0, 5.0]]
+    assert known.books["CME", "8"].stale
+
+
+def test_names_that_change_for_ever_do_not_fill_their_table() -> None:
+    names = [b"A%d" % (n % 100) for n in range(2_000)]
+    renamed = [definition(7, name) for name in names]
+    known = told(definition(7, b"ABC"), new_bid(7, 1, 1, 100), *renamed, new_bid(7, 2, 2, 99))
+    sound = [name for (_, name), book in known.books.items() if not book.stale]
+    assert sound == ["A99"]
+    assert known.books["CME", "A99"].bids().tolist() == [[100.0, 5.0], [99.0, 5.0]]
+
+
+def test_definitions_that_contradict_on_the_depth_are_a_doubt_until_a_snapshot() -> None:
+    bids = [new_bid(7, n, n, 100 - n) for n in range(1, 5)]
+    known = told(definition(7, b"ABC"), *bids, definition(7, b"ABC", 3), definition(7, b"ABC"))
+    assert known.books["CME", "ABC"].stale
+
+
+def test_snapshots_of_before_the_last_loss_are_left_out() -> None:
+    # A loop that stands still, or goes back, heals nothing.
+    market = CmeMarket(3, rate_per_s=400, seconds=0.3)
+    datagrams = list(played(plain, market, 1))
+    numbers = [int.from_bytes(one.payload[:4], "little") for at, one in datagrams if at == (0, 0)]
+    lost = numbers[len(numbers) // 2]
+
+    def heard() -> Iterator[tuple[tuple[int, int], CapturedDatagram]]:
+        for place, one in datagrams:
+            if place == (0, 0) and int.from_bytes(one.payload[:4], "little") == lost:
+                continue
+            if place in ((1, 1), (1, 2)) and last_of(one.payload) >= lost:
+                continue
+            yield place, one
+
+    *_, (known, _) = follow(config(), heard())
+    assert known.gaps == 1
+    assert not {what for what, _ in check(known, truth_of(market))} & {"orders"}
+
+
+def last_of(payload: bytes) -> int:
+    """Return the last number that a snapshot contains."""
+    (_, root, _), *_ = messages(payload)
+    return int(struct.unpack_from("<I", root)[0])

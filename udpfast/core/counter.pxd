@@ -121,7 +121,7 @@ cdef enum:  # FeedCounter
     FEED_RECOVERED_SNAPSHOT       # times that one became LIVE by a snapshot
     FEED_ORDERS_UNKNOWN           # changes of orders, or removals of levels, that are not there
     FEED_BOOKS_FULL               # orders or levels that the books had no room for
-    FEED_BOOKS_UNDEFINED          # instruments whose first change came before their depth
+    FEED_BOOKS_UNDEFINED          # instruments without a depth, or a name of their own
     # decoding
     FEED_UPDATES                  # payloads decoded
     FEED_DECODE_REFUSED           # payloads that the verifier refused

@@ -219,7 +219,8 @@ FEED_COUNTERS = (
     CounterInfo("books_full", "count", "orders or levels that the books had no room for"),
     CounterInfo(
         "books_undefined", "count",
-        "instruments whose first change came before a definition told how deep their books are"),
+        "instruments whose first change came before a definition told how deep their books are, or "
+        "whose definition has the name of another one"),
     CounterInfo("updates", "count", "payloads decoded"),
     CounterInfo("decode_refused", "count", "payloads that failed verification"),
     CounterInfo("types_opaque", "count", "payloads of known types that are passed on undecoded"),

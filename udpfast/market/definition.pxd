@@ -9,7 +9,8 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport FEED_BOOKS_UNDEFINED, FEED_OBJECTS, FEED_OBJECTS_FULL
 from udpfast.core.layout cimport OBJECT_WAITING
 from udpfast.market.change cimport *
-from udpfast.market.instrument cimport FACES, Instrument, instrument_add, instrument_find
+from udpfast.market.instrument cimport (
+    FACES, Instrument, instrument_add, instrument_find, instrument_name, instrument_named)
 from udpfast.market.levels cimport forget
 from udpfast.market.marked cimport has_face, mark, sure
 from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream
@@ -18,14 +19,25 @@ from udpfast.market.trust cimport begin_empty, stale_levels
 
 cdef inline void name_instrument(
         Market* market, Instrument* i, const uint8_t* text, uint32_t size) noexcept nogil:
+    # Two by one name would be one book for readers: the second goes on as it was, as long as the
+    # first is there.
     cdef uint32_t id
+    cdef Instrument* other
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
         size -= 1
     id = names_intern(market.names, text, size)
     if id == i.symbol_id:
         return
+    other = instrument_named(&market.instruments, id) if id else NULL
+    if unlikely(other != NULL):
+        if not other.homeless:
+            if not i.defined:
+                counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
+            return
+        other.symbol_id = 0      # nothing came of it, or its session is over
+        other.symbol_before = 0
     i.symbol_before = i.symbol_id
-    i.symbol_id = id
+    instrument_name(&market.instruments, i, id)
     if i.symbol_before:
         mark(market, i)
 
@@ -110,6 +122,8 @@ cdef inline Instrument* instrument_of(
     if unlikely(not i.named and c.name):
         i.named = i.defined = True
         name_instrument(market, i, market.message.payload + c.name - 1, 8)
+    if unlikely(i.symbol_id == 0 and market.traits.names == NAMES_DEFINED):
+        number_instrument(market, i)     # its name went to another one
     if unlikely(i.homeless):
         if stream == STREAM_NOWHERE:
             return i if c.verb == VERB_DEFINE else NULL

@@ -82,6 +82,8 @@ cdef struct InstrumentSlot:      # as OrderSlot
 cdef struct Instruments:
     Instrument* items
     InstrumentSlot* slots        # at most half are full
+    uint32_t* named              # by symbol, as many: index + 1; those who gave it up do not count
+    uint32_t named_count         # ever put there
     uint32_t slots_mask
     uint32_t instruments_max
     uint32_t count
@@ -97,7 +99,7 @@ cdef inline uint32_t instruments_slots(uint64_t instruments_max) noexcept nogil:
 
 cdef inline uint64_t instruments_memory_size(uint64_t instruments_max) noexcept nogil:
     return (instruments_max * sizeof(Instrument)
-            + instruments_slots(instruments_max) * sizeof(InstrumentSlot))
+            + instruments_slots(instruments_max) * (sizeof(InstrumentSlot) + 4))
 
 
 cdef inline void instruments_init(
@@ -109,6 +111,7 @@ cdef inline void instruments_init(
     table.items = <Instrument*>memory
     table.slots = <InstrumentSlot*>(memory + instruments_max * sizeof(Instrument))
     table.slots_mask = instruments_slots(instruments_max) - 1
+    table.named = <uint32_t*>(table.slots + table.slots_mask + 1)
     table.instruments_max = <uint32_t>instruments_max
     keyed_draw(&table.key)
 
@@ -156,3 +159,44 @@ cdef inline Instrument* instrument_add(Instruments* table, uint64_t id) noexcept
     table.slots[slot].instrument = table.count
     made.id = id
     return made
+
+
+cdef inline uint32_t instrument_place(const Instruments* table, uint32_t symbol_id) noexcept nogil:
+    # Where a symbol's search begins. Its ids are ours, one behind the other: they need no key.
+    return symbol_id * <uint32_t>0x9E3779B1 & table.slots_mask
+
+
+cdef inline Instrument* instrument_named(
+        const Instruments* table, uint32_t symbol_id) noexcept nogil:
+    # Who goes by a symbol; NULL: nobody.
+    cdef uint32_t slot = instrument_place(table, symbol_id)
+    cdef Instrument* found
+    while table.named[slot]:
+        found = table.items + table.named[slot] - 1
+        if found.symbol_id == symbol_id:
+            return found
+        slot = (slot + 1) & table.slots_mask
+    return NULL
+
+
+cdef inline void instrument_put_name(Instruments* table, const Instrument* i) noexcept nogil:
+    cdef uint32_t slot = instrument_place(table, i.symbol_id)
+    while table.named[slot]:
+        slot = (slot + 1) & table.slots_mask
+    table.named[slot] = <uint32_t>(i - table.items) + 1
+    table.named_count += 1
+
+
+cdef inline void instrument_name(
+        Instruments* table, Instrument* i, uint32_t symbol_id) noexcept nogil:
+    # It goes by a symbol from now on. Names that were given up are cleared when they are many.
+    cdef uint32_t at
+    i.symbol_id = symbol_id
+    if unlikely(table.named_count >= table.slots_mask // 4 * 3):
+        memset(table.named, 0, (<uint64_t>table.slots_mask + 1) * 4)
+        table.named_count = 0
+        for at in range(table.count):
+            if table.items[at].symbol_id and table.items + at != i:
+                instrument_put_name(table, table.items + at)
+    if symbol_id:
+        instrument_put_name(table, i)
