@@ -26,6 +26,7 @@ cdef class StoreLog(Log):
     cdef tuple _entry(self, uint64_t position)
     cdef object _segment(self, uint64_t number)
     cdef _set_aside_from(self, uint64_t position)
+    cdef _drop_segments(self, uint64_t position, bint empty)
 
 cdef class StoreView(Log):
     cdef readonly object directory

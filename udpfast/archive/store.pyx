@@ -461,10 +461,7 @@ cdef class StoreLog(Log):
         # Whole segments get another name; of the one that goes on, the file with all its records
         # does, and a copy without them takes its place: who reads the old one is not disturbed.
         cdef Journal journal = self.journal
-        cdef Segment segment
         cdef SegmentWriter w
-        cdef const Record* record
-        cdef int64_t size
         self.flush()
         if journal._ending:
             journal.sync(clock_realtime_ns())
@@ -476,51 +473,38 @@ cdef class StoreLog(Log):
             self._maps.clear()
             w = journal.writer
             w.position, w.limit = position, 0
-            while self._segments:
-                start, w.index, number = self._latest()
-                path = segment_path(self.directory, number)
-                if start < position:
-                    break
-                self._segments.pop()
-                if empty:
-                    path.unlink()
-                else:
-                    set_aside(path)
-            if not self._segments:
+            path = self._drop_segments(position, empty)
+            if path is None:
                 w.index = journal.kept.oldest_index
             else:
+                w.index = self._latest()[1]
                 if not empty:
-                    aside = aside_path(path)
-                    os.link(path, aside)
+                    os.link(path, aside_path(path))
                     copy = path.with_name(f"{path.name}.copied")
                     shutil.copy2(path, copy)
                     copy.replace(path)
                 _take_space(path)
-                segment = SegmentFace.open(path, writable=True)
-                segment.start(&w, True)
-                while w.position < position:
-                    size = record_look(
-                        segment.records + (w.position - segment.header.position),
-                        segment.limit - (w.position - segment.header.position),
-                        w.position, w.index)
-                    if size <= 0:
-                        raise RegionError(f"{path}: no record ends at {position}")
-                    record = <const Record*>segment_place(&w)
-                    if w.position >= w.entry_due:
-                        segment_enter(&w)
-                    w.first_ns = min(w.first_ns, record.published_ns)
-                    w.last_ns = max(w.last_ns, record.published_ns)
-                    w.position += size
-                    w.index += 1
-                segment.cut(&w)
-                check(segment.sync(), "sync", str(path))
-                journal._active = segment
+                journal._active = _cut_behind(path, &w, position)
             journal._number = self._latest()[2] if self._segments else 0
             journal.writer = self.writer = w
             journal.kept.synced_position = min(journal.kept.synced_position, position)
             journal.kept.synced_index = min(journal.kept.synced_index, w.index)
         journal_keep(journal)
         self.flush()
+
+    cdef _drop_segments(self, uint64_t position, bint empty):
+        # All that begin at a position or behind it. Returns the path of the one before; None: none.
+        while self._segments:
+            start, _, number = self._latest()
+            path = segment_path(self.directory, number)
+            if start < position:
+                return path
+            self._segments.pop()
+            if empty:
+                path.unlink()
+            else:
+                set_aside(path)
+        return None
 
     def load(self) -> bytes:
         """See `Log`."""
@@ -546,6 +530,30 @@ cdef class StoreLog(Log):
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+cdef Segment _cut_behind(path, SegmentWriter* w, uint64_t position):
+    # Open a segment to go on behind a position, at which a record must end.
+    cdef Segment segment = SegmentFace.open(path, writable=True)
+    cdef const Record* record
+    cdef int64_t size
+    segment.start(w, True)
+    while w.position < position:
+        size = record_look(
+            segment.records + (w.position - segment.header.position),
+            segment.limit - (w.position - segment.header.position), w.position, w.index)
+        if size <= 0:
+            raise RegionError(f"{path}: no record ends at {position}")
+        record = <const Record*>segment_place(w)
+        if w.position >= w.entry_due:
+            segment_enter(w)
+        w.first_ns = min(w.first_ns, record.published_ns)
+        w.last_ns = max(w.last_ns, record.published_ns)
+        w.position += size
+        w.index += 1
+    segment.cut(w)
+    check(segment.sync(), "sync", str(path))
+    return segment
 
 
 def _take_space(path):

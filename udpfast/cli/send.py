@@ -133,19 +133,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
     source = _open_source(options)
     loaded_s = (monotonic_ns() - began_ns) / 1e9
     impair = Faults(options) if wants_faults(options) else None
-    transmitter = Transmitter(
-        senders[0],
-        senders[1],
-        session_id=options["session_id"],
-        first_seqno=options["first_seqno"],
-        first_snapshot_seqno=options["first_seqno"],
-        revision=options["revision"],
-        byteorder=options["byteorder"],
-        heartbeat_interval_ns=options["heartbeat_ms"] * 1_000_000,
-        snapshot_interval_ns=options["snapshot_ms"] * 1_000_000,
-        snapshot_rate_per_s=options["snapshot_rate"],
-        impair=impair,
-    )
+    transmitter = _transmitter(senders, options, impair)
     gateway = MarketGateway(transmitter, source.instruments)
     player = MarketPlayer(
         source,
@@ -162,6 +150,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
     _linger(transmitter, _nanoseconds(options["linger"]) or 0)
     if options["books"] is not None:
         options["books"].write_text(json.dumps(gateway.books()), encoding="utf-8")
+    outside = getattr(source, "outside_band", {})
     return {
         "mode": "market",
         "seed": options["seed"],
@@ -171,26 +160,47 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
         "finished": player.finished,
         "messages": messages,
         "messages_per_s": round(messages / seconds) if seconds else 0,
-        "sessions": transmitter.sessions,
-        "last_seqnos": {
-            "incremental": (transmitter.publication.next_seqno - 1) % 2**32,
-            "snapshot": (transmitter.publication.next_snapshot_seqno - 1) % 2**32,
-        },
-        "channels": {
-            name: transmitter.publication.counters(channel)
-            for channel, name in enumerate(("incremental", "snapshot"))
-        },
+        **_sent(transmitter, impair),
         "lines": _lines(senders, options, transmitter.unsent, impair),
-        "lost_on_all_lines": {
-            name: impair.lost_on_all_lines(channel) if impair is not None else 0
-            for channel, name in enumerate(("incremental", "snapshot"))
-        },
         "left_out": {name: left._asdict() for name, left in gateway.left_out.items()},
-        "outside_band": {
-            name: outside._asdict() for name, outside in getattr(source, "outside_band", {}).items()
-        },
+        "outside_band": {name: prices._asdict() for name, prices in outside.items()},
         "refused": {"events": gateway.refused, "snapshots": transmitter.cycle.refused},
         "skipped_s": round(player.skipped_ns / 1e9, 3),
+    }
+
+
+def _transmitter(
+    senders: list[list[DatagramSender]], options: dict[str, Any], impair: Faults | None
+) -> Transmitter:
+    return Transmitter(
+        *senders,
+        session_id=options["session_id"],
+        first_seqno=options["first_seqno"],
+        first_snapshot_seqno=options["first_seqno"],
+        revision=options["revision"],
+        byteorder=options["byteorder"],
+        heartbeat_interval_ns=options["heartbeat_ms"] * 1_000_000,
+        snapshot_interval_ns=options["snapshot_ms"] * 1_000_000,
+        snapshot_rate_per_s=options["snapshot_rate"],
+        impair=impair,
+    )
+
+
+def _sent(transmitter: Transmitter, impair: Faults | None) -> dict[str, Any]:
+    # What left, by channel.
+    publication = transmitter.publication
+    channels = list(enumerate(("incremental", "snapshot")))
+    return {
+        "sessions": transmitter.sessions,
+        "last_seqnos": {
+            "incremental": (publication.next_seqno - 1) % 2**32,
+            "snapshot": (publication.next_snapshot_seqno - 1) % 2**32,
+        },
+        "channels": {name: publication.counters(channel) for channel, name in channels},
+        "lost_on_all_lines": {
+            name: impair.lost_on_all_lines(channel) if impair is not None else 0
+            for channel, name in channels
+        },
     }
 
 

@@ -27,6 +27,7 @@ from udpfast.spark.session import SparkMissingError
 if TYPE_CHECKING:
     from udpfast.spark.gold import Gold
     from udpfast.spark.pipeline import Ran
+    from udpfast.spark.progress import Progress
 
 __all__ = ["spark"]
 
@@ -197,35 +198,63 @@ def run_pipeline(
     pipeline.begin_run(out, about, stream=stream)
     done = []
     with Progress(session) as progress:
-
-        def follow(steps: Iterator[Ran], titles: Sequence[str]) -> Iterator[Ran]:
-            # A step is under way while the one before it is handled: its title comes first.
-            for title in [*titles, ""]:
-                progress.title(title)
-                ran = next(steps, None)
-                if ran is None:
-                    return
-                progress.say(f"udpfast: {ran.name:<16} {ran.rows:>12,} rows {ran.seconds:>8.1f} s")
-                if ran.failure:
-                    progress.say(f"udpfast: {ran.name} failed: {ran.failure}")
-                yield ran
-
-        names = [job.name for job in chosen]
         if silver:
-            for ran in follow(pipeline.write_silver(bronze, out), ["silver"] * 10):
-                done.append(ran)
-                yield ran
+            yield from _follow(progress, pipeline.write_silver(bronze, out), ["silver"] * 10)
+        names = [job.name for job in chosen]
+        titles = ["streams"] * len(names) if stream else names
         steps = (
             pipeline.stream_jobs(bronze, out, chosen, parameters, every_s=every_s)
             if stream
             else pipeline.run_jobs(bronze, out, chosen, parameters)
         )
-        for ran in follow(steps, ["streams"] * len(names) if stream else names):
+        for ran in _follow(progress, steps, titles):
             done.append(ran)
             yield ran
     about["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     about["spark"] = session.version
     pipeline.write_run(out, [ran for ran in done if ran.name in names], about)
+
+
+def _follow(progress: Progress, steps: Iterator[Ran], titles: Sequence[str]) -> Iterator[Ran]:
+    # A step is under way while the one before it is handled: its title comes first.
+    for title in [*titles, ""]:
+        progress.title(title)
+        ran = next(steps, None)
+        if ran is None:
+            return
+        progress.say(f"udpfast: {ran.name:<16} {ran.rows:>12,} rows {ran.seconds:>8.1f} s")
+        if ran.failure:
+            progress.say(f"udpfast: {ran.name} failed: {ran.failure}")
+        yield ran
+
+
+def _identified(source: str, out: str, doubts: list[str]) -> tuple[str, str] | None:
+    # Where the tables of a source lie, and what they are of; None: nothing is finished yet.
+    from udpfast.export.manifest import read_entries
+    from udpfast.spark.bronze import JOURNAL
+    from udpfast.spark.manifests import manifest_doubts
+
+    if source.startswith(JOURNAL):
+        journal = find_journal(source.removeprefix(JOURNAL)).resolve()
+        return f"{JOURNAL}{journal}", journal_name(journal)
+    if "://" in source:
+        _refuse_itself(source, out)
+        doubts += manifest_doubts(source)
+        return source.rstrip("/"), ""
+    if (Path(source) / "_manifest").is_dir():
+        _refuse_itself(source, out)
+        if not read_entries(Path(source)):
+            return None
+        doubts += manifest_doubts(source)
+        return _resolved(source), export_identity(Path(source)) or ""
+    journal = find_journal(source)
+    if "://" in out:
+        raise ConfigError(
+            f"{source}: expected an export that Spark can read, as it does {out}: export "
+            "the journal to there first"
+        )
+    root = Path(out).resolve() / "export" / journal_name(journal)
+    return (str(root), journal_name(journal)) if export_journal(journal, root, doubts) else None
 
 
 def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tuple[str, str]]:
@@ -234,39 +263,16 @@ def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tu
     A journal is exported below `out` first, to a place that nothing else has. What no table says of
     losses is appended to `doubts`, a sentence each.
     """
-    from udpfast.export.manifest import read_entries
-    from udpfast.spark.bronze import JOURNAL, ROOTS_MAX
-    from udpfast.spark.manifests import manifest_doubts
+    from udpfast.spark.bronze import ROOTS_MAX
 
     found: dict[str, str] = {}
     empty: list[str] = []
     for source in sources:
-        if source.startswith(JOURNAL):
-            journal = find_journal(source.removeprefix(JOURNAL)).resolve()
-            found[f"{JOURNAL}{journal}"] = journal_name(journal)
-        elif "://" in source:
-            _refuse_itself(source, out)
-            doubts += manifest_doubts(source)
-            found[source.rstrip("/")] = ""
-        elif (Path(source) / "_manifest").is_dir():
-            _refuse_itself(source, out)
-            if read_entries(Path(source)):
-                doubts += manifest_doubts(source)
-                found[_resolved(source)] = export_identity(Path(source)) or ""
-            else:
-                empty.append(source)
+        place = _identified(source, out, doubts)
+        if place is None:
+            empty.append(source)
         else:
-            journal = find_journal(source)
-            if "://" in out:
-                raise ConfigError(
-                    f"{source}: expected an export that Spark can read, as it does {out}: export "
-                    "the journal to there first"
-                )
-            root = Path(out).resolve() / "export" / journal_name(journal)
-            if export_journal(journal, root, doubts):
-                found[str(root)] = journal_name(journal)
-            else:
-                empty.append(str(journal))
+            found[place[0]] = place[1]
     if not found:
         raise FormatError(
             f"{', '.join(empty)}: expected records, found no finished segment: wait "

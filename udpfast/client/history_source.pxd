@@ -23,6 +23,7 @@ cdef class HistorySource(Source):
     cdef bint _comes_next(self) except -1
     cdef _begin_with(self)
     cdef bint _journal_ended(self) except -1
+    cdef uint64_t _place_behind_journal(self) except? 0
     cdef bint _journal_gone(self) except -1
     cdef bint _read_elsewhere(self) except -1
     cdef int64_t _disturbed(self, int64_t count) noexcept

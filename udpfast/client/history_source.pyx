@@ -229,16 +229,38 @@ cdef class HistorySource(Source):
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         cdef JournalCursor cursor = runs.cursor
-        cdef uint64_t position = source_ended()
+        cdef uint64_t position
         if self.whole and not seam.log and not runs.skipped and runs.reason == LAPPED_DAMAGE:
             # None of it can be read, and so nobody knows where it began: the ring may have it.
             return self._read_elsewhere()
         before = seam.state
-        if cursor.position <= before.resume_position and before.source != _NO_LOG:
+        position = self._place_behind_journal()
+        if runs.log == seam.log and runs.index == seam.index and seam.stands_at(position):
+            seam.leave_journal()
+            self.live.cursor.seek(position, seam.index)
+            seam.use_ring()
+            self._use_piece()
+            return True
+        with contextlib.suppress(*UNREADABLE):
+            seam.state = journal_state(seam.journal)
+        if seam.state.identity == before.identity and seam.state.position > cursor.position:
+            end = seam.state.resume_position
+            cursor.extend(("position", end if end > cursor.position else seam.state.position))
+            return False
+        return self._read_elsewhere()
+
+    cdef uint64_t _place_behind_journal(self) except? 0:
+        # Say where what was read of the journal ends in its source's log. Returns the position
+        # there, as far as the journal knows it.
+        cdef HistorySeam seam = self.seam
+        cdef RecordedRuns runs = seam.runs
+        cdef uint64_t position = source_ended()
+        before = seam.state
+        if runs.cursor.position <= before.resume_position and before.source != _NO_LOG:
             runs.log, runs.index, runs.exact = before.source, before.source_index, True
             position = before.source_position
         elif not runs.known and not runs.skipped:
-            runs.locate(cursor.index, True)
+            runs.locate(runs.cursor.index, True)
         log, from_index = runs.log, runs.index
         if (runs.known or runs.skipped) and (runs.from_exact or seam.start_ns != INT64_MIN):
             log, from_index = runs.from_log, runs.from_index
@@ -257,19 +279,7 @@ cdef class HistorySource(Source):
         elif runs.log == seam.log and runs.exact and not seam.exact:
             seam.miss(max(runs.index, seam.index) - seam.index, runs.reason)
             seam.place(runs.log, runs.index)
-        if runs.log == seam.log and runs.index == seam.index and seam.stands_at(position):
-            seam.leave_journal()
-            self.live.cursor.seek(position, seam.index)
-            seam.use_ring()
-            self._use_piece()
-            return True
-        with contextlib.suppress(*UNREADABLE):
-            seam.state = journal_state(seam.journal)
-        if seam.state.identity == before.identity and seam.state.position > cursor.position:
-            end = seam.state.resume_position
-            cursor.extend(("position", end if end > cursor.position else seam.state.position))
-            return False
-        return self._read_elsewhere()
+        return position
 
     cdef bint _journal_gone(self) except -1:
         # What comes next may be elsewhere. False: nobody knows what that is.

@@ -65,10 +65,7 @@ cdef Segment recover(
     w.position, w.index = kept.oldest_position, kept.oldest_index
     for at, segment in enumerate(tail):
         if segment.sealed():
-            w.position, w.index = segment.seal.position, segment.seal.index
-            if segment.seal.flags & SEAL_LAST:
-                segment.seal_as_earlier()
-                check(segment.sync(), "sync", str(segment.path))
+            _pass_sealed(segment, w)
             continue
         last = at + 1 == len(tail)
         if last:
@@ -81,26 +78,12 @@ cdef Segment recover(
         if (last and not survey.ended and not survey.missing
                 and segment.header.layout_hash == layout_hash
                 and not _is_behind(written, &survey.writer)):
-            segment.start(w, True)
-            with nogil:
-                segment.scan(w)
-            cut_bytes = segment.cut(w)
-            check(segment.sync(), "sync", str(segment.path))
+            cut_bytes = _go_on_in(segment, w, notes)
             active = segment
-            if cut_bytes:
-                notes.append(f"{segment.path}: cut {cut_bytes} bytes from position {w.position} on")
-            continue
-        # Whoever ended it did not live to seal it, it is damaged or of other layouts: it stays.
-        w.position, w.index = survey.writer.position, survey.writer.index
-        check(segment.sync(), "sync", str(segment.path))
-        segment.write_seal(
-            &survey.writer, unix_ns, SEAL_DURABLE | (SEAL_DAMAGED if survey.missing else 0),
-            kept.oldest_position, kept.oldest_index)
-        check(segment.sync(), "sync", str(segment.path))
-        if survey.missing:
+        else:
+            w.position, w.index = survey.writer.position, survey.writer.index
+            _seal_ended(segment, &survey, kept, unix_ns, notes)
             missing += survey.missing
-            notes.append(f"{segment.path}: {survey.missing} records are damaged from position "
-                         f"{survey.damaged_position} on")
     if _is_behind(written, w):
         missing += written.index - w.index
         notes.append(
@@ -115,6 +98,39 @@ cdef Segment recover(
         missing=missing, set_aside=sum(": set aside as " in note for note in notes),
         notes=tuple(notes)))
     return active
+
+
+cdef _pass_sealed(Segment segment, SegmentWriter* w):
+    w.position, w.index = segment.seal.position, segment.seal.index
+    if segment.seal.flags & SEAL_LAST:
+        segment.seal_as_earlier()
+        check(segment.sync(), "sync", str(segment.path))
+
+
+cdef uint64_t _go_on_in(Segment segment, SegmentWriter* w, list notes) except? 0:
+    # Put the writer behind its last whole record; returns how many bytes behind that are cut off.
+    cdef uint64_t cut_bytes
+    segment.start(w, True)
+    with nogil:
+        segment.scan(w)
+    cut_bytes = segment.cut(w)
+    check(segment.sync(), "sync", str(segment.path))
+    if cut_bytes:
+        notes.append(f"{segment.path}: cut {cut_bytes} bytes from position {w.position} on")
+    return cut_bytes
+
+
+cdef _seal_ended(
+        Segment segment, const Survey* survey, const KeptMark* kept, int64_t unix_ns, list notes):
+    # Whoever ended it did not live to seal it, it is damaged or of other layouts: it stays.
+    check(segment.sync(), "sync", str(segment.path))
+    segment.write_seal(
+        &survey.writer, unix_ns, SEAL_DURABLE | (SEAL_DAMAGED if survey.missing else 0),
+        kept.oldest_position, kept.oldest_index)
+    check(segment.sync(), "sync", str(segment.path))
+    if survey.missing:
+        notes.append(f"{segment.path}: {survey.missing} records are damaged from position "
+                     f"{survey.damaged_position} on")
 
 
 cdef bint _is_behind(const WrittenMark* written, const SegmentWriter* w) noexcept:
