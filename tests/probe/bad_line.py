@@ -11,7 +11,7 @@ from time import monotonic_ns
 
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.net.options import set_receive_queue
-from udpfast.probe.control import HEADER, Kind
+from udpfast.probe.control import HEADER, ProbeKind
 
 __all__ = ["BadLine", "Faults"]
 
@@ -44,7 +44,7 @@ class _Way:
     def pass_on(self, data: bytes) -> list[bytes]:
         """Return what leaves when this one comes."""
         _, kind, _, _, _, _, index, *_ = HEADER.unpack_from(data)
-        if kind not in (Kind.PROBE, Kind.ECHO):
+        if kind not in (ProbeKind.PROBE, ProbeKind.ECHO):
             return [] if self.chance.random() < self.faults.control else [data]
         if self.chance.random() < self.faults.loss:
             self.lost.add(index)

@@ -15,7 +15,7 @@ from udpfast.probe.control import (
     Clock,
     Header,
     Hello,
-    Kind,
+    ProbeKind,
     Refused,
     Report,
     Welcome,
@@ -29,7 +29,7 @@ HELLO = Hello("127.0.0.1", "fibre", 1000, 128, 1e3, 1, Clock("x", "chrony", True
 
 
 def test_header_and_body_come_back() -> None:
-    header = Header(Kind.HELLO, 3, 1 << 63, 7, 9, 11)
+    header = Header(ProbeKind.HELLO, 3, 1 << 63, 7, 9, 11)
     data = encode(header, HELLO, padded=True)
     assert len(data) == CONTROL_BYTES
     assert parse_header(data) == header
@@ -44,7 +44,7 @@ def test_header_of_any_bytes_is_refused_or_parsed(data: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_body_of_any_bytes_is_refused(body: bytes) -> None:
-    data = encode(Header(Kind.HELLO, 0, 1), body)
+    data = encode(Header(ProbeKind.HELLO, 0, 1), body)
     for kind in (Hello, Welcome, Refused, Report):
         with pytest.raises(FormatError):
             decode_body(data, kind)
@@ -53,7 +53,7 @@ def test_body_of_any_bytes_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_body_with_damage_is_refused_or_within_its_limits(seed: int) -> None:
     chance = random.Random(seed)
-    data = bytearray(encode(Header(Kind.HELLO, 0, 1), HELLO))
+    data = bytearray(encode(Header(ProbeKind.HELLO, 0, 1), HELLO))
     for _ in range(200):
         damaged = bytearray(data)
         for _ in range(chance.randint(1, 4)):
@@ -68,7 +68,7 @@ def test_body_with_damage_is_refused_or_within_its_limits(seed: int) -> None:
 
 def test_body_nested_deeply_is_refused() -> None:
     with pytest.raises(FormatError):
-        decode_body(encode(Header(Kind.HELLO, 0, 1), b"[" * 1000), Hello)
+        decode_body(encode(Header(ProbeKind.HELLO, 0, 1), b"[" * 1000), Hello)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_body_nested_deeply_is_refused() -> None:
 def test_hello_outside_its_limits_is_refused(change: dict[str, float]) -> None:
     text = msgspec.json.encode(msgspec.to_builtins(HELLO) | change)
     with pytest.raises(FormatError):
-        decode_body(encode(Header(Kind.HELLO, 0, 1), text), Hello)
+        decode_body(encode(Header(ProbeKind.HELLO, 0, 1), text), Hello)
 
 
 def test_encode_too_long_is_refused() -> None:
     with pytest.raises(FormatError):
-        encode(Header(Kind.REFUSED, 0, 1), b"x" * CONTROL_BYTES)
+        encode(Header(ProbeKind.REFUSED, 0, 1), b"x" * CONTROL_BYTES)
 
 
 def test_cookie_depends_on_all_of_it() -> None:

@@ -21,7 +21,7 @@ from udpfast.probe.control import (
     Clock,
     Header,
     Hello,
-    Kind,
+    ProbeKind,
     encode,
     parse_header,
 )
@@ -230,20 +230,20 @@ def test_greeting_without_the_cookie_opens_nothing() -> None:
         for each in (own, other):
             each.settimeout(PATIENCE_S)
             each.connect(parse_endpoint(address))
-        own.send(encode(Header(Kind.HELLO, 0, 1), HELLO, padded=True))
+        own.send(encode(Header(ProbeKind.HELLO, 0, 1), HELLO, padded=True))
         answer = own.recv(2000)
         challenge = parse_header(answer)
-        assert challenge.kind is Kind.CHALLENGE
+        assert challenge.kind is ProbeKind.CHALLENGE
         # Nothing to amplify, nothing to keep.
         assert len(answer) < CONTROL_BYTES
         assert receiver.sessions == 0
         # Another address cannot use it.
-        taken_on = encode(replace(challenge, kind=Kind.HELLO), HELLO, padded=True)
+        taken_on = encode(replace(challenge, kind=ProbeKind.HELLO), HELLO, padded=True)
         other.send(taken_on)
-        assert parse_header(other.recv(2000)).kind is Kind.CHALLENGE
+        assert parse_header(other.recv(2000)).kind is ProbeKind.CHALLENGE
         assert receiver.sessions == 0
         own.send(taken_on)
-        assert parse_header(own.recv(2000)).kind is Kind.WELCOME
+        assert parse_header(own.recv(2000)).kind is ProbeKind.WELCOME
         assert receiver.sessions == 1
 
 
@@ -280,7 +280,7 @@ def _nonsense(chance: random.Random) -> bytes:
             chance.randbytes(chance.randrange(1500)),
             header,
             header + chance.randbytes(CONTROL_BYTES - len(header)),
-            encode(Header(Kind.HELLO, 255, 1), b"{", padded=True),
+            encode(Header(ProbeKind.HELLO, 255, 1), b"{", padded=True),
         ]
     )
 
@@ -290,16 +290,22 @@ def _session(address: str, stack: contextlib.ExitStack) -> tuple[socket.socket, 
     own = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     own.settimeout(PATIENCE_S)
     own.connect(parse_endpoint(address))
-    own.send(encode(Header(Kind.HELLO, 0, 77), HELLO, padded=True))
+    own.send(encode(Header(ProbeKind.HELLO, 0, 77), HELLO, padded=True))
     header = parse_header(own.recv(2000))
-    own.send(encode(replace(header, kind=Kind.HELLO), HELLO, padded=True))
+    own.send(encode(replace(header, kind=ProbeKind.HELLO), HELLO, padded=True))
     header = parse_header(own.recv(2000))
-    assert header.kind is Kind.WELCOME
+    assert header.kind is ProbeKind.WELCOME
     return own, header
 
 
 def _probe(header: Header, index: int, size: int = 128, **more: int) -> bytes:
-    fields = {"kind": Kind.PROBE, "line": header.line, "nonce": 77, "cookie": header.cookie, **more}
+    fields = {
+        "kind": ProbeKind.PROBE,
+        "line": header.line,
+        "nonce": 77,
+        "cookie": header.cookie,
+        **more,
+    }
     return HEADER.pack(
         0x31574655, fields["kind"], fields["line"], 0, fields["nonce"], fields["cookie"], index, 5,
         0, 0, 0,
@@ -321,7 +327,7 @@ def test_listener_counts_what_is_no_probe_of_its_session_and_answers_none() -> N
         own.send(_probe(header, 7))
         echo = own.recv(3000)
         assert HEADER.unpack_from(echo)[6] == 7
-        assert HEADER.unpack_from(echo)[1] == Kind.ECHO
+        assert HEADER.unpack_from(echo)[1] == ProbeKind.ECHO
         (counts,) = receiver.live()
         assert (counts["malformed"], counts["strangers"], counts["distinct"]) == (5, 3, 1)
         # A time of the far past or future is a number, and no more.
@@ -330,7 +336,7 @@ def test_listener_counts_what_is_no_probe_of_its_session_and_answers_none() -> N
             data[32:40] = sent.to_bytes(8, "little", signed=True)
             own.send(data)
             own.recv(3000)
-        own.send(encode(replace(header, kind=Kind.BYE), padded=True))
+        own.send(encode(replace(header, kind=ProbeKind.BYE), padded=True))
         found = taken(receiver)
         assert found.lines["line"].arrived.sum() == 4
 
@@ -382,9 +388,9 @@ def test_address_that_a_sender_claims_to_send_to_harms_nothing(to: str) -> None:
         own.connect(parse_endpoint(address))
         own.settimeout(PATIENCE_S)
         hello = Hello(to, "line", 100, 128, 1e3, 1, Clock())
-        own.send(encode(Header(Kind.HELLO, 0, 77), hello, padded=True))
+        own.send(encode(Header(ProbeKind.HELLO, 0, 77), hello, padded=True))
         header = parse_header(own.recv(2000))
-        own.send(encode(replace(header, kind=Kind.HELLO), hello, padded=True))
+        own.send(encode(replace(header, kind=ProbeKind.HELLO), hello, padded=True))
         # It may be refused, or the answer may come from elsewhere. Others are served as before.
         wait_until(lambda: receiver.sessions + receiver.refused > 0)
         with sender({"a": address}) as other:
@@ -398,9 +404,9 @@ def test_name_that_no_line_may_have_is_a_stranger_s(name: str) -> None:
         own.connect(parse_endpoint(address))
         own.settimeout(PATIENCE_S)
         hello = Hello("127.0.0.1", name, 100, 128, 1e3, 1, Clock())
-        own.send(encode(Header(Kind.HELLO, 0, 77), hello, padded=True))
+        own.send(encode(Header(ProbeKind.HELLO, 0, 77), hello, padded=True))
         header = parse_header(own.recv(2000))
-        own.send(encode(replace(header, kind=Kind.HELLO), hello, padded=True))
+        own.send(encode(replace(header, kind=ProbeKind.HELLO), hello, padded=True))
         wait_until(lambda: receiver.strangers > 0)
         assert receiver.sessions == 0
 

@@ -27,7 +27,7 @@ __all__ = [
     "Clock",
     "Header",
     "Hello",
-    "Kind",
+    "ProbeKind",
     "Refused",
     "Report",
     "Welcome",
@@ -53,7 +53,7 @@ _Body = TypeVar("_Body")
 _Int64 = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 
 
-class Kind(IntEnum):
+class ProbeKind(IntEnum):
     """What a datagram is; as in `layout.pxd`."""
 
     HELLO = 1
@@ -145,7 +145,7 @@ class Report(msgspec.Struct, frozen=True):
 class Header:
     """The header of a datagram that is no probe."""
 
-    kind: Kind
+    kind: ProbeKind
     line: int
     nonce: int
     cookie: int = 0
@@ -174,9 +174,9 @@ def parse_header(data: bytes) -> Header:
     if not HEADER.size <= len(data) <= CONTROL_BYTES:
         raise FormatError(f"expected {HEADER.size} to {CONTROL_BYTES} bytes, found {len(data)}")
     magic, kind, line, _, nonce, cookie, index, _, _, _, arrival = HEADER.unpack_from(data)
-    if magic != MAGIC or kind not in Kind._value2member_map_:
+    if magic != MAGIC or kind not in ProbeKind._value2member_map_:
         raise FormatError(f"expected magic {MAGIC:#x} and a kind, found {magic:#x} and {kind}")
-    return Header(Kind(kind), line, nonce, cookie, index, arrival)
+    return Header(ProbeKind(kind), line, nonce, cookie, index, arrival)
 
 
 def decode_body(data: bytes, kind: type[_Body]) -> _Body:

@@ -36,7 +36,7 @@ from udpfast.probe.control import (
     Clock,
     Header,
     Hello,
-    Kind,
+    ProbeKind,
     Refused,
     Report,
     Welcome,
@@ -256,25 +256,25 @@ class Receiver:
     def _greeting(self, door: _Door, data: bytes, peer: tuple[Any, ...]) -> bytes:
         try:
             header = parse_header(data)
-            if header.kind is not Kind.HELLO or len(data) < CONTROL_BYTES:
+            if header.kind is not ProbeKind.HELLO or len(data) < CONTROL_BYTES:
                 raise FormatError("expected a greeting")
             if self._allowed and ipaddress.ip_address(peer[0]) not in self._allowed:
                 raise FormatError("expected an address that may measure")
             cookie = cookie_of(self._secret, peer[:2], header.nonce, header.line)
             if header.cookie != cookie:
-                return encode(Header(Kind.CHALLENGE, header.line, header.nonce, cookie))
+                return encode(Header(ProbeKind.CHALLENGE, header.line, header.nonce, cookie))
             hello = decode_body(data, Hello)
         except (FormatError, ValueError):
             self.strangers += 1
             return b""
-        told = Header(Kind.WELCOME, header.line, header.nonce, cookie)
+        told = Header(ProbeKind.WELCOME, header.line, header.nonce, cookie)
         try:
             reason = self._open(door, header, hello, peer)
         except OSError as error:
             reason = error.strerror or str(error)
         if reason:
             self.refused += 1
-            told = Header(Kind.REFUSED, header.line, header.nonce, cookie)
+            told = Header(ProbeKind.REFUSED, header.line, header.nonce, cookie)
             return encode(told, Refused(reason[:200]))
         return encode(told, Welcome(self._now()))
 
@@ -400,18 +400,18 @@ class Receiver:
             try:
                 header = parse_header(data)
                 if header.cookie != line.cookie or len(data) < CONTROL_BYTES:
-                    if header.kind is Kind.HELLO:
+                    if header.kind is ProbeKind.HELLO:
                         # Its welcome was lost, or it does not know the cookie any more.
-                        told = Header(Kind.CHALLENGE, header.line, nonce, line.cookie)
+                        told = Header(ProbeKind.CHALLENGE, header.line, nonce, line.cookie)
                         self._tell(line, encode(told))
                     continue
                 session.heard_s = time.monotonic()
-                if header.kind is Kind.BYE:
+                if header.kind is ProbeKind.BYE:
                     self._end(nonce)
-                elif header.kind is Kind.HELLO:
-                    told = Header(Kind.WELCOME, header.line, nonce, line.cookie)
+                elif header.kind is ProbeKind.HELLO:
+                    told = Header(ProbeKind.WELCOME, header.line, nonce, line.cookie)
                     self._tell(line, encode(told, Welcome(self._now())))
-                elif header.kind is Kind.ASK:
+                elif header.kind is ProbeKind.ASK:
                     self._answer(session, line, header)
             except FormatError:
                 self.strangers += 1
@@ -421,7 +421,7 @@ class Receiver:
         if line is None:
             return
         told = Header(
-            Kind.REPORT if header.index == REPORT_INDEX else Kind.ANSWER,
+            ProbeKind.REPORT if header.index == REPORT_INDEX else ProbeKind.ANSWER,
             header.line,
             header.nonce,
             carrier.cookie,

@@ -31,7 +31,7 @@ from udpfast.probe.control import (
     Clock,
     Header,
     Hello,
-    Kind,
+    ProbeKind,
     Refused,
     Report,
     Welcome,
@@ -316,9 +316,9 @@ class Sender:
             self.train,
             self._clock,
         )
-        return encode(self._header(line, Kind.HELLO), hello, padded=True)
+        return encode(self._header(line, ProbeKind.HELLO), hello, padded=True)
 
-    def _header(self, line: _Line, kind: Kind, index: int = 0, of: int = 0) -> Header:
+    def _header(self, line: _Line, kind: ProbeKind, index: int = 0, of: int = 0) -> Header:
         return Header(kind, self._lines.index(line), self._nonce, line.cookie, index, of)
 
     def _take(self, number: int, data: bytes) -> bool:
@@ -328,16 +328,16 @@ class Sender:
             header = parse_header(data)
             if header.nonce != self._nonce or header.line != number:
                 return False
-            if header.kind is Kind.CHALLENGE:
+            if header.kind is ProbeKind.CHALLENGE:
                 line.cookie = header.cookie
                 return True
             if header.cookie != line.cookie:
                 return False
-            if header.kind is Kind.WELCOME:
+            if header.kind is ProbeKind.WELCOME:
                 line.there = decode_body(data, Welcome).clock
                 line.cookies.add(line.cookie)
                 self._welcomed_at = self._welcomed_at or time.monotonic()
-            elif header.kind is Kind.REFUSED and not line.cookies:
+            elif header.kind is ProbeKind.REFUSED and not line.cookies:
                 reason = decode_body(data, Refused).reason
                 refused = f"the listener at {line.where.address} refused: {literal(reason)}"
                 self._refused = refused
@@ -382,7 +382,7 @@ class Sender:
             for _ in range(2):
                 self._say(
                     self._lines[number],
-                    encode(self._header(self._lines[number], Kind.BYE), padded=True),
+                    encode(self._header(self._lines[number], ProbeKind.BYE), padded=True),
                 )
 
     def _ask(self, carrier: _Line, questions: set[tuple[int, int]]) -> None:
@@ -392,7 +392,7 @@ class Sender:
         while questions and tries < TRIES:
             tries += 1
             for number, index in sorted(questions)[:WINDOW]:
-                question = encode(self._header(carrier, Kind.ASK, index, number), padded=True)
+                question = encode(self._header(carrier, ProbeKind.ASK, index, number), padded=True)
                 self._say(carrier, question)
             deadline = time.monotonic() + patience_s
             window = min(len(questions), WINDOW)
@@ -410,9 +410,9 @@ class Sender:
             if header.nonce != self._nonce or header.line != number or question not in questions:
                 return
             line = self._lines[header.arrival]
-            if header.kind is Kind.REPORT:
+            if header.kind is ProbeKind.REPORT:
                 line.report = decode_body(data, Report)
-            elif header.kind is Kind.ANSWER and line.arrived is not None:
+            elif header.kind is ProbeKind.ANSWER and line.arrived is not None:
                 part = line.arrived[header.index : header.index + ANSWER_PROBES]
                 bits = np.frombuffer(data, np.uint8, offset=HEADER.size)
                 if 8 * len(bits) < len(part):
