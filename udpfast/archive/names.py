@@ -74,6 +74,15 @@ def names_path(directory: Path, number: int) -> Path:
 def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> NameTable:
     """Return a journal's file of names, as its segments refer to it.
 
+    Parameters
+    ----------
+    directory : str or path
+        The journal's.
+    number : int
+        Of the file, as a segment has it.
+    mark : int
+        Of its table, as a segment has it; 0: the segment does not say.
+
     Raises
     ------
     FileNotFoundError

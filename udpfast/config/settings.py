@@ -87,6 +87,14 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
     """Return a struct of type `target` from its tables.
 
+    Parameters
+    ----------
+    tables : mapping
+        As TOML or a program gives them.
+    target : type of Struct
+    where : str
+        What errors call the tables: a file, say.
+
     Raises
     ------
     ConfigError

@@ -17,6 +17,13 @@ def present_books(name: str, exchange: str | None = None, symbol: str | None = N
 
     Copies the whole image: for a look now and then, by who does not follow the feed.
 
+    Parameters
+    ----------
+    name : str
+        The instance's name, or its directory's path.
+    exchange, symbol : str, optional
+        The books of this exchange, and of this symbol, alone.
+
     Raises
     ------
     ImageError

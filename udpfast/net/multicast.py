@@ -87,7 +87,18 @@ def routed_interface(host: str, port: int) -> Interface:
 def join(
     sock: socket.socket, group: str, interface: Interface | None, source: str = ""
 ) -> OptionResult:
-    """Join a group, of one source only if `source` is given.
+    """Join a group.
+
+    Parameters
+    ----------
+    sock : socket
+        Of the group's family.
+    group : str
+        Address of the group.
+    interface : Interface or None
+        Where to join; None: the kernel decides.
+    source : str
+        Address of the one sender to hear; empty: all.
 
     Raises
     ------
@@ -138,7 +149,23 @@ def only_joined_groups(sock: socket.socket) -> OptionResult:
 def send_options(
     sock: socket.socket, interface: Interface | None, ttl: int, loop: bool
 ) -> list[OptionResult]:
-    """Set interface, time to live and local loop of a socket that sends to a group."""
+    """Set interface, time to live and local loop of a socket that sends to a group.
+
+    Parameters
+    ----------
+    sock : socket
+    interface : Interface or None
+        What it leaves by; None: the kernel decides.
+    ttl : int
+        Hops that it may take.
+    loop : bool
+        Let this host receive it, too.
+
+    Returns
+    -------
+    list of OptionResult
+        What was asked for, and what the kernel granted.
+    """
     if sock.family == socket.AF_INET6:
         level = socket.IPPROTO_IPV6
         hops, echo = socket.IPV6_MULTICAST_HOPS, socket.IPV6_MULTICAST_LOOP
@@ -166,7 +193,16 @@ def send_options(
 
 
 def socket_address(host: str, port: int, interface: Interface | None) -> tuple[str | int, ...]:
-    """Return what bind and connect take; a link-local IPv6 address gets its interface."""
+    """Return what bind and connect take.
+
+    Parameters
+    ----------
+    host : str
+        An IPv4 or IPv6 address.
+    port : int
+    interface : Interface or None
+        Goes with an address that means something else on each interface: a link-local IPv6 one.
+    """
     address = ipaddress.ip_address(host)
     if address.version == 4:
         return host, port

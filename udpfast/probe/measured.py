@@ -106,9 +106,17 @@ def arrived_only(
     here: Clock,
     there: Clock,
 ) -> Result:
-    """Return what a listener has found: `lines` has the sender's address, arrays, stamps, counts.
+    """Return what a listener has found; it knows the way out alone.
 
-    `here` is the sender's clock, `there` the listener's: the way out is the same for both ends.
+    Parameters
+    ----------
+    lines : mapping
+        By name: the address of the line's sender; its arrays `sent_ns` and `reached_ns`, an element
+        per probe, 0 where none arrived; which stamps were asked for; what was counted.
+    rate_per_s, size_bytes, train : float, int, int
+        Probes a second, bytes of each, and how many leave in one go.
+    here, there : Clock
+        What the sender says of its clock, and what the listener says of its own.
     """
     heard = [np.flatnonzero(arrays["reached_ns"]) for _, arrays, _, _ in lines.values()]
     count = max((int(each[-1]) + 1 for each in heard if len(each)), default=0)

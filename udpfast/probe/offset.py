@@ -29,17 +29,20 @@ Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
 UNKNOWN = Clock()
-#: Windows are a second long, or longer: so many at most, and drift needs three.
-WINDOWS_MAX, WINDOWS_FOR_DRIFT = 240, 3
-WINDOW_NS = 1_000_000_000
-#: A short run has up to eight windows, with a hundred round trips each.
+#: The run is cut into windows of one second. A run of more than 240 seconds has 240 longer ones.
+WINDOW_NS, WINDOWS_MAX = 1_000_000_000, 240
+#: A run of a few seconds has shorter windows, up to eight of them, as long as each gets a hundred
+#: round trips.
 WINDOWS_SHORT, WINDOW_TRIPS = 8, 100
-#: What two readings of one clock differ by, if a thread was interrupted between them.
+#: A run of fewer than three windows says nothing about drift.
+WINDOWS_FOR_DRIFT = 3
+#: A thread that is interrupted between two readings of one clock makes them differ by up to this.
 SAME_NS = 100_000
-#: What bounds the lines of other slopes is taken per window with so many round trips: the shorter
-#: the windows, the less of the run is beyond the middles of the first and the last.
+#: The error at the edges of the run is computed with windows of 20 round trips, which are shorter:
+#: the line is bounded at the middles of windows, and the first middle is then closer to the edge.
 EDGE_TRIPS = 20
-#: How often the line is fitted; the second time finds what drift hid, the third next to nothing.
+#: The line is fitted three times. Drift widens the bounds of each window, so the second fit, which
+#: takes the known drift away first, is better; a third still changes a little, a fourth nothing.
 PASSES = 3
 
 
@@ -162,7 +165,7 @@ def _estimate(trips: list[Trips]) -> Offset:
     wanted = max((end - begin) // WINDOW_NS, min(WINDOWS_SHORT, returned // WINDOW_TRIPS), 1)
     count = int(min(wanted, WINDOWS_MAX))
     level, slope = int(trips[0].reached[0] - trips[0].sent[0]), 0.0
-    # Drift moves the bounds within a window, too: they are taken again without what is known of it.
+    # Drift also moves the bounds within a window: each pass takes away the drift found so far.
     for _ in range(PASSES):
         since, lower, upper = _bounds(trips, begin, end, level, slope, count)
         weights = 1 / (np.abs(upper - lower) + 1)
@@ -174,15 +177,16 @@ def _estimate(trips: list[Trips]) -> Offset:
         level, slope = level + round(float(shift)), slope + float(more)
     since, lower, upper = _bounds(trips, begin, end, level, slope, count)
     low, high = float(lower.max()), float(upper.min())
-    if low <= high:  # one line satisfies all windows
+    if low <= high:  # one line is within the bounds of all windows
         if len(since) >= WINDOWS_FOR_DRIFT:
-            # So do others, of other slopes: they are furthest from this one at begin or end.
+            # Lines of other slopes are within them, too. Those lie furthest from this one where the
+            # run begins or ends: the distance there is the error.
             many = min(max(count, returned // EDGE_TRIPS), WINDOWS_MAX)
             bounds = _bounds(trips, begin, end, level, slope, many)
             low, high = _furthest(*bounds, (end - begin) / 2)
         level += round((low + high) / 2)
         error = (high - low) / 2
-    else:  # the drift changed: each window answers for itself
+    else:  # the drift changed during the run: the worst window decides
         error = float(np.maximum(np.abs(lower), np.abs(upper)).max())
     since, lower, upper = _bounds(trips, begin, end, level, slope, count)
     return Offset(
@@ -200,7 +204,8 @@ def _estimate(trips: list[Trips]) -> Offset:
 def _furthest(since: Values, lower: Values, upper: Values, edge: float) -> tuple[float, float]:
     """Return the least and the most that lines between all bounds have at -edge or at edge.
 
-    The two bounds that stop a line on its way up, or down, to an edge decide.
+    A line is turned upwards at an edge until it touches an upper bound of one window and a lower
+    bound of another: each pair of windows gives a limit, and the strictest one counts.
     """
     before, after = np.triu_indices(len(since), 1)
     apart = since[after] - since[before]

@@ -153,6 +153,13 @@ def adapt_mode(fd: int, guard: int, path: Path) -> int:
     """Have a locked region readable by whom its directory lets in by now; return its guard.
 
     Whoever has it open keeps it.
+
+    Parameters
+    ----------
+    fd, guard : int
+        The region's file, and its guard or -1, as `lock_existing` returned it.
+    path : Path
+        Of the file.
     """
     wanted = mode_below(path.parent)
     if stat.S_IMODE(os.fstat(fd).st_mode) == wanted:
@@ -166,7 +173,18 @@ def adapt_mode(fd: int, guard: int, path: Path) -> int:
 
 
 def set_mode(fd: int, guard: int, path: Path, mode: int) -> int:
-    """Set who may read a region that is locked for `path`; return its guard."""
+    """Set who may read a region that is locked; return its guard.
+
+    Parameters
+    ----------
+    fd : int
+        The region's file.
+    guard : int
+        Its guard, if it has one; else -1. One is made if others than the owner may read.
+    path : Path
+        Of the file, whose directory names the group.
+    mode : int
+    """
     if mode & _OTHERS:
         guard = open_guard(path) if guard < 0 else guard
         os.fchown(fd, -1, path.parent.stat().st_gid)
@@ -206,6 +224,15 @@ def process_alive(pid: int, start: int, namespace: int, fd: int, locked: bool = 
     If it said that it had `locked` the file, by the lock as well: a copy of the file has the pid,
     and nobody writes it. In another namespace, or where the others' processes are hidden from this
     one, by the lock alone.
+
+    Parameters
+    ----------
+    pid, start, namespace : int
+        What the process said of itself; `process_start` and `process_namespace` say what they are.
+    fd : int
+        The file that it writes; -1: it cannot be opened, and its lock is not looked at.
+    locked : bool
+        It said that it had locked the file.
     """
     if same_namespace(namespace):
         alive = process_start(pid) == start != 0

@@ -73,7 +73,13 @@ def is_local(master: str) -> bool:
 
 
 def settings_for(master: str, memory: str = LOCAL_MEMORY, *, quick: bool = False) -> dict[str, str]:
-    """Return what `open_session` sets for a master."""
+    """Return what `open_session` sets for a master.
+
+    Parameters
+    ----------
+    master, memory, quick
+        As `open_session` has them.
+    """
     if not is_local(master):
         return dict(EVERYWHERE)
     cores = master.partition("[")[2].rstrip("]").partition(",")[0]

@@ -143,7 +143,8 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
 
 def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     place = max(row["place"] for row in rows)
-    # Nobody saw how a journal that follows another one went on in between.
+    # Of several journals, one behind the other, only the last counts: nobody recorded what happened
+    # between two of them.
     there = [row for row in rows if row["place"] == place]
     own = [row for row in there if row["stream"] == stream]
     era = max(
@@ -157,7 +158,8 @@ def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     later = [row for row in own if (row["last"] or -1) > era.position]
     if len(later) < 2:
         return era
-    # A session whose SESSION is among records that are missing begins with its first object.
+    # There are records of two sessions, and no SESSION between them: it is among the records that
+    # are missing. The later session then begins with its first record of an object.
     last = max(later, key=lambda row: row["last"])
     before = max(row["last"] for row in later if row is not last)
     return Era(max(last["first"], before + 1), False)
@@ -172,7 +174,7 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
         is_all = era.is_whole(begin) and (book.before is None or book.before >= begin)
         begin = begin if is_all else None
     end = None if begin is None else _first([book.ended, _after(era.laps, begin)])
-    # A lap concerns the objects that were known by then.
+    # Records that are missing concern this object only if it was known before they went missing.
     lap = era.laps[-1] if era.laps and era.laps[-1] > begun else None
     if ungated:
         sure, doubted = _last([own["replaced"], lap, (era.position, 0)]), None
@@ -185,11 +187,13 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
 
 
 def _doubted(own: Mapping[str, At | None], begun: At, lap: At | None, era: Era) -> At | None:
-    # Since when the feed is in doubt of an object, or was not heard to be sure of it: by its last
-    # word, which may be that none is known. None: it is sure.
+    # Return since when an object is in doubt; None: it is not. The feed's last word on it decides:
+    # RECOVERED or STALE; or its first record, if there is neither; or missing records behind those,
+    # among which the feed may have said anything.
     word = _last([begun, own["recovered"], own["said"], lap])
     if word == own["recovered"]:
         return None
+    # The feed's word may be among records that are missing, or that came before these.
     unheard = word == lap or (word != own["said"] and not era.is_whole(begun))
     if unheard and own["heard"] is not None and own["heard"] >= word:
         return None

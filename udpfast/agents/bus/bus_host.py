@@ -42,14 +42,16 @@ from udpfast.shm.trust import find_group
 
 __all__ = ["BusHost"]
 
+#: A host looks this often at what comes and goes seldom: outboxes, wishes, old segments.
 LOOK_S = 0.1
-#: Lines of what was said.
+#: The host keeps this many of the sentences that its stores have said.
 SAID_KEPT = 100
-#: The shortest that epoll waits.
+#: epoll waits in whole milliseconds: this is the shortest wait.
 WAIT_S = 0.001
-#: A store that failed is not tried again for so long.
+#: The host leaves a store alone for this long after it failed, and then tries it again.
 REST_NS = 100_000_000
-#: What failed, and did not fail again for so long, is over: it is said again.
+#: A failure that does not come back within this time is over; if the store fails again later, the
+#: host says so again.
 OVER_NS = 10_000_000_000
 
 

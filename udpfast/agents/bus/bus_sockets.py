@@ -37,7 +37,8 @@ LINK_ROOM = 1 << 18
 READ_BYTES = 1 << 18
 #: Datagrams that are read before other things get their turn.
 DATAGRAMS = 512
-#: So long a goodbye may take, which a copy does not need; it is looked at so often.
+#: A link that closes may take this long to send its goodbye, and the sockets look this often
+#: whether it has. A copy manages without the goodbye.
 GOODBYE_NS, GOODBYE_S = 100_000_000, 0.001
 
 

@@ -174,7 +174,7 @@ class StoreDisk:
                 store.promised, self._cuts + store.cuts, following, self.settings.gate,
             )
         )  # fmt: skip
-        # Behind the news of a cut: who reads looks there first.
+        # Readers look for news of a cut before they look how far the store is: write in that order.
         if end != self._flushed and not self.written_by_feed:
             self.store.flush()
             self._flushed = end
