@@ -143,7 +143,7 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
 
 def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     place = max(row["place"] for row in rows)
-    # Of several journals, one behind the other, only the last counts: nobody recorded what happened
+    # Where journals follow each other only the last counts: nobody recorded what happened
     # between two of them.
     there = [row for row in rows if row["place"] == place]
     own = [row for row in there if row["stream"] == stream]
