@@ -50,7 +50,10 @@ class Instance:
         unless it is given.
         """
         self.number += 1
-        header = {"number": self.number, "object": object_type << 16 | object_id} | fields
+        header = {"number": self.number, "object": object_type << 16 | object_id}
+        if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS:
+            header["session"] = 1  # what is of an object is of a session
+        header |= fields
         key = header.get("session", 0), header["object"]
         if kind == Kind.RECOVERED and len(payload) == OBJECT_STATE.itemsize:
             state = np.frombuffer(payload, OBJECT_STATE).copy()

@@ -115,7 +115,7 @@ def test_a_feed_whose_loop_makes_no_turn_is_killed_and_started_again(tmp_path, p
         assert (feed.entry.state, feed.entry.failure) == (
             "waiting", "its loop made no turn for 10 s"
         )  # fmt: skip
-        assert said == ["feed one: its loop made no turn for 10 s; starting it again in 0.2 s"]
+        assert said == ["feed one: its loop made no turn for 10 s; starting it again in 0.1 s"]
         feed.look(10_300_000_000)
         wait_until(lambda: feed.look(10_300_000_000) and feed.entry.state == "running", "it again")
         assert feed.entry.restarts == 1
