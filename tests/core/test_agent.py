@@ -1,8 +1,9 @@
 """The runner: turns, stopping, failures, grants and statistics."""
 
-import ctypes
+import multiprocessing
 import os
 import threading
+from multiprocessing.queues import Queue
 from pathlib import Path
 
 import pytest
@@ -154,15 +155,22 @@ def test_core_absent_strict_is_raised_by_start() -> None:
         runner.start()
 
 
-def test_priority_and_memory_are_granted_or_have_a_reason() -> None:
+def granted(results: "Queue[list[tuple[str, bool, str]]]") -> None:
     runner = AgentRunner(counting(1, []), fifo_priority=1, lock_memory=True)
-    try:
-        runner.start()
-        runner.join()
-    finally:
-        ctypes.CDLL(None).munlockall()  # it is of the process: of all tests that come after
-    assert [grant.name for grant in runner.grants] == ["fifo_priority", "lock_memory"]
-    assert all(grant.granted == (grant.reason == "") for grant in runner.grants)
+    runner.run()
+    results.put([(grant.name, grant.granted, grant.reason) for grant in runner.grants])
+
+
+def test_priority_and_memory_are_granted_or_have_a_reason() -> None:
+    # A process of its own: all that this one has mapped, written or not, would take memory.
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    process = context.Process(target=granted, args=(results,))
+    process.start()
+    found = results.get(timeout=PATIENCE_S)
+    process.join()
+    assert [name for name, _, _ in found] == ["fifo_priority", "lock_memory"]
+    assert all(was_granted == (reason == "") for _, was_granted, reason in found)
 
 
 def test_cycle_longest_is_at_least_a_slow_turn() -> None:
