@@ -233,17 +233,19 @@ def test_reader_dropped_in_a_running_loop_is_freed(waking: Waking, left: str) ->
         if left == "in a cycle":
             held.append(held)  # type: ignore[arg-type]
 
-    async def count() -> list[tuple[int, int]]:
+    async def count() -> list[int]:
         found = []
-        for _ in range(4):
+        for _ in range(8):
             await wait()
             gc.collect()
             await asyncio.sleep(0)  # of another thread's reader: the loop's next turn
-            descriptors = len(list(Path("/proc/self/fd").iterdir()))
-            found.append((descriptors, len(list_readers(waking.directory))))
+            assert list_readers(waking.directory) == []
+            found.append(len(list(Path("/proc/self/fd").iterdir())))
         return found
 
-    assert len(set(asyncio.run(count()))) == 1
+    found = asyncio.run(count())
+    # Another thread of this process may have opened a file; what is left would add up.
+    assert found[-1] - found[0] < len(found) - 1
     assert list_readers(waking.directory) == []
 
 
