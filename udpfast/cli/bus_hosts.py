@@ -23,8 +23,9 @@ __all__ = ["PATIENCE_S", "STORE", "BusCopy", "BusHosts"]
 
 #: The one store that they have.
 STORE = "orders"
-#: Seconds after which what did not happen never will.
-PATIENCE_S = 120.0
+#: Seconds after which what did not happen never will: a whole trial takes 130 where twenty programs
+#: share each core.
+PATIENCE_S = 300.0
 
 
 @dataclass
