@@ -1,9 +1,5 @@
 """Cboe's gap request proxy: asked by TCP, it answers by multicast.
 
-    RESTS --a second later--> CONNECTS --connected--> LOGS IN --accepted--> READY
-      ^                          |                       |                    |
-      +----------- refused, silent or closed by the server ------------------+
-
 The connection is kept, so that a hole can be asked for at once. What answers comes on a group: with
 the numbers that it has on the lines, perhaps before the server says that it will, perhaps in
 pieces, and also because somebody else asked.
@@ -13,10 +9,8 @@ Source: Cboe, US Equities/Options Multicast Depth of Book (PITCH) 2.41.
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
-from enum import Enum
 from typing import NamedTuple
 
 from udpfast.agents.recovery.asked import DAY_NS, Request
@@ -30,10 +24,13 @@ from udpfast.agents.recovery.cboe import (
     login_request,
     pack,
 )
+from udpfast.agents.recovery.connection import (
+    READ_BYTES,
+    ServerConnection,
+    State,
+)
 from udpfast.config import Login, RetransmissionConfig
-from udpfast.errors import FormatError
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
-from udpfast.net.stream import begin_connection, is_connected
 
 __all__ = ["GrpAsking"]
 
@@ -42,10 +39,8 @@ _REQUEST = struct.Struct("<BIH")
 _RESPONSE = struct.Struct("<BIHc")
 #: The server beats at least every five seconds.
 _SILENT_NS = 15_000_000_000
-_RECONNECT_NS = 1_000_000_000
 #: A login that was refused is refused again; some venues count them.
 _LOGIN_AGAIN_NS = 30_000_000_000
-_READ_BYTES = 1 << 16
 _RCVBUF_BYTES = 1 << 20
 #: What is not sent now will not be sent a little later: the hole is lost by then.
 _NEVER_NS = 60_000_000_000
@@ -69,14 +64,7 @@ class GrpRefusal(NamedTuple):
     why: str
 
 
-class _State(Enum):
-    RESTS = "rests"
-    CONNECTS = "connects"
-    LOGS_IN = "logs in"
-    READY = "ready"
-
-
-class GrpAsking:
+class GrpAsking(ServerConnection):
     """A connection with a gap request proxy.
 
     Parameters
@@ -86,41 +74,15 @@ class GrpAsking:
     """
 
     def __init__(self, table: RetransmissionConfig, login: Login) -> None:
-        self._table, self._login = table, login
+        super().__init__(table)
+        self._login = login
         self._group, _ = open_receiver(
             LineAddress(table.answers, table.interface),
             ReceiveOptions(rcvbuf_bytes=_RCVBUF_BYTES, timestamps="none"),
         )
-        self._socket: socket.socket | None = None
         self._stream = CboeStream()
-        self._state = _State.RESTS
-        self._begin_at_ns = 0
-        self._heard_ns = self._spoke_ns = 0
+        self._spoke_ns = 0
         self._refused: list[Refusal] = []
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can be asked."""
-        return self._state is _State.READY
-
-    def keep(self, now_ns: int) -> int:
-        """Connect, log in, beat, and read what the server says; return how much that was.
-
-        Raises
-        ------
-        OSError, FormatError
-            The connection ended; another attempt is made in time.
-        """
-        try:
-            match self._state:
-                case _State.RESTS:
-                    return self._connect(now_ns)
-                case _State.CONNECTS:
-                    return self._log_in(now_ns)
-            return self._listen(now_ns)
-        except (OSError, FormatError):
-            self._hang_up(now_ns + _RECONNECT_NS)
-            raise
 
     def name_session(self, header: bytes, session: int) -> bool:
         """Take nothing: a unit has one session a day."""
@@ -148,22 +110,14 @@ class GrpAsking:
         self._hang_up(0)
         self._group.close()
 
-    def _connect(self, now_ns: int) -> int:
-        if now_ns < self._begin_at_ns:
-            return 0
-        self._socket = begin_connection(self._table.server, self._table.interface)
-        self._stream = CboeStream()
-        self._heard_ns = now_ns
-        self._state = _State.CONNECTS
-        return 1
-
-    def _log_in(self, now_ns: int) -> int:
-        assert self._socket is not None
-        if not is_connected(self._socket, self._table.server):
+    def _begin(self, now_ns: int) -> int:
+        if not self._is_connected():
             return self._check_silence(now_ns)
+        assert self._socket is not None
+        self._stream = CboeStream()
         self._socket.send(login_request(self._login))
         self._spoke_ns = now_ns
-        self._state = _State.LOGS_IN
+        self._state = State.LOGS_IN
         return 1
 
     def _listen(self, now_ns: int) -> int:
@@ -172,14 +126,14 @@ class GrpAsking:
             self._spoke_ns = now_ns
             self._socket.send(HEARTBEAT)
         try:
-            data = self._socket.recv(_READ_BYTES)
+            data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
             return self._check_silence(now_ns)
         if not data:
             raise ConnectionResetError("the server closed the connection")
-        self._heard_ns = now_ns
+        self._moved_ns = now_ns
         for kind, body in self._stream.take(data):
-            if kind == LOGIN_RESPONSE and self._state is _State.LOGS_IN:
+            if kind == LOGIN_RESPONSE and self._state is State.LOGS_IN:
                 self._take_login(body, now_ns)
             elif kind == _GAP_RESPONSE and len(body) >= _RESPONSE.size:
                 self._take_response(body)
@@ -190,7 +144,7 @@ class GrpAsking:
     def _take_login(self, body: bytes, now_ns: int) -> None:
         why = login_refusal(body)
         if not why:
-            self._state = _State.READY
+            self._state = State.READY
             return
         self._refused.append(GrpRefusal(None, 0, f"it refused the login: {why}"))
         self._hang_up(now_ns + _LOGIN_AGAIN_NS)
@@ -204,13 +158,6 @@ class GrpAsking:
         self._refused.append(GrpRefusal(request, pause_ns, f"it refused a request: {why}"))
 
     def _check_silence(self, now_ns: int) -> int:
-        if now_ns - self._heard_ns >= _SILENT_NS:
+        if now_ns - self._moved_ns >= _SILENT_NS:
             raise TimeoutError(f"nothing came for {_SILENT_NS // 1_000_000_000} s")
         return 0
-
-    def _hang_up(self, begin_at_ns: int) -> None:
-        sock, self._socket = self._socket, None
-        self._state = _State.RESTS
-        self._begin_at_ns = begin_at_ns
-        if sock is not None:
-            sock.close()

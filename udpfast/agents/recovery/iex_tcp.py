@@ -1,7 +1,5 @@
 """IEX's gap fill over TCP: requests as by UDP, answered by segments one behind the other.
 
-    RESTS --connects--> CONNECTS --connected--> READY --closed, stalled, or asked of again--> RESTS
-
 On one connection ranges have to rise and may not overlap: the server ends it otherwise. TCP loses
 nothing, so what was asked for on a connection is not asked for again while that lives. What lies
 before it, or did not come, is asked for on the next one.
@@ -11,36 +9,31 @@ Source: IEX Transport Specification; IEX Trading Alert 2016-059.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from enum import Enum
 
 from udpfast.agents.recovery.asked import Request
 from udpfast.agents.recovery.asking import Refusal, iex_request
+from udpfast.agents.recovery.connection import (
+    READ_BYTES,
+    RECONNECT_NS,
+    ServerConnection,
+    State,
+)
 from udpfast.config import RetransmissionConfig
 from udpfast.errors import FormatError
-from udpfast.net.stream import begin_connection, is_connected
 
 __all__ = ["IexTcpAsking"]
 
 _HEADER_BYTES = 40
 _VERSION = 1
-_RECONNECT_NS = 1_000_000_000
 #: An answer begins at once, and goes on: TCP itself sends again what is lost within this.
 _STALLED_NS = 500_000_000
 _CONNECTS_NS = 15_000_000_000
-_READ_BYTES = 1 << 16
 #: Requests that may wait for a connection of their own; more holes than that are asked for later.
 _LATER_MAX = 64
 
 
-class _State(Enum):
-    RESTS = "rests"
-    CONNECTS = "connects"
-    READY = "ready"
-
-
-class IexTcpAsking:
+class IexTcpAsking(ServerConnection):
     """A connection with a gap fill server.
 
     Parameters
@@ -49,10 +42,7 @@ class IexTcpAsking:
     """
 
     def __init__(self, table: RetransmissionConfig) -> None:
-        self._table = table
-        self._socket: socket.socket | None = None
-        self._state = _State.RESTS
-        self._begin_at_ns = self._moved_ns = 0
+        super().__init__(table)
         self._session = 0
         self._rest = b""
         self._segments: list[bytes] = []
@@ -60,30 +50,6 @@ class IexTcpAsking:
         self._asked: list[tuple[int, int, int]] = []
         self._awaited = 0
         self._later: list[Request] = []
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can be asked."""
-        return self._state is _State.READY
-
-    def keep(self, now_ns: int) -> int:
-        """Connect, and read what the server sends; return how much that was.
-
-        Raises
-        ------
-        OSError, FormatError
-            The connection ended; another attempt is made in time.
-        """
-        try:
-            match self._state:
-                case _State.RESTS:
-                    return self._connect(now_ns)
-                case _State.CONNECTS:
-                    return self._begin(now_ns)
-            return self._listen(now_ns)
-        except (OSError, FormatError):
-            self._hang_up(now_ns + _RECONNECT_NS)
-            raise
 
     def name_session(self, header: bytes, session: int) -> bool:
         """Keep the session: a request names it by its number alone."""
@@ -114,21 +80,12 @@ class IexTcpAsking:
         """Close the socket."""
         self._hang_up(0)
 
-    def _connect(self, now_ns: int) -> int:
-        if now_ns < self._begin_at_ns:
-            return 0
-        self._socket = begin_connection(self._table.server, self._table.interface)
-        self._moved_ns = now_ns
-        self._state = _State.CONNECTS
-        return 1
-
     def _begin(self, now_ns: int) -> int:
-        assert self._socket is not None
-        if not is_connected(self._socket, self._table.server):
+        if not self._is_connected():
             if now_ns - self._moved_ns >= _CONNECTS_NS:
                 raise TimeoutError(f"no connection for {_CONNECTS_NS // 1_000_000_000} s")
             return 0
-        self._state = _State.READY
+        self._state = State.READY
         later, self._later = sorted(self._later, key=lambda one: one.first), []
         for request in later:
             self.ask(request, now_ns)
@@ -137,7 +94,7 @@ class IexTcpAsking:
     def _listen(self, now_ns: int) -> int:
         assert self._socket is not None
         try:
-            data = self._socket.recv(_READ_BYTES)
+            data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
             return self._check(now_ns)
         if not data and self._awaited > 0:
@@ -145,7 +102,7 @@ class IexTcpAsking:
                 "the server closed the connection: so it refuses what it was asked for"
             )
         if not data:
-            self._hang_up(now_ns + _RECONNECT_NS)
+            self._hang_up(now_ns + RECONNECT_NS)
             return 1
         self._moved_ns = now_ns
         self._take(data)
@@ -183,11 +140,7 @@ class IexTcpAsking:
         self._rest = data[at:]
 
     def _hang_up(self, begin_at_ns: int) -> None:
-        sock, self._socket = self._socket, None
-        self._state = _State.RESTS
-        self._begin_at_ns = begin_at_ns
+        super()._hang_up(begin_at_ns)
         self._rest = b""
         self._asked.clear()
         self._awaited = 0
-        if sock is not None:
-            sock.close()
