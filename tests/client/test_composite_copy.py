@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.bus.drive import lead, send
+from tests.bus.drive import send
 from tests.client.test_composite_source import Composite, read
 from udpfast.archive.bus_files import copy_directory, stored_journal
 from udpfast.bus.merger import ORDER_ENTRY as ENTRY
@@ -116,17 +116,10 @@ def test_copies_made_live_or_late_or_killed_are_the_same_bytes(tmp_path: Path) -
 
 def test_copy_says_what_was_taken_back_and_a_later_one_leaves_it_out(tmp_path: Path) -> None:
     both = Composite(tmp_path)
-    send(both.seqs[0], 1)
-    kept = both.kept["a"].store
-    position = kept.end
-    send(both.seqs[0], 2, 3)
-    both.work()
+    position = both.send_ahead()
     with copy(both, tmp_path / "live") as live:
         finish(live)
-        kept.cut(position)
-        both.seqs[0] = lead(kept, promoted=True)
-        send(both.seqs[0], 2, 1)
-        both.work()
+        both.lose(position)
         finish(live)
     found = copied(tmp_path / "live")
     kinds = [kind for kind, _, _ in found]
@@ -150,17 +143,10 @@ def test_copy_says_what_was_taken_back_and_a_later_one_leaves_it_out(tmp_path: P
 
 def test_copy_goes_on_after_a_loss_that_came_while_it_did_not_run(tmp_path: Path) -> None:
     both = Composite(tmp_path)
-    send(both.seqs[0], 1)
-    kept = both.kept["a"].store
-    position = kept.end
-    send(both.seqs[0], 2, 3)
-    both.work()
+    position = both.send_ahead()
     with copy(both, tmp_path / "copy") as copying:
         finish(copying)
-    kept.cut(position)
-    both.seqs[0] = lead(kept, promoted=True)
-    send(both.seqs[0], 2, 1)
-    both.work()
+    both.lose(position)
     with copy(both, tmp_path / "copy") as copying:
         finish(copying)
     found = copied(tmp_path / "copy")

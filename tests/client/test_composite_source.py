@@ -49,6 +49,22 @@ class Composite:
             kept.tell()
         return count
 
+    def send_ahead(self) -> int:
+        """Send four messages to the first input; return the position behind the first of them."""
+        send(self.seqs[0], 1)
+        position: int = self.kept["a"].store.end
+        send(self.seqs[0], 2, 3)
+        self.work()
+        return position
+
+    def lose(self, position: int) -> None:
+        """Have the first input lose what it has from there on, and go on with another message."""
+        store = self.kept["a"].store
+        store.cut(position)
+        self.seqs[0] = lead(store, promoted=True)
+        send(self.seqs[0], 2, 1)
+        self.work()
+
 
 def tagged(reader: Reader) -> list[tuple[str, bytes]]:
     """What is there: of which input, and its bytes."""
@@ -121,17 +137,10 @@ def test_entry_takes_so_many_records_at_most(tmp_path: Path) -> None:
 
 def test_input_that_lost_records_loses_them_in_the_composite(tmp_path: Path) -> None:
     both = Composite(tmp_path)
-    send(both.seqs[0], 1)
-    kept = both.kept["a"].store
-    position = kept.end
-    send(both.seqs[0], 2, 3)
-    both.work()
+    position = both.send_ahead()
     with Reader(both.address) as live:
         assert messages(read(live)) == [b"1", b"2", b"3", b"4"]
-        kept.cut(position)
-        both.seqs[0] = lead(kept, promoted=True)
-        send(both.seqs[0], 2, 1)
-        both.work()
+        both.lose(position)
         kinds = [record[4] for record in read(live)]
         assert kinds[0] == Kind.ROLLBACK
         assert kinds[-1] == Kind.BUS
