@@ -102,6 +102,13 @@ def test_gap_of_a_stream_puts_only_its_own_books_in_doubt(feed: Feed) -> None:
     feed.knows(LEFT=21.0)
 
 
+def test_gap_of_streams_that_were_refused_puts_no_book_in_doubt(feed: Feed) -> None:
+    feed.session(Stream.INCREMENTAL)
+    feed.book(Stream.INCREMENTAL, 10.0, whole=True, symbol="A")
+    feed.gap(Stream.NONE)
+    feed.knows(A=10.0)
+
+
 def test_session_of_a_stream_empties_only_its_own_books(feed: Feed) -> None:
     feed.both()
     feed.session(LEFT, 2)

@@ -8,7 +8,7 @@ import pytest
 
 from lab.framings import Sent, build
 from udpfast.core.counter import VERDICTS
-from udpfast.core.layout import GAP, SESSION, Kind, SessionReason
+from udpfast.core.layout import GAP, SESSION, GapReason, Kind, SessionReason, Stream
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.wire.framing import FRAMINGS, Framing
 
@@ -216,11 +216,38 @@ def test_streams_of_one_line_have_windows_of_their_own_and_a_limit(name: str) ->
     streams = sorted({one.stream for one in feed.out if one.kind is Kind.MESSAGE})
     assert streams == [2, 3, 4]
     assert all(feed.numbers(stream) == [1, 2, 3, 4] for stream in streams)
-    assert not feed.gaps()
+    assert feed.gaps() == [(2, 2), (3, 3)]  # of the stream that was refused
     keys = [
         struct.unpack_from("<I", said, 40)[0] for kind, said in feed.said() if kind is Kind.SESSION
     ]
     assert keys == [10, 11, 12]
+
+
+@pytest.mark.parametrize("flood", [3, 90])
+def test_what_streams_beyond_the_limit_bring_is_said_once_a_second(flood: int) -> None:
+    feed = Feed("deribit_sbe", streams=2)
+    for number in (1, 2, 3):
+        for stream in (10, 11):
+            feed.send(build("deribit_sbe", Sent(number, (b"x" * 20,), (stream,), 1, 10**18)))
+    begun = len(feed.out)
+    refused = 0
+    for number in range(1, 251):  # 10 ms apart: 2.5 s
+        key = 12 + number % flood
+        data = build("deribit_sbe", Sent(number, (b"x" * 20,), (key,), 1, 10**18))
+        refused += feed.send(data) == "stream_refused"
+        feed.wait(10_000_000)
+    said = feed.out[begun:]
+    assert refused == 250
+    assert len(said) == 3
+    feed.wait(1_000_000_000)  # the rest, though nothing more comes
+    said = feed.out[begun:]
+    gaps = [np.frombuffer(one.payload, GAP)[0] for one in said]
+    assert {(one.kind, one.stream) for one in said} == {(Kind.GAP, Stream.NONE)}
+    assert {GapReason(gap["reason"]) for gap in gaps} == {GapReason.STREAM_REFUSED}
+    assert [gap["count"] for gap in gaps] == [1, 99, 100, 50]
+    assert [gap["last"] for gap in gaps] == [1, 100, 200, 250]
+    assert [one.object for one in said] == [12 + n % flood for n in (1, 100, 200, 250)]
+    assert feed.pipeline.counters()["incremental"]["gaps"] == 0
 
 
 @pytest.mark.parametrize("name", ["moldudp64", "moldudp64le", "memx_memoir", "ice_impact"])

@@ -167,6 +167,9 @@ cdef enum:  # GapReason
     GAP_FINISH = 4           # the input ended with holes open
     GAP_ANEW = 5             # snapshot channel: numbered anew, the rest of the circle is skipped
     GAP_DAMAGED = 6          # the message came, and is none that its payload's protocol has
+    # They came, of streams beyond streams_max. Once a second at most: `count` since the last such
+    # GAP, numbers of the newest; the record's stream is STREAM_NONE, its object the stream's name.
+    GAP_STREAM_REFUSED = 7
 
 cdef packed struct Gap:      # 40 bytes
     uint64_t first           # first lost number

@@ -94,6 +94,7 @@ class GapReason(enum.IntEnum):
     FINISH = 4
     ANEW = 5
     DAMAGED = 6
+    STREAM_REFUSED = 7
 
 class LappedReason(enum.IntEnum):
     READER = 0

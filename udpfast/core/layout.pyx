@@ -136,6 +136,7 @@ class GapReason(enum.IntEnum):
     FINISH = GAP_FINISH
     ANEW = GAP_ANEW
     DAMAGED = GAP_DAMAGED
+    STREAM_REFUSED = GAP_STREAM_REFUSED
 
 
 class LappedReason(enum.IntEnum):

@@ -54,7 +54,7 @@ from udpfast.feed.run cimport (
 )
 from udpfast.feed.runs cimport runs_refute
 from udpfast.feed.slab cimport CELL_SCRATCH
-from udpfast.feed.streams cimport streams_find
+from udpfast.feed.streams cimport streams_find, streams_refuse, streams_say_refused
 from udpfast.feed.waiting cimport waiting_note_stored
 from udpfast.feed.weighed cimport (
     PLACE_BEYOND, PLACE_KNOWN, PLACE_NAMED, PLACE_OLD, PLACE_PACKED, PLACE_SESSION, PLACE_WITHIN,
@@ -175,6 +175,8 @@ cdef inline int pipeline_order(
     if likely(w != NULL):
         w.packing.datagram = p.datagram
         verdict = pipeline_judge_unit(p, w, &w.line[d.line], d, unit, now_ns)
+    else:
+        streams_refuse(p, d, unit)
     counter_add(&p.counters.line[d.channel][d.line][verdict], 1)
     return verdict
 
@@ -441,6 +443,7 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     cdef bint silent
     p.now_ns = now_ns
     lines_watch(p, now_ns)
+    streams_say_refused(p)
     if unlikely(now_ns >= p.wait_due_ns):
         lines_choose_waits(p, now_ns)
     for i in range(p.windows):
@@ -492,6 +495,8 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
     cdef Window* w
     cdef uint32_t i
     p.now_ns = now_ns
+    p.refused.due_ns = now_ns
+    streams_say_refused(p)
     for i in range(p.windows):
         w = &p.window[i]
         if w.numbering.opening_ns != INT64_MAX:

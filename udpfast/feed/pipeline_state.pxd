@@ -71,6 +71,16 @@ cdef struct StreamSlot:
     uint64_t key                 # channel, and what the publisher calls the stream
     Window* window               # NULL: free
 
+cdef struct Refused:             # what came of streams without a window, and was not said yet
+    uint64_t count               # messages
+    uint64_t number              # of the newest unit,
+    uint64_t last                # its last number,
+    uint32_t stream_key          # its stream,
+    uint8_t channel              # and what brought it
+    uint8_t line
+    int64_t received_ns
+    int64_t due_ns               # the next time it may be said
+
 cdef struct Pipeline:
     const Datagram* ready        # next in order and whole: its own memory is the message
     Window* ready_window
@@ -107,6 +117,7 @@ cdef struct Pipeline:
     StreamSlot* slots
     StreamSlot* latest           # that was asked for
     uint32_t asked               # windows that were asked to give way, from the first one on
+    Refused refused
     Key key
     Unit* units                  # UNITS_MAX
     Unit* held_units             # UNITS_MAX: of a datagram that was held

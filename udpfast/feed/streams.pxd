@@ -10,15 +10,20 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely
 from udpfast.core.counter cimport FEED_STREAMS, FEED_STREAMS_REPLACED
 from udpfast.core.keyed cimport keyed_word
-from udpfast.core.layout cimport STREAM_FIRST
-from udpfast.feed.pipeline_state cimport Pipeline, StreamSlot, window_give, window_open
+from udpfast.core.layout cimport (
+    GAP_STREAM_REFUSED, KIND_GAP, STREAM_FIRST, STREAM_NONE, Datagram,
+)
+from udpfast.feed.control cimport Control, control_push
+from udpfast.feed.pipeline_state cimport Pipeline, Refused, StreamSlot, window_give, window_open
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.waiting cimport waiting_reset
 from udpfast.feed.window_state cimport WINDOW_PACE, Window
+from udpfast.wire.unit cimport Unit
 
 cdef enum:
     # Windows that are asked to give way for one datagram: a flood of names costs no more.
     STREAMS_ASKED = 16
+    REFUSED_EVERY_NS = 1_000_000_000
 
 
 cdef inline Window* streams_find(
@@ -47,6 +52,46 @@ cdef inline Window* streams_find(
         slot.window = w
     p.latest = slot
     return slot.window
+
+
+cdef inline void streams_refuse(Pipeline* p, const Datagram* d, const Unit* unit) noexcept nogil:
+    # There is no window for it: what it brings is lost, and readers are told how much.
+    if unit.count == 0:
+        return
+    p.refused.count += unit.count
+    p.refused.number = unit.number
+    p.refused.last = unit.number + unit.count - 1
+    p.refused.stream_key = unit.stream
+    p.refused.channel = d.channel
+    p.refused.line = d.line
+    p.refused.received_ns = d.received_ns
+    streams_say_refused(p)
+
+
+cdef inline void streams_say_refused(Pipeline* p) noexcept nogil:
+    # At once, if the last time is a second ago: a flood of names makes no flood of records.
+    cdef Refused* refused = &p.refused
+    cdef Control* control
+    if likely(refused.count == 0) or p.now_ns < refused.due_ns:
+        return
+    control = control_push(&p.controls)
+    if control == NULL:
+        return
+    control.kind = KIND_GAP
+    control.stream = STREAM_NONE
+    control.session = p.session
+    control.channel = refused.channel
+    control.line = refused.line
+    control.object_key = refused.stream_key
+    control.received_ns = refused.received_ns
+    control.number = refused.number
+    control.size = sizeof(control.payload.gap)
+    control.payload.gap.first = refused.number
+    control.payload.gap.last = refused.last
+    control.payload.gap.count = refused.count
+    control.payload.gap.reason = GAP_STREAM_REFUSED
+    refused.count = 0
+    refused.due_ns = p.now_ns + REFUSED_EVERY_NS
 
 
 cdef inline StreamSlot* streams_slot(Pipeline* p, uint64_t key) noexcept nogil:

@@ -277,6 +277,8 @@ cdef inline bint doubts_gap(
     # GAP: whether every object of its stream is in doubt. A message was lost that may have been of
     # any of them; or snapshots were, all along, somebody else's.
     cdef Gap gap
+    if record.stream == STREAM_NONE:     # of streams that have no object here
+        return False
     if record.stream == CHANNEL_SNAPSHOT:
         if record.length < <int64_t> (RECORD_SIZE + sizeof(Gap)):
             return False

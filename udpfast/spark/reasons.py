@@ -23,6 +23,7 @@ _WORDS = {
     "GAP_FINISH": "the feed ended",
     "GAP_ANEW": "the publisher numbered anew before they came",
     "GAP_DAMAGED": "they arrived, but were no messages of the protocol",
+    "GAP_STREAM_REFUSED": "they were of streams beyond wire.streams_max",
     "GAP_OTHER": "of a reason that this version does not know",
     "SESSION_UNSEEN": "they arrived before the feed believed the new session",
     "SESSION_DISCARDED": "their session ended while they waited for earlier ones",

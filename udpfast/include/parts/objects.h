@@ -228,6 +228,8 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
                                       const struct udpfast_record *record)
 {
     const struct udpfast_gap *gap = (const struct udpfast_gap *) udpfast_record_payload(record);
+    if (record->stream == UDPFAST_STREAM_NONE)
+        return 0; /* of streams that have no object here */
     if (record->stream == UDPFAST_CHANNEL_SNAPSHOT
         && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
         return 0;
