@@ -334,7 +334,7 @@ def _is_settled(world: World) -> bool:
     if len(ends) != 1 or any(host.node is None for host in world.hosts.values()):
         return False
     writers = [host for host in world.hosts.values() if host.daemon.sequencer is not None]
-    if len(writers) != 1:
+    if len(writers) != 1 or _away(writers[0]):
         return False
     sequenced = world.oracle.sequenced(writers[0].name)
     lost = world.lost_outboxes()
@@ -343,6 +343,10 @@ def _is_settled(world: World) -> bool:
         sequenced.get(nonce, 0) == len(payloads)
         for nonce, payloads in world.oracle.accepted.items() if nonce not in lost
     )  # fmt: skip
+
+
+def _away(writer: Host) -> tuple[str, ...]:
+    return (*writer.daemon.store.release.away, *writer.daemon.store.release.above)
 
 
 def _refused(world: World, nonce: int) -> bool:
@@ -370,6 +374,8 @@ def _compare(world: World) -> None:
                 f"I2 {host.name} ends at {host.daemon.store.end}, {writer.name} at "
                 f"{writer.daemon.store.end}: {host.daemon.store.said[-3:]}"
             )
+    if _away(writer):
+        raise Wrong(f"I6 {writer.name} takes {_away(writer)} for away: all have everything")
     first = max(host.log.first()[0] for host in hosts)
     copies = {b"".join(host.log.records(first, host.log.end)) for host in hosts}
     if len(copies) != 1:

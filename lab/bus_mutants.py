@@ -73,13 +73,21 @@ class LetsGoTooEarly(log.Store):
 
 
 class TakesForAwayTooSoon(release.Release):
-    """Takes standbys that lack anything for away."""
+    """Takes standbys for away that have lacked something for half the time."""
 
-    def look(self, _now_ns: int, end: int, acks: Any, standbys: Any) -> list[str]:
-        """Take all that lack something for away."""
-        if self.away_ns:
-            self.away = tuple(host for host in standbys if acks.get(host, (0, 0))[1] < end)
-        return []
+    def __init__(self, *, away_ns: int = 0, **settings: Any) -> None:
+        super().__init__(away_ns=away_ns // 2, **settings)
+
+
+class WaitsForNobodyAgain(release.Release):
+    """Takes standbys that have caught up for away still."""
+
+    def look(self, now_ns: int, end: int, acks: Any, standbys: Any) -> list[str]:
+        """Note who is away, besides those who were."""
+        before = self.away
+        said = super().look(now_ns, end, acks, standbys)
+        self.away = tuple({*before, *self.away})
+        return said
 
 
 class ForgetsItsPromise(log.Store):
@@ -173,6 +181,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "serves-any-copy": [(admission, "compare", serves_any_copy)],
     "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
     "takes-for-away-too-soon": [(bus_world, "Release", TakesForAwayTooSoon)],
+    "waits-for-nobody-again": [(bus_world, "Release", WaitsForNobodyAgain)],
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],

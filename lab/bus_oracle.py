@@ -6,10 +6,9 @@ second time, slowly and obviously.
 
 from __future__ import annotations
 
-import bisect
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -273,9 +272,9 @@ class Oracle:
         freed: int,
         hosts: set[str],
         disk: dict[str, int],
-        excused: Callable[[tuple[int, int], set[str]], bool] = lambda *_: False,
-    ) -> None:
-        """Check that what an outbox lets go is safe.
+        excused: Container[tuple[int, int]] = (),
+    ) -> bool:
+        """Check that what an outbox lets go is safe; return whether all hosts have it.
 
         Parameters
         ----------
@@ -285,35 +284,25 @@ class Oracle:
             Hosts that must have them.
         disk : dict
             Host -> position up to which its disk has everything; looked at if there is one host.
-        excused : callable
-            Whether a record is safe although these hosts never had it.
+        excused : container of (int, int)
+            Records (epoch, position) that are safe although not all hosts have them.
         """
+        protected = True
         for number in range(self.freed.get(nonce, 0) + 1, freed + 1):
             places = self.messages.get((nonce, number), [])
             if len(hosts) == 1:
                 safe = any(position < disk[host] for host in hosts for _, position in places)
             else:
-                lacking = [(place, hosts - self.holders[place]) for place in places]
-                safe = any(not without or excused(place, without) for place, without in lacking)
+                whole = any(hosts <= self.holders[place] for place in places)
+                safe = whole or any(place in excused for place in places)
+                protected = protected and whole
             if not safe:
                 raise Wrong(
                     f"I6 message {number} of {nonce} is let go, and not safe: "
                     f"{[(place, sorted(self.holders[place])) for place in places]}"
                 )
         self.freed[nonce] = max(self.freed.get(nonce, 0), freed)
-
-    def lacked_ns(self, host: str, place: tuple[int, int], now_ns: int) -> int:
-        """Return the age of the first record that a host lacks, of those up to a place."""
-        for view in self.views.values():
-            at = bisect.bisect_left(view.places, place[::-1])
-            if view.places[at : at + 1] == [place[::-1]]:
-                # What it lacks is the end: so the first of that is found by halves.
-                first = bisect.bisect_left(
-                    view.places, True, hi=at,
-                    key=lambda known: host not in self.holders[known[1], known[0]])  # fmt: skip
-                position, epoch = view.places[first]
-                return now_ns - self.written_ns[epoch, position]
-        return 0
+        return protected
 
     def taken_over(self, host: str, epoch: int, reached: list[str]) -> None:
         """Check that a host that begins an epoch has all that those have whom it reached."""

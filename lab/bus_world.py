@@ -25,6 +25,7 @@ from udpfast.bus.release import Release
 from udpfast.bus.sequencer import Sequencer
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 
+from .bus_away import Excused
 from .bus_memory import MemoryLog
 from .bus_oracle import Oracle, Wrong
 
@@ -81,7 +82,6 @@ class Host:
         self.epoch = self.epochs = 0  # the last one that its store had, and how many
         self.promotion: Promotion | None = None
         self.started_ns = 0
-        self.following_ns = 0  # when the stream came to it last
         self.known: dict[str, int] = {}  # what others had promised when this daemon was started
         self.quarantine = world.rng.random() < 0.8
         log.on_death = self._note_outboxes
@@ -383,6 +383,7 @@ class World:
         if len(names) == 3 and rng.random() < 0.2:
             self.sources["two"] = "one"
             self.gate = min(self.gate, 1)
+        self.excused = Excused(self.oracle, names, self.sources, self.away_ns)
         capacity = rng.choice([4096, 16384, 1 << 18])
         self.hosts: dict[str, Host] = {}
         for name in names:
@@ -425,8 +426,6 @@ class World:
         node = host.node
         assert node is not None
         host.note_epoch()
-        if node.following:
-            host.following_ns = self.now_ns
         end = min((position for position, _ in host.log.aside), default=None)
         if end is not None:
             self.oracle.forget(host.name, end)
@@ -450,29 +449,16 @@ class World:
         if promotion is not None and promotion is not node.promotion:
             host.promotion = None
         self._look_who_writes(host, node)
+        if node.store.writer:
+            self.excused.look(host.name, node.store, self.now_ns)
         disk = {host.name: host.log.synced()}
         for memory in host.outboxes.values():
             nonce, freed = _number(memory, NONCE), _number(memory, FREED)
             if freed != self.oracle.freed.get(nonce, 0):
-                self.oracle.let_go(nonce, freed, set(self.hosts), disk, self._are_away)
-
-    def _are_away(self, place: tuple[int, int], lacking: set[str]) -> bool:
-        # Whether outboxes need not wait for these hosts: a disk has the record, and each of them
-        # lacks some for long, or has followed nobody for long: who writes does not know then what
-        # it has. (Who was away and catches up is away still.)
-        least_ns = self.away_ns // 8
-        kept = any(
-            host.log.synced() > place[1] or host.name in self.lost_power
-            for host in self.hosts.values() if host.name in self.oracle.holders[place]
-        )  # fmt: skip
-        away = self.away_ns > 0 and kept and all(
-            max(
-                self.oracle.lacked_ns(host, place, self.now_ns),
-                self.now_ns - self.hosts[host].following_ns,
-            ) >= least_ns for host in lacking
-        )  # fmt: skip
-        self.unprotected = self.unprotected or away
-        return away
+                protected = self.oracle.let_go(
+                    nonce, freed, set(self.hosts), disk, self.excused.places
+                )
+                self.unprotected = self.unprotected or not protected
 
     def _look_who_writes(self, host: Host, node: Node) -> None:
         # Who writes on after a start without having asked those that were there.
