@@ -14,6 +14,10 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
 
+# One rule for types that a decoder does not know. Such a message may change any book: it is
+# refused, which puts its stream in doubt. It is UNKNOWN, and passed on, only where the publisher
+# says that a receiver has to skip it (Roq, IEX, Cboe), or where no book can be sound (ICE). Of what
+# is known to touch no book, the decoder has a list.
 cdef enum:  # Outcome: what a decoder returns instead of a kind
     OUTCOME_REFUSED = -1         # unsound: deliver nothing
     OUTCOME_NONE = -2            # a message without a type: deliver nothing

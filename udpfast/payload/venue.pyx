@@ -103,7 +103,8 @@ cdef int32_t venue_decode(
     if payload == PAYLOAD_MEMX:
         return memx_decode(message.payload, message.size, changes)
     if payload == PAYLOAD_COINBASE:
-        return coinbase_decode(message.payload, message.size, changes, CHANGES_MAX)
+        return coinbase_decode(
+            message.payload, message.size, message.object, changes, CHANGES_MAX)
     if payload == PAYLOAD_EOBI:
         return eobi_decode(message.payload, message.size, changes, CHANGES_MAX)
     if payload == PAYLOAD_B3:

@@ -59,6 +59,12 @@ cdef inline int32_t b3_told(
     return 1
 
 
+cdef inline bint b3_touches_none(uint32_t template) noexcept nogil:
+    return (B3_RESET <= template <= B3_NEWS or template == B3_GROUP_PHASE
+            or template == B3_DEFINITION or B3_OPENING_PRICE <= template <= B3_SNAPSHOT
+            or B3_TRADE <= template <= B3_BUST or template == B3_SNAPSHOT_ORDERS)
+
+
 cdef inline int32_t b3_message(
         const uint8_t* block, uint32_t size, uint32_t template, Change* change) noexcept nogil:
     # The same, and whether its event goes on.
@@ -67,9 +73,10 @@ cdef inline int32_t b3_message(
     if template == B3_CHANNEL_RESET:
         b3_change(change, VERB_CLEAR, 0)
         return 1
-    if template != B3_EMPTY_BOOK and (template < B3_ORDER or template > B3_MASS_DELETE):
+    if b3_touches_none(template):
         return 0
-    if size <= B3_SIDE:
+    if size <= B3_INDICATOR or (
+            template != B3_EMPTY_BOOK and (template < B3_ORDER or template > B3_MASS_DELETE)):
         return OUTCOME_REFUSED
     ends = block[B3_INDICATOR] & B3_EVENT_END
     if not ends:

@@ -2,11 +2,23 @@
 # 8 u16 schema, 10 u16 version; offsets of fields count from the block.
 
 cdef enum:  # templates
+    B3_RESET = 1
+    B3_SEQUENCE = 2
+    B3_STATUS = 3
+    B3_DEFINITION_7 = 4          # until version 7
+    B3_NEWS = 5
     B3_EMPTY_BOOK = 9
+    B3_GROUP_PHASE = 10
     B3_CHANNEL_RESET = 11
+    B3_DEFINITION = 12
+    B3_OPENING_PRICE = 15        # to SNAPSHOT: prices, bands and sums of a day
+    B3_SNAPSHOT = 30
     B3_ORDER = 50
     B3_DELETE = 51
     B3_MASS_DELETE = 52
+    B3_TRADE = 53                # to BUST
+    B3_BUST = 57
+    B3_SNAPSHOT_ORDERS = 71
 
 cdef enum:
     B3_BLOCK_SIZE = 4

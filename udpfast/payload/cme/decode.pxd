@@ -353,11 +353,13 @@ cdef inline int32_t cme_decode(
         m.at = m.root + m.block
         m.unit = 100 if m.template < CME_BOOK else 1
         m.longer = CME_LONGER if m.template >= CME_BOOK_LONG else 0
-        timed = m.block > CME_INDICATOR and (
+        timed = (
             CME_BOOK_7 <= m.template <= CME_VOLUME
             or m.template == CME_TRADES_7 or m.template == CME_ORDERS_8
             or CME_BOOK <= m.template <= CME_STATISTICS
             or CME_BOOK_LONG <= m.template <= CME_STATISTICS_LONG)
+        if unlikely(timed and m.block <= CME_INDICATOR):
+            return OUTCOME_REFUSED
         ends = timed and m.root[CME_INDICATOR] & CME_EVENT_END
         m.time_ns = <int64_t>le64(m.root) if timed else 0
         if timed and not ends and m.changes < m.stop:

@@ -1,5 +1,6 @@
 # Coinbase Derivatives: one datagram to changes. A put adds an order, or changes one. Whether it
-# keeps its place is not said: it goes to the end of its price's queue. Snapshots are not taken.
+# keeps its place is not said: it goes to the end of its price's queue. Of snapshots, the names are
+# taken: of which instrument one is, its datagram says.
 
 from libc.stdint cimport int32_t, int64_t, int8_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -11,16 +12,18 @@ from udpfast.wire.load cimport le16, le32, le64
 
 
 cdef inline int32_t coinbase_decode(
-        const uint8_t* data, uint32_t size, Change* changes, uint32_t room) noexcept nogil:
+        const uint8_t* data, uint32_t size, uint32_t instrument, Change* changes,
+        uint32_t room) noexcept nogil:
     cdef uint32_t count = 0, at = 0, length
     cdef int32_t made
     while at < size:
         if size - at < COINBASE_FLAGS:
             return OUTCOME_REFUSED
         length = le16(data + at)
-        if length < COINBASE_FLAGS or length > size - at or count + 4 > room:
+        if length > size - at or length < COINBASE_FLAGS + le16(data + at + COINBASE_BLOCK) or (
+                count + 5 > room):
             return OUTCOME_REFUSED
-        made = coinbase_message(data, at, length, changes + count)
+        made = coinbase_message(data, at, instrument, changes + count)
         if made < 0:
             return made
         count += <uint32_t>made
@@ -28,40 +31,66 @@ cdef inline int32_t coinbase_decode(
     return <int32_t>count if count else OUTCOME_OPAQUE
 
 
+cdef inline bint coinbase_touches_none(uint32_t template) noexcept nogil:
+    # Of snapshots, which are not taken, and of retransmissions.
+    return (template == COINBASE_SNAPSHOT_ORDER or template == COINBASE_SNAPSHOT_END
+            or template == COINBASE_CYCLE_END or template == COINBASE_REQUEST
+            or template == COINBASE_REJECT)
+
+
+cdef inline uint32_t coinbase_size(uint32_t template) noexcept nogil:
+    # Bytes of a template that counts in a chain, at least, up to the end of its block; 0: none.
+    if template == COINBASE_PUT:
+        return COINBASE_QUANTITY + 4
+    if template == COINBASE_DELETE:
+        return COINBASE_PRICE
+    if COINBASE_DEFINITION <= template <= COINBASE_DEFINITION_LAST:
+        return COINBASE_NAME + COINBASE_NAME_SIZE
+    return COINBASE_ORDER if template == COINBASE_STATUS or template == COINBASE_IMPLIED or (
+        COINBASE_TRADE <= template <= COINBASE_TRADE_LAST
+        or COINBASE_STATISTICS <= template <= COINBASE_STATISTICS_LAST) else 0
+
+
 cdef inline int32_t coinbase_message(
-        const uint8_t* data, uint32_t at, uint32_t length, Change* changes) noexcept nogil:
+        const uint8_t* data, uint32_t at, uint32_t instrument, Change* changes) noexcept nogil:
     cdef const uint8_t* message = data + at
     cdef uint32_t template = le16(message + COINBASE_TEMPLATE), count = 0
+    cdef uint32_t size = COINBASE_FLAGS + le16(message + COINBASE_BLOCK)
+    cdef uint32_t least = coinbase_size(template)
     cdef Change* change = changes
-    if COINBASE_OUTRIGHT <= template <= COINBASE_OPTION:
-        if length < COINBASE_NAME + COINBASE_NAME_SIZE:
+    if COINBASE_SNAPSHOT <= template <= COINBASE_SNAPSHOT_LAST:
+        if size < COINBASE_SNAPSHOT_NAME + COINBASE_NAME_SIZE:
             return OUTCOME_REFUSED
-        coinbase_begin(message, VERB_DEFINE, change)
-        change.name = at + COINBASE_NAME + 1
+        coinbase_begin(instrument, VERB_DEFINE, change)
+        change.name = at + COINBASE_SNAPSHOT_NAME + 1
         change.quantity = COINBASE_NAME_SIZE
         return 1
-    if not (COINBASE_PUT <= template <= COINBASE_IMPLIED
-            or COINBASE_TRADE <= template <= COINBASE_TRADE_LAST):
+    if coinbase_touches_none(template):
         return 0
-    if length < COINBASE_ORDER or (template == COINBASE_PUT and length < COINBASE_QUANTITY + 4) or (
-            template == COINBASE_DELETE and length < COINBASE_PRICE):
+    if least == 0 or size < least:
         return OUTCOME_REFUSED
+    instrument = le32(message + COINBASE_ID)
+    if COINBASE_DEFINITION <= template <= COINBASE_DEFINITION_LAST:
+        coinbase_begin(instrument, VERB_DEFINE, change)
+        change.name = at + COINBASE_NAME + 1
+        change.quantity = COINBASE_NAME_SIZE
+        count += 1
     if message[COINBASE_FLAGS] & COINBASE_BEGINS:
-        coinbase_begin(message, VERB_EVENT_BEGIN, change)
+        coinbase_begin(instrument, VERB_EVENT_BEGIN, changes + count)
         count += 1
     change = changes + count
-    coinbase_begin(message, VERB_CHAIN, change)
+    coinbase_begin(instrument, VERB_CHAIN, change)
     change.chain = le32(message + COINBASE_CHAIN)
     change.time_ns = <int64_t>le64(message + COINBASE_TIME)
     count += 1
     if message[COINBASE_FLAGS] & COINBASE_CLEARS:
         change.verb = VERB_CLEAR
-        if template <= COINBASE_DELETE:
+        if COINBASE_PUT <= template <= COINBASE_DELETE:
             changes[count] = change[0]
             change = changes + count
             change.chain = 0
             count += 1
-    if template <= COINBASE_DELETE:
+    if COINBASE_PUT <= template <= COINBASE_DELETE:
         change.verb = VERB_PUT if template == COINBASE_PUT else VERB_DELETE
         change.order = le64(message + COINBASE_ORDER)
         change.side = SIDE_BID if <int8_t>message[COINBASE_SIDE] > 0 else SIDE_ASK
@@ -69,15 +98,15 @@ cdef inline int32_t coinbase_message(
         change.price = <int64_t>le64(message + COINBASE_PRICE)
         change.quantity = <int32_t>le32(message + COINBASE_QUANTITY)
     if message[COINBASE_FLAGS] & COINBASE_ENDS:
-        coinbase_begin(message, VERB_EVENT_END, changes + count)
+        coinbase_begin(instrument, VERB_EVENT_END, changes + count)
         count += 1
     return <int32_t>count
 
 
 cdef inline void coinbase_begin(
-        const uint8_t* message, uint8_t verb, Change* change) noexcept nogil:
+        uint32_t instrument, uint8_t verb, Change* change) noexcept nogil:
     memset(change, 0, sizeof(Change))
     change.verb = verb
-    change.instrument = le32(message + COINBASE_ID)
+    change.instrument = instrument
     change.side = SIDE_NONE
     change.price = PRICE_NONE

@@ -3,15 +3,26 @@
 # in an instrument's chain.
 
 cdef enum:  # templates
+    COINBASE_DEFINITION = 10     # to 12
+    COINBASE_DEFINITION_LAST = 12
+    COINBASE_STATUS = 17
     COINBASE_PUT = 20
     COINBASE_DELETE = 21
     COINBASE_IMPLIED = 22
     COINBASE_TRADE = 30          # to 34
     COINBASE_TRADE_LAST = 34
-    COINBASE_OUTRIGHT = 110      # to 112: definitions, at the head of a snapshot
-    COINBASE_OPTION = 112
+    COINBASE_STATISTICS = 40     # to 43
+    COINBASE_STATISTICS_LAST = 43
+    COINBASE_SNAPSHOT = 110      # to 112: it begins, with a definition
+    COINBASE_SNAPSHOT_LAST = 112
+    COINBASE_SNAPSHOT_ORDER = 120
+    COINBASE_SNAPSHOT_END = 122
+    COINBASE_CYCLE_END = 124
+    COINBASE_REQUEST = 200
+    COINBASE_REJECT = 202
 
 cdef enum:  # offsets
+    COINBASE_BLOCK = 2
     COINBASE_TEMPLATE = 4
     COINBASE_FLAGS = 10
     COINBASE_SIDE = 11           # i8: 1 bid, -1 ask
@@ -21,8 +32,8 @@ cdef enum:  # offsets
     COINBASE_ORDER = 32          # i64
     COINBASE_PRICE = 40          # i64, nine decimals
     COINBASE_QUANTITY = 48       # i32
-    COINBASE_DEFINED = 12        # of a definition: u32
-    COINBASE_NAME = 16           # c24, zeros behind
+    COINBASE_NAME = 32           # of a definition: c24, zeros behind
+    COINBASE_SNAPSHOT_NAME = 16
     COINBASE_NAME_SIZE = 24
 
 cdef enum:  # flags

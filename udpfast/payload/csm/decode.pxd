@@ -40,9 +40,9 @@ cdef inline int32_t csm_decode(
     cdef bint refresh = template == CSM_REFRESH
     cdef uint32_t chain, at, _, k, actions = 0 if refresh else 1
     cdef Change* change = changes
-    if template < CSM_REFRESH or template > CSM_STATE:
+    if template == CSM_DEFINITION or template == CSM_HEARTBEAT:
         return OUTCOME_OPAQUE
-    if size <= CSM_STATUS:
+    if template < CSM_REFRESH or template > CSM_STATE or size <= CSM_STATUS:
         return OUTCOME_REFUSED
     chain = be32(data + CSM_CHAIN)
     if template == CSM_STATE:

@@ -10,6 +10,8 @@ cdef enum:
     CSM_STATUS = 20
     CSM_COUNT = 22               # of 18: u8 entries; of 17 one further
     CSM_ENTRIES = 23
+    CSM_DEFINITION = 13
+    CSM_HEARTBEAT = 16
     CSM_REFRESH = 17
     CSM_INCREMENTAL = 18
     CSM_STATE = 19

@@ -112,6 +112,7 @@ cdef inline bint deribit_trades(DeribitMessage* m) noexcept nogil:
 
 
 cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil:
+    # False: it is not as its template says, or nobody knows the template.
     cdef Change* change
     if template == DERIBIT_BOOK:
         return deribit_book(m)
@@ -119,7 +120,7 @@ cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil
         return deribit_trades(m)
     if template == DERIBIT_SNAPSHOT:
         return deribit_snapshot(m)
-    if m.changes == m.stop:
+    if m.changes == m.stop or template < DERIBIT_INSTRUMENT or template > DERIBIT_INSTRUMENT_2:
         return False
     if template == DERIBIT_SNAPSHOT_START:
         deribit_change(m, VERB_END_SNAPSHOT, 0)   # what comes now has its beginning

@@ -9,7 +9,7 @@ cdef enum:
     DERIBIT_GROUP_HEADER = 8
 
 cdef enum:  # templates
-    DERIBIT_INSTRUMENT = 1000
+    DERIBIT_INSTRUMENT = 1000    # to INSTRUMENT_2: known
     DERIBIT_BOOK = 1001
     DERIBIT_TRADES = 1002
     DERIBIT_SNAPSHOT = 1004

@@ -107,11 +107,19 @@ cdef inline int32_t eobi_modify(
     return count
 
 
+cdef inline bint eobi_touches_none(uint32_t template) noexcept nogil:
+    return (template == EOBI_HEARTBEAT or EOBI_REVERSAL <= template <= EOBI_REPORT_OFF_BOOK
+            or EOBI_PRODUCT_STATE <= template <= EOBI_STATES
+            or EOBI_INSTRUMENT <= template <= EOBI_INSTRUMENT_SCALED
+            or EOBI_AUCTION <= template <= EOBI_TOP
+            or EOBI_PRODUCT <= template <= EOBI_SNAPSHOT_ORDER)
+
+
 cdef inline int32_t eobi_message(
         const uint8_t* message, uint32_t length, Change* change) noexcept nogil:
     cdef uint32_t template = le16(message + EOBI_TEMPLATE)
     cdef uint32_t id, details
-    if template < EOBI_ADD or template > EOBI_LAST_OF_ORDERS:
+    if eobi_touches_none(template):
         return 0
     if template == EOBI_FULL_EXECUTION or template == EOBI_PARTIAL_EXECUTION:
         return eobi_execution(message, length, template == EOBI_FULL_EXECUTION, change)
@@ -130,7 +138,7 @@ cdef inline int32_t eobi_message(
     elif template == EOBI_MODIFY_SAME_PRIORITY:
         id, details = EOBI_SAME_ID, EOBI_SAME_DETAILS
     else:
-        return OUTCOME_REFUSED   # of an order, and nobody knows what
+        return OUTCOME_REFUSED   # nobody knows the template
     if length < details:
         return OUTCOME_REFUSED
     eobi_change(

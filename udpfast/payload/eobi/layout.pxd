@@ -6,14 +6,24 @@
 #   of version 13 (28 bytes):  8 i64 quantity with four decimals, 16 u8 side, 20 i64 price
 
 cdef enum:  # templates
-    EOBI_ADD = 13100             # to LAST_OF_ORDERS: of orders
+    EOBI_HEARTBEAT = 13001
+    EOBI_ADD = 13100
     EOBI_MODIFY = 13101
     EOBI_DELETE = 13102
     EOBI_MASS_DELETE = 13103
     EOBI_FULL_EXECUTION = 13104
     EOBI_PARTIAL_EXECUTION = 13105
     EOBI_MODIFY_SAME_PRIORITY = 13106
-    EOBI_LAST_OF_ORDERS = 13199
+    EOBI_REVERSAL = 13200        # to REPORT_OFF_BOOK: of trades
+    EOBI_REPORT_OFF_BOOK = 13203
+    EOBI_PRODUCT_STATE = 13300   # to STATES
+    EOBI_STATES = 13302
+    EOBI_INSTRUMENT = 13400      # to INSTRUMENT_SCALED: of the day
+    EOBI_INSTRUMENT_SCALED = 13402
+    EOBI_AUCTION = 13500         # to TOP: auctions, requests, the best prices in auctions
+    EOBI_TOP = 13504
+    EOBI_PRODUCT = 13600         # to SNAPSHOT_ORDER: of snapshots
+    EOBI_SNAPSHOT_ORDER = 13602
 
 cdef enum:  # offsets
     EOBI_TEMPLATE = 2

@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from udpfast.market.change cimport *
-from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED
+from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_UNKNOWN
 from udpfast.payload.ice.layout cimport *
 from udpfast.wire.load cimport be32, be64
 
@@ -17,8 +17,10 @@ cdef inline int32_t ice_decode(
     cdef uint32_t least = ice_size(kind)
     if size < 3 or size < least:
         return OUTCOME_REFUSED
+    if kind == c"J" or kind == c"M" or kind == c"N" or kind == c"g":
+        return OUTCOME_OPAQUE    # statistics, open interest, opening prices
     if least == 0:
-        return OUTCOME_OPAQUE
+        return OUTCOME_UNKNOWN   # no book is ever sound, so there is none to doubt
     memset(change, 0, sizeof(Change))
     change.side = SIDE_NONE
     change.price = PRICE_NONE

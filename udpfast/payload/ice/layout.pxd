@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef inline unsigned int ice_size(unsigned char kind) noexcept nogil:
-    # Bytes of a type at least; 0: none that says something of a book.
+    # Bytes of a type at least; 0: none of which anything is made.
     if kind == c"E":
         return 45
     if kind == c"F":

@@ -31,7 +31,7 @@ cdef inline int32_t iex_decode(
     if size < max(least, <uint32_t>1):
         return OUTCOME_REFUSED
     if least == 0:
-        return OUTCOME_UNKNOWN
+        return OUTCOME_UNKNOWN   # IEX adds types without notice
     if kind == c"S":
         return OUTCOME_OPAQUE
     memset(change, 0, sizeof(Change))

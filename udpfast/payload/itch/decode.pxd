@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from udpfast.market.change cimport *
-from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_UNKNOWN
+from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED
 from udpfast.payload.itch.layout cimport *
 from udpfast.wire.load cimport be16, be32, be64
 
@@ -14,10 +14,10 @@ cdef inline int32_t itch_decode(
         const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t kind = data[0] if size else 0
     cdef uint32_t least = itch_size(kind)
-    if size < max(least, <uint32_t>1):
+    if size == 0:
+        return OUTCOME_OPAQUE        # MoldUDP64 allows it
+    if least == 0 or size < least:
         return OUTCOME_REFUSED
-    if least == 0:
-        return OUTCOME_UNKNOWN
     memset(change, 0, sizeof(Change))
     if least < ITCH_ORDER + 8:
         return OUTCOME_OPAQUE        # S and W: they end before an order would

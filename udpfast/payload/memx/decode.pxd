@@ -13,9 +13,10 @@ cdef inline int32_t memx_decode(
         const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t template = data[MEMX_TEMPLATE] if size > MEMX_TEMPLATE else 0
     cdef uint32_t least = memx_size(template)
-    if size <= MEMX_TEMPLATE or size < least:
+    if least == 0 or size < MEMX_HEADER or size < MEMX_HEADER + be16(data) or (
+            MEMX_HEADER + be16(data) < least):
         return OUTCOME_REFUSED
-    if least == 0:
+    if memx_touches_none(template):
         return OUTCOME_OPAQUE
     memset(change, 0, sizeof(Change))
     change.instrument = be16(data + MEMX_ID)

@@ -3,13 +3,19 @@
 
 cdef enum:  # templates
     MEMX_INSTRUMENT = 1
-    MEMX_CLEAR = 18
+    MEMX_SHORT_SALES = 2         # to SESSION: they touch no book, as trades and SNAPSHOT_END
+    MEMX_SESSION = 5
     MEMX_ADD = 10
     MEMX_DELETE = 11
     MEMX_REDUCE = 12
     MEMX_EXECUTE = 13
+    MEMX_TAPE = 14               # to CORRECTED
+    MEMX_CORRECTED = 16
+    MEMX_CLEAR = 18
+    MEMX_SNAPSHOT_END = 100
 
 cdef enum:  # offsets
+    MEMX_HEADER = 6
     MEMX_TEMPLATE = 2
     MEMX_TIME = 6
     MEMX_ID = 14
@@ -26,7 +32,7 @@ cdef enum:  # offsets
 
 
 cdef inline unsigned int memx_size(unsigned char template) noexcept nogil:
-    # Bytes of a template at least; 0: none that says something of a book.
+    # Bytes of a template at least; 0: nobody knows it.
     if template == MEMX_INSTRUMENT:
         return 42
     if template == MEMX_ADD:
@@ -37,4 +43,11 @@ cdef inline unsigned int memx_size(unsigned char template) noexcept nogil:
         return 28
     if template == MEMX_EXECUTE:
         return 44
-    return 16 if template == MEMX_CLEAR else 0
+    if template == MEMX_CLEAR:
+        return 16
+    return MEMX_HEADER if memx_touches_none(template) else 0
+
+
+cdef inline bint memx_touches_none(unsigned char template) noexcept nogil:
+    return (MEMX_SHORT_SALES <= template <= MEMX_SESSION or MEMX_TAPE <= template <= MEMX_CORRECTED
+            or template == MEMX_SNAPSHOT_END)

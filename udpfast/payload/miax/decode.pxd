@@ -37,9 +37,9 @@ cdef inline int32_t miax_decode(
         change.quantity = le32(data + MIAX_TRADE_SIZE)
         change.side = SIDE_NONE
         return 1
-    if not (both or wide or kind == c"B" or kind == c"O"):
-        return OUTCOME_OPAQUE
-    if size < MIAX_PRICE + side * (1 + both):
+    if kind == c"1" or kind == c"P" or kind == c"S" or kind == c"X" or kind == c"H":
+        return OUTCOME_OPAQUE    # seconds, series, system states, cancelled trades, halts
+    if not (both or wide or kind == c"B" or kind == c"O") or size < MIAX_PRICE + side * (1 + both):
         return OUTCOME_REFUSED
     miax_quote(data, data + MIAX_PRICE, wide,
                SIDE_ASK if kind == c"O" or kind == c"A" else SIDE_BID, change)

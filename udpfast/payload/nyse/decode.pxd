@@ -14,9 +14,10 @@ cdef inline int32_t nyse_decode(
         const uint8_t* data, uint32_t size, bint integrated, Change* change) noexcept nogil:
     cdef uint32_t kind = le16(data + NYSE_TYPE) if size >= 4 else 0
     cdef uint32_t least = nyse_size(kind)
-    if size < 4 or size < least:
+    if size < 4 or size < least or (least == 0 and integrated):
         return OUTCOME_REFUSED
-    if least == 0 or (not integrated and kind != NYSE_MAPPING and kind != NYSE_STATUS):
+    if nyse_touches_none(kind) or (
+            not integrated and kind != NYSE_MAPPING and kind != NYSE_STATUS):
         return OUTCOME_OPAQUE    # the imbalance feed has no books
     memset(change, 0, sizeof(Change))
     change.side = SIDE_NONE
@@ -27,6 +28,12 @@ cdef inline int32_t nyse_decode(
         change.name = NYSE_SYMBOL + 1
         change.quantity = NYSE_SYMBOL_SIZE
         change.price = data[NYSE_SCALE]
+        return 1
+    if kind == NYSE_ADD_REFRESH:
+        # It restores orders, and refreshes are not taken: as an order that is not there, it puts
+        # the symbol in doubt.
+        change.instrument = le32(data + NYSE_TIMED_INDEX)
+        change.verb = VERB_DELETE
         return 1
     if kind == NYSE_CLEAR or kind == NYSE_STATUS or kind == NYSE_IMBALANCE:
         return nyse_timed(data, kind, change)

@@ -2,19 +2,25 @@
 # type. Where a message has seconds, they are in front of all else.
 
 cdef enum:  # types
+    NYSE_RESET = 1
+    NYSE_TIME = 2
     NYSE_MAPPING = 3
+    NYSE_REQUEST = 10            # to REFRESH_REQUEST: of a request server
+    NYSE_REFRESH_REQUEST = 15
+    NYSE_UNAVAILABLE = 31
     NYSE_CLEAR = 32
     NYSE_STATUS = 34
+    NYSE_REFRESH = 35
     NYSE_ADD = 100
     NYSE_MODIFY = 101
     NYSE_DELETE = 102
     NYSE_EXECUTE = 103
     NYSE_REPLACE = 104
     NYSE_IMBALANCE = 105
-    NYSE_TRADE = 110
-    NYSE_CROSS = 111
-    NYSE_CANCEL = 112
-    NYSE_CORRECTION = 113
+    NYSE_ADD_REFRESH = 106
+    NYSE_TRADE = 110             # to RETAIL: they count in the symbol's chain
+    NYSE_RETAIL = 114
+    NYSE_SUMMARY = 223
 
 cdef enum:  # offsets
     NYSE_TYPE = 2
@@ -43,7 +49,7 @@ cdef enum:  # offsets
 
 
 cdef inline unsigned int nyse_size(unsigned int kind) noexcept nogil:
-    # Bytes of a type at least; 0: none that counts in a symbol's chain.
+    # Bytes of a type at least; 0: nobody knows it.
     if kind == NYSE_MAPPING:
         return 25
     if kind == NYSE_CLEAR:
@@ -58,6 +64,14 @@ cdef inline unsigned int nyse_size(unsigned int kind) noexcept nogil:
         return 25
     if kind == NYSE_EXECUTE or kind == NYSE_REPLACE:
         return 42
-    if kind == NYSE_IMBALANCE:
+    if kind == NYSE_IMBALANCE or kind == NYSE_ADD_REFRESH:
         return 20
-    return 16 if NYSE_TRADE <= kind <= NYSE_CORRECTION else 0
+    if NYSE_TRADE <= kind <= NYSE_RETAIL:
+        return 16
+    return 4 if nyse_touches_none(kind) else 0
+
+
+cdef inline bint nyse_touches_none(unsigned int kind) noexcept nogil:
+    return (kind == NYSE_RESET or kind == NYSE_TIME or kind == NYSE_UNAVAILABLE
+            or NYSE_REQUEST <= kind <= NYSE_REFRESH_REQUEST or kind == NYSE_REFRESH
+            or kind == NYSE_SUMMARY)

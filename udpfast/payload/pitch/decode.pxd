@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.market.change cimport *
-from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED
+from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_UNKNOWN
 from udpfast.payload.pitch.layout cimport *
 from udpfast.wire.load cimport le16, le32, le64
 
@@ -36,6 +36,8 @@ cdef inline int32_t pitch_decode(
     if size < 2 or size < least:
         return OUTCOME_REFUSED
     if least == 0:
+        return OUTCOME_UNKNOWN   # Cboe says that a receiver has to skip it
+    if pitch_touches_none(kind):
         return OUTCOME_OPAQUE
     memset(change, 0, sizeof(Change))
     change.side = SIDE_NONE

@@ -2,6 +2,13 @@
 # 1 u8 type, 2 u32 time offset.
 
 cdef enum:  # types
+    PITCH_TIME = 0x20
+    PITCH_BREAK = 0x2C
+    PITCH_SESSION_END = 0x2D
+    PITCH_SYMBOL_MAPPING = 0x2E
+    PITCH_AUCTION = 0x95
+    PITCH_AUCTION_SUMMARY = 0x96
+    PITCH_RETAIL = 0x98
     PITCH_UNIT_CLEAR = 0x97
     PITCH_ADD_LONG = 0x21
     PITCH_ADD_SHORT = 0x22
@@ -35,7 +42,7 @@ cdef enum:  # offsets
 
 
 cdef inline unsigned int pitch_size(unsigned char kind) noexcept nogil:
-    # Bytes of a type at least; 0: none that says something of a book.
+    # Bytes of a type at least; 0: nobody knows it.
     if kind == PITCH_UNIT_CLEAR:
         return 6
     if kind == PITCH_ADD_LONG:
@@ -58,4 +65,12 @@ cdef inline unsigned int pitch_size(unsigned char kind) noexcept nogil:
         return 14
     if kind == PITCH_TRADE_SHORT:
         return 33
-    return 43 if kind == PITCH_TRADE_EXPANDED else 0
+    if kind == PITCH_TRADE_EXPANDED:
+        return 43
+    return 2 if pitch_touches_none(kind) else 0
+
+
+cdef inline bint pitch_touches_none(unsigned char kind) noexcept nogil:
+    return (kind == PITCH_TIME or kind == PITCH_BREAK or kind == PITCH_SESSION_END
+            or kind == PITCH_SYMBOL_MAPPING or PITCH_AUCTION <= kind <= PITCH_AUCTION_SUMMARY
+            or kind == PITCH_RETAIL)
