@@ -207,7 +207,8 @@ SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
         *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
-        *("agents/feed/republisher", "agents/feed/subscriber"),
+        *("agents/feed/engine_settings", "agents/feed/feed_loop", "agents/feed/feed_names"),
+        "agents/feed/republisher",
         *("agents/zmq/zmq_last", "agents/zmq/zmq_envelopes", "agents/zmq/zmq_streams"),
         *("archive/feed_cursor", "archive/store", "bus/link_seal"),
         *("bus/link_receiver", "bus/link_sender", "bus/outbox_sender"),

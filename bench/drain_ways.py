@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
 from udpfast.monitor.ledger import ledger_of
 from udpfast.net.datagram import DatagramReceiver

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from udpfast.agents.feed.engine import Engine
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.agents.feed.load import LoadGenerator
-from udpfast.agents.feed.subscriber import FeedLoop
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns

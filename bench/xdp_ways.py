@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender

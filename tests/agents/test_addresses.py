@@ -11,7 +11,7 @@ from bench.loops.turns import Turns
 from lab.framings import Sent, build
 from tests.ports import free_ports
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind

@@ -9,7 +9,7 @@ from bench.loops.turns import Turns
 from lab.frames import datagram
 from tests.ports import free_ports
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop
+from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
 
 MS = 1_000_000

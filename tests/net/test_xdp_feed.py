@@ -17,7 +17,8 @@ from lab.frames import datagram, datagrams
 from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
 from udpfast.agents.feed.engine import Engine
-from udpfast.agents.feed.subscriber import FeedLoop, Subscriber
+from udpfast.agents.feed.feed_loop import FeedLoop
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.latency import latency
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader

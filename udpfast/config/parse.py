@@ -40,7 +40,7 @@ _FACTS = {facts.name: facts for facts in FACTS}
 _PORT_MAX = 65_535
 #: Addresses of one line, each a socket: the options tape has 96. ADDRESSES_MAX of core/layout.pxd.
 ADDRESSES_MAX = 128
-#: Sockets of one loop: BATCHES_MAX of agents/feed/subscriber.pyx, XDP_PORTS_MAX of net/xdp_ring.
+#: Sockets of one loop: BATCHES_MAX of agents/feed/feed_loop.pyx, XDP_PORTS_MAX of net/xdp_ring.
 SOCKETS_MAX = 512
 #: Lines of one channel: LINES_MAX of core/layout.pxd.
 LOOPS_MAX = 8

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from udpfast.agents.feed.engine import engine_memory_size
+from udpfast.agents.feed.engine_settings import engine_memory_size
 from udpfast.agents.feed.factories import wanted_agents
 from udpfast.config import FeedConfig
 from udpfast.errors import UdpfastError

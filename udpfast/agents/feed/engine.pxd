@@ -8,15 +8,16 @@
 # Only engine.pyx knows the stages: the modules that drive an engine (subscriber, replayer) read
 # none of their inline functions, and need not be compiled again when one of those changes.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from udpfast.agents.feed.output cimport Output
+from udpfast.agents.feed.wanted cimport Wanted
 from udpfast.core.counter cimport Counters
 from udpfast.core.memory cimport Memory
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.log.ring cimport RingWriter
 from udpfast.market.update_header cimport UpdateHeader
-from udpfast.shm.answers cimport AnswersRegion
+from udpfast.shm.answers cimport Answers
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.wake cimport WakeRegion
 
@@ -39,24 +40,12 @@ cdef class Engine:
     cdef readonly object capture_face  # the same of `capture`; None: there is none
     cdef object _counter_block
     cdef object _latency_block
-    cdef list _regions                 # keep mapped memory alive
-    cdef list _renewed                 # those that `publish` puts in their places
-    cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
-    cdef bint _huge_pages
+    cdef object _regions               # `regions.Regions`: all that is mapped
     cdef Memory _payload_memory        # what `payload` keeps of each symbol
     cdef bytearray _repair_memory      # newest datagrams, for parity; None: none is looked at
     cdef bint _repairs
-    # What servers are asked for, by channel (shm/answers); None: nothing of it.
-    cdef AnswersRegion retransmission
-    cdef AnswersRegion snapshot_server
-    cdef bint asks                     # one of them is there
-    cdef int64_t _ask_after_ns         # a hole is asked for once it is so old
-    cdef int64_t _wants_at_ns          # when they are written next
-    cdef uint32_t _wanted[2]           # how many of each were written last
-    cdef int64_t* heard_ns             # by the loop's clock, of each address of each line
-    cdef int64_t silent_after_ns
-    cdef uint8_t address_count[2][8]
-    cdef bytearray _heard
+    cdef Wanted wanted                 # what servers are asked for
+    cdef bint asks                     # there is one
 
     # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
     cdef void accept(
@@ -72,18 +61,12 @@ cdef class Engine:
     # now: a clock that was set gives no line an age that it has not.
     cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
-    cdef bint _is_books(self, const Datagram* item) noexcept nogil
+    cdef int _take_answers(self, Answers* answers, int64_t now_ns) noexcept nogil
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil
-    cdef void _note_header(self, const Datagram* item) noexcept nogil
-    cdef void _note_wants(self, int64_t now_ns) noexcept nogil
-    cdef void _want_messages(self, int64_t now_ns) noexcept nogil
-    cdef void _want_snapshots(self) noexcept nogil
     cdef bint _note_parity(
         self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _rebuild(self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
-    cdef void _note_addresses(
-        self, int channel, uint32_t line, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_payload(
@@ -94,9 +77,6 @@ cdef class Engine:
         self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
-    cdef void _capture(
-        self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
-    cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _expect(self) noexcept nogil
     cdef int _type(self, const Message* message) noexcept nogil
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import cython
 
-from libc.stdint cimport INT64_MIN, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
+from udpfast.agents.feed.capture cimport capture_clock, capture_datagrams
+from udpfast.agents.feed.engine_settings cimport books_configure, gate_configure, pipeline_configure
+from udpfast.agents.feed.feed_names cimport names_open, store_names_open
+from udpfast.agents.feed.heard cimport Heard, heard_note, heard_tell
 from udpfast.agents.feed.output cimport (
     Output, output_claim, output_commit, output_flush, output_note_session, output_position,
     output_time)
@@ -18,150 +22,44 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.counter cimport (
-    ADDRESS_DATAGRAMS,
-    ADDRESS_HEARD_NS,
-    ADDRESS_SILENT,
-    ADDRESS_STRIDE,
-    FEED_CHANNEL_UNEXPECTED,
-    FEED_RECORD_BYTES,
-    FEED_RECORDS,
-    FEED_RECORDS_CONTROL,
-    FEED_RECORDS_RAW,
-    FEED_RECORDS_TOO_LARGE,
-    FEED_UNGATED,
-    LINE_ADDRESSES_SILENT,
-    LINE_BYTES,
-    LINE_DATAGRAMS,
-    LINE_HEARD_NS,
-    LINE_NO_TIMESTAMP,
-    LINE_PARITY_REFUSED,
-    LINE_REPAIRED,
-    LINE_UNITS_MORE,
-    VERDICT_PARITY,
-    VERDICT_UNSEQUENCED,
-)
-from udpfast.core.keyed cimport Key
+    FEED_BYPASS_STACK, FEED_BYPASS_STATE, FEED_CHANNEL_UNEXPECTED, FEED_RECORD_BYTES, FEED_RECORDS,
+    FEED_RECORDS_CONTROL, FEED_RECORDS_RAW, FEED_RECORDS_TOO_LARGE, FEED_UNGATED, LINE_BYTES,
+    LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED, LINE_UNITS_MORE,
+    VERDICT_PARITY, VERDICT_UNSEQUENCED)
 from udpfast.core.layout cimport (
-    ADDRESSES_MAX,
-    CHANNEL_COUNT,
-    CHANNEL_INCREMENTAL,
-    CHANNEL_SNAPSHOT,
-    CLOCK_EXPIRE,
-    CLOCK_FINISH,
-    DATAGRAM_NO_TIMESTAMP,
-    DATAGRAM_SENDER_REFUSED,
-    DATAGRAM_SIZE_MAX,
-    DATAGRAM_TRUNCATED,
-    ENCODING_FLATBUFFERS,
-    FLIGHT_UNKNOWN,
-    GAP_DAMAGED,
-    FRAME_SIZE,
-    Frame,
-    KIND_CLOCK,
-    KIND_DATAGRAM,
-    KIND_GAP,
-    KIND_MESSAGE,
-    KIND_SESSION,
-    LINES_MAX,
-    RECORD_FIRST,
-    RECORD_HEARTBEAT,
-    RECORD_NO_TIMESTAMP,
-    RECORD_SIZE,
-    STREAM_NONE,
-    Capture,
-    Clock,
-    Gap,
-    Record,
-)
+    CHANNEL_INCREMENTAL, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
+    DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
+    FRAME_SIZE, Frame, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_FIRST, RECORD_HEARTBEAT,
+    RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
 from udpfast.core.oserr cimport check
-from udpfast.feed.holes cimport Hole, pipeline_holes
-from udpfast.feed.lines cimport lines_spoke_ns
-from udpfast.feed.pipeline cimport (
-    pipeline_accept,
-    pipeline_expire,
-    pipeline_finish,
-    pipeline_order,
-    pipeline_settings_framing,
-)
-from udpfast.feed.pipeline_state cimport (
-    Pipeline,
-    PipelineSettings,
-    pipeline_begin_at,
-    pipeline_init,
-    pipeline_memory_size,
-    pipeline_settings_default,
-)
-from udpfast.feed.repair cimport (
-    REPAIR_FOUND,
-    Repair,
-    repair_is_parity,
-    repair_next,
-    repair_note,
-    repair_parity,
-)
 from udpfast.core.update_kinds cimport KIND_BOOK
+from udpfast.feed.pipeline cimport pipeline_accept, pipeline_expire, pipeline_finish, pipeline_order
+from udpfast.feed.pipeline_state cimport (
+    Pipeline, PipelineSettings, pipeline_begin_at, pipeline_init, pipeline_memory_size)
+from udpfast.feed.repair cimport (
+    REPAIR_FOUND, Repair, repair_is_parity, repair_next, repair_note, repair_parity)
 from udpfast.feed.taking cimport pipeline_peek, pipeline_take
 from udpfast.feed.units cimport pipeline_units
 from udpfast.feed.window_state cimport Window
-from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.log.ring cimport Ring
 from udpfast.market.ahead cimport AHEAD
 from udpfast.market.book cimport UPDATE_TYPE_STALE
-from udpfast.market.market cimport MarketSettings, MarketStream
 from udpfast.market.found cimport (
-    OUTCOME_NONE,
-    OUTCOME_OPAQUE,
-    OUTCOME_REFUSED,
-    OUTCOME_ROOM,
-    OUTCOME_UNKNOWN,
-    Found,
-    found_count,
-)
+    OUTCOME_NONE, OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_UNKNOWN, Found,
+    found_count)
 from udpfast.market.gate cimport (
-    Gate,
-    GateSettings,
-    gate_admit,
-    gate_init,
-    gate_known,
-    gate_memory_size,
-    gate_reject,
-    gate_tag,
-    gate_take,
-)
-from udpfast.market.names cimport (
-    Names, names_attach, names_init, names_intern, names_memory_size)
+    Gate, GateSettings, gate_admit, gate_init, gate_known, gate_reject, gate_tag, gate_take)
+from udpfast.market.market cimport MarketSettings
+from udpfast.market.names cimport Names
 from udpfast.payload.payload cimport (
-    PAYLOAD_NONE,
-    PUBLISH_ROOM,
-    PayloadContext,
-    payload_control,
-    payload_expect,
-    payload_init,
-    payload_looks_ahead,
-    payload_memory_size,
-    payload_next,
-)
+    PAYLOAD_NONE, PUBLISH_ROOM, PayloadContext, payload_control, payload_expect, payload_init,
+    payload_looks_ahead, payload_memory_size, payload_next)
 from udpfast.payload.served cimport served_stream
 from udpfast.payload.roq.decode cimport (
-    DecodeContext,
-    decode_count,
-    decode_event,
-    decode_init,
-    decode_size_bound,
-)
+    DecodeContext, decode_count, decode_event, decode_init, decode_size_bound)
 from udpfast.payload.roq.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.payload.roq.schema cimport MESSAGE_NONE
-from udpfast.shm.answers cimport (
-    ANSWERS_BATCH,
-    HEADER_BYTES,
-    WANTS_MAX,
-    AnswersHeader,
-    AnswersRegion,
-    Want,
-    answers_done,
-    answers_take,
-    wants_begin,
-    wants_end,
-)
+from udpfast.shm.answers cimport ANSWERS_BATCH, answers_done, answers_take
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
@@ -169,18 +67,15 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn
 from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding
 from udpfast.wire.roq cimport roq_control, roq_frame
 
+from udpfast.agents.feed.engine_settings import engine_memory_size
 from udpfast.agents.feed.lines import line_addresses
-from udpfast.config import PAYLOADS, framing_name, payload_name
-from udpfast.config.stages import WindowConfig
-from udpfast.core.layout import Encoding
-from udpfast.errors import ConfigError, FormatError
+from udpfast.agents.feed.regions import Regions
+from udpfast.config import PAYLOADS, payload_name
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.payload.traits import is_said_once
-from udpfast.shm.names import create_names, names_table, reopen_names
-from udpfast.wire.framing import Framing
+from udpfast.shm.names import names_table
 
-__all__ = ["LATENCY_HOPS", "Engine", "engine_memory_size"]
+__all__ = ["LATENCY_HOPS", "Engine"]
 
 #: The hops that the loop measures, as `LatencyBlock` and `udpfast stat` name them.
 #: `kernel_to_origin` is `origin_to_kernel` below 0: the publisher's clock ahead of this host's.
@@ -193,8 +88,6 @@ cdef enum:
     # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
     # are decoded twice: the first time says how much they need.
     CLAIM_SIZE = 65536
-    WANTS_INTERVAL_NS = 250_000  # a server is tens of microseconds away, at best
-    INSTRUMENTS_MAX = 1 << 18    # of a venue
     FLIGHT_MAX = 2147483647      # ns; what took longer, or is further ahead, is said to be so long
 
 cdef struct Stages:
@@ -205,10 +98,7 @@ cdef struct Stages:
     PayloadContext payload       # of other framings than Roq
     Repair* repair               # the newest datagrams of the incremental channel; NULL: none
     uint8_t rebuilt[DATAGRAM_SIZE_MAX]
-
-
-cdef inline uint32_t heard_place(uint32_t channel, uint32_t line) noexcept nogil:
-    return (channel * LINES_MAX + line) * ADDRESSES_MAX
+    Heard heard
 
 
 @cython.final
@@ -245,17 +135,14 @@ cdef class Engine:
 
     def __init__(self, config, directory, publish=True, disk=None):
         self.directory = Path(directory)
-        self._regions = []
-        self._renewed = []
-        self._huge_pages = config.agent.huge_pages
-        self._pages = []
+        self._regions = Regions(config.agent.huge_pages)
         try:
             names = self._open_names(config, disk)
             self._open_output(config, disk, names)
             if config.record.what != "records":
                 self._open_capture(config)
             self._open_counters(config)
-            self._open_answers(config)
+            self._open_wanted(config)
             self._open_slab(config)
             if publish:
                 self.publish(clock_realtime_ns())
@@ -285,16 +172,11 @@ cdef class Engine:
             self.wake.close()
         if self.capture_face is not None:
             self.capture_face.close(failed)
-        for region in self._regions:
-            region.close()
-        self._regions = []
+        self._regions.close()
 
     def missing_pages(self) -> list[str]:
         """Return a sentence for each region that did not get the huge pages that were asked for."""
-        return [
-            f"huge pages for the {name}: got {got:,} of {wanted:,} bytes ({reason}); the rest is "
-            "on ordinary pages, which are slower"
-            for name, wanted, got, reason in self._pages if reason]
+        return self._regions.missing_pages()
 
     def read_counters(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
@@ -305,15 +187,23 @@ cdef class Engine:
         """The ring that it writes: `log.ring.Ring`; None: a store."""
         return None if self.output is None else self.output.ring_face
 
+    @property
+    def disk(self):
+        """The disk of the store that it writes; None: a ring."""
+        return self.output.disk
+
+    def note_bypass(self, int stack, int state) -> None:
+        """Have tools know which network stack is preloaded, and how it is."""
+        counter_add(&self.counters.feed[FEED_BYPASS_STACK], stack)
+        counter_add(&self.counters.feed[FEED_BYPASS_STATE], state)
+
     def publish(self, unix_ns: int) -> None:
         """Switch to what was made: nothing of it can be refused any more.
 
         The names come before the rings: who meets the new writer there finds what its ids mean.
         Readers of a log that goes on are told that its writer is another one.
         """
-        for region in self._renewed:
-            region.mark_ready()
-        self._renewed = []
+        self._regions.put()
         if self.capture_face is not None:
             self.capture_face.publish()
         self.output.begin(unix_ns)
@@ -326,21 +216,21 @@ cdef class Engine:
             self.wake = disk.wake
             return
         self.wake = WakeRegion.create(self.directory, publish=False)
-        self._renewed.append(self.wake.region)
+        self._regions.put_later(self.wake.region)
 
     def _open_ring(self, config, names):
         cdef Ring ring = Ring.create(
             self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False,
-            names=names, huge=self._huge_pages)
-        self._collapse("ring", ring.region)
+            names=names, huge=self._regions.huge_pages)
+        self._regions.collapse("ring", ring.region)
         return ring
 
     def _open_capture(self, config):
         cdef Ring ring = Ring.create(
             self.directory / "capture", config.record.capture_bytes, publish=False,
-            huge=self._huge_pages)
+            huge=self._regions.huge_pages)
         self.capture_face = ring
-        self._collapse("capture", ring.region)
+        self._regions.collapse("capture", ring.region)
         self.capture = &ring.writer
 
     def _open_counters(self, config):
@@ -348,96 +238,35 @@ cdef class Engine:
             self.directory / "counters",
             *config.line_names, publish=False, addresses=line_addresses(config))
         self._counter_block = block
-        self._heard = bytearray(8 * CHANNEL_COUNT * LINES_MAX * ADDRESSES_MAX)
-        self.heard_ns = <int64_t*><char*>self._heard
-        self.silent_after_ns = config.session.inactivity_timeout_ms * 1_000_000
+        self.stages.heard.silent_after_ns = config.session.inactivity_timeout_ms * 1_000_000
         for channel, role in enumerate((config.incremental, config.snapshot)):
             for index, line in enumerate(role.lines):
-                self.address_count[<int>channel][<int>index] = len(line.every_address)
-        self._regions.append(block)
-        self._renewed.append(block.region)
+                self.stages.heard.addresses[<int>channel][<int>index] = len(line.every_address)
+        self._regions.keep(block, block.region)
         cdef LatencyBlock latency = LatencyBlock.create(
             self.directory / "latency", LATENCY_HOPS, publish=False)
         self._latency_block = latency
-        self._regions.append(latency)
-        self._renewed.append(latency.region)
+        self._regions.keep(latency, latency.region)
         self.counters = block.counters
         self.origin_to_kernel = latency.pointer("origin_to_kernel")
         self.kernel_to_origin = latency.pointer("kernel_to_origin")
         self.kernel_to_loop = latency.pointer("kernel_to_loop")
         self.loop_to_ring = latency.pointer("loop_to_ring")
 
-    def _open_answers(self, config):
-        self.retransmission = self._open_server(config, "retransmission", CHANNEL_INCREMENTAL)
-        self.snapshot_server = self._open_server(config, "snapshot_server", CHANNEL_SNAPSHOT)
-        self._ask_after_ns = 1_000 * _lost_packet_wait_us(config, config.incremental)
-
-    def _open_server(self, config, name, channel):
-        cdef AnswersRegion made
-        if not getattr(config, name).enabled:
-            (self.directory / f"answers.{name}").unlink(missing_ok=True)
-            return None
-        made = AnswersRegion.create(
-            self.directory, name, channel, len(config.line_names[channel]) - 1)
-        self._regions.append(made)
-        self._renewed.append(made.region)
-        self.asks = True
-        return made
+    def _open_wanted(self, config):
+        self.wanted = Wanted(config, self.directory)
+        self.asks = self.wanted.any
+        for answers in self.wanted.regions:
+            self._regions.keep(answers, answers.region)
 
     def _open_names(self, config, disk):
-        # Ids outlive a restart of the writer: the ring still holds records that carry them. A
-        # table of another size begins with the old one's names, in their order, and is the same by
-        # its key, too. Returns its mark.
-        cdef Region region
-        cdef Key key
-        cdef Py_ssize_t size = REGION_PAGE + names_memory_size(config.ring.names)
-        cdef list known = []
-        cdef uint64_t i
-        path = self.directory / "names"
+        # Returns the mark of the table.
         if disk is not None:
-            return self._open_store_names(config, disk)
-        try:
-            region = reopen_names(path, claim=False)
-            if names_attach(
-                    &self.stages.names, region.pointer + REGION_PAGE,
-                    region.size_bytes - REGION_PAGE):
-                if region.size_bytes == size:
-                    self._regions.append(region)
-                    self._renewed.append(region)
-                    return NameTable(names_table(region)).mark
-                key = self.stages.names.header.key
-                for i in range(1, self.stages.names.header.count + 1):
-                    entry = &self.stages.names.entries[i]
-                    known.append(entry.text[:entry.size])
-            region.close()
-        except (FileNotFoundError, FormatError):
-            pass
-        if len(known) > config.ring.names:
-            raise ConfigError(
-                f"ring.names: expected at least {len(known)}, the number of names that the "
-                f"instance has already, found {config.ring.names}")
-        region = create_names(path, size - REGION_PAGE)
-        self._regions.append(region)
-        names_init(&self.stages.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
-                   config.ring.names)
-        if known:
-            self.stages.names.header.key = key
-        for name in known:
-            names_intern(&self.stages.names, name, len(name))
-        self._renewed.append(region)
+            self._regions.keep(store_names_open(&self.stages.names, disk.log, config.ring.names))
+            return 0
+        region = names_open(&self.stages.names, self.directory / "names", config.ring.names)
+        self._regions.keep(region, region)
         return NameTable(names_table(region)).mark
-
-    def _open_store_names(self, config, disk):
-        cdef Region region
-        try:
-            region = disk.log.begin_names(config.ring.names)
-        except ValueError as problem:
-            raise ConfigError(f"ring.names: expected {problem}, found {config.ring.names}"
-                              ) from None
-        self._regions.append(region)
-        names_attach(
-            &self.stages.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE)
-        return 0
 
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.
@@ -451,10 +280,9 @@ cdef class Engine:
         region = Region.create(self.directory / "slab", SLAB_KIND,
                                engine_memory_size(config)[0], 0, mode=0o600,
                                replace=True, keep=False,  # nobody else's business
-                               huge=self._huge_pages)
-        self._regions.append(region)
-        self._renewed.append(region)
-        self._collapse("slab", region)
+                               huge=self._regions.huge_pages)
+        self._regions.keep(region, region)
+        self._regions.collapse("slab", region)
         check(pipeline_init(&self.stages.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         # Sessions of writers before this one have their ordinals.
@@ -466,10 +294,6 @@ cdef class Engine:
         if self._repairs:
             self._repair_memory = bytearray(sizeof(Repair))
             self.stages.repair = <Repair*><char*>self._repair_memory
-
-    def _collapse(self, name, region):
-        if self._huge_pages:
-            self._pages.append((name, *region.collapse()))
 
     def _begin_payload(self, config):
         cdef int payload = PAYLOADS.index(payload_name(config.wire))
@@ -485,7 +309,7 @@ cdef class Engine:
         cdef int i, n
         unix_ns = output_time(self.output, unix_ns)
         if unlikely(self.capture != NULL):
-            self._capture(items, count, now_ns, unix_ns)
+            capture_datagrams(self.capture, items, count, pipeline.session, now_ns, unix_ns)
         if likely(pipeline.roq):
             for i in range(count):
                 self._note(&items[i], now_ns, unix_ns)
@@ -498,14 +322,14 @@ cdef class Engine:
         else:
             for i in range(count):
                 self._note(&items[i], now_ns, unix_ns)
-                if unlikely(self.asks and self._is_books(&items[i])):
+                if unlikely(self.asks and self.wanted.is_books(&items[i])):
                     self._take_books(&items[i], unix_ns)
                     continue
                 for n in range(pipeline_units(pipeline, &items[i])):
                     pipeline_order(pipeline, &items[i], &pipeline.units[n], now_ns)
                     self._drain(unix_ns)
             if unlikely(self.asks):
-                self._note_header(&items[count - 1])
+                self.wanted.note_header(&items[count - 1])
         self._flush(now_ns, unix_ns)
 
     cdef bint _note_parity(
@@ -541,26 +365,20 @@ cdef class Engine:
             rc = repair_next(repair, self.stages.rebuilt, &rebuilt.size)
 
     cdef int take_answers(self, int64_t now_ns) noexcept nogil:
-        cdef Datagram items[ANSWERS_BATCH]
-        cdef int count, total = 0
-        if self.retransmission is not None:
-            count = answers_take(&self.retransmission.answers, items)
-            if count:
-                self.accept(items, count, now_ns, clock_realtime_ns())
-                answers_done(&self.retransmission.answers)
-                total += count
-        if self.snapshot_server is not None:
-            count = answers_take(&self.snapshot_server.answers, items)
-            if count:
-                self.accept(items, count, now_ns, clock_realtime_ns())
-                answers_done(&self.snapshot_server.answers)
-                total += count
+        cdef int total = 0
+        if self.wanted.retransmission is not None:
+            total += self._take_answers(&self.wanted.retransmission.answers, now_ns)
+        if self.wanted.snapshot_server is not None:
+            total += self._take_answers(&self.wanted.snapshot_server.answers, now_ns)
         return total
 
-    cdef bint _is_books(self, const Datagram* item) noexcept nogil:
-        # Whether our agent wrote it down: it is no datagram of the venue.
-        return item.channel == CHANNEL_SNAPSHOT and self.snapshot_server is not None and (
-            item.line == self.snapshot_server.answers.line)
+    cdef int _take_answers(self, Answers* answers, int64_t now_ns) noexcept nogil:
+        cdef Datagram items[ANSWERS_BATCH]
+        cdef int count = answers_take(answers, items)
+        if count:
+            self.accept(items, count, now_ns, clock_realtime_ns())
+            answers_done(answers)
+        return count
 
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil:
         # It says of which stream of changes it is, and belongs to what that has by now.
@@ -584,67 +402,6 @@ cdef class Engine:
                 self._publish_payload(&message, FLIGHT_UNKNOWN, unix_ns)
                 return
 
-    cdef void _note_header(self, const Datagram* item) noexcept nogil:
-        # What a request has to repeat of what its venue sends: an agent compares the session that
-        # it names with the one that is wanted.
-        cdef AnswersHeader* header
-        if self.retransmission is None or item.channel != CHANNEL_INCREMENTAL:
-            return
-        header = self.retransmission.answers.header
-        wants_begin(&self.retransmission.answers)
-        header.header_size = min(item.size, <uint32_t>HEADER_BYTES)
-        memcpy(header.header, item.data, header.header_size)
-        wants_end(&self.retransmission.answers, header.count)
-
-    cdef void _note_wants(self, int64_t now_ns) noexcept nogil:
-        if now_ns < self._wants_at_ns:
-            return
-        self._wants_at_ns = now_ns + WANTS_INTERVAL_NS
-        if self.retransmission is not None:
-            self._want_messages(now_ns)
-        if self.snapshot_server is not None:
-            self._want_snapshots()
-
-    cdef void _want_messages(self, int64_t now_ns) noexcept nogil:
-        cdef Hole holes[WANTS_MAX]
-        cdef Want* want = self.retransmission.answers.header.wants
-        cdef uint32_t i
-        cdef uint32_t count = pipeline_holes(
-            &self.stages.pipeline, now_ns - self._ask_after_ns, holes, WANTS_MAX)
-        if count == 0 and self._wanted[CHANNEL_INCREMENTAL] == 0:
-            return
-        self._wanted[CHANNEL_INCREMENTAL] = count
-        wants_begin(&self.retransmission.answers)
-        for i in range(count):
-            want[i].session = holes[i].session
-            want[i].first, want[i].last = holes[i].first, holes[i].last
-            want[i].number = holes[i].last
-            want[i].stream = holes[i].stream
-        wants_end(&self.retransmission.answers, count)
-
-    cdef void _want_snapshots(self) noexcept nogil:
-        cdef Pipeline* pipeline = &self.stages.pipeline
-        cdef const MarketStream* stream
-        cdef const Window* window
-        cdef Want* want = self.snapshot_server.answers.header.wants
-        cdef uint32_t i, count = 0
-        for i in range(pipeline.windows):
-            window = &pipeline.window[i]
-            stream = &self.stages.payload.venue.market.streams[window.stream]
-            if window.channel == CHANNEL_INCREMENTAL and stream.needs and count < WANTS_MAX:
-                if count == 0:
-                    wants_begin(&self.snapshot_server.answers)
-                want[count].session, want[count].stream = window.session_id, window.stream_key
-                want[count].first = want[count].last = stream.needs - 1
-                want[count].number = stream.number
-                count += 1
-        if count == 0:
-            if self._wanted[CHANNEL_SNAPSHOT] == 0:
-                return
-            wants_begin(&self.snapshot_server.answers)
-        self._wanted[CHANNEL_SNAPSHOT] = count
-        wants_end(&self.snapshot_server.answers, count)
-
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Tools, late readers and a next writer look at the tail; readers in step do not.
         output_flush(self.output, unix_ns)
@@ -655,8 +412,7 @@ cdef class Engine:
         cdef int64_t* line = self.counters.line[item.channel][item.line]
         cdef int64_t* address = self.counters.address[item.channel][item.line]
         if unlikely(address != NULL):
-            counter_add(&address[ADDRESS_STRIDE * item.address + ADDRESS_DATAGRAMS], 1)
-            self.heard_ns[heard_place(item.channel, item.line) + item.address] = now_ns
+            heard_note(&self.stages.heard, address, item, now_ns)
         counter_add(&line[LINE_DATAGRAMS], 1)
         counter_add(&line[LINE_BYTES], item.size)
         if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
@@ -666,40 +422,7 @@ cdef class Engine:
             histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
     cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        cdef const Pipeline* pipeline = &self.stages.pipeline
-        cdef int64_t heard_ns
-        cdef int64_t* slot
-        cdef uint32_t i
-        cdef int channel
-        for channel in range(CHANNEL_COUNT):
-            for i in range(pipeline.carrier[channel].lines):
-                heard_ns = lines_spoke_ns(pipeline, channel, i)
-                if heard_ns != INT64_MIN:
-                    slot = &self.counters.line[channel][i][LINE_HEARD_NS]
-                    counter_add(slot, heard_ns + unix_ns - slot[0])
-                if self.counters.address[channel][i] != NULL:
-                    self._note_addresses(channel, i, now_ns, unix_ns)
-
-    cdef void _note_addresses(
-            self, int channel, uint32_t line, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        # As of each, and how many of them bring nothing.
-        cdef int64_t* address = self.counters.address[channel][line]
-        cdef int64_t* heard_ns = self.heard_ns + heard_place(channel, line)
-        cdef int64_t* all_silent = &self.counters.line[channel][line][LINE_ADDRESSES_SILENT]
-        cdef int64_t silent = 0
-        cdef bint is_silent
-        cdef uint32_t i
-        for i in range(<uint32_t>self.address_count[channel][line]):
-            if heard_ns[i] == 0:
-                heard_ns[i] = now_ns     # not yet: its silence begins with the first look
-            if address[ADDRESS_DATAGRAMS]:
-                counter_add(&address[ADDRESS_HEARD_NS],
-                            heard_ns[i] + unix_ns - address[ADDRESS_HEARD_NS])
-            is_silent = self.silent_after_ns and now_ns - heard_ns[i] >= self.silent_after_ns
-            counter_add(&address[ADDRESS_SILENT], is_silent - address[ADDRESS_SILENT])
-            silent += is_silent
-            address += ADDRESS_STRIDE
-        counter_add(all_silent, silent - all_silent[0])
+        heard_tell(&self.stages.heard, &self.stages.pipeline, &self.counters, now_ns, unix_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = output_position(self.output)
@@ -709,70 +432,21 @@ cdef class Engine:
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
         if self.asks:
-            self._note_wants(now_ns)
+            self.wanted.note(
+                &self.stages.pipeline, self.stages.payload.venue.market.streams, now_ns)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
         if unlikely(self.capture != NULL and (
                 mattered or output_position(self.output) != position)):
-            self._capture_clock(CLOCK_EXPIRE, now_ns, unix_ns)
+            capture_clock(self.capture, CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         unix_ns = output_time(self.output, unix_ns)
         if self.capture != NULL:
-            self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
+            capture_clock(self.capture, CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
         output_flush(self.output, unix_ns)
-
-    cdef void _capture(
-            self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        # Keep a batch as it came. The capture ring never waits for its recorder either.
-        cdef const Datagram* item
-        cdef Record* record
-        cdef Capture* before
-        cdef int i
-        for i in range(count):
-            item = &items[i]
-            record = ring_claim(self.capture, sizeof(Capture) + item.size)
-            if unlikely(record == NULL):
-                continue  # longer than an eighth of the ring: no datagram is
-            record.kind = KIND_DATAGRAM
-            record.flags = 0
-            record.received_ns = item.received_ns
-            if item.flags & DATAGRAM_NO_TIMESTAMP:
-                record.flags = RECORD_NO_TIMESTAMP
-                record.received_ns = unix_ns
-            record.published_ns = unix_ns
-            record.line = item.line
-            record.number = 0
-            record.object = 0
-            record.flight_ns = FLIGHT_UNKNOWN
-            record.stream = item.channel
-            record.session = self.stages.pipeline.session
-            before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
-            before.now_ns = now_ns
-            before.flags = item.flags
-            before.address = item.address
-            memcpy(<uint8_t*>before + sizeof(Capture), item.data, item.size)
-            ring_commit(self.capture, sizeof(Capture) + item.size)
-        ring_flush(self.capture)
-
-    cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        cdef Record* record = ring_claim(self.capture, sizeof(Clock))
-        cdef Clock* clock = <Clock*>(<uint8_t*>record + RECORD_SIZE)
-        if unlikely(record == NULL):
-            return  # no ring is so small
-        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
-        record.kind = KIND_CLOCK
-        record.stream = STREAM_NONE
-        record.flight_ns = FLIGHT_UNKNOWN
-        record.received_ns = unix_ns
-        record.published_ns = unix_ns
-        clock.now_ns = now_ns
-        clock.reason = <uint32_t>reason
-        clock.reserved = 0
-        ring_commit(self.capture, sizeof(Clock))
-        ring_flush(self.capture)
 
     cdef int32_t _publish_payload(
             self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
@@ -1004,74 +678,3 @@ cdef class Engine:
         output_commit(self.output, record, kind, message.line, flags, size)
         counter_add(&self.counters.feed[FEED_RECORDS], 1)
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
-
-
-def engine_memory_size(config) -> tuple[int, int]:
-    """Return how many bytes an engine takes: of its slab's file, and for books, in no file."""
-    cdef PipelineSettings pipeline
-    cdef GateSettings gate
-    cdef MarketSettings books
-    pipeline_configure(&pipeline, config)
-    gate_configure(&gate, config)
-    books_configure(&books, config)
-    windows = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
-    return (REGION_PAGE + windows + gate_memory_size(&gate),
-            payload_memory_size(PAYLOADS.index(payload_name(config.wire)), &books))
-
-
-def _lost_packet_wait_us(config, role):
-    # "auto": no less than this.
-    wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
-    return WindowConfig().lost_packet_wait_us if wait_us == "auto" else wait_us
-
-
-cdef pipeline_configure(PipelineSettings* settings, config):
-    # The feed's configuration as the windows take it.
-    pipeline_settings_default(settings)
-    pipeline_settings_framing(settings, Framing(framing_name(config.wire)))
-    settings.awaits_start = is_said_once(PAYLOADS.index(payload_name(config.wire)))
-    settings.streams = config.wire.streams_max
-    settings.encodings = 0
-    for name in config.wire.encodings:
-        settings.encodings |= <uint64_t>1 << Encoding[name.upper()].value
-    settings.window = config.window.size
-    settings.slab_cells = config.window.slab_cells
-    for channel, role in enumerate((config.incremental, config.snapshot)):
-        settings.lines[<int>channel] = len(config.line_names[channel])
-        settings.served[<int>channel] = len(config.line_names[channel]) > len(role.lines)
-        settings.out_of_order_max_interval[<int>channel] = (
-            role.out_of_order_max_interval or config.window.out_of_order_max_interval
-            or config.window.size)
-        settings.lost_packet_wait_ns[<int>channel] = 1_000 * _lost_packet_wait_us(config, role)
-        settings.lost_packet_wait_auto[<int>channel] = (
-            role.lost_packet_wait_us or config.window.lost_packet_wait_us) == "auto"
-    if config.retransmission.enabled:
-        settings.lost_packet_wait_ns[CHANNEL_INCREMENTAL] += 1_000 * config.retransmission.wait_us
-    settings.line_dead_ns = config.window.line_dead_ms * 1_000_000
-    settings.on_gap = config.window.on_gap == "latest_run"
-    settings.session_adopt_datagrams = config.session.adopt_datagrams
-    settings.stale_session_grace_ns = int(config.session.stale_grace_s * 1e9)
-    settings.restart_datagrams = config.session.restart_datagrams
-    settings.inactivity_timeout_ns = config.session.inactivity_timeout_ms * 1_000_000
-    settings.doubt_when_silent = config.session.doubt_when_silent
-
-
-cdef gate_configure(GateSettings* settings, config):
-    settings.objects_max = config.objects.max
-    settings.collect_messages_max = config.objects.collect_messages
-    settings.collect_bytes = config.objects.collect_bytes
-    settings.snapshots = len(config.line_names[CHANNEL_SNAPSHOT]) > 0
-
-
-cdef books_configure(MarketSettings* settings, config):
-    settings.levels = config.books.levels
-    settings.orders = config.books.orders
-    settings.top = config.books.top
-    settings.depth = config.books.depth
-    settings.places[0] = config.books.places
-    settings.places[1] = config.books.places_implied
-    settings.orders_max = config.books.orders_max
-    settings.instruments_max = min(config.ring.names, INSTRUMENTS_MAX)
-    settings.awaits_definitions = config.has_definitions
-    settings.held_max = (
-        config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)

@@ -40,7 +40,7 @@ class Receiver(Protocol):
 
 
 class InterfaceLoop(Protocol):
-    """A loop that receives by AF_XDP; `agents.feed.subscriber.FeedLoop` is one."""
+    """A loop that receives by AF_XDP; `agents.feed.feed_loop.FeedLoop` is one."""
 
     @property
     def receivers(self) -> list[XdpReceiver]:

@@ -32,7 +32,7 @@ cdef inline int32_t coinbase_decode(
 
 
 cdef inline bint coinbase_touches_none(uint32_t template) noexcept nogil:
-    # Of snapshots, which are not taken, and of retransmissions.
+    # It is of a snapshot, which is not taken, or of a retransmission.
     return (template == COINBASE_SNAPSHOT_ORDER or template == COINBASE_SNAPSHOT_END
             or template == COINBASE_CYCLE_END or template == COINBASE_REQUEST
             or template == COINBASE_REJECT)

@@ -1,0 +1,23 @@
+from collections.abc import Callable
+from typing import Any, final
+
+from udpfast.agents.feed.engine import Engine
+from udpfast.config import FeedConfig
+from udpfast.core.agent import Agent, AgentRunner
+
+__all__ = ["FeedLoop"]
+
+@final
+class FeedLoop(Agent):
+    @property
+    def receivers(self) -> list[Any]: ...  # DatagramReceiver; with AF_XDP XdpReceiver
+    @property
+    def first_failure(self) -> str: ...
+    def __init__(
+        self, engine: Engine, config: FeedConfig, ready: Callable[[], None] | None = None
+    ) -> None: ...
+    def count_turns(self, runner: AgentRunner) -> None: ...
+    def pass_time(self, now_ns: int) -> None: ...
+    def count_reopened(self, channel: int, line: int) -> None: ...
+    def has_let_go(self, index: int) -> bool: ...
+    def reopen_interface(self, index: int) -> bool: ...

@@ -1,0 +1,333 @@
+"""The loop of a feed: receive from every line, hand on, let time pass."""
+
+import os
+import threading
+from errno import EPERM
+from functools import partial
+
+import cython
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from udpfast.agents.feed.engine cimport Engine
+from udpfast.core.agent cimport Agent, AgentRunner
+from udpfast.core.atomics cimport counter_add, load_acquire, store_release
+from udpfast.core.check cimport unlikely
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.counter cimport (
+    FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES, FEED_CYCLES_SLOW, LINE_KERNEL_DROPS,
+    LINE_RECEIVE_ERRORS, LINE_REOPENED)
+from udpfast.core.oserr cimport check
+from udpfast.net.datagram cimport (
+    DatagramBatch, DatagramReceiver, datagram_drops_read, datagram_receive)
+from udpfast.net.poller cimport epoll_event, poller_add, poller_open, poller_wait
+from udpfast.net.xdp cimport XdpReceiver
+from udpfast.net.xdp_ring cimport xdp_stamp
+from udpfast.shm.histogram cimport histogram_record
+
+from udpfast.agents.feed.lines import receive_options, received_addresses, xdp_lines, xdp_options
+from udpfast.errors import ConfigError
+from udpfast.net.bypass import open_first_socket
+from udpfast.net.xdp_host import group_lines
+
+__all__ = ["FeedLoop"]
+
+cdef enum:
+    # Holes are looked at this often, not at every turn: fine against a wait of milliseconds.
+    EXPIRE_INTERVAL_NS = 50_000
+    # Holes wait by a clock that stands while a line has more to read, but for so many turns (a
+    # line that is never read to its end shall not stop it for ever).
+    BACKLOG_TURNS_MAX = 512
+    # What lies in the sockets when the loop is stopped is read in so many turns: a full 64 MiB of
+    # small datagrams, and as much again.
+    LAST_TURNS = 4096
+    # Without stamps nobody tells the drops of a full queue, with them the next datagram does: all
+    # are asked this often. When each line was heard is told as often.
+    DROPS_INTERVAL_NS = 100_000_000
+    # Every n-th batch is timed to its end: one more clock read, spread thin.
+    SAMPLE_BATCHES = 16
+    # Addresses of all lines (SOCKETS_MAX of config/parse.py), or with AF_XDP the queues of all
+    # interfaces.
+    BATCHES_MAX = 512
+    # So many sockets are asked one after the other, each turn: an empty recv costs 0.3 us. Of more,
+    # epoll tells which have something, for as much as one or two of them cost.
+    SOCKETS_ASKED = 4
+    READY_MAX = 64               # sockets that one turn hears of
+
+
+@cython.final
+cdef class FeedLoop(Agent):
+    """The duty cycle of a feed.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where datagrams go.
+    config : FeedConfig
+        Which lines to open; sockets are opened in the agent's own thread (preloaded stacks
+        want that).
+    ready : callable, optional
+        Called when they are, before the first datagram is looked at.
+    """
+
+    cdef Engine engine
+    cdef object config
+    cdef object ready
+    cdef readonly list receivers
+    cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
+    # NULL: let go of, since its interface is gone. From then on it is the watch's, which puts
+    # another one there.
+    cdef DatagramBatch* batches[BATCHES_MAX]
+    cdef int batch_count
+    cdef int poller                    # an epoll; -1: all sockets are asked at every turn
+    cdef epoll_event heard[READY_MAX]
+    cdef int let_go_error
+    cdef list interfaces               # with AF_XDP, of each receiver: its lines, its batches
+    cdef object lines_lock             # of who opens and closes receivers
+    cdef bint lines_closed
+    # All that had come by then was read. Holes wait by this clock: after the loop was held up,
+    # what fills them may lie in the sockets.
+    cdef int64_t read_until_ns
+    cdef int backlog_turns
+    cdef int64_t expire_at_ns
+    cdef int64_t drops_at_ns
+    cdef int drops_next                # the batch whose drops are asked for then
+    cdef int64_t note_at_ns            # when it is told next when lines were heard
+    cdef uint32_t sample
+
+    def __init__(self, Engine engine, config, ready=None):
+        super().__init__(f"udpfast {config.name}"[:15])
+        self.engine = engine
+        self.config = config
+        self.ready = ready
+        self.receivers = []
+        self.poller = -1
+        self.interfaces = []
+        self.lines_lock = threading.Lock()
+        self.first_failure = ""
+
+    def on_start(self) -> None:
+        """Open the sockets of all lines, or none."""
+        try:
+            if self.config.bypass.stack != "none":
+                self.first_failure = open_first_socket(self.config.bypass.stack)
+            self._open_lines()
+            if self.ready is not None:
+                self.ready()
+        except BaseException:
+            self._close_lines()
+            raise
+
+    def _open_lines(self):
+        cdef DatagramReceiver receiver
+        if self.config.receive.path == "xdp":
+            return self._open_interfaces()
+        options = receive_options(self.config)
+        addresses = received_addresses(self.config)
+        # A socket that polls its driver has to be asked itself; epoll asks none.
+        if len(addresses) > SOCKETS_ASKED and not self.config.receive.busy_poll_us:
+            self.poller = check(poller_open(), "open an epoll", self.config.name)
+        for each in addresses:
+            # One after the other: the first one's slots do for all of them.
+            receiver = DatagramReceiver(
+                each.where, options, each.channel, each.line, self.config.receive.batch,
+                each.address, self.receivers[0] if self.receivers else None)
+            self.receivers.append(receiver)
+            self._insist(receiver)
+            self.batches[self.batch_count] = &receiver.batch
+            if self.poller >= 0:
+                receiver.replaced = partial(self._poll, receiver, self.batch_count)
+                receiver.replaced()
+            self.batch_count += 1
+
+    def _poll(self, DatagramReceiver receiver, int place):
+        # Another socket under the same descriptor is another one to the kernel.
+        check(poller_add(self.poller, receiver.batch.fd, <uint32_t>place), "watch a socket",
+              self.config.name)
+
+    def _open_interfaces(self):
+        for _, lines in group_lines(xdp_lines(self.config)):
+            self.interfaces.append((lines, []))
+            self.receivers.append(None)
+            self._open_interface(len(self.receivers) - 1)
+
+    def _open_interface(self, int index):
+        cdef XdpReceiver receiver
+        cdef int n
+        lines, places = self.interfaces[index]
+        receiver = XdpReceiver(lines, xdp_options(self.config), self.config.receive.batch)
+        self.receivers[index] = receiver
+        try:
+            self._insist(receiver)
+            receiver.count_into(&self.engine.counters)
+            if self.batch_count + receiver.queue_count - len(places) > BATCHES_MAX:
+                raise ConfigError(
+                    f"xdp.queues: expected at most {BATCHES_MAX} queues on all interfaces "
+                    f"together, {receiver.address} has {receiver.queue_count}")
+        except BaseException:
+            receiver.close()
+            raise
+        for n in range(receiver.queue_count):
+            if n == len(places):
+                places.append(self.batch_count)
+                self.batch_count += 1
+            # Orders what is behind the pointer before it; read by the loop's next turn.
+            store_release(<uint64_t*>&self.batches[<int>places[n]], <uint64_t>receiver.batch(n))
+
+    def has_let_go(self, int index) -> bool:
+        """Whether the loop polls no queue of an interface any more, because it is gone."""
+        return all([
+            load_acquire(<uint64_t*>&self.batches[<int>place]) == 0
+            for place in self.interfaces[index][1]])
+
+    def reopen_interface(self, int index) -> bool:
+        """Receive from an interface again that is gone; False: the loop still polls, or is over.
+
+        Raises
+        ------
+        ConfigError, OSError
+            It cannot be opened, or is not there yet; try again.
+        """
+        with self.lines_lock:
+            if self.lines_closed or not self.has_let_go(index):
+                return False
+            self.receivers[index].close()
+            self._open_interface(index)
+            for item in self.interfaces[index][0]:
+                self.count_reopened(item.channel, item.index)
+            return True
+
+    def on_stop(self) -> None:
+        """Take what has come by now, deliver what waits, report the holes, close the sockets."""
+        cdef int i, turns = 0
+        # A sender that never pauses does not keep the loop here.
+        with nogil:
+            while turns < LAST_TURNS and self.do_work(clock_monotonic_ns()) > 0:
+                turns += 1
+        for i in range(self.batch_count):
+            self._read_drops(i)
+        self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
+        self._close_lines()
+
+    def _close_lines(self):
+        with self.lines_lock:
+            self.lines_closed = True
+            self.batch_count = 0
+            for receiver in self.receivers:
+                if receiver is not None:
+                    receiver.close()
+            if self.poller >= 0:
+                os.close(self.poller)
+                self.poller = -1
+
+    def count_turns(self, AgentRunner runner) -> None:
+        """Have the thread that runs it count its turns where tools look."""
+        cdef int64_t* feed = self.engine.counters.feed
+        runner.count_into(&feed[FEED_CYCLES], &feed[FEED_CYCLE_LONGEST_NS], &feed[FEED_CYCLES_SLOW])
+
+    def pass_time(self, int64_t now_ns) -> None:
+        """Let time pass after the thread has ended: silence is said in-band."""
+        self.engine.expire(now_ns, clock_realtime_ns())
+
+    def count_reopened(self, channel: int, line: int) -> None:
+        """Count a socket that was opened anew. Only one thread may call this."""
+        counter_add(&self.engine.counters.line[channel][line][LINE_REOPENED], 1)
+
+    def _insist(self, receiver):
+        # With `agent.strict` an option that was not granted ends the start.
+        for result in receiver.results:
+            if self.config.agent.strict and result.reason:
+                raise PermissionError(
+                    EPERM, f"{result.name}: asked for {result.asked}, got {result.got}: "
+                           f"{result.reason}")
+
+    cdef int do_work(self, int64_t now_ns) noexcept nogil:
+        cdef DatagramBatch* batch
+        cdef int64_t unix_ns
+        cdef int n, i, count, total = 0, failed = 0, error = 0
+        cdef int asked = self.batch_count
+        cdef bint backlog = False
+        if unlikely(self.read_until_ns == 0):
+            self.read_until_ns = now_ns
+        if self.poller >= 0:
+            asked = poller_wait(self.poller, self.heard, READY_MAX)
+            if unlikely(asked < 0):
+                return asked
+            backlog = asked == READY_MAX
+        for n in range(asked):
+            i = n if self.poller < 0 else <int>self.heard[n].place
+            batch = <DatagramBatch*>load_acquire(<uint64_t*>&self.batches[i])
+            if unlikely(batch is NULL):
+                failed += 1
+                error = self.let_go_error
+                continue
+            if asked > SOCKETS_ASKED and self.poller >= 0:
+                batch.backlog = 1    # a busy moment: take all that waits in one call
+            count = datagram_receive(batch)
+            backlog |= batch.full
+            if unlikely(count < 0):
+                # One line's trouble (its interface went down) is not the other lines'.
+                counter_add(&self._line(batch)[LINE_RECEIVE_ERRORS], 1)
+                failed += 1
+                error = count
+                if batch.xdp is not NULL:
+                    # Its interface is gone, and no call will ever succeed. Orders all use of the
+                    # batch before the watch, in has_let_go, sees that it may close it.
+                    self.let_go_error = error
+                    store_release(<uint64_t*>&self.batches[i], 0)
+            elif count > 0:
+                total += count
+                # The one clock read of this batch: what came was there before it.
+                unix_ns = clock_realtime_ns()
+                if batch.xdp is not NULL:
+                    xdp_stamp(batch.items, count, unix_ns - clock_monotonic_ns())
+                self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
+                self._note_batch(batch, unix_ns)
+        if self.engine.asks:
+            total += self.engine.take_answers(self.read_until_ns)
+        if unlikely(failed and failed == self.batch_count):
+            return error
+        self.backlog_turns = self.backlog_turns + 1 if backlog else 0
+        if not backlog or self.backlog_turns > BACKLOG_TURNS_MAX:
+            self.read_until_ns = now_ns
+        if now_ns >= self.expire_at_ns:
+            self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
+            self.engine.expire(self.read_until_ns, clock_realtime_ns())
+        if now_ns >= self.drops_at_ns:
+            self._look_around(now_ns)
+        return total if total else backlog  # it is not idle that read frames for no line
+
+    cdef void _look_around(self, int64_t now_ns) noexcept nogil:
+        # One socket at a time, so that many of them make no long turn.
+        self.drops_at_ns = now_ns + DROPS_INTERVAL_NS // max(self.batch_count, 1)
+        if self.drops_next >= self.batch_count:
+            self.drops_next = 0
+        if self.drops_next < self.batch_count:
+            self._read_drops(self.drops_next)
+        self.drops_next += 1
+        if now_ns >= self.note_at_ns:
+            self.note_at_ns = now_ns + DROPS_INTERVAL_NS
+            self.engine.note_lines(now_ns, clock_realtime_ns() - now_ns)
+
+    cdef void _read_drops(self, int i) noexcept nogil:
+        if load_acquire(<uint64_t*>&self.batches[i]):
+            datagram_drops_read(self.batches[i])
+            self._note_drops(self.batches[i])
+
+    cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
+        counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
+        self._note_drops(batch)
+        self.sample += 1
+        if self.sample % SAMPLE_BATCHES == 0:
+            histogram_record(self.engine.loop_to_ring, clock_realtime_ns() - unix_ns)
+
+    cdef void _note_drops(self, DatagramBatch* batch) noexcept nogil:
+        if batch.xdp is not NULL:  # whose lines' counters have several writers, all below
+            return
+        counter_add(&self._line(batch)[LINE_KERNEL_DROPS],
+                    <int64_t>(batch.kernel_drops - batch.drops_counted))
+        batch.drops_counted = batch.kernel_drops
+
+    cdef int64_t* _line(self, DatagramBatch* batch) noexcept nogil:
+        # The counters of the line that a batch belongs to.
+        return self.engine.counters.line[batch.items[0].channel][batch.items[0].line]
