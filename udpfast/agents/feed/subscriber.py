@@ -144,13 +144,16 @@ class Subscriber:
             self.config, self.directory, self._look, lambda: self.counters()["feed"]["records"]
         )
         self._start_loop(engine, partial(self._take_over, engine))
+        self._notes = self._find_notes(engine)
+        self._companions.start()
+
+    def _find_notes(self, engine: Engine) -> tuple[str, ...]:
         assert self._runner is not None
         assert self._loop is not None
         assert self._bypass is not None
-        self._notes = denied_sentences(
+        return denied_sentences(
             self.config, self._runner.grants, self._loop, engine.missing_pages(), self._bypass
         )
-        self._companions.start()
 
     def _take_over(self, engine: Engine) -> None:
         # The lines are open, all memory is taken: readers find the new writer from here on.
