@@ -163,11 +163,11 @@ def test_numbers_beyond_63_bits_keep_their_bits(root: Path) -> None:
 
 def test_texts_are_utf_8_whatever_came(root: Path) -> None:
     assert rows_of(root, "orders")[0]["order_id"] == "Zürich"
-    assert rows_of(root, "reference")[0]["description"] == "bitcoin\N{REPLACEMENT CHARACTER}"
+    assert rows_of(root, "instruments")[0]["description"] == "bitcoin\N{REPLACEMENT CHARACTER}"
 
 
 def test_reference_statistics_and_status_have_their_fields(root: Path) -> None:
-    reference = rows_of(root, "reference")
+    reference = rows_of(root, "instruments")
     assert [len(row["tick_size_steps"]) for row in reference[:4]] == [0, 1, 2, 0]
     assert reference[2]["tick_size_steps"][1] == {"min_price": 0.0, "tick_size": 0.5}
     assert (reference[0]["discard"], reference[0]["multiplier"]) == (True, None)

@@ -150,7 +150,7 @@ def test_trades_have_the_side_of_the_taker_and_the_times_of_both(dbn: Any) -> No
 
 
 def test_reference_data_are_definitions(dbn: Any) -> None:
-    (row,) = dbn("reference").to_df().to_dict("records")
+    (row,) = dbn("instruments").to_df().to_dict("records")
     assert (row["raw_symbol"], row["instrument_class"], row["currency"]) == ("A", "F", "USD")
     assert row["min_price_increment"] == 0.01
     assert row["expiration"].timestamp() == 2_000_000

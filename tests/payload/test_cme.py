@@ -12,6 +12,7 @@ from tests.agents.cme_books import ALL, check, truth_of
 from tests.shared import shared
 from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.config import FeedConfig
+from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram
 from udpfast.payload import cme as cme_payload
 from udpfast.payload.sbe.schema import Schema
@@ -309,3 +310,34 @@ def last_of(payload: bytes) -> int:
     """Return the last number that a snapshot contains."""
     (_, root, _), *_ = messages(payload)
     return int(struct.unpack_from("<I", root)[0])
+
+
+def defined(symbol: bytes, tick: int, expires_ns: int) -> bytes:
+    root = bytearray(107)
+    struct.pack_into("<c6s", root, 5, b"A", b"")
+    root[35:55], root[91:99] = symbol.ljust(20, b"\0"), struct.pack("<q", tick)
+    struct.pack_into("<i", root, 55, 7)
+    events = struct.pack("<HBBQ", 9, 1, 7, expires_ns)
+    feeds = struct.pack("<HB3sb", 4, 1, b"GBX", 10)
+    return message(54, bytes(root), events + feeds)
+
+
+def test_definition_is_told_once_with_what_it_says_of_its_instrument() -> None:
+    at_ns = 1_800_000_000_000_000_000
+    said = (defined(b"ESZ6", 250_000_000, at_ns), defined(b"ESZ6", 500_000_000, at_ns))
+    datagrams = [
+        struct.pack("<IQ", number, 1) + one
+        for number, one in enumerate((said[0], said[0], said[1], said[1]), 1)
+    ]
+    arrived = [
+        ((0, 0), CapturedDatagram(1_700_000_000_000_000_000 + n, ("", 0), ("", 0), one))
+        for n, one in enumerate(datagrams)
+    ]
+    rows = [
+        record.data
+        for _, record in follow(venue_config("cme_mdp3", "cme", 1), arrived)
+        if record is not None and record.kind == Kind.REFERENCE_DATA
+    ]
+    assert [row["tick_size"] for row in rows] == [0.25, 0.5]
+    assert {row["expiry_datetime_utc"] for row in rows} == {1_800_000_000}
+    assert {row["external_security_id"] for row in rows} == {7}

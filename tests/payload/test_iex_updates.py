@@ -147,13 +147,13 @@ def test_levels_behind_a_gap_are_told_and_stay_in_doubt(deep: Feed) -> None:
     lose(deep)
     for price in (199_500, 199_400):
         record, update = said(deep, level("8", price, 100))
-        assert RecordFlag(record.flags) == CHANGE
+        assert RecordFlag(record.flags) == CHANGE | RecordFlag.DOUBT
         assert len(update.bids) == 1
     record, _ = said(deep, level("5", 199_900, 0))  # of a level that nobody saw
-    assert RecordFlag(record.flags) == CHANGE
+    assert RecordFlag(record.flags) == CHANGE | RecordFlag.DOUBT
     assert deep.book() == ([[19.96, 400], [19.95, 100], [19.94, 100]], [], True)
     record, _ = said(deep, level("8", 1, 1, b"NEW"))
-    assert RecordFlag(record.flags) == CHANGE
+    assert RecordFlag(record.flags) == CHANGE | RecordFlag.DOUBT
     assert deep.books["IEX", "NEW"].stale
 
 

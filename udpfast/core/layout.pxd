@@ -101,6 +101,7 @@ cdef enum:  # RecordFlag
     RECORD_NO_TIMESTAMP = 16  # received_ns is the loop's clock, not the kernel's or NIC's
     RECORD_UNGATED = 32      # of a type without snapshots: delivered whatever its object's state
     RECORD_FIRST = 64        # says that its object had nothing before it: a change to nothing
+    RECORD_DOUBT = 128       # the feed did not know whether the book of its instrument is sound
 
 # --- Record: a message at rest --------------------------------------------------------------
 #

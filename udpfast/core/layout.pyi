@@ -86,6 +86,7 @@ class RecordFlag(enum.IntFlag):
     NO_TIMESTAMP = 16
     UNGATED = 32
     FIRST = 64
+    DOUBT = 128
 
 class GapReason(enum.IntEnum):
     COUNT = 1

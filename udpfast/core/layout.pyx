@@ -125,6 +125,7 @@ class RecordFlag(enum.IntFlag):
     NO_TIMESTAMP = RECORD_NO_TIMESTAMP
     UNGATED = RECORD_UNGATED
     FIRST = RECORD_FIRST
+    DOUBT = RECORD_DOUBT
 
 
 class GapReason(enum.IntEnum):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udpfast.archive.copied_sessions import copied_input, copied_session
-from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind
+from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind, RecordFlag
 from udpfast.export.block import Block, Rows
 from udpfast.export.schema import Column, Table, arrow_schema
 from udpfast.market.names import NameTable
@@ -460,6 +460,9 @@ _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "type": lambda source, type_: _numbers(source.record("object") >> 16, type_),
     "incarnation": lambda source, type_: _numbers(source.record("flight_ns"), type_),
     "steps": _steps,
+    "doubt": lambda source, type_: _numbers(
+        source.record("flags") & int(RecordFlag.DOUBT) != 0, type_
+    ),
     "date": _date,
     "stream": lambda source, type_: _numbers(source.record("stream"), type_),
     "session": _session,

@@ -1,7 +1,7 @@
 """A journal's table as a file of Databento's DBN, which `databento` and what reads it understand.
 
 One file has one schema: `mbo` from `orders`, `mbp-1` from `tops`, `trades` and `definition` from
-`reference`. The layouts of its records, and its metadata, come from the package databento-dbn.
+`instruments`. The layouts of its records, and its metadata, come from the package databento-dbn.
 
 DBN's prices are integers of 1e-9 and its sizes and order ids whole numbers: what does not fit is
 refused with the value, and never rounded. Sizes may be counted in a unit of their own. It has no
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMAS", "DbnWriter", "tables_of"]
 
 #: Tables, and the schema that each becomes.
-SCHEMAS = {"orders": "mbo", "tops": "mbp-1", "trades": "trades", "reference": "definition"}
+SCHEMAS = {"orders": "mbo", "tops": "mbp-1", "trades": "trades", "instruments": "definition"}
 
 _CLASSES = {
     "mbo": "MBOMsg",

@@ -147,6 +147,12 @@ _HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # which has no more than wha
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
 _TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not stated")
 _UPDATE = (*_RECORD, _OBJECT, *_NAMES, _TIME)
+_DOUBT = Column(
+    "doubt",
+    "boolean",
+    "doubt",
+    "true: the feed did not know then whether the book of its instrument is sound",
+)
 
 _MESSAGES = (
     _FEED,
@@ -172,6 +178,7 @@ _MESSAGES = (
 
 _LEVELS = (
     *_UPDATE,
+    _DOUBT,
     Column("side", "string", "side", "Bid, Ask"),
     _ROW,
     Column("price", "double", "row.price"),
@@ -184,6 +191,7 @@ _LEVELS = (
 
 _ORDERS = (
     *_UPDATE,
+    _DOUBT,
     _ROW,
     Column("side", "string", "row.side", "Buy, Sell", "Side"),
     Column("price", "double", "row.price"),
@@ -196,6 +204,7 @@ _ORDERS = (
 
 _TOPS = (
     *_UPDATE,
+    _DOUBT,
     Column("bid_price", "double", "payload.bid_price"),
     Column("bid_quantity", "double", "payload.bid_quantity"),
     Column("ask_price", "double", "payload.ask_price"),
@@ -204,6 +213,7 @@ _TOPS = (
 
 _TRADES = (
     *_UPDATE,
+    _DOUBT,
     _ROW,
     Column("side", "string", "row.side", "side of the taker: Buy, Sell", "Side"),
     Column("price", "double", "row.price"),
@@ -222,7 +232,7 @@ _STATISTICS = (
     Column("end_time_s", "long", "row.end_time_utc", "UNIX seconds"),
 )
 
-_REFERENCE = (
+_INSTRUMENTS = (
     *_UPDATE,
     Column("security_type", "string", "payload.security_type", "", "SecurityType"),
     Column("option_type", "string", "payload.option_type", "", "OptionType"),
@@ -243,7 +253,12 @@ _REFERENCE = (
     Column("expiry_datetime_utc_s", "long", "payload.expiry_datetime_utc", "UNIX seconds"),
     Column("issue_date", "int", "payload.issue_date", "UNIX days"),
     Column("settlement_date", "int", "payload.settlement_date", "UNIX days"),
-    Column("external_security_id", "int", "payload.external_security_id"),
+    Column(
+        "external_security_id",
+        "int",
+        "payload.external_security_id",
+        "the venue's number, if it has 31 bits at most; `description` has it in any case",
+    ),
     *(
         Column(name, "string", f"payload.{name}")
         for name in (
@@ -430,12 +445,12 @@ _TABLES: dict[str, Table] = {
         Table("trades", ("TRADES",), False, True, "Trades.", _TRADES),
         Table("statistics", ("STATISTICS",), False, True, "Statistics.", _STATISTICS),
         Table(
-            "reference",
+            "instruments",
             ("REFERENCE_DATA",),
             False,
             False,
-            "Reference data.",
-            _REFERENCE,
+            "Instruments as they were defined; a row when something new was said of one.",
+            _INSTRUMENTS,
         ),
         Table("status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
         Table(

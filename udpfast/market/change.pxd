@@ -7,23 +7,25 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, 
 
 cdef struct Change:  # 64 bytes: a cache line
     uint64_t instrument          # the venue's id; 0: that of the order, CLEAR: all of the stream
-    uint64_t order               # the venue's id; of TRADE: its id; of a snapshot: its number
+    # The venue's id; of TRADE: its id; of a snapshot: its number; of DEFINE: the tick size, as the
+    # multiplier in `order_before` with DEFINED_DECIMALS. 0: not said.
+    uint64_t order
     # REPLACE: the old id; EXECUTE: the trade's id; PREVIOUS chains: the number before; with
     # CHANGE_PRIORITY: the place in the queue.
     uint64_t order_before
     int64_t price                # mantissa; PRICE_NONE. Of DEFINE: its decimals, or PRICE_NONE
     int64_t quantity             # of DEFINE: bytes of the name
-    int64_t time_ns              # UNIX; 0: not known
+    int64_t time_ns              # UNIX; 0: not known; of DEFINE: when the instrument expires
     uint32_t chain               # the instrument's own number; 0: none
     uint32_t orders              # of the level, if the venue says so; CHANGE_REST: what is left
     uint8_t verb                 # Verb
-    uint8_t side                 # Side
+    uint8_t side                 # Side; of DEFINE: schema SecurityType, or SIDE_NONE
     uint8_t place                # from 1; of DEFINE: the depth; of STATUS: 0, or one of two parts
     uint8_t flags                # ChangeFlag
     uint32_t name                # where the name begins in the message, + 1; 0: it has none
 
 cdef enum:  # Verb
-    VERB_DEFINE = 1              # name, and depth (orders: implied depth)
+    VERB_DEFINE = 1              # name, depth (orders: implied depth), what else is said of it
     VERB_CLEAR                   # nothing is left of the instrument, or of its stream; `chain`
     VERB_SET                     # price -> quantity; 0 removes the level
     VERB_PLACE_NEW               # at a place: those behind move away from the best
@@ -70,6 +72,12 @@ cdef enum:
     # One message says no more: the smallest entries have 16 bytes, a datagram 65,527.
     CHANGES_MAX = 4160
     DECIMALS_MAX = 18            # more than any price has
+    DEFINED_DECIMALS = 9
+
+cdef enum:  # schema SecurityType
+    SECURITY_SPOT = 1
+    SECURITY_FUTURES = 2
+    SECURITY_OPTION = 3
 
 cdef enum:  # Levels: what the levels of a venue are made of
     LEVELS_NONE = 0

@@ -7,13 +7,14 @@ from libc.string cimport memcpy
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport FEED_BOOKS_UNDEFINED, FEED_OBJECTS, FEED_OBJECTS_FULL
+from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport OBJECT_WAITING
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, Instrument, instrument_add, instrument_find, instrument_name, instrument_named)
 from udpfast.market.levels cimport forget
-from udpfast.market.marked cimport has_face, mark, sure
-from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream
+from udpfast.market.marked cimport has_face, index_of, mark, sure
+from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream, Row
 from udpfast.market.names cimport names_intern
 from udpfast.market.trust cimport begin_empty, stale_levels
 
@@ -153,6 +154,28 @@ cdef inline void define_depth(
         stale_levels(market, i)
 
 
+cdef inline void tell_definition(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Loops say the same again and again: readers are told what is new.
+    cdef uint64_t said = <uint64_t>0x9E3779B97F4A7C15 ^ i.symbol_id
+    cdef uint8_t kind = 0 if c.side == SIDE_NONE else c.side
+    cdef Row* row
+    said = keyed_word(&market.instruments.key, said ^ c.order)
+    said = keyed_word(&market.instruments.key, said ^ c.order_before)
+    said = keyed_word(&market.instruments.key, said ^ <uint64_t>c.time_ns ^ kind) | 1
+    if said == i.defined_as or i.symbol_id == 0 or market.rows_count == CHANGES_MAX:
+        return
+    i.defined_as = said
+    row = market.rows + market.rows_count
+    row.price = <int64_t>c.order
+    row.quantity = <int64_t>c.order_before
+    row.id = i.id
+    row.time_ns = c.time_ns
+    row.instrument = index_of(market, i)
+    row.verb = VERB_DEFINE
+    row.side = kind
+    market.rows_count += 1
+
+
 cdef inline void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
     cdef bint by_place = market.traits.levels == LEVELS_BY_PLACE
     cdef bint measures = c.place != 0 if by_place else 0 <= c.price <= DECIMALS_MAX
@@ -171,3 +194,4 @@ cdef inline void define(Market* market, Instrument* i, const Change* c) noexcept
     if not i.defined:
         i.defined = True
         mark(market, i)
+    tell_definition(market, i, c)

@@ -73,7 +73,8 @@ cdef struct Instrument:  # 448 bytes
     uint32_t status_since[2]     # gaps of its stream + 1 then; 0: it said nothing
     uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
     Side shown[4]                # what readers have of them, where that is compared
-    uint8_t reserved[28]
+    uint64_t defined_as          # a hash of what readers were told of its definition; 0: nothing
+    uint8_t reserved[16]
 
 cdef struct InstrumentSlot:      # as OrderSlot
     uint32_t hash

@@ -82,9 +82,9 @@ cdef struct TouchedOrder:
     uint8_t action               # schema UpdateAction
     uint8_t reserved[2]
 
-cdef struct Row:                 # a trade or a status: it touches no book
-    int64_t price
-    int64_t quantity
+cdef struct Row:                 # a trade, a status or a definition: it touches no book
+    int64_t price                # of a definition: the tick size
+    int64_t quantity             # of a definition: the multiplier
     uint64_t id
     int64_t time_ns
     uint32_t instrument

@@ -246,13 +246,13 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         i = instrument_of(market, c, market.stream)
         if i == NULL:
             return
+    if c.verb == VERB_DEFINE:
+        define(market, i, c)
+        return
     if c.time_ns:
         i.time_ns = c.time_ns
         if s.gaps and s.gap_time_ns == 0 and market.message.stream == market.stream:
             s.gap_time_ns = c.time_ns
-    if c.verb == VERB_DEFINE:
-        define(market, i, c)
-        return
     if c.verb == VERB_BEGIN_SNAPSHOT:
         begin_snapshot(market, i, c)
         return
@@ -303,6 +303,7 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     for which in range(4):
         slab_give(&market.slab, &i.shown[which])
     i.homeless = True
+    i.defined_as = 0
     i.linked = i.passing = i.top_said = False
     i.chain = i.chain_taken = 0
     i.quoted[0] = i.quoted[1] = i.status_since[0] = i.status_since[1] = 0

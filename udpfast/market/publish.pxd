@@ -1,32 +1,34 @@
-# What changed in a market, as the updates that readers know: TRADES and MARKET_STATUS in their
-# order, then of each instrument that changed STALE or RECOVERED, BOOK, ORDERS and TOP_OF_BOOK.
+# What changed in a market, as the updates that readers know: TRADES, MARKET_STATUS and
+# REFERENCE_DATA in their order, then of each instrument that changed STALE or RECOVERED, BOOK,
+# ORDERS and TOP_OF_BOOK.
 #
 # What readers were told last is in each Face. A book that is no change of what they have is told
 # whole (RECORD_SNAPSHOT). While an event goes on, updates have PRESENT_MORE, and tops wait.
 
 from libc.math cimport NAN
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
-    KIND_RECOVERED, KIND_STALE, OBJECT_LIVE, OBJECT_STALE, ObjectState, RECORD_SNAPSHOT,
-    RECORD_TRUNCATED, RECORD_UNGATED, WAIT_SNAPSHOT, WAIT_SNAPSHOT_ABSENT)
+    KIND_RECOVERED, KIND_STALE, OBJECT_LIVE, OBJECT_STALE, ObjectState, RECORD_DOUBT,
+    RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, WAIT_SNAPSHOT, WAIT_SNAPSHOT_ABSENT)
 from udpfast.core.update_kinds cimport (
-    KIND_BOOK, KIND_MARKET_STATUS, KIND_ORDERS, KIND_TOP_OF_BOOK, KIND_TRADES)
+    KIND_BOOK, KIND_MARKET_STATUS, KIND_ORDERS, KIND_REFERENCE_DATA, KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.market.change cimport (
-    LEVELS_BY_PLACE, LEVELS_OF_ORDERS, LEVELS_OF_QUOTES, SIDE_ASK, SIDE_BID, SIDE_BID_IMPLIED,
-    SIDE_NONE, VERB_STATUS, change_undouble)
+    DEFINED_DECIMALS, LEVELS_BY_PLACE, LEVELS_NONE, LEVELS_OF_ORDERS, LEVELS_OF_QUOTES, NAMES_IN_ID,
+    SIDE_ASK, SIDE_BID, SIDE_BID_IMPLIED, SIDE_NONE, VERB_DEFINE, VERB_STATUS, change_undouble)
 from udpfast.market.found cimport Found
 from udpfast.market.instrument cimport (
     FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, SAID_LIVE, SAID_NOTHING, SAID_STALE)
-from udpfast.market.market cimport Emission, Market, MarketStream, Row, Touched, TouchedOrder
+from udpfast.market.market cimport (
+    STREAM_NOWHERE, Emission, Market, MarketStream, Row, Touched, TouchedOrder)
 from udpfast.market.orders cimport RestingOrder
 from udpfast.market.side cimport (
     Side, SideLevel, side_find, side_levels, side_reserve)
 from udpfast.market.updates cimport (
     Book, Level, MarketStatus, Order, Orders, PRESENT_ASKS, PRESENT_LAYER, PRESENT_MORE,
-    PRESENT_ROWS, PRESENT_ROW_TEXT, TopOfBook, Trade, Trades, UpdateHeader)
+    PRESENT_ROWS, PRESENT_ROW_TEXT, ReferenceData, TopOfBook, Trade, Trades, UpdateHeader)
 
 cdef enum:
     PUBLISH_ROOM = 65536 - 64    # bytes of an update at most
@@ -36,6 +38,7 @@ cdef enum:  # beside the symbol's id, which is below 2^24: objects of their own
     OBJECT_ORDERS = 0x20000000
     OBJECT_TRADES = 0x40000000
     OBJECT_STATUS = 0x80000000
+    OBJECT_REFERENCE = 0xC0000000
 
 cdef enum:  # steps of one instrument
     STEP_RENAMED = 0
@@ -80,6 +83,15 @@ cdef inline uint32_t number_text(char* text, uint64_t number) noexcept nogil:
     return count
 
 
+cdef inline bint face_sure(const Market* market, const Instrument* i, int which) noexcept nogil:
+    cdef const Face* face = &i.face[which]
+    if market.traits.levels == LEVELS_OF_ORDERS:
+        face = &i.face[FACE_LEVELS]
+    if not i.measured and (which != FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE):
+        return False             # what falls out of a side is not told, or what prices mean
+    return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
+
+
 cdef inline UpdateHeader* header_begin(
         Market* market, const Instrument* i, int face, uint8_t* into, uint32_t size,
         Found* told) noexcept nogil:
@@ -113,6 +125,10 @@ cdef inline void tell_whose(
     elif face == FACE_ORDERS:
         told.object |= OBJECT_ORDERS
     told.flags = RECORD_UNGATED
+    if i.stream == STREAM_NOWHERE:
+        return                   # it was defined, and nothing of it came yet
+    if market.traits.levels != LEVELS_NONE and not face_sure(market, i, face):
+        told.flags |= RECORD_DOUBT
     told.stream = i.stream + 1
     told.session = market.streams[i.stream].session
 
@@ -135,6 +151,33 @@ cdef inline int32_t state_write(
     return kind
 
 
+cdef inline double defined_number(const Market* market, int64_t mantissa) noexcept nogil:
+    # NaN: it is not said.
+    return <double>mantissa / market.price_units[DEFINED_DECIMALS] if mantissa else NAN
+
+
+cdef inline int32_t definition_write(
+        Market* market, Instrument* i, const Row* row, uint8_t* into, Found* told) noexcept nogil:
+    cdef ReferenceData* data = <ReferenceData*>into
+    cdef UpdateHeader* header = header_begin(
+        market, i, FACE_LEVELS, into, sizeof(ReferenceData), told)
+    header.update_type = UPDATE_SNAPSHOT
+    header.exchange_time_utc = 0
+    data.tick_size = defined_number(market, row.price)
+    data.multiplier = defined_number(market, row.quantity)
+    data.min_trade_vol = data.max_trade_vol = data.trade_vol_step_size = NAN
+    data.strike_price = data.min_notional = NAN
+    data.expiry_datetime = data.expiry_datetime_utc = row.time_ns // 1_000_000_000
+    data.security_type = row.side
+    if market.traits.names != NAMES_IN_ID:
+        number_text(data.description, row.id)
+        if row.id <= INT32_MAX:
+            data.external_security_id = <int32_t>row.id
+    told.object |= <uint32_t>OBJECT_REFERENCE
+    told.flags = RECORD_UNGATED | RECORD_SNAPSHOT
+    return KIND_REFERENCE_DATA
+
+
 cdef inline int32_t row_write(
         Market* market, const Row* row, uint8_t* into, Found* told) noexcept nogil:
     cdef Instrument* i = market.instruments.items + row.instrument
@@ -145,11 +188,14 @@ cdef inline int32_t row_write(
         header.update_type = UPDATE_SNAPSHOT
         (<MarketStatus*>into).trading_status = <uint8_t>row.quantity
         told.object |= <uint32_t>OBJECT_STATUS
+        told.flags = RECORD_UNGATED   # whatever its book is
         if i.symbol_id:
             told.flags |= RECORD_SNAPSHOT
         else:
             told.flags |= RECORD_TRUNCATED
         return KIND_MARKET_STATUS
+    if row.verb == VERB_DEFINE:
+        return definition_write(market, i, row, into, told)
     header = header_begin(market, i, FACE_LEVELS, into, sizeof(Trades) + sizeof(Trade), told)
     header.present = PRESENT_ROWS
     header.row_count = 1
@@ -165,15 +211,6 @@ cdef inline int32_t row_write(
     if not i.symbol_id:
         told.flags |= RECORD_TRUNCATED
     return KIND_TRADES
-
-
-cdef inline bint face_sure(const Market* market, const Instrument* i, int which) noexcept nogil:
-    cdef const Face* face = &i.face[which]
-    if market.traits.levels == LEVELS_OF_ORDERS:
-        face = &i.face[FACE_LEVELS]
-    if not i.measured and (which != FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE):
-        return False             # what falls out of a side is not told, or what prices mean
-    return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
 
 
 cdef inline bint face_wanted(const Market* market, const Instrument* i, int which) noexcept nogil:

@@ -29,8 +29,8 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
     DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
-    FRAME_SIZE, Frame, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_FIRST, RECORD_HEARTBEAT,
-    RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
+    FRAME_SIZE, Frame, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_DOUBT, RECORD_FIRST,
+    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
 from udpfast.core.oserr cimport check
 from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.feed.pipeline cimport pipeline_accept, pipeline_expire, pipeline_finish, pipeline_order
@@ -597,8 +597,10 @@ cdef class Engine:
         doubted = outcome == KIND_BOOK and message.channel == CHANNEL_INCREMENTAL and (
             (<const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE)).update_type
             == UPDATE_TYPE_STALE)
-        self._commit(record, message, outcome, message.flags | context.flags, flight_ns,
-                     context.size, unix_ns)
+        self._commit(
+            record, message, outcome,
+            message.flags | context.flags | (RECORD_DOUBT if doubted else 0), flight_ns,
+            context.size, unix_ns)
         # A publisher that doubts its own book: what it knew of it is of no use, as if it was lost.
         return OUTCOME_NONE if unlikely(doubted) else outcome
 

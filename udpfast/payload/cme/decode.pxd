@@ -248,6 +248,15 @@ cdef inline bint cme_links(CmeMessage* m, uint32_t id, uint32_t chain) noexcept 
     return True
 
 
+cdef inline uint8_t cme_security(int template) noexcept nogil:
+    # Schema SecurityType.
+    if template == CME_FUTURE or template == CME_FUTURE_5:
+        return SECURITY_FUTURES
+    if template == CME_OPTION or template == CME_OPTION_8:
+        return SECURITY_OPTION
+    return SECURITY_SPOT if template == CME_FX else 0
+
+
 cdef inline bint cme_definition(CmeMessage* m) noexcept nogil:
     cdef CmeGroup events, feeds
     cdef Change* change
@@ -261,6 +270,13 @@ cdef inline bint cme_definition(CmeMessage* m) noexcept nogil:
     change.time_ns = 0
     change.name = <uint32_t>(m.root + CME_SYMBOL - m.data) + 1
     change.quantity = CME_SYMBOL_SIZE
+    change.side = cme_security(m.template)
+    if m.template == CME_FUTURE and m.block >= CME_TICK + 8:
+        change.order = le64(m.root + CME_TICK)
+    for n in range(events.count):
+        at = events.entries + n * events.block
+        if events.block >= 9 and at[0] == CME_LAST_TRADED:
+            change.time_ns = <int64_t>le64(at + 1)
     for n in range(feeds.count):
         at = feeds.entries + n * feeds.block
         if memcmp(at, b"GBX", 3) == 0:

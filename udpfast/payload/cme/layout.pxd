@@ -31,6 +31,7 @@ cdef enum:  # templates; those below 46 have seven decimals
     CME_SNAPSHOT = 52
     CME_SNAPSHOT_ORDERS = 53
     CME_FUTURE = 54              # to 58: option, spread, fixed income, repo
+    CME_OPTION = 55
     CME_REPO = 58
     CME_FX = 63
     CME_BOOK_LONG = 64           # from version 13 on: quantities of 64 bits
@@ -64,6 +65,8 @@ cdef enum:  # root blocks
     CME_SYMBOL_SIZE = 20
     CME_DEFINED_ID = 55
     CME_ACTION = 5               # A, D, M
+    CME_TICK = 91                # of 54: i64, nine decimals
+    CME_LAST_TRADED = 7          # type of an event of 9 bytes, with its u64 UNIX ns
 
 cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type; of 64 and 65
     # all behind the size is further back by CME_LONGER

@@ -62,8 +62,7 @@ cdef inline int32_t coinbase_message(
         if size < COINBASE_SNAPSHOT_NAME + COINBASE_NAME_SIZE:
             return OUTCOME_REFUSED
         coinbase_begin(instrument, VERB_DEFINE, change)
-        change.name = at + COINBASE_SNAPSHOT_NAME + 1
-        change.quantity = COINBASE_NAME_SIZE
+        coinbase_define(message, at, COINBASE_SNAPSHOT_NAME, size, template, change)
         return 1
     if coinbase_touches_none(template):
         return 0
@@ -72,8 +71,7 @@ cdef inline int32_t coinbase_message(
     instrument = le32(message + COINBASE_ID)
     if COINBASE_DEFINITION <= template <= COINBASE_DEFINITION_LAST:
         coinbase_begin(instrument, VERB_DEFINE, change)
-        change.name = at + COINBASE_NAME + 1
-        change.quantity = COINBASE_NAME_SIZE
+        coinbase_define(message, at, COINBASE_NAME, size, template, change)
         count += 1
     if message[COINBASE_FLAGS] & COINBASE_BEGINS:
         coinbase_begin(instrument, VERB_EVENT_BEGIN, changes + count)
@@ -101,6 +99,18 @@ cdef inline int32_t coinbase_message(
         coinbase_begin(instrument, VERB_EVENT_END, changes + count)
         count += 1
     return <int32_t>count
+
+
+cdef inline void coinbase_define(
+        const uint8_t* message, uint32_t at, uint32_t name, uint32_t size, uint32_t template,
+        Change* change) noexcept nogil:
+    # Where its name is, and what it is.
+    cdef uint32_t kind = template % 100 - COINBASE_DEFINITION
+    change.name = at + name + 1
+    change.quantity = COINBASE_NAME_SIZE
+    if size >= name + COINBASE_TICK + 8:
+        change.order = le64(message + name + COINBASE_TICK)
+    change.side = SECURITY_OPTION if kind == 2 else 0 if kind else SECURITY_FUTURES
 
 
 cdef inline void coinbase_begin(

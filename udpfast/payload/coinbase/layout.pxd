@@ -34,6 +34,7 @@ cdef enum:  # offsets
     COINBASE_QUANTITY = 48       # i32
     COINBASE_NAME = 32           # of a definition: c24, zeros behind
     COINBASE_SNAPSHOT_NAME = 16
+    COINBASE_TICK = 64           # behind the name's beginning: i64, nine decimals
     COINBASE_NAME_SIZE = 24
 
 cdef enum:  # flags

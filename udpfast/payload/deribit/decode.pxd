@@ -111,6 +111,27 @@ cdef inline bint deribit_trades(DeribitMessage* m) noexcept nogil:
     return True
 
 
+cdef inline uint64_t deribit_defined(const uint8_t* at) noexcept nogil:
+    # With nine decimals, the nearest; 0: no such number.
+    cdef double value = deribit_double(at) * 1e9 + 0.5
+    return <uint64_t>value if 0 < value < 9e18 else 0
+
+
+cdef inline void deribit_define(
+        const DeribitMessage* m, uint32_t earlier, Change* change) noexcept nogil:
+    # What it is. Behind the first bytes, the second template has one less.
+    cdef const uint8_t* at = m.root - earlier
+    cdef uint8_t kind
+    if m.block < DERIBIT_TICK + 8 - earlier:
+        return
+    kind = m.root[DERIBIT_KIND]
+    change.side = 0 if kind > 4 else SECURITY_OPTION if kind == 1 or kind == 3 else (
+        SECURITY_SPOT if kind == 4 else SECURITY_FUTURES)
+    change.order = deribit_defined(at + DERIBIT_TICK)
+    change.order_before = deribit_defined(at + DERIBIT_CONTRACT)
+    change.time_ns = <int64_t>min(le64(at + DERIBIT_EXPIRES), <uint64_t>DERIBIT_MS_MAX) * 1_000_000
+
+
 cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil:
     # False: it is not as its template says, or nobody knows the template.
     cdef Change* change
@@ -128,6 +149,7 @@ cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil
         change = deribit_change(m, VERB_DEFINE, 0)
         change.name = <uint32_t>(m.text - m.data) + 1
         change.quantity = m.text_size
+        deribit_define(m, 0 if template == DERIBIT_INSTRUMENT else 1, change)
     return True
 
 

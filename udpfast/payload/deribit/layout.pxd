@@ -17,6 +17,11 @@ cdef enum:  # templates
     DERIBIT_INSTRUMENT_2 = 1010
 
 cdef enum:  # root blocks: 0 u32 instrument
+    DERIBIT_KIND = 5             # of instruments: 0 future, 1 option, 2 3 combos of them, 4 spot
+    DERIBIT_EXPIRES = 60         # u64 ms; this and what follows one earlier in INSTRUMENT_2
+    DERIBIT_CONTRACT = 76        # f64
+    DERIBIT_TICK = 92
+    DERIBIT_MS_MAX = 9_000_000_000_000
     DERIBIT_TIME = 4             # u64 ms, of books and snapshots
     DERIBIT_PREVIOUS = 12        # of books: u64
     DERIBIT_CHANGE = 20

@@ -27,6 +27,8 @@ cdef inline int32_t memx_decode(
         change.verb = VERB_DEFINE
         change.name = MEMX_NAME + 1
         change.quantity = MEMX_NAME_SIZE
+        change.order = be64(data + MEMX_TICK) * 1000
+        change.time_ns = 0
         return 1
     if template == MEMX_CLEAR:
         change.verb = VERB_CLEAR

@@ -21,6 +21,7 @@ cdef enum:  # offsets
     MEMX_ID = 14
     MEMX_NAME = 16               # c6, and c6 of its suffix
     MEMX_NAME_SIZE = 12
+    MEMX_TICK = 34               # i64, six decimals
     MEMX_ORDER = 16              # u64
     MEMX_SIDE = 24
     MEMX_SIZE = 25               # u32
