@@ -28,7 +28,7 @@ from udpfast.archive.store import StoreView
 from udpfast.cli.options import FiniteRange
 from udpfast.client.app import App
 from udpfast.log.segment import list_segments
-from udpfast.net.ports import service_port
+from udpfast.net.ports import free_port
 
 from .bus_behind import leave_behind
 from .bus_damage import damage_files
@@ -52,7 +52,7 @@ THREE = {**HOSTS, "two": "127.0.0.3"}
 
 def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Cut the link to a copy at any byte; some carry a byte at a time (B1, B9: rolls meanwhile)."""
-    port = service_port()
+    port = free_port()
     link = BadLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     try:
         # S asks who has the store from its own address, which `one` has to know, too.
@@ -76,7 +76,7 @@ def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 def lie(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Forge, replay and reorder what goes over a link with keys, which are exchanged (B20)."""
-    port = service_port()
+    port = free_port()
     link = LyingLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     old, new = (f"{seed:032x}{number:032x}" for number in (1, 2))
     # On all hosts one step after the other.

@@ -33,7 +33,7 @@ from udpfast.cli.child import child_command
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.log.verify import verify_segments
-from udpfast.net.ports import service_port
+from udpfast.net.ports import free_port
 
 from .bus_disk import SmallDisk
 from .bus_trial import HOSTS, SETTINGS, BusTrial, expect
@@ -188,7 +188,7 @@ class FeedTrial(BusTrial):
     """Hosts of a bus with apps, a feed, a composite of both, and a recorder of that on each."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        feed_port, *ports = (service_port() for _ in range(3))
+        feed_port, *ports = (free_port() for _ in range(3))
         super().__init__(folder, seed, SETTINGS, tables=TABLES.format(*ports))
         (folder / "iex.toml").write_text(FEED_FILE.format(feed_port))
         self._shm = os.environ.get("UDPFAST_SHM")

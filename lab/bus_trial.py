@@ -15,7 +15,7 @@ from udpfast.client.app import App
 from udpfast.client.record import ReadRecord
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import OutboxFullError
-from udpfast.net.ports import service_port
+from udpfast.net.ports import free_port
 
 __all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]
 
@@ -125,7 +125,7 @@ class BusTrial(BusHosts):
         tables: str = "",
     ) -> None:
         super().__init__(
-            folder, hosts, settings, port or service_port(), options=options, sees=sees,
+            folder, hosts, settings, port or free_port(), options=options, sees=sees,
             tables=tables,
         )  # fmt: skip
         self.rng = random.Random(seed)

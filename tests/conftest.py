@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.ports import free_port
+from udpfast.net.ports import free_port
 
 # A loaded two-core machine stops a test for longer than any deadline worth having.
 settings.register_profile("udpfast", deadline=None)

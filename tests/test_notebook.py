@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
 from tests.shared import ROOT
+from udpfast.net.ports import free_ports
 
 NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
 PORTS = ("29001", "29101", "29002")

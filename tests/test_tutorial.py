@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
 from tests.shared import ROOT
+from udpfast.net.ports import free_ports
 
 BLOCK = re.compile(r'^```(sh|python title="(.*?)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 PORTS = ("29001", "29101", "29002")

@@ -9,12 +9,12 @@ import pytest
 
 from bench.loops.turns import Turns
 from lab.framings import Sent, build
-from tests.ports import free_ports
 from udpfast.agents.feed.engine import Engine
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
+from udpfast.net.ports import free_ports
 from udpfast.shm.counters import CounterBlock
 
 MS = 1_000_000

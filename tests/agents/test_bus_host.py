@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 from udpfast.agents.bus import bus_host
 from udpfast.agents.bus.bus_host import BusHost
@@ -23,6 +22,7 @@ from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, LinksConfig, load_bus
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, OutboxFullError, OutboxLostError, SupersededError
+from udpfast.net.ports import free_port
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 KEY, OTHER = "ab" * 32, "cd" * 32

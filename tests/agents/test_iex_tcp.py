@@ -8,12 +8,12 @@ import pytest
 
 from lab.request_servers import Answer, IexTcpServer, Said, iex_tcp_server
 from tests.payload.order_market import DeepPlusMarket
-from tests.ports import free_ports
 from tests.waiting import wait_until
 from udpfast.agents.recovery.asked import Request
 from udpfast.agents.recovery.iex_tcp import IexTcpAsking
 from udpfast.config import RetransmissionConfig
 from udpfast.errors import FormatError
+from udpfast.net.ports import free_ports
 
 MARKET = DeepPlusMarket(1, 60)
 STREAM = MARKET.PROTOCOL << 16 | MARKET.CHANNEL

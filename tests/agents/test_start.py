@@ -8,11 +8,11 @@ import socket
 
 import pytest
 
-from tests.agents.test_subscriber import free_ports
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.run import say_removed
 from udpfast.client.reader import Reader
 from udpfast.errors import WriterExistsError
+from udpfast.net.ports import free_ports
 
 
 def instance_settings(port, **more):

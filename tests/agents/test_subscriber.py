@@ -7,10 +7,10 @@ import pytest
 
 from bench.loops.turns import Turns
 from lab.frames import datagram
-from tests.ports import free_ports
 from udpfast.agents.feed.engine import Engine
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
+from udpfast.net.ports import free_ports
 
 MS = 1_000_000
 BATCH = 4

@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, stream, until
-from tests.ports import free_port
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig
 from udpfast.errors import RegionError
 from udpfast.log.journal_state import journal_identity
+from udpfast.net.ports import free_port
 
 
 def written(folder: Path, config: BusConfig, count: int = 50) -> Path:

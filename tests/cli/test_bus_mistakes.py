@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, until
-from tests.ports import free_port
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, load_bus
 from udpfast.errors import ConfigError, NotReadyError, RegionError
+from udpfast.net.ports import free_port
 
 
 @pytest.fixture

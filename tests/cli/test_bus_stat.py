@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, stream, until
-from tests.ports import free_port
 from udpfast.agents.bus.bus_sockets import BadPath
 from udpfast.archive.bus_files import describe_store, read_description
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
+from udpfast.net.ports import free_port
 
 
 def stat(folder: Path, host: str, *options: str) -> str:

@@ -9,7 +9,6 @@ import pytest
 from tests.agents.test_bus_host import HOSTS, running, until
 from tests.bus.drive import Copy, lead, register, send
 from tests.client.test_store_source import Kept
-from tests.ports import free_ports
 from udpfast.archive.bus_files import describe_composite
 from udpfast.bus.log import Store
 from udpfast.bus.merger import BATCH, LACKING_NS, ORDER_BACK, ORDER_ENTRY, Merger
@@ -19,6 +18,7 @@ from udpfast.client.reader import Reader
 from udpfast.config.bus import BusConfig, parse_bus
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError
+from udpfast.net.ports import free_ports
 
 
 class Composite:

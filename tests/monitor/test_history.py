@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.monitor.history import History
+from udpfast.net.ports import free_port
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running
 from tests.agents.test_bus_host import settings as bus_settings
-from tests.ports import free_port
 from tests.shared import ROOT
 from tests.waiting import wait_until
 from udpfast import Reader
@@ -32,6 +31,7 @@ from udpfast.monitor.families import BOUNDS_NS
 from udpfast.monitor.metrics import metrics_text
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import read_status
+from udpfast.net.ports import free_port
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.relay_counts import RelayCounts

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.agents.test_bus_host import running, settings, stream, until
-from tests.ports import free_port
 from udpfast.archive.bus_files import Live, list_stores, read_description, shared_directory
 from udpfast.bus.outbox import Outbox
 from udpfast.cli.top_host import host_lines, store_lines
@@ -17,6 +16,7 @@ from udpfast.client.app import App
 from udpfast.monitor.host import HostFacts, read_host_facts
 from udpfast.monitor.stores import StoreStatus, read_store, read_stores
 from udpfast.monitor.troubles import describe_troubles
+from udpfast.net.ports import free_port
 
 
 @pytest.fixture(autouse=True)

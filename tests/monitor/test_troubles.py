@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.ports import free_port
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.core.clock import realtime_ns
@@ -16,6 +15,7 @@ from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts
 from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.status import InstanceStatus, read_status
 from udpfast.monitor.troubles import TroubleKind, describe_troubles, feed_troubles, find_troubles
+from udpfast.net.ports import free_port
 from udpfast.shm.relay_counts import RELAY_COUNTS, RelayCounts
 
 NOW_NS = realtime_ns()

@@ -10,6 +10,7 @@ import pytest
 from udpfast.errors import ConfigError
 from udpfast.net.datagram import DatagramReceiver, ReceivedDatagram
 from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.ports import free_port
 from udpfast.net.sender import DatagramSender
 
 TRUNCATED, SENDER_REFUSED, NO_TIMESTAMP = 1, 2, 4
@@ -203,10 +204,7 @@ def test_drops_of_a_replaced_socket_count_once() -> None:
 def test_receive_icmp_error_is_counted_and_reception_goes_on() -> None:
     with receiver() as line, sender(line) as peer:
         # A connected socket hears "port unreachable" about what it sent: no datagram, no end.
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
-            gone.bind(("127.0.0.1", 0))
-            closed = gone.getsockname()
-        line.socket.connect(closed)
+        line.socket.connect(("127.0.0.1", free_port()))
         line.socket.send(b"x")
         assert line.receive() == []
         assert line.counts["icmp_errors"] == 1

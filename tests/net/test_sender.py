@@ -8,6 +8,7 @@ import pytest
 
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.ports import free_port
 from udpfast.net.sender import DatagramSender
 
 
@@ -79,10 +80,7 @@ def test_send_too_long_after_others_is_met_by_the_next_call(line: DatagramReceiv
 
 
 def test_send_icmp_error_is_counted_and_everything_is_sent() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
-        gone.bind(("127.0.0.1", 0))
-        port = gone.getsockname()[1]
-    with DatagramSender(f"127.0.0.1:{port}") as sender:
+    with DatagramSender(f"127.0.0.1:{free_port()}") as sender:
         assert sender.send([b"x"] * 10) == 10
         assert sender.counts["datagrams"] == 10
         sender.send([b"x"])

@@ -14,6 +14,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
+from udpfast.net.ports import free_port
 from udpfast.probe import Receiver, Result, Sender
 from udpfast.probe.control import (
     CONTROL_BYTES,
@@ -82,9 +83,7 @@ def test_all_arrive_and_all_come_back(timestamps: str, train: int) -> None:
 
 
 def test_listener_that_starts_second_is_found() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     results: list[Result] = []
     with sender({"a": address}) as own:
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
 from tests.spark.small_export import contents, write_export
 from tests.waiting import wait_until
+from udpfast.net.ports import free_port
 from udpfast.spark.java import find_java
 
 SEED = 20_261_126

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.ports import free_port
+from udpfast.net.ports import free_port
 
 
 def feed(folder: Path, name: str, more: str = "") -> Path:

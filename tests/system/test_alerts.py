@@ -23,11 +23,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.monitor.test_metrics import RULES, everything  # noqa: F401 - a fixture
-from tests.ports import free_port
 from tests.system.feed_files import feed
 from tests.system.test_prometheus import asked
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.net.ports import free_ports
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 
@@ -278,7 +277,7 @@ def test_live_feeds_killed_stopped_and_without_recorder_alert_as_they_should(
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     (tmp_path / "taken").write_text("no directory: nothing can be recorded there")
     record = f'[record]\nenabled = true\ndirectory = "{tmp_path}/taken/x"\n'
-    (exporter,) = free_ports(1)
+    exporter = free_port()
     command = [sys.executable, "-m", "udpfast"]
     with ExitStack() as stack:
         feeds = {}

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.agents.feed.feed_store import FeedStore
@@ -27,6 +26,7 @@ from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.log.journal import Journal
 from udpfast.log.readers import list_readers
+from udpfast.net.ports import free_port
 
 pytestmark = [
     pytest.mark.system,

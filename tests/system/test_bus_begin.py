@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast.archive.bus_files import read_description
 from udpfast.archive.store import StoreView
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
 from udpfast.log.segment import segments_identity
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

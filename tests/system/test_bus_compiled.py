@@ -12,13 +12,13 @@ import pytest
 
 import udpfast
 from tests.client.test_bus_header import DRIVER, SANITIZED, STRICT, Driver
-from tests.ports import free_port
 from tests.shared import ROOT
 from tests.test_header import compiler
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.cli.bus_hosts import BusHosts
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

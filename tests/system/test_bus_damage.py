@@ -8,7 +8,7 @@ import pytest
 
 from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.bus_hosts import BusHosts
-from udpfast.net.ports import service_port
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 
@@ -20,8 +20,8 @@ STORE = 'sequencer = "S"\nreplicas = ["one"]\nsegment_bytes = 262144\nresend_ms 
 def test_store_that_is_deleted_under_its_daemon_is_said_and_others_go_on(
     tmp_path: Path, host: str
 ) -> None:
-    tables = f"[stores.other]\nport = {service_port()}\n{STORE}"
-    with BusHosts(tmp_path, HOSTS, STORE, service_port(), tables=tables) as bus:
+    tables = f"[stores.other]\nport = {free_port()}\n{STORE}"
+    with BusHosts(tmp_path, HOSTS, STORE, free_port(), tables=tables) as bus:
         for each in HOSTS:
             bus.start(each)
         with bus.app("S", "a") as first, bus.app("S", "b", "other") as second:
@@ -45,7 +45,7 @@ def test_store_that_is_deleted_under_its_daemon_is_said_and_others_go_on(
 def test_file_that_is_cut_under_its_daemon_ends_that_with_a_sentence(
     tmp_path: Path, name: str
 ) -> None:
-    with BusHosts(tmp_path, HOSTS, STORE, service_port()) as bus:
+    with BusHosts(tmp_path, HOSTS, STORE, free_port()) as bus:
         for each in HOSTS:
             bus.start(each)
         with bus.app("S", "a") as app:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.archive.bus_files import read_description
 from udpfast.archive.store import StoreView
@@ -27,6 +26,7 @@ from udpfast.log.journal_state import journal_state
 from udpfast.log.verify import verify_segments
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import read_host, read_status
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

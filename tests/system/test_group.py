@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.ports import free_port
 from tests.system.test_subscriber import send
 from tests.system.test_supervision import Ear
 from tests.waiting import PATIENCE_S, wait_until
@@ -20,6 +19,7 @@ from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.config.host import HostConfig
 from udpfast.core.layout import Kind
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from lab.conformance.books import Followed
 from tests.agents.cme_books import ALL, check, truth_of
-from tests.ports import free_ports
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
+from udpfast.net.ports import free_ports
 
 LOSS = 0.2
 LATE = 100  # datagrams

@@ -13,7 +13,6 @@ import pytest
 from click.testing import CliRunner
 
 import udpfast
-from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
@@ -21,6 +20,7 @@ from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import RECORD
 from udpfast.monitor.losses import read_losses
 from udpfast.net.bad_network import Arrival, LineFaults, network
+from udpfast.net.ports import free_ports
 
 pytestmark = pytest.mark.system
 

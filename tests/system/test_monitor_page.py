@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from scripts import chromium
-from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast import Reader
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.net.ports import free_port
 
 pytest.importorskip("nicegui")
 pytestmark = pytest.mark.system

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.ports import free_port
 from tests.system.test_feed_store import Market, Start, feed_tables, ready, start, taken
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

@@ -26,13 +26,13 @@ from lab.request_servers import (
 from tests.payload.itch_market import SESSION, STOCKS, ItchMarket, datagram
 from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.payload.test_served_books import check
-from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
+from udpfast.net.ports import free_ports
 from udpfast.shm.answers import read_tallies
 
 LOST = {30, 31, 32, 50, 77}

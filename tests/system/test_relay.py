@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import Followed, read_set
-from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import NotReadyError
 from udpfast.monitor.status import read_status
+from udpfast.net.ports import free_ports
 
 pytestmark = pytest.mark.system
 

@@ -11,7 +11,6 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.subscriber import Subscriber
@@ -24,6 +23,7 @@ from udpfast.errors import RegionError
 from udpfast.log.journal import Journal
 from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import LAYOUTS
+from udpfast.net.ports import free_ports
 
 pytestmark = pytest.mark.system
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
 from tests.system.feed_files import feed
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.core.stop import HURRY_NS, stop_signals
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
 

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from tests.ports import free_ports
 from tests.shared import ROOT
 from tests.system.wall_clock import SOURCE
 from tests.waiting import PATIENCE_S
+from udpfast.net.ports import free_ports
 
 pytestmark = pytest.mark.system
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
+from udpfast.net.ports import free_port
 from udpfast.probe import Receiver
 
 pytestmark = pytest.mark.system
@@ -26,9 +26,7 @@ def environment() -> dict[str, str]:
 
 def pasted(script: str, folder: Path) -> str:
     """Run lines as a shell does, at a port of their own; return what they print."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script = script.replace(":7007", f":{port}").replace("send 127.0.0.1", f"send 127.0.0.1:{port}")
     ran = subprocess.run(
         ["bash", "-ec", f"{script}\nwait"],

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Publisher, Reader
 from udpfast.config import parse_publish
 from udpfast.log.readers import list_readers
+from udpfast.net.ports import free_ports
 from udpfast.payload.roq.encode import encode_book
 from udpfast.shm.roster import AgentState, read_roster
 

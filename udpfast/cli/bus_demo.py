@@ -18,7 +18,7 @@ from udpfast.client.app import App
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import OutboxFullError
-from udpfast.net.ports import service_port
+from udpfast.net.ports import free_port
 
 __all__ = ["run_demo"]
 
@@ -54,7 +54,7 @@ HOPS = ("send to order", "order to seen", "send to seen")
 class _Demo(BusHosts):
     def __init__(self, folder: Path, say: Callable[[str], object]) -> None:
         bad = ("--lose", "0.05", "--twice", "0.05", "--cut-s", "0.5")
-        ports = [service_port() for _ in range(3)]
+        ports = [free_port() for _ in range(3)]
         super().__init__(
             folder, HOSTS, SETTINGS, ports[0], options=bad, tables=TABLES.format(*ports[1:])
         )

@@ -1,39 +1,66 @@
-"""Ports of this host that nobody uses."""
+"""Ports of this host for programs that are started: nobody takes one before its program opens it.
+
+The kernel gives any process any port that is free, so one that it gave, and that was given back,
+may be somebody else's by then. These lie below those that it gives (`ip_local_port_range`), and
+each process has a block of its own, held by a listener for as long as the process lives.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import random
+import functools
+import itertools
+import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["free_ports", "service_port"]
+__all__ = ["free_port", "free_ports"]
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_LEAST = 10_000
+FIRST, LAST = 12_000, 32_000
+BLOCK = 200
+
+
+def free_port() -> int:
+    """Return a port that nobody uses, at any address, neither for UDP nor for TCP."""
+    for port in _ports(os.getpid()):
+        if _is_free(port):
+            return port
+    raise AssertionError("the ports never end")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return UDP ports of 127.0.0.1 that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            for _ in range(count)
-        ]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
+    """Return so many of them."""
+    return [free_port() for _ in range(count)]
 
 
-def service_port() -> int:
-    """Return a port that nobody uses, TCP or UDP, and that the kernel gives nobody by itself.
+@functools.cache
+def _ports(_process: int) -> Iterator[int]:
+    # The ports of a process's block, over and over: the longest unused comes next.
+    first = int(_holder(_process).getsockname()[1])
+    return itertools.cycle(range(first + 1, first + BLOCK))
 
-    For a service that is started again: meanwhile no outgoing connection can be given its port.
-    """
-    until = int(_RANGE.read_text().split()[0])
-    while True:
-        port = random.randrange(_LEAST, max(until, _LEAST + 1000))
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
-                stack.enter_context(socket.socket(socket.AF_INET, kind)).bind(("", port))
-            return port
+
+@functools.cache
+def _holder(_process: int) -> socket.socket:
+    # A listener on the first port of a block that nobody holds.
+    last = min(LAST, max(int(_RANGE.read_text().split()[0]), FIRST + 20 * BLOCK))
+    for port in range(FIRST, last - BLOCK + 1, BLOCK):
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+            holder.listen(1)
+        except OSError:
+            holder.close()
+            continue
+        return holder
+    raise OSError(f"all ports from {FIRST} to {last} are held by other processes")
+
+
+def _is_free(port: int) -> bool:
+    with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            stack.enter_context(socket.socket(socket.AF_INET, kind)).bind(("", port))
+        return True
+    return False
