@@ -212,6 +212,12 @@ class FeedTrial(BusTrial):
         else:
             os.environ["UDPFAST_SHM"] = self._shm
 
+    def processes(self) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+        """Iterate over daemons and recorders."""
+        yield from super().processes()
+        for host, recorder in self.recorders.items():
+            yield f"the recorder of {host}", recorder
+
     def begin_all(self) -> None:
         """Start daemons, apps, the market and the recorders, and read along."""
         self.begin("one")

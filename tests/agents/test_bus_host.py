@@ -5,14 +5,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.bus import bus_host
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.agents.bus.bus_sockets import BadPath
@@ -55,13 +55,6 @@ def running(config: BusConfig, host: str, folder: Path, **options) -> Iterator[B
         thread.join()
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.002)
-
-
 def stream(app: App, count: int) -> list[tuple[str | None, int]]:
     found: list[tuple[str | None, int]] = []
 
@@ -69,24 +62,24 @@ def stream(app: App, count: int) -> list[tuple[str | None, int]]:
         found.extend((r.sender, r.number) for r in app.poll() if r.kind is Kind.BUS)
         return len(found) >= count
 
-    until(enough, f"{count} messages")
+    wait_until(enough, f"{count} messages")
     return found
 
 
 def test_standby_that_is_away_stops_no_app(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port(), more="away_ms = 100\n")
     with running(config, "S", tmp_path, begin=["orders"]) as writer:
-        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
+        wait_until(lambda: writer.parts[0].node.sequencer, "the sequencer")
         with App(f"store:{tmp_path / 'S' / 'orders'}", "app", slots=1 << 12) as app:
             for number in range(3 << 12):
                 app.send(b"%d" % number, timeout=PATIENCE_S)
-            until(lambda: app.counts()["freed"] == 3 << 12, "the disk")
+            wait_until(lambda: app.counts()["freed"] == 3 << 12, "the disk")
         said = writer.parts[0].description()
         assert said["away"] == ["one"]
         assert said["unprotected"] >= 3 << 12
         with running(config, "one", tmp_path):
-            until(lambda: not writer.parts[0].store.release.away, "the copy to catch up")
-            until(lambda: not writer.parts[0].store.unprotected_bytes, "what it lacked")
+            wait_until(lambda: not writer.parts[0].store.release.away, "the copy to catch up")
+            wait_until(lambda: not writer.parts[0].store.unprotected_bytes, "what it lacked")
         assert any("one has caught up" in line for line in writer.parts[0].store.said)
 
 
@@ -96,12 +89,12 @@ def test_standby_that_is_waited_for_is_named_when_outboxes_are_full(
 ) -> None:
     config = settings(tmp_path, free_port(), more=f"away_ms = 100\nrelease = {release}\n")
     with running(config, "S", tmp_path, begin=["orders"]) as writer:
-        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
+        wait_until(lambda: writer.parts[0].node.sequencer, "the sequencer")
         with App(f"store:{tmp_path / 'S' / 'orders'}", "app", slots=16) as app:
             for number in range(16):
                 app.send(b"%d" % number)
-            until(lambda: app.counts()["seen"] == 16, "messages in the stream")
-            until(lambda: writer.parts[0].description()["waits_for"] == ["one"], "the copy")
+            wait_until(lambda: app.counts()["seen"] == 16, "messages in the stream")
+            wait_until(lambda: writer.parts[0].description()["waits_for"] == ["one"], "the copy")
             with pytest.raises(OutboxFullError, match="they wait for copies on one"):
                 app.send(b"x", timeout=0.5)
             assert writer.parts[0].store.release.away == ()
@@ -116,7 +109,7 @@ def test_apps_of_two_hosts_read_one_order(tmp_path: Path, key: str) -> None:
     with ExitStack() as stack:
         daemons = {name: stack.enter_context(running(config, name, tmp_path, bad=bad))
                    for name in HOSTS}  # fmt: skip
-        until(lambda: daemons["one"].parts[0].store.end, "the copy")
+        wait_until(lambda: daemons["one"].parts[0].store.end, "the copy")
         apps = {name: stack.enter_context(App(f"store:{tmp_path / name / 'orders'}", f"app-{name}"))
                 for name in HOSTS}  # fmt: skip
         for number in range(1, 201):
@@ -137,7 +130,7 @@ def test_host_with_another_key_gets_nothing(tmp_path: Path) -> None:
     port = free_port()
     right, wrong = (settings(tmp_path / key, port, key=key) for key in (KEY, OTHER))
     with running(right, "S", tmp_path) as writer, running(wrong, "one", tmp_path) as other:
-        until(lambda: writer.parts[0].sockets.unauthentic, "a link that is refused")
+        wait_until(lambda: writer.parts[0].sockets.unauthentic, "a link that is refused")
         assert other.parts[0].store.end == 0
         assert other.parts[0].store.identity == bytes(16)
         assert "a piece of its data was not sealed with a key" in writer.parts[0].store.said[-1]
@@ -148,9 +141,9 @@ def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) ->
     config = settings(tmp_path, port, key=KEY)
     alone = running(config, "S", tmp_path, begin=["orders"])
     with alone as writer, socket.socket(type=socket.SOCK_DGRAM) as sock:
-        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
+        wait_until(lambda: writer.parts[0].node.sequencer, "the sequencer")
         sock.sendto(b"USND" + bytes(100), (HOSTS["S"], port))
-        until(lambda: writer.parts[0].sockets.unauthentic, "the datagram")
+        wait_until(lambda: writer.parts[0].sockets.unauthentic, "the datagram")
         sequencer = writer.parts[0].node.sequencer
         assert sequencer is not None
         assert sum(sequencer.verdicts.values()) + sequencer.held == sequencer.received == 1
@@ -159,14 +152,14 @@ def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) ->
 def test_host_that_died_is_said_with_how_far_it_is(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path, begin=["orders"]) as writer:
-        until(lambda: writer.parts[0].store.end, "the store")
+        wait_until(lambda: writer.parts[0].store.end, "the store")
         assert writer.parts[0].description()["consumers"]["one"] == {
             "connected": False,
             "acked": None,
         }
         with running(config, "one", tmp_path):
-            until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "the copy")
-        until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
+            wait_until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "the copy")
+        wait_until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
         with App(f"store:{tmp_path / 'S' / 'orders'}", "app") as app:
             app.send(b"1")
             assert stream(app, 1) == [("app", 1)]
@@ -181,7 +174,7 @@ def test_app_begins_anew_where_its_outbox_is_over(tmp_path: Path, state: OutboxS
     address = f"store:{tmp_path / 'S' / 'orders'}"
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path) as copy:
-        until(lambda: copy.parts[0].store.end, "the copy")
+        wait_until(lambda: copy.parts[0].store.end, "the copy")
         with App(address, "app") as app:
             app.send(b"1")
             assert stream(app, 1) == [("app", 1)]
@@ -252,13 +245,13 @@ def test_links_have_threads_on_the_cores_that_the_file_says(
     with ExitStack() as stack:
         for host in HOSTS:
             stack.enter_context(running(config, host, tmp_path))
-        until(lambda: threads("udpfast source") and threads("udpfast copy"), "both threads")
+        wait_until(lambda: threads("udpfast source") and threads("udpfast copy"), "both threads")
         (source,) = threads("udpfast source")
-        until(lambda: os.sched_getaffinity(source) == {core}, "its core")
+        wait_until(lambda: os.sched_getaffinity(source) == {core}, "its core")
         (copy,) = threads("udpfast copy")
         assert os.sched_getaffinity(copy) == os.sched_getaffinity(0)
         with App(f"store:{tmp_path / 'one' / 'orders'}", "one") as app:
             for _ in range(100):
                 app.send(b"x")
             assert [number for _, number in stream(app, 100)] == list(range(1, 101))
-    until(lambda: not threads("udpfast source") + threads("udpfast copy"), "their end")
+    wait_until(lambda: not threads("udpfast source") + threads("udpfast copy"), "their end")

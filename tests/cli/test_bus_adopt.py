@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.test_bus_host import running, settings, stream, until
+from tests.agents.test_bus_host import running, settings, stream
+from tests.waiting import wait_until
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.cli.main import cli
 from udpfast.client.app import App
@@ -21,7 +22,7 @@ def written(folder: Path, config: BusConfig, count: int = 50) -> Path:
     """Write a store on S alone, stop its daemon in good order, and return its directory."""
     path = folder / "S" / "orders"
     with running(config, "S", folder, begin=["orders"]) as daemon:
-        until(lambda: daemon.parts[0].node.sequencer, "the sequencer")
+        wait_until(lambda: daemon.parts[0].node.sequencer, "the sequencer")
         with App(f"store:{path}", "app") as app:
             for number in range(count):
                 app.send(b"%d" % number)
@@ -77,7 +78,7 @@ def test_backup_that_was_adopted_does_not_write_before_others_were_asked(tmp_pat
     adopt(path)
     with running(config, "S", tmp_path) as daemon:
         end = daemon.parts[0].store.end
-        until(lambda: daemon.parts[0].store.said, "its word")
+        wait_until(lambda: daemon.parts[0].store.said, "its word")
         assert not daemon.parts[0].store.writer
         assert daemon.parts[0].store.end == end
 

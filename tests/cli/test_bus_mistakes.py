@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.test_bus_host import running, settings, until
+from tests.agents.test_bus_host import running, settings
+from tests.waiting import wait_until
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.main import cli
@@ -21,8 +22,8 @@ def ended(tmp_path: Path) -> BusConfig:
     """Return the settings of a bus whose two hosts have run below `tmp_path`, and ended."""
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path) as other:
-        until(lambda: other.parts[0].store.end, "the copy")
-        until(lambda: other.parts[0].store.end == writer.parts[0].store.end, "all of it")
+        wait_until(lambda: other.parts[0].store.end, "the copy")
+        wait_until(lambda: other.parts[0].store.end == writer.parts[0].store.end, "all of it")
     return config
 
 
@@ -82,7 +83,7 @@ def test_outbox_that_is_none_is_said_by_app_and_daemon(
         App(f"store:{store}", "algo")
     with running(ended, "S", tmp_path) as daemon:
         said = daemon.parts[0].store.said
-        until(lambda: any("is not a valid outbox" in line for line in said), "the word")
+        wait_until(lambda: any("is not a valid outbox" in line for line in said), "the word")
     assert outbox.read_bytes() == content
 
 
@@ -105,7 +106,9 @@ def test_damaged_files_are_said_or_made_anew(ended: BusConfig, tmp_path: Path) -
     with running(ended, "S", tmp_path) as daemon:
         said = daemon.parts[0].store.said
         assert any("records from position 0 on are damaged" in line for line in said), said
-        until(lambda: "waits: " in CliRunner().invoke(cli, stat).output, "what the daemon says")
+        wait_until(
+            lambda: "waits: " in CliRunner().invoke(cli, stat).output, "what the daemon says"
+        )
 
 
 @pytest.mark.parametrize("address", [None, 5, "", "x", "ring:x", "store:", "store:/a\0b"])

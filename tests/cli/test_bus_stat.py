@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.test_bus_host import running, settings, stream, until
+from tests.agents.test_bus_host import running, settings, stream
+from tests.waiting import wait_until
 from udpfast.agents.bus.bus_sockets import BadPath
 from udpfast.archive.bus_files import describe_store, read_description
 from udpfast.cli.main import cli
@@ -43,17 +44,17 @@ def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> N
     with ExitStack() as stack:
         writer = stack.enter_context(running(config, "S", tmp_path, bad=BadPath(0.2, 0.5)))
         other = stack.enter_context(running(config, "one", tmp_path))
-        until(lambda: other.parts[0].store.end, "the copy")
+        wait_until(lambda: other.parts[0].store.end, "the copy")
         app = stack.enter_context(App(f"store:{tmp_path / 'one' / 'orders'}", "algo"))
         for number in range(1, 401):
             app.send(b"%d" % number)
         stream(app, 400)
-        until(lambda: app.counts()["freed"] == 400, "the copies")
+        wait_until(lambda: app.counts()["freed"] == 400, "the copies")
         reader = stack.enter_context(Reader(f"store:{tmp_path / 'S' / 'orders'}", name="slow"))
         store, sequencer = writer.parts[0].store, writer.parts[0].node.sequencer
         assert sequencer is not None
-        until(lambda: state(tmp_path, "S")["synced"] == store.end, "the disk")
-        until(lambda: state(tmp_path, "S")["readers"], "the reader")
+        wait_until(lambda: state(tmp_path, "S")["synced"] == store.end, "the disk")
+        wait_until(lambda: state(tmp_path, "S")["readers"], "the reader")
         own = state(tmp_path, "S")
         assert own["end"] == own["synced"] == own["released"] == own["kept"] == store.end
         assert own["records"] == store.log.end_index
@@ -67,7 +68,7 @@ def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> N
         behind = own["readers"][0]
         assert (behind["name"], behind["alive"]) == ("slow", True)
         assert behind["lag_records"] == store.log.end_index - behind["index"]
-        until(lambda: state(tmp_path, "one")["source_end"] == store.end, "the writer's word")
+        wait_until(lambda: state(tmp_path, "one")["source_end"] == store.end, "the writer's word")
         copy = state(tmp_path, "one")
         assert copy["end"] == copy["source_end"] == store.end
         sender = copy["outboxes"]["algo"]
@@ -84,24 +85,24 @@ def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path)
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path) as writer:
         with running(config, "one", tmp_path) as other:
-            until(lambda: other.parts[0].store.end, "the copy")
-            until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "its word")
+            wait_until(lambda: other.parts[0].store.end, "the copy")
+            wait_until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "its word")
             end = other.parts[0].store.end
-        until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
+        wait_until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
         with App(f"store:{tmp_path / 'S' / 'orders'}", "algo") as app:
             for _ in range(5):
                 app.send(b"x" * 100)
             stream(app, 5)
         store = writer.parts[0].store
-        until(lambda: state(tmp_path, "S")["end"] == store.end, "the word")
-        until(lambda: state(tmp_path, "S")["consumers"]["one"]["lag_ms"] >= 10, "some time")
+        wait_until(lambda: state(tmp_path, "S")["end"] == store.end, "the word")
+        wait_until(lambda: state(tmp_path, "S")["consumers"]["one"]["lag_ms"] >= 10, "some time")
         lacks = state(tmp_path, "S")["consumers"]["one"]
         assert not lacks["connected"]
         assert lacks["lag_records"] == 6  # SENDER and the messages
         assert lacks["lag_bytes"] == store.end - end
         assert "copy one: not connected, 6 records, " in stat(tmp_path, "S")
         dead = state(tmp_path, "one")
-        until(lambda: not state(tmp_path, "one")["alive"], "its silence")
+        wait_until(lambda: not state(tmp_path, "one")["alive"], "its silence")
         assert dead["end"] == end
         assert dead["silent_s"] > 0
         assert "(its daemon has not run for " in stat(tmp_path, "one")
@@ -111,8 +112,8 @@ def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> 
     store = tmp_path / "S" / "orders"
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path):
-        until(lambda: writer.parts[0].store.end, "the store")
-        until(lambda: state(tmp_path, "S")["end"] == writer.parts[0].store.end, "its word")
+        wait_until(lambda: writer.parts[0].store.end, "the store")
+        wait_until(lambda: state(tmp_path, "S")["end"] == writer.parts[0].store.end, "its word")
         said = read_description(store)
         with App(f"store:{store}", "algo") as app:
             for _ in range(5):
@@ -120,7 +121,7 @@ def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> 
             stream(app, 5)
         end, records = writer.parts[0].store.end, writer.parts[0].store.log.end_index
     describe_store(store, said)  # one that is killed says no more
-    until(lambda: not state(tmp_path, "S")["alive"], "its silence")
+    wait_until(lambda: not state(tmp_path, "S")["alive"], "its silence")
     assert said["end"] < end
     assert (state(tmp_path, "S")["end"], state(tmp_path, "S")["records"]) == (end, records)
 
@@ -136,9 +137,9 @@ def test_copy_whose_writer_was_stopped_in_good_order_says_so_without_alarm(tmp_p
 
         for times in (1, 2):
             with running(config, "S", tmp_path):
-                until(lambda: part.node.following, "the stream")
-            until(lambda times=times: left() == times, "its goodbye")
-        until(lambda: state(tmp_path, "one")["source_left"] == "S", "its word")
+                wait_until(lambda: part.node.following, "the stream")
+            wait_until(lambda times=times: left() == times, "its goodbye")
+        wait_until(lambda: state(tmp_path, "one")["source_left"] == "S", "its word")
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 0, done.output
         assert "orders on one: S was stopped in good order" in done.output
@@ -154,10 +155,10 @@ def test_copy_whose_writer_is_gone_says_so_and_since_when(
     command = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "one")]
     with running(config, "one", tmp_path) as copy:
         with running(config, "S", tmp_path):
-            until(lambda: copy.parts[0].node.following, "the stream")
-            until(lambda: state(tmp_path, "one")["following"], "its word")
+            wait_until(lambda: copy.parts[0].node.following, "the stream")
+            wait_until(lambda: state(tmp_path, "one")["following"], "its word")
             assert CliRunner().invoke(cli, [*command, "--host", "one"]).exit_code == 0
-        until(lambda: state(tmp_path, "one")["source_gone_ns"], "the end of the stream")
+        wait_until(lambda: state(tmp_path, "one")["source_gone_ns"], "the end of the stream")
         done = CliRunner().invoke(cli, command)
         assert done.exit_code == 1
         assert "ATTENTION: nothing has come from S since 20" in done.output
@@ -169,11 +170,11 @@ def test_copy_whose_writer_is_gone_says_so_and_since_when(
 def test_reader_that_was_killed_is_not_shown(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path, begin=["orders"]) as daemon:
-        until(lambda: daemon.parts[0].store.end, "the store")
+        wait_until(lambda: daemon.parts[0].store.end, "the store")
         address = f"store:{tmp_path / 'S' / 'orders'}"
         code = f"import time, udpfast; r = udpfast.Reader({address!r}); time.sleep(600)"
         child = subprocess.Popen([sys.executable, "-c", code])
-        until(lambda: state(tmp_path, "S")["readers"], "the reader")
+        wait_until(lambda: state(tmp_path, "S")["readers"], "the reader")
         child.kill()
         child.wait()
-        until(lambda: not state(tmp_path, "S")["readers"], "its end")
+        wait_until(lambda: not state(tmp_path, "S")["readers"], "its end")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.test_bus_host import HOSTS, running, until
+from tests.agents.test_bus_host import HOSTS, running
 from tests.bus.drive import Copy, lead, register, send
 from tests.client.test_store_source import Kept
+from tests.waiting import wait_until
 from udpfast.archive.bus_files import describe_composite
 from udpfast.bus.log import Store
 from udpfast.bus.merger import BATCH, LACKING_NS, ORDER_BACK, ORDER_ENTRY, Merger
@@ -270,8 +271,8 @@ def settings(folder: Path) -> BusConfig:
 def test_composite_is_the_same_bytes_on_every_host(tmp_path: Path) -> None:
     config = settings(tmp_path)
     with running(config, "S", tmp_path) as first, running(config, "one", tmp_path) as second:
-        until(lambda: all(part.store.end for daemon in (first, second) for part in daemon.parts),
-              "all copies")  # fmt: skip
+        parts = [*first.parts, *second.parts]
+        wait_until(lambda: all(part.store.end for part in parts), "all copies")
         with (
             App(f"store:{tmp_path / 'S' / 'orders'}", "app") as orders,
             App(f"store:{tmp_path / 'one' / 'prices'}", "feed") as prices,
@@ -287,7 +288,7 @@ def test_composite_is_the_same_bytes_on_every_host(tmp_path: Path) -> None:
                     found += read(reader)
                     return len(messages(found)) >= 400
 
-                until(whole, "all messages")
+                wait_until(whole, "all messages")
                 streams[host] = found
         assert streams["S"] == streams["one"]
         assert [m for m in messages(streams["S"]) if m[:1] == b"o"] == [

@@ -7,8 +7,9 @@ import pyarrow.dataset
 import pytest
 from click.testing import CliRunner
 
-from tests.agents.test_bus_host import HOSTS, running, until
+from tests.agents.test_bus_host import HOSTS, running
 from tests.client.test_composite_source import settings
+from tests.waiting import wait_until
 from udpfast.archive.bus_files import copy_directory
 from udpfast.cli.main import cli
 from udpfast.client.app import App
@@ -41,8 +42,8 @@ def hosts(tmp_path: Path) -> Path:
     """Two hosts that sent, in two goes; each has copied its composite after the first and after."""
     config = settings(tmp_path)
     with running(config, "S", tmp_path) as first, running(config, "one", tmp_path) as second:
-        until(lambda: all(part.store.end for daemon in (first, second) for part in daemon.parts),
-              "all copies")  # fmt: skip
+        parts = [*first.parts, *second.parts]
+        wait_until(lambda: all(part.store.end for part in parts), "all copies")
         with (
             App(f"store:{tmp_path / 'S' / 'orders'}", "app") as orders,
             App(f"store:{tmp_path / 'one' / 'prices'}", "feed") as prices,
@@ -61,7 +62,7 @@ def hosts(tmp_path: Path) -> Path:
                                 seen += next(reader).kind is Kind.BUS
                             return seen == 2 * go * MESSAGES
 
-                        until(whole, "all messages")
+                        wait_until(whole, "all messages")
                     call("record", f"composite:{tmp_path / host / 'algo'}", "--end")
                     call("export", f"composite:{tmp_path / host / 'algo'}", tmp_path / f"x{host}",
                          "--payloads")  # fmt: skip

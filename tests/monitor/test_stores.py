@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.agents.test_bus_host import running, settings, stream, until
+from tests.agents.test_bus_host import running, settings, stream
+from tests.waiting import wait_until
 from udpfast.archive.bus_files import Live, list_stores, read_description, shared_directory
 from udpfast.bus.outbox import Outbox
 from udpfast.cli.top_host import host_lines, store_lines
@@ -31,7 +32,7 @@ def left(tmp_path: Path) -> Path:
     """Return the directory of a store whose daemon has ended, and whose copy never ran."""
     store = tmp_path / "S" / "orders"
     with running(settings(tmp_path, free_port()), "S", tmp_path, begin=["orders"]) as daemon:
-        until(lambda: daemon.parts[0].store.end, "the store")
+        wait_until(lambda: daemon.parts[0].store.end, "the store")
         with App(f"store:{store}", "algo", slots=4, capacity_bytes=1 << 16) as app:
             app.send(b"x")  # and kept, as long as the copy does not have it
             stream(app, 1)
@@ -53,7 +54,7 @@ def test_stores_of_all_hosts_are_found_without_their_file(tmp_path: Path) -> Non
     assert list_stores() == []
     with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path):
         expected = [tmp_path / host / "orders" for host in ("S", "one")]
-        until(lambda: list_stores() == expected, "both stores")
+        wait_until(lambda: list_stores() == expected, "both stores")
         own, copy = expected
 
         def copied() -> bool:
@@ -61,11 +62,11 @@ def test_stores_of_all_hosts_are_found_without_their_file(tmp_path: Path) -> Non
             replica = found[str(own)].consumers.get("one")
             return replica is not None and replica.connected and replica.lag_bytes == 0
 
-        until(copied, "the copy")
+        wait_until(copied, "the copy")
         found = read_stores(list_stores())
         assert found.unreadable == {}
         assert found.found[str(own)].alive and found.found[str(own)].writer
-        until(lambda: read_store(copy).writer_host == "S", "the copy's word")
+        wait_until(lambda: read_store(copy).writer_host == "S", "the copy's word")
         assert found.found[str(own)].end == writer.parts[0].store.end
     # Without shared memory, as after the host began anew, those that have a name are found.
     (tmp_path / "shm").rename(tmp_path / "gone")
@@ -118,7 +119,7 @@ def test_damaged_description_is_said_and_hides_nothing_else(left: Path) -> None:
 
 def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(left: Path) -> None:
     said = read_description(left)
-    until(lambda: not Live(left).is_alive(), "its silence")
+    wait_until(lambda: not Live(left).is_alive(), "its silence")
     for end in (-8, 3, 1 << 40, 1 << 70):
         (left / "bus.json").write_bytes(replaced("end", end)(said | {"ended": False}))
         facts = host_of(left)

@@ -4,7 +4,6 @@ import os
 import signal
 import stat
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.agents.feed.feed_store import FeedStore
 from udpfast.archive.bus_files import read_description, shared_directory
@@ -117,6 +116,7 @@ class Bus:
             daemon.run()
         except BaseException:
             traceback.print_exc()
+            os._exit(1)
 
     def stop(self) -> None:
         for pid in self.daemons.values():
@@ -160,23 +160,22 @@ def read_all(address: str, count: int) -> list[int]:
     """Return numbers of messages, when there are so many."""
     found: list[int] = []
     with Reader(address, start="begin", name="member") as reader:
-        until = time.monotonic() + 60
-        while len(found) < count:
-            assert time.monotonic() < until, f"{len(found)} of {count}"
-            if reader.wait(0.01):
+
+        def enough() -> bool:
+            while reader.wait(0):
                 record = next(reader)
-                found += [record.number] * (record.kind is Kind.BUS)
+                found.extend([record.number] * (record.kind is Kind.BUS))
+            return len(found) >= count
+
+        wait_until(enough, f"{count} messages in {address}")
     return found
 
 
 def send(count: int) -> None:
     with App("store:orders", "algo", slots=1024, capacity_bytes=1 << 20) as app:
         for _ in range(count):
-            app.send(bytes(1000), timeout=60)
-        until = time.monotonic() + 60
-        while app.counts()["freed"] < app.counts()["accepted"]:
-            assert time.monotonic() < until, app.counts()
-            time.sleep(0.001)
+            app.send(bytes(1000), timeout=PATIENCE_S)
+        wait_until(lambda: app.counts()["freed"] == app.counts()["accepted"], "the copies")
 
 
 def test_member_of_the_group_reads_stores_and_composites_on_every_host(bus: Bus) -> None:

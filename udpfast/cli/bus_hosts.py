@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -158,16 +158,32 @@ class BusHosts:
         Raises
         ------
         UdpfastError
-            It never did; the message has `what`, and the end of each daemon's log.
+            It never did, or not before a process failed; the message has `what`, and the end of
+            each one's log.
         """
         deadline = time.monotonic() + patience_s
+        failed = ""
         while not holds():
-            if time.monotonic() > deadline:
+            # Asked once more first: a process that failed may be what is waited for.
+            if failed or time.monotonic() > deadline:
                 logs = "".join(f"\n{path.name}: {path.read_text(errors='replace')[-800:]}"
                                for path in self.folder.glob("*.log"))  # fmt: skip
-                raise UdpfastError(f"waited too long for {what}; see the logs: {self.folder}{logs}")
+                raise UdpfastError(
+                    f"{failed or 'waited too long'} for {what}; see the logs: {self.folder}{logs}"
+                )
             meanwhile()
             time.sleep(0.001)
+            failed = self._failed()
+
+    def processes(self) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+        """Iterate over all that should run, by its name."""
+        yield from self.daemons.items()
+
+    def _failed(self) -> str:
+        # What failed by itself. 0 and SIGKILL: it was told to end.
+        ended = [f"{name} ended with status {code}" for name, process in self.processes()
+                 if (code := process.poll()) not in (None, 0, -signal.SIGKILL)]  # fmt: skip
+        return f"{', '.join(ended)} in a wait" if ended else ""
 
     def app(self, host: str, name: str, store: str = STORE, **options: Any) -> App:
         """Return an app of a host, as soon as its daemon has run."""

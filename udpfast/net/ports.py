@@ -15,6 +15,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from udpfast.errors import UdpfastError
+
 __all__ = ["free_port", "free_ports"]
 
 _RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -55,7 +57,7 @@ def _holder(_process: int) -> socket.socket:
             holder.close()
             continue
         return holder
-    raise OSError(f"all ports from {FIRST} to {last} are held by other processes")
+    raise UdpfastError(f"all ports from {FIRST} to {last} are held by other processes")
 
 
 def _is_free(port: int) -> bool:
