@@ -8,8 +8,7 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from udpfast.core.atomics cimport prefetch_read, prefetch_write
 from udpfast.market.change cimport SIDE_ASK, SIDE_BID
-from udpfast.market.instrument cimport (
-    FACE_ORDERS, Instrument, instrument_guess, instrument_hash)
+from udpfast.market.instrument cimport FACE_ORDERS, Instrument, instrument_guess, instrument_hash
 from udpfast.market.market cimport Market
 from udpfast.market.orders cimport RestingOrder, order_guess, order_hash
 

@@ -45,7 +45,7 @@ cdef inline bint update_replaces(uint16_t flags, uint8_t update_type) noexcept n
     return (flags & RECORD_SNAPSHOT) != 0 or update_type == UPDATE_TYPE_SNAPSHOT
 
 
-cdef inline uint32_t side_find(const BookSide* side, double key) noexcept nogil:
+cdef inline uint32_t book_side_find(const BookSide* side, double key) noexcept nogil:
     # The first level that is not worse than `key`. Steps of 1, 2, 4, ... down from the top, then
     # by halves: most updates are near the top.
     cdef uint32_t high = side.count, low = 0, step = 1, middle
@@ -64,7 +64,7 @@ cdef inline uint32_t side_find(const BookSide* side, double key) noexcept nogil:
     return low
 
 
-cdef inline void side_set(
+cdef inline void book_side_set(
         PriceBook* book, BookSide* side, double price, double quantity) noexcept nogil:
     # Set, insert or (quantity 0) remove one level.
     cdef double key = price * side.sign
@@ -73,7 +73,7 @@ cdef inline void side_set(
     if unlikely(level_refused(price, quantity)):
         book.levels_refused += 1
         return
-    at = side_find(side, key)
+    at = book_side_find(side, key)
     level = side.levels + at
     if at < side.count and level.key == key:
         if quantity != 0:
@@ -92,7 +92,7 @@ cdef inline void side_set(
         side.count += 1
 
 
-cdef inline bint side_fill(
+cdef inline bint book_side_fill(
         BookSide* side, const Level* rows, uint32_t count) noexcept nogil:
     # Take a whole side at once if its rows go strictly from best to worst, as snapshots do.
     cdef uint32_t i
@@ -111,16 +111,16 @@ cdef inline bint side_fill(
     return True
 
 
-cdef inline void side_apply(
+cdef inline void book_side_apply(
         PriceBook* book, BookSide* side, const Level* rows, uint32_t count,
         bint snapshot) noexcept nogil:
     cdef uint32_t i
     if snapshot:
         side.count = 0
-        if side_fill(side, rows, count):
+        if book_side_fill(side, rows, count):
             return
     for i in range(count):
-        side_set(book, side, rows[i].price, rows[i].quantity)
+        book_side_set(book, side, rows[i].price, rows[i].quantity)
 
 
 cdef inline int64_t book_room(const uint8_t* payload, uint64_t size) noexcept nogil:
@@ -142,8 +142,8 @@ cdef inline void book_apply(
     cdef const Level* rows = <const Level*> (payload + sizeof(Book))
     cdef uint64_t refused = book.levels_refused
     snapshot = snapshot or update_replaces(0, update.header.update_type)
-    side_apply(book, &book.bids, rows, update.bid_count, snapshot)
-    side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
+    book_side_apply(book, &book.bids, rows, update.bid_count, snapshot)
+    book_side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
     if snapshot:
         book.stale = False
     elif update.header.update_type == UPDATE_TYPE_STALE:
@@ -152,12 +152,12 @@ cdef inline void book_apply(
         book.stale = True  # what it holds is not what the origin holds
 
 
-cdef inline double side_price(const BookSide* side, uint32_t rank) noexcept nogil:
+cdef inline double book_side_price(const BookSide* side, uint32_t rank) noexcept nogil:
     # 0 is the best; rank < count.
     return side.levels[side.count - 1 - rank].key * side.sign
 
 
-cdef inline double side_quantity(const BookSide* side, uint32_t rank) noexcept nogil:
+cdef inline double book_side_quantity(const BookSide* side, uint32_t rank) noexcept nogil:
     return side.levels[side.count - 1 - rank].quantity
 
 

@@ -118,8 +118,8 @@ cdef class OrderBook:
         levels = PyArray_SimpleNew(2, shape, NPY_DOUBLE)    # half the time of numpy.empty
         out = <double*> PyArray_DATA(levels)
         for i in range(wanted):
-            out[2 * i] = side_price(side, i)
-            out[2 * i + 1] = side_quantity(side, i)
+            out[2 * i] = book_side_price(side, i)
+            out[2 * i + 1] = book_side_quantity(side, i)
         return levels
 
     def bids(self, count: int | None = None) -> np.ndarray:
@@ -146,10 +146,10 @@ cdef class OrderBook:
         cdef const BookSide* bids = &self.book.bids
         cdef const BookSide* asks = &self.book.asks
         return (
-            side_price(bids, 0) if bids.count else NAN,
-            side_quantity(bids, 0) if bids.count else 0,
-            side_price(asks, 0) if asks.count else NAN,
-            side_quantity(asks, 0) if asks.count else 0)
+            book_side_price(bids, 0) if bids.count else NAN,
+            book_side_quantity(bids, 0) if bids.count else 0,
+            book_side_price(asks, 0) if asks.count else NAN,
+            book_side_quantity(asks, 0) if asks.count else 0)
 
     @property
     def mid(self) -> float:
@@ -212,7 +212,7 @@ cdef class OrderBook:
     def crossed(self) -> bool:
         """Whether the best bid is not below the best ask."""
         return (self.book.bids.count > 0 and self.book.asks.count > 0
-                and side_price(&self.book.bids, 0) >= side_price(&self.book.asks, 0))
+                and book_side_price(&self.book.bids, 0) >= book_side_price(&self.book.asks, 0))
 
     @property
     def stale(self) -> bool:

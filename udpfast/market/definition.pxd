@@ -12,11 +12,11 @@ from udpfast.core.layout cimport OBJECT_WAITING
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, Instrument, instrument_add, instrument_find, instrument_name, instrument_named)
-from udpfast.market.levels cimport forget
-from udpfast.market.marked cimport has_face, index_of, mark, sure
+from udpfast.market.levels cimport face_forget
+from udpfast.market.marked cimport has_face, index_of, instrument_mark
 from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream, Row
 from udpfast.market.names cimport names_intern
-from udpfast.market.trust cimport begin_empty, stale_levels
+from udpfast.market.trust cimport instrument_begin_empty, levels_become_stale
 
 cdef inline void name_instrument(
         Market* market, Instrument* i, const uint8_t* text, uint32_t size) noexcept nogil:
@@ -40,7 +40,7 @@ cdef inline void name_instrument(
     i.symbol_before = i.symbol_id
     instrument_name(&market.instruments, i, id)
     if i.symbol_before:
-        mark(market, i)
+        instrument_mark(market, i)
 
 
 cdef inline void number_instrument(Market* market, Instrument* i) noexcept nogil:
@@ -75,10 +75,10 @@ cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream
         i.face[which].sure = s.gaps
         i.face[which].held_since = s.lost
         if has_face(market, which):
-            forget(market, i, which)
+            face_forget(market, i, which)
     if s.whole:                  # the first number of its chain, if it has one, is 1
         i.linked = market.traits.chain == CHAIN_DENSE
-        begin_empty(market, i)
+        instrument_begin_empty(market, i)
 
 
 cdef inline Instrument* instrument_of(
@@ -138,10 +138,10 @@ cdef inline void replace_all(Market* market, Instrument* i) noexcept nogil:
     for which in range(FACES):
         i.face[which].replaced = True
     i.top_said = False
-    mark(market, i)
+    instrument_mark(market, i)
 
 
-cdef inline void define_depth(
+cdef inline void instrument_define_depth(
         Market* market, Instrument* i, uint8_t own, uint8_t implied) noexcept nogil:
     # Levels are right as they are where no side was ever deeper than the smaller of two depths:
     # nothing fell out of it. Else nobody knows what did.
@@ -151,7 +151,7 @@ cdef inline void define_depth(
     i.depth[0] = own
     i.depth[1] = implied
     if outgrown and not i.homeless:
-        stale_levels(market, i)
+        levels_become_stale(market, i)
 
 
 cdef inline void tell_definition(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -176,22 +176,22 @@ cdef inline void tell_definition(Market* market, Instrument* i, const Change* c)
     market.rows_count += 1
 
 
-cdef inline void define(Market* market, Instrument* i, const Change* c) noexcept nogil:
+cdef inline void instrument_define(Market* market, Instrument* i, const Change* c) noexcept nogil:
     cdef bint by_place = market.traits.levels == LEVELS_BY_PLACE
     cdef bint measures = c.place != 0 if by_place else 0 <= c.price <= DECIMALS_MAX
     if c.name:
         name_instrument(
             market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
     if measures and by_place:
-        define_depth(market, i, c.place, <uint8_t>c.orders)
+        instrument_define_depth(market, i, c.place, <uint8_t>c.orders)
     elif measures and c.price != i.decimals:
         i.decimals = <uint8_t>c.price
         replace_all(market, i)
     if measures and not i.measured:
         i.measured = True
-        mark(market, i)
+        instrument_mark(market, i)
     i.named = True
     if not i.defined:
         i.defined = True
-        mark(market, i)
+        instrument_mark(market, i)
     tell_definition(market, i, c)

@@ -7,35 +7,35 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport FACE_IMPLIED, FACE_ORDERS, Instrument
-from udpfast.market.marked cimport depth_of, mark, touch
+from udpfast.market.marked cimport depth_of, instrument_mark, level_touch
 from udpfast.market.market cimport Market
 from udpfast.market.resting cimport apply_order, drop_orders
 from udpfast.market.side cimport (
     Side, SideLevel, place_delete, place_new, place_set, places_unknown, side_drop, side_find,
-    side_put, slab_give)
+    side_put, side_free)
 
 cdef enum:
     DEPTH_ANY = 255              # deeper than a side is
 
 
-cdef inline void empty(Market* market, Instrument* i, int face) noexcept nogil:
+cdef inline void face_empty(Market* market, Instrument* i, int face) noexcept nogil:
     # Nothing is left, and that is known.
     if face == FACE_ORDERS or market.traits.levels == LEVELS_OF_ORDERS:
         drop_orders(market, i)
     if face != FACE_ORDERS:
         i.deepest[face >> 1] = 0
-        slab_give(&market.slab, &i.sides[face])
-        slab_give(&market.slab, &i.sides[face + 1])
+        side_free(&market.slab, &i.sides[face])
+        side_free(&market.slab, &i.sides[face + 1])
     i.face[face].replaced = True
     if market.traits.levels == LEVELS_OF_ORDERS:
-        slab_give(&market.slab, &i.sides[SIDE_BID_IMPLIED])
-        slab_give(&market.slab, &i.sides[SIDE_ASK_IMPLIED])
+        side_free(&market.slab, &i.sides[SIDE_BID_IMPLIED])
+        side_free(&market.slab, &i.sides[SIDE_ASK_IMPLIED])
         i.face[FACE_ORDERS].replaced = i.face[FACE_IMPLIED].replaced = True
 
 
-cdef inline void forget(Market* market, Instrument* i, int face) noexcept nogil:
+cdef inline void face_forget(Market* market, Instrument* i, int face) noexcept nogil:
     # What is there is not known any more.
-    empty(market, i, face)
+    face_empty(market, i, face)
     if market.traits.levels == LEVELS_BY_PLACE and face != FACE_ORDERS:
         i.deepest[face >> 1] = DEPTH_ANY
         places_unknown(&market.slab, &i.sides[face], depth_of(i, <uint8_t>face))
@@ -49,12 +49,12 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
         level = side_find(&market.slab, side, c.price)
         if level != NULL:
             level.quantity = level.orders = 0
-            touch(market, i, c.side, c.price, level)
+            level_touch(market, i, c.side, c.price, level)
             side_drop(&market.slab, side, level)
         else:
             counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
             if market.traits.absolute:
-                touch(market, i, c.side, c.price, NULL)  # readers may have it
+                level_touch(market, i, c.side, c.price, NULL)  # readers may have it
         return True
     level = side_put(&market.slab, side, c.price)
     if unlikely(level == NULL):
@@ -62,11 +62,11 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
         return False
     level.quantity = c.quantity
     level.orders = c.orders
-    touch(market, i, c.side, c.price, level)
+    level_touch(market, i, c.side, c.price, level)
     return True
 
 
-cdef inline void reach(Instrument* i, uint8_t side, uint32_t depth) noexcept nogil:
+cdef inline void instrument_reach(Instrument* i, uint8_t side, uint32_t depth) noexcept nogil:
     # A side is so deep, or was before its last place fell out of it.
     if depth > i.deepest[side >> 1]:
         i.deepest[side >> 1] = <uint8_t>min(depth, <uint32_t>DEPTH_ANY)
@@ -76,13 +76,13 @@ cdef inline bint apply_place(Market* market, Instrument* i, const Change* c) noe
     cdef Side* side = &i.sides[c.side]
     cdef SideLevel level
     cdef uint32_t depth = depth_of(i, c.side)
-    mark(market, i)
+    instrument_mark(market, i)
     level.price = c.price
     level.quantity = c.quantity
     level.orders = c.orders
     level.unknown = 0
     if c.verb == VERB_PLACE_NEW:
-        reach(i, c.side, side.count + 1)
+        instrument_reach(i, c.side, side.count + 1)
         return place_new(&market.slab, side, c.place, depth, &level)
     if c.verb == VERB_PLACE_DELETE:
         return place_delete(&market.slab, side, c.place, c.place)
@@ -92,7 +92,7 @@ cdef inline bint apply_place(Market* market, Instrument* i, const Change* c) noe
     if c.verb == VERB_PLACE_FROM:
         return place_delete(&market.slab, side, 1, c.place)
     if c.verb == VERB_PLACE_OVERLAY and c.place == side.count + 1:
-        reach(i, c.side, c.place)
+        instrument_reach(i, c.side, c.place)
         return place_new(&market.slab, side, c.place, depth, &level)
     return place_set(&market.slab, side, c.place, &level)
 

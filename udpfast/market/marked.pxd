@@ -34,7 +34,8 @@ cdef inline void need_snapshot(Market* market, const Instrument* i) noexcept nog
     s.needs = max(s.needs, s.number + 1)
 
 
-cdef inline bint sure(const Market* market, const Instrument* i, const Face* face) noexcept nogil:
+cdef inline bint face_is_sure(
+        const Market* market, const Instrument* i, const Face* face) noexcept nogil:
     return face.status == OBJECT_LIVE and face.sure == stream_of(market, i).gaps
 
 
@@ -46,24 +47,24 @@ cdef inline uint32_t scope_of(const Market* market, const Instrument* i) noexcep
     return index_of(market, i) + MARKET_STREAMS if market.traits.orders_by_instrument else i.stream
 
 
-cdef inline void mark_dirty(Market* market, Instrument* i) noexcept nogil:
+cdef inline void instrument_mark_dirty(Market* market, Instrument* i) noexcept nogil:
     if not i.dirty:
         i.dirty = True
         market.dirty[market.dirty_count] = index_of(market, i)
         market.dirty_count += 1
 
 
-cdef inline void mark(Market* market, Instrument* i) noexcept nogil:
+cdef inline void instrument_mark(Market* market, Instrument* i) noexcept nogil:
     i.best_changed = BOTH_SIDES
-    mark_dirty(market, i)
+    instrument_mark_dirty(market, i)
 
 
-cdef inline void touch(
+cdef inline void level_touch(
         Market* market, Instrument* i, uint8_t side, int64_t price,
         const SideLevel* level) noexcept nogil:
     # A level that changed; NULL: there is none at that price.
     cdef Touched* touched
-    mark_dirty(market, i)
+    instrument_mark_dirty(market, i)
     if level == NULL or side_is_best(&market.slab, &i.sides[side], level):
         i.best_changed |= 1 << side & BOTH_SIDES
     if unlikely(market.touched_count == TOUCHED_MAX):
@@ -78,10 +79,10 @@ cdef inline void touch(
     market.touched_count += 1
 
 
-cdef inline void touch_order(
+cdef inline void order_touch(
         Market* market, Instrument* i, const RestingOrder* order, uint8_t action) noexcept nogil:
     cdef TouchedOrder* row
-    mark_dirty(market, i)
+    instrument_mark_dirty(market, i)
     if not market.settings.orders or order.side > SIDE_ASK:
         return
     if market.order_rows_count == TOUCHED_MAX:

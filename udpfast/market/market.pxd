@@ -6,9 +6,10 @@
 #     market_apply(&market, &change)
 #     publish.pxd: publish_next           updates, until there are none; more changes may follow
 #
-# What comes in doubt, and what ends it, by the face of an instrument that a change speaks of:
+# A book has up to three faces, each believed for itself: levels, implied levels, orders. What
+# becomes of the face that a change speaks of, by how far it is believed when the change arrives:
 #
-#   what comes                       LIVE      UNKNOWN: a gap since      STALE, WAITING
+#   what arrives                     LIVE      UNKNOWN: a gap since      STALE, WAITING
 #   a gap in its stream              UNKNOWN, at no cost: gaps are counted
 #   a change that continues a chain  apply     it was not hit: apply     hold until a snapshot
 #   one that does not                STALE     STALE                     hold
@@ -18,7 +19,7 @@
 #   a snapshot as of a number        pass by   LIVE if it is as new      LIVE, then what was held
 #   an order that is not there, no room, less than nothing: STALE, and a counter
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Message
 from udpfast.market.change cimport CHANGES_MAX, DECIMALS_MAX, Change, Traits

@@ -8,18 +8,19 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport FEED_ORDERS_UNKNOWN
 from udpfast.core.layout cimport OBJECT_LIVE, Message
 from udpfast.market.change cimport *
-from udpfast.market.definition cimport define, instrument_of
+from udpfast.market.definition cimport instrument_define, instrument_of
 from udpfast.market.instrument cimport (
     FACES, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instruments_init, instruments_memory_size)
-from udpfast.market.levels cimport apply_book, apply_place, empty, forget
-from udpfast.market.marked cimport face_of, has_face, index_of, mark, scope_of, stream_of, sure
+from udpfast.market.levels cimport apply_book, apply_place, face_empty, face_forget
+from udpfast.market.marked cimport (
+    face_of, has_face, index_of, instrument_mark, scope_of, stream_of, face_is_sure)
 from udpfast.market.names cimport Names
 from udpfast.market.orders cimport RestingOrder, order_find, orders_init, orders_memory_size
-from udpfast.market.side cimport Side, SideLevel, side_put, slab_give
+from udpfast.market.side cimport Side, SideLevel, side_put, side_free
 from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
-    begin_empty, check_places, follow_chain, hold, keep_change, levels_live, live, stale,
-    stale_levels)
+    instrument_begin_empty, face_check_places, instrument_follow_chain, face_hold, keep_change,
+    levels_are_live, face_become_live, face_become_stale, levels_become_stale)
 
 __all__ = []
 
@@ -103,7 +104,7 @@ cdef void market_init(
         &memory, <size_t>market.slab.count * sizeof(SideLevel))
 
 
-cdef void clear_all(Market* market, uint16_t stream) noexcept nogil:
+cdef void market_clear(Market* market, uint16_t stream) noexcept nogil:
     # Everything of a stream is empty, and that is known.
     cdef MarketStream* s = market.streams + stream
     cdef Instrument* i = market.instruments.items
@@ -116,7 +117,7 @@ cdef void clear_all(Market* market, uint16_t stream) noexcept nogil:
         if i.stream == stream and not i.homeless:
             i.linked = market.traits.chain == CHAIN_DENSE
             i.chain = i.chain_taken = 0
-            begin_empty(market, i)
+            instrument_begin_empty(market, i)
 
 
 cdef inline void add_row(
@@ -150,20 +151,20 @@ cdef int64_t join_status(Market* market, Instrument* i, const Change* c) noexcep
     return first if second == STATUS_OPEN else 0
 
 
-cdef void quote(Market* market, Instrument* i, const Change* c) noexcept nogil:
+cdef void instrument_quote(Market* market, Instrument* i, const Change* c) noexcept nogil:
     # All that is told of a side.
     cdef Side* side = &i.sides[c.side & 1]
     cdef SideLevel* level
-    slab_give(&market.slab, side)
+    side_free(&market.slab, side)
     if c.quantity:
         level = side_put(&market.slab, side, c.price)
         if level != NULL:
             level.quantity = c.quantity
     i.quoted[c.side & 1] = stream_of(market, i).gaps + 1
-    mark(market, i)
+    instrument_mark(market, i)
     if i.quoted[0] == i.quoted[1]:
         i.top_said = False
-        live(market, i, &i.face[FACE_LEVELS])
+        face_become_live(market, i, &i.face[FACE_LEVELS])
 
 
 cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -186,26 +187,26 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
     # A change of a book, of which its chain was followed.
     cdef Face* face = face_of(market, i, c)
     cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
-    if unlikely(face.status == OBJECT_LIVE and not chained and not sure(market, i, face)):
-        stale(market, i, face)
+    if unlikely(face.status == OBJECT_LIVE and not chained and not face_is_sure(market, i, face)):
+        face_become_stale(market, i, face)
     if unlikely(face.status != OBJECT_LIVE and not chained):
         if market.traits.absolute:
             apply_book(market, i, c)     # it is told, and stays in doubt
         else:
-            hold(market, i, face, c)
+            face_hold(market, i, face, c)
         return
     if chained and not i.passing:
         return
     if likely(face.status == OBJECT_LIVE):
         if unlikely(not apply_book(market, i, c)):
             if chained:
-                stale_levels(market, i)
+                levels_become_stale(market, i)
             else:
-                stale(market, i, face)
+                face_become_stale(market, i, face)
     elif market.traits.levels == LEVELS_BY_PLACE:
         if not apply_place(market, i, c):
-            forget(market, i, <int>(face - i.face))
-        check_places(market, i, face)
+            face_forget(market, i, <int>(face - i.face))
+        face_check_places(market, i, face)
 
 
 cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
@@ -220,6 +221,48 @@ cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
     market.refused = market.refused or whole
 
 
+cdef inline Instrument* market_find(Market* market, const Change* c) noexcept nogil:
+    # The instrument of a change, which may be one that names only its order; NULL: none has it.
+    cdef Instrument* i
+    if c.instrument or market.traits.names == NAMES_DEFINED:
+        return instrument_of(market, c, market.stream)
+    i = changed_instrument(market, c)
+    if i == NULL:
+        note_nameless(market, c)
+    return i
+
+
+cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # A trade or a status, which are rows of their own.
+    if c.verb == VERB_TRADE and not i.measured and market.traits.levels != LEVELS_BY_PLACE:
+        market.untold = True     # at which price, nobody knows yet
+        return
+    add_row(market, i, c, c.price, c.order, c.side, c.verb)
+    if c.verb == VERB_STATUS and c.place:
+        market.rows[market.rows_count - 1].quantity = join_status(market, i, c)
+
+
+cdef inline void instrument_apply(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # What changes its book, or is told beside it.
+    if c.verb == VERB_TRADE or c.verb == VERB_STATUS:
+        instrument_tell(market, i, c)
+    if market.traits.chain != CHAIN_NONE:
+        if c.chain or (c.verb == VERB_CHAIN and c.order):
+            instrument_follow_chain(market, i, c)
+        # What is no change of the levels may be a part of their chain.
+        if not levels_are_live(market, i) and (c.chain or face_of(market, i, c) != (
+                &i.face[FACE_ORDERS])):
+            face_hold(market, i, &i.face[FACE_LEVELS], c)
+    if c.verb == VERB_QUOTE:
+        instrument_quote(market, i, c)
+    elif VERB_SET <= c.verb <= VERB_DELETE:
+        if c.verb == VERB_EXECUTE:
+            execute_row(market, i, c)
+        i.open = c.verb == VERB_SET and (c.flags & CHANGE_MORE) != 0
+        market.untold = market.untold or i.symbol_id == 0    # no book without a name is told
+        apply_gated(market, i, c)
+
+
 cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     cdef Instrument* i
     cdef MarketStream* s = market.streams + market.stream
@@ -231,23 +274,14 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     if c.verb == VERB_END_SNAPSHOT or c.verb == VERB_END_ROUND:
         end_told(market, c)
         return
-    if c.instrument == 0 and market.traits.names != NAMES_DEFINED:
-        if c.verb == VERB_CLEAR:
-            clear_all(market, market.stream)
-            return
-        i = changed_instrument(market, c)
-        if i == NULL:
-            note_nameless(market, c)
-            return
-    elif c.instrument == 0 and c.verb == VERB_CLEAR:
-        clear_all(market, market.stream)
+    if c.instrument == 0 and c.verb == VERB_CLEAR:
+        market_clear(market, market.stream)
         return
-    else:
-        i = instrument_of(market, c, market.stream)
-        if i == NULL:
-            return
+    i = market_find(market, c)
+    if i == NULL:
+        return
     if c.verb == VERB_DEFINE:
-        define(market, i, c)
+        instrument_define(market, i, c)
         return
     if c.time_ns:
         i.time_ns = c.time_ns
@@ -255,42 +289,19 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
             s.gap_time_ns = c.time_ns
     if c.verb == VERB_BEGIN_SNAPSHOT:
         begin_snapshot(market, i, c)
-        return
-    if c.flags & CHANGE_ROW:
+    elif c.flags & CHANGE_ROW:
         if market.taking == i:
             take_row(market, c)
-        return
-    if unlikely(i.stream != market.stream):
-        stale_levels(market, i)  # two streams have it: no book of it is the one
+    elif unlikely(i.stream != market.stream):
+        levels_become_stale(market, i)   # two streams have it: no book of it is the one
         market.untold = True
-        return
-    if c.verb == VERB_CLEAR:
-        begin_empty(market, i)
+    elif c.verb == VERB_CLEAR:
+        instrument_begin_empty(market, i)
         if c.chain:
             i.linked = i.passing = True
             i.chain = c.chain
-        return
-    if c.verb == VERB_TRADE and not i.measured and market.traits.levels != LEVELS_BY_PLACE:
-        market.untold = True     # at which price, nobody knows yet
-    elif c.verb == VERB_TRADE or c.verb == VERB_STATUS:
-        add_row(market, i, c, c.price, c.order, c.side, c.verb)
-        if c.verb == VERB_STATUS and c.place:
-            market.rows[market.rows_count - 1].quantity = join_status(market, i, c)
-    if market.traits.chain != CHAIN_NONE:
-        if c.chain or (c.verb == VERB_CHAIN and c.order):
-            follow_chain(market, i, c)
-        # What is no change of the levels may be a part of their chain.
-        if not levels_live(market, i) and (c.chain or face_of(market, i, c) != (
-                &i.face[FACE_ORDERS])):
-            hold(market, i, &i.face[FACE_LEVELS], c)
-    if c.verb == VERB_QUOTE:
-        quote(market, i, c)
-    elif VERB_SET <= c.verb <= VERB_DELETE:
-        if c.verb == VERB_EXECUTE:
-            execute_row(market, i, c)
-        i.open = c.verb == VERB_SET and (c.flags & CHANGE_MORE) != 0
-        market.untold = market.untold or i.symbol_id == 0    # no book without a name is told
-        apply_gated(market, i, c)
+    else:
+        instrument_apply(market, i, c)
 
 
 cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
@@ -298,10 +309,10 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     cdef int which
     for which in range(FACES):
         if has_face(market, which):
-            empty(market, i, which)
+            face_empty(market, i, which)
         memset(&i.face[which], 0, sizeof(Face))
     for which in range(4):
-        slab_give(&market.slab, &i.shown[which])
+        side_free(&market.slab, &i.shown[which])
     i.homeless = True
     i.defined_as = 0
     i.linked = i.passing = i.top_said = False

@@ -24,8 +24,7 @@ from udpfast.market.instrument cimport (
 from udpfast.market.market cimport (
     STREAM_NOWHERE, Emission, Market, MarketStream, Row, Touched, TouchedOrder)
 from udpfast.market.orders cimport RestingOrder
-from udpfast.market.side cimport (
-    Side, SideLevel, side_find, side_levels, side_reserve)
+from udpfast.market.side cimport Side, SideLevel, side_find, side_levels, side_reserve
 from udpfast.market.updates cimport (
     Book, Level, MarketStatus, Order, Orders, PRESENT_ASKS, PRESENT_LAYER, PRESENT_MORE,
     PRESENT_ROWS, PRESENT_ROW_TEXT, ReferenceData, TopOfBook, Trade, Trades, UpdateHeader)
@@ -224,7 +223,7 @@ cdef inline bint face_wanted(const Market* market, const Instrument* i, int whic
     return market.settings.levels or market.settings.top
 
 
-cdef inline int32_t say(
+cdef inline int32_t instrument_say(
         Market* market, Instrument* i, int which, uint8_t* into, Found* told) noexcept nogil:
     # STALE or RECOVERED, where readers are to know; 0: nothing.
     cdef Face* face = &i.face[which]
@@ -541,7 +540,7 @@ cdef inline int32_t top_write(
     return KIND_TOP_OF_BOOK
 
 
-cdef inline int32_t say_renamed(
+cdef inline int32_t instrument_say_renamed(
         Market* market, Instrument* i, int which, uint8_t* into, Found* told) noexcept nogil:
     # Nothing more comes by the name before.
     cdef Instrument old
@@ -564,16 +563,16 @@ cdef inline int32_t publish_step(
     cdef int32_t kind = 0
     e.step += 1
     if step < STEP_LEVELS_SAY:
-        kind = say_renamed(market, i, <int>step, into, told)
+        kind = instrument_say_renamed(market, i, <int>step, into, told)
         if step == STEP_LEVELS_SAY - 1:
             i.top_said = i.top_said and i.symbol_before == 0
             i.symbol_before = 0
     elif step == STEP_LEVELS_SAY:
-        kind = say(market, i, FACE_LEVELS, into, told)
+        kind = instrument_say(market, i, FACE_LEVELS, into, told)
     elif step == STEP_IMPLIED_SAY:
-        kind = say(market, i, FACE_IMPLIED, into, told)
+        kind = instrument_say(market, i, FACE_IMPLIED, into, told)
     elif step == STEP_ORDERS_SAY:
-        kind = say(market, i, FACE_ORDERS, into, told)
+        kind = instrument_say(market, i, FACE_ORDERS, into, told)
     elif step == STEP_LEVELS or step == STEP_IMPLIED:
         if market.settings.levels and (in_doubt_told(market, i) or is_told(
                 market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED)):

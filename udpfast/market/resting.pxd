@@ -8,7 +8,7 @@ from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport Instrument
 from udpfast.market.marked cimport (
-    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, touch, touch_order)
+    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, level_touch, order_touch)
 from udpfast.market.market cimport Market
 from udpfast.market.orders cimport RestingOrder, order_add, order_find, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
@@ -51,7 +51,7 @@ cdef inline bint level_add(
     level.orders += <uint32_t>orders
     if level.orders == 0:
         level.quantity = 0
-    touch(market, i, order.side, order.price, level)
+    level_touch(market, i, order.side, order.price, level)
     if level.orders == 0:
         side_drop(&market.slab, side, level)
     return True
@@ -85,14 +85,14 @@ cdef inline bint add_order(
     if unlikely(not level_add(market, i, order, quantity, 1)):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
-    touch_order(market, i, order, ACTION_NEW)
+    order_touch(market, i, order, ACTION_NEW)
     return True
 
 
 cdef inline void delete_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
     level_add(market, i, order, -order.quantity, -1)
     order.quantity = 0
-    touch_order(market, i, order, ACTION_DELETE)
+    order_touch(market, i, order, ACTION_DELETE)
     take_order(market, i, order)
 
 
@@ -115,7 +115,7 @@ cdef inline bint change_order(
     if unlikely(not level_add(market, i, order, more, moves)):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
-    touch_order(market, i, order, ACTION_CHANGE)
+    order_touch(market, i, order, ACTION_CHANGE)
     return True
 
 
@@ -137,7 +137,7 @@ cdef inline bint reduce_order(
     if again:
         market.arrivals += 1
         order.priority = market.arrivals
-    touch_order(market, i, order, ACTION_CHANGE)
+    order_touch(market, i, order, ACTION_CHANGE)
     return True
 
 

@@ -4,7 +4,7 @@
 #   by price   sorted, the best at the end: what happens near the top moves a few levels only
 #   by place   places[0] is the best; a place may be unknown
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memmove, memset
 
 from udpfast.core.check cimport likely, unlikely
@@ -42,7 +42,7 @@ cdef inline uint32_t side_room(const Side* side) noexcept nogil:
     return <uint32_t>BLOCK_LEVELS << (side.cls - 1) if side.cls else 0
 
 
-cdef inline void slab_give(LevelSlab* slab, Side* side) noexcept nogil:
+cdef inline void side_free(LevelSlab* slab, Side* side) noexcept nogil:
     # Its block goes back, and with it its levels.
     if side.cls:
         slab.levels[side.at].orders = slab.free[side.cls - 1]
@@ -72,7 +72,7 @@ cdef inline bint side_reserve(LevelSlab* slab, Side* side, uint32_t wanted) noex
         at = slab.used
         slab.used += size
     memmove(slab.levels + at, slab.levels + side.at, side.count * sizeof(SideLevel))
-    slab_give(slab, &old)
+    side_free(slab, &old)
     side.at = at
     side.cls = <uint8_t>(cls + 1)
     return True

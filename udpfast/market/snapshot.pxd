@@ -12,24 +12,26 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instrument_find)
-from udpfast.market.levels cimport apply_book, empty, forget, reach
-from udpfast.market.marked cimport depth_of, has_face, need_snapshot, stream_of, sure
+from udpfast.market.levels cimport apply_book, face_empty, face_forget, instrument_reach
+from udpfast.market.marked cimport depth_of, has_face, need_snapshot, stream_of, face_is_sure
 from udpfast.market.market cimport (
     STAGES, STAGE_PARTS_MAX, STREAM_NOWHERE, HeldChange, Market, MarketStream)
 from udpfast.market.names cimport names_get
 from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
-    drop_held, held_is_lost, levels_live, live, resume, stale, stale_levels)
+    face_drop_held, face_held_is_lost, levels_are_live, face_become_live, levels_resume,
+    face_become_stale, levels_become_stale)
 
-cdef inline bint replay(Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
+cdef inline bint face_replay(
+        Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
     # What was held behind a snapshot that was taken. False: it does not continue it.
     cdef uint64_t at = face.held_first
     cdef HeldChange* held
     cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
     cdef bint by_number = market.traits.chain != CHAIN_PREVIOUS
     cdef const Change* c
-    drop_held(market, face, stream_of(market, i).number)
+    face_drop_held(market, face, stream_of(market, i).number)
     while at:
         held = market.held + ((at - 1) & market.held_mask)
         at = held.next
@@ -74,7 +76,7 @@ cdef inline bint stage_part(
         face.stage_place = slot + 1
         face.stage_parts = 0
         face.status = OBJECT_STALE
-        forget(market, i, <int>(face - i.face))
+        face_forget(market, i, <int>(face - i.face))
     bits = market.stage_bits + (face.stage_place - 1) * (STAGE_PARTS_MAX // 64) + part // 64
     if bits[0] >> (part & 63) & 1:
         return False
@@ -94,44 +96,50 @@ cdef inline bint is_called(
     return known == NULL or (known_size == size and memcmp(known, text, size) == 0)
 
 
+cdef inline bint snapshot_is_too_old(
+        const Market* market, const Instrument* i, const Face* face, const Change* c
+        ) noexcept nogil:
+    # Whether something that it does not have is lost.
+    cdef const MarketStream* s = market.streams + i.stream
+    cdef bint newer
+    if market.traits.chain != CHAIN_PREVIOUS:
+        return c.order < max(s.lost, face.held_since) or c.order > s.number
+    # Its number is none of the changes' stream. What was held behind the last gap has to continue
+    # it; else the snapshot has to be later than what came behind the gap.
+    newer = s.gaps == 0 or (s.gap_time_ns != 0 and c.time_ns > s.gap_time_ns) or (
+        face.held_first != 0 and face.held_since >= s.lost)
+    return market.streams[market.message.stream].broken or not newer or (
+        i.linked and c.order < i.chain and face.status == OBJECT_LIVE)
+
+
 cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) noexcept nogil:
     cdef int which = FACE_ORDERS if c.flags & CHANGE_ORDERS else FACE_LEVELS
     cdef Face* face = &i.face[which]
     cdef MarketStream* s = stream_of(market, i)
-    cdef bint previous = market.traits.chain == CHAIN_PREVIOUS
-    cdef uint64_t chain = c.order if previous else c.chain
-    cdef bint newer
+    cdef uint64_t chain = c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain
     market.taking = NULL
     i.round = c.order + 1
     if c.name and i.named and not is_called(market, i, market.message.payload + c.name - 1, 8):
         counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)    # of another day, or market
         need_snapshot(market, i)
         return
-    if sure(market, i, face) and (which == FACE_ORDERS or not has_face(market, FACE_IMPLIED)
-                                  or sure(market, i, &i.face[FACE_IMPLIED])):
+    if face_is_sure(market, i, face) and (
+            which == FACE_ORDERS or not has_face(market, FACE_IMPLIED)
+            or face_is_sure(market, i, &i.face[FACE_IMPLIED])):
         counter_add(&market.feed[FEED_SNAPSHOTS_SKIPPED], 1)
         return
-    if previous:
-        # Its number is none of the changes' stream. What was held behind the last gap has to
-        # continue it; else the snapshot has to be later than what came behind the gap.
-        newer = s.gaps == 0 or (s.gap_time_ns != 0 and c.time_ns > s.gap_time_ns) or (
-            face.held_first != 0 and face.held_since >= s.lost)
-        if market.streams[market.message.stream].broken or not newer or (
-                i.linked and chain < i.chain and face.status == OBJECT_LIVE):
-            counter_add(&market.feed[FEED_SNAPSHOTS_TOO_OLD], 1)
-            return
-    elif c.order < max(s.lost, face.held_since) or c.order > s.number:
+    if snapshot_is_too_old(market, i, face, c):
         counter_add(&market.feed[FEED_SNAPSHOTS_TOO_OLD], 1)
         return
     if which == FACE_LEVELS and i.linked and face.status == OBJECT_LIVE and chain == i.chain:
-        resume(market, i)        # what it has is as new
-        if levels_live(market, i):
+        levels_resume(market, i)        # what it has is as new
+        if levels_are_live(market, i):
             return
     if s.lost > face.held_since:
-        drop_held(market, face, s.lost)
-    if held_is_lost(market, face):
+        face_drop_held(market, face, s.lost)
+    if face_held_is_lost(market, face):
         counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
-        drop_held(market, face, s.number)
+        face_drop_held(market, face, s.number)
         need_snapshot(market, i)
         return
     market.taking_part = False
@@ -142,12 +150,12 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         market.taking_part = face.stage_parts < c.chain
     elif c.flags & CHANGE_PART:
         if face.stage != c.order + 1:
-            empty(market, i, which)
+            face_empty(market, i, which)
         face.stage = c.order + 1
     else:
-        empty(market, i, which)
+        face_empty(market, i, which)
         if which == FACE_LEVELS and has_face(market, FACE_IMPLIED):
-            empty(market, i, FACE_IMPLIED)
+            face_empty(market, i, FACE_IMPLIED)
     face.status = OBJECT_STALE    # until it is complete
     market.taking = i
     market.taking_face = <uint8_t>which
@@ -161,9 +169,9 @@ cdef inline void break_snapshot(Market* market, Instrument* i) noexcept nogil:
     need_snapshot(market, i)
     market.taking = NULL
     if market.taking_face == FACE_LEVELS:
-        stale_levels(market, i)
+        levels_become_stale(market, i)
     else:
-        stale(market, i, &i.face[FACE_ORDERS])
+        face_become_stale(market, i, &i.face[FACE_ORDERS])
 
 
 cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
@@ -184,14 +192,14 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
     if market.traits.nameless:   # what was held names orders of any instrument: all at once
         face.staged = market.taking_number + 1
         return
-    sound = replay(market, i, face, market.taking_number)
+    sound = face_replay(market, i, face, market.taking_number)
     if sound:
         face.replaced = True
-        live(market, i, face)
+        face_become_live(market, i, face)
         counter_add(&market.feed[FEED_RECOVERED_SNAPSHOT], 1)
         if market.taking_face == FACE_LEVELS and has_face(market, FACE_IMPLIED):
             i.face[FACE_IMPLIED].replaced = True
-            live(market, i, &i.face[FACE_IMPLIED])
+            face_become_live(market, i, &i.face[FACE_IMPLIED])
     else:
         break_snapshot(market, i)
 
@@ -206,7 +214,7 @@ cdef inline Instrument* changed_instrument(Market* market, const Change* c) noex
     return NULL if order == NULL else market.instruments.items + order.instrument
 
 
-cdef inline bint replay_round(Market* market, uint64_t number) noexcept nogil:
+cdef inline bint market_replay_round(Market* market, uint64_t number) noexcept nogil:
     # What was held behind a snapshot of all instruments of a stream, in the order in which it came.
     # False: it does not continue it, and none of it holds.
     cdef MarketStream* s = market.streams + market.stream
@@ -236,10 +244,10 @@ cdef inline bint replay_round(Market* market, uint64_t number) noexcept nogil:
             continue
         if sound:
             i.face[FACE_LEVELS].replaced = True
-            live(market, i, &i.face[FACE_LEVELS])
+            face_become_live(market, i, &i.face[FACE_LEVELS])
             counter_add(&market.feed[FEED_RECOVERED_SNAPSHOT], 1)
         else:
-            stale_levels(market, i)
+            levels_become_stale(market, i)
     return sound
 
 
@@ -253,11 +261,11 @@ cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
     begin.verb, end.verb = VERB_BEGIN_SNAPSHOT, VERB_END_SNAPSHOT
     for at in range(market.instruments.count):
         i = market.instruments.items + at
-        if i.stream == market.stream and not i.homeless and i.round != c.order + 1 and not sure(
-                market, i, &i.face[FACE_LEVELS]):
+        if i.stream == market.stream and not i.homeless and i.round != c.order + 1 and (
+                not face_is_sure(market, i, &i.face[FACE_LEVELS])):
             begin_snapshot(market, i, &begin)
             end_snapshot(market, &end)
-    if market.traits.nameless and not replay_round(market, c.order):
+    if market.traits.nameless and not market_replay_round(market, c.order):
         counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
         s.needs = max(s.needs, s.number + 1)
         return
@@ -295,6 +303,6 @@ cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
             &market.slab, side, max(<uint32_t>c.place, depth_of(i, c.side)) + 1):
         side_levels(&market.slab, side)[side.count] = level
         side.count += 1
-        reach(i, c.side, side.count)
+        instrument_reach(i, c.side, side.count)
     else:
         break_snapshot(market, i)

@@ -11,17 +11,17 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument)
-from udpfast.market.levels cimport empty, forget
-from udpfast.market.marked cimport has_face, mark, need_snapshot, stream_of, sure
+from udpfast.market.levels cimport face_empty, face_forget
+from udpfast.market.marked cimport has_face, instrument_mark, need_snapshot, stream_of, face_is_sure
 from udpfast.market.market cimport HeldChange, Market, MarketStream
 from udpfast.market.side cimport places_missing
 
-cdef inline void drop_held(Market* market, Face* face, uint64_t since) noexcept nogil:
+cdef inline void face_drop_held(Market* market, Face* face, uint64_t since) noexcept nogil:
     face.held_first = face.held_last = 0
     face.held_since = since
 
 
-cdef inline bint held_is_lost(const Market* market, const Face* face) noexcept nogil:
+cdef inline bint face_held_is_lost(const Market* market, const Face* face) noexcept nogil:
     # The first of what was held of it was overwritten.
     return face.held_first != 0 and face.held_first + market.held_mask <= market.held_count
 
@@ -41,15 +41,16 @@ cdef inline void keep_change(Market* market, uint16_t stream, const Change* c) n
     counter_add(&market.feed[FEED_COLLECTED], 1)
 
 
-cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
+cdef inline void face_hold(
+        Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
     cdef MarketStream* s = stream_of(market, i)
     if not market.heals:
         return
     if s.lost > face.held_since:
-        drop_held(market, face, s.lost)
-    if held_is_lost(market, face):
+        face_drop_held(market, face, s.lost)
+    if face_held_is_lost(market, face):
         counter_add(&market.feed[FEED_COLLECT_DROPPED], 1)
-        drop_held(market, face, s.number)
+        face_drop_held(market, face, s.number)
         need_snapshot(market, i)
     keep_change(market, i.stream, c)
     if face.held_first == 0:
@@ -59,51 +60,51 @@ cdef inline void hold(Market* market, Instrument* i, Face* face, const Change* c
     face.held_last = market.held_count
 
 
-cdef inline void stale(Market* market, Instrument* i, Face* face) noexcept nogil:
+cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) noexcept nogil:
     # What is kept of it is not what the venue has.
     cdef int which = <int>(face - i.face)
     cdef MarketStream* s = stream_of(market, i)
     if face.status == OBJECT_LIVE:
         counter_add(&market.feed[FEED_STALE], 1)
-        if sure(market, i, face):
+        if face_is_sure(market, i, face):
             need_snapshot(market, i)
         if face.held_first == 0:  # of what was unsure nothing came since the gap
-            face.held_since = s.number if sure(market, i, face) else s.lost
+            face.held_since = s.number if face_is_sure(market, i, face) else s.lost
     face.status = OBJECT_STALE
     face.stage = face.staged = 0
     i.top_said = False
     if market.traits.absolute:   # what is there stands until something else is said of it
         face.replaced = False
     else:
-        forget(market, i, which)
-    mark(market, i)
+        face_forget(market, i, which)
+    instrument_mark(market, i)
 
 
-cdef inline void stale_levels(Market* market, Instrument* i) noexcept nogil:
+cdef inline void levels_become_stale(Market* market, Instrument* i) noexcept nogil:
     # Those whose chain is broken.
-    stale(market, i, &i.face[FACE_LEVELS])
+    face_become_stale(market, i, &i.face[FACE_LEVELS])
     if has_face(market, FACE_IMPLIED):
-        stale(market, i, &i.face[FACE_IMPLIED])
+        face_become_stale(market, i, &i.face[FACE_IMPLIED])
 
 
-cdef inline bint levels_live(const Market* market, const Instrument* i) noexcept nogil:
+cdef inline bint levels_are_live(const Market* market, const Instrument* i) noexcept nogil:
     # Whether nothing has to be held that its chain counts.
     return i.face[FACE_LEVELS].status == OBJECT_LIVE and (
         not has_face(market, FACE_IMPLIED) or i.face[FACE_IMPLIED].status == OBJECT_LIVE)
 
 
-cdef inline void live(Market* market, Instrument* i, Face* face) noexcept nogil:
+cdef inline void face_become_live(Market* market, Instrument* i, Face* face) noexcept nogil:
     if face.status != OBJECT_LIVE:
         face.replaced = True
     face.status = OBJECT_LIVE
     face.sure = stream_of(market, i).gaps
     face.stage = face.staged = 0
-    if face == &i.face[FACE_ORDERS] or levels_live(market, i):
-        drop_held(market, face, stream_of(market, i).number)
-    mark(market, i)
+    if face == &i.face[FACE_ORDERS] or levels_are_live(market, i):
+        face_drop_held(market, face, stream_of(market, i).number)
+    instrument_mark(market, i)
 
 
-cdef inline void resume(Market* market, Instrument* i) noexcept nogil:
+cdef inline void levels_resume(Market* market, Instrument* i) noexcept nogil:
     # Its chain goes on: no gap hit what it counts.
     cdef Face* face = &i.face[FACE_LEVELS]
     cdef int which
@@ -114,19 +115,20 @@ cdef inline void resume(Market* market, Instrument* i) noexcept nogil:
         if face.status == OBJECT_LIVE and face.sure != stream_of(market, i).gaps:
             face.sure = stream_of(market, i).gaps
             counter_add(&market.feed[FEED_RECOVERED_CHAIN], 1)
-            mark(market, i)
+            instrument_mark(market, i)
 
 
-cdef inline void begin_empty(Market* market, Instrument* i) noexcept nogil:
+cdef inline void instrument_begin_empty(Market* market, Instrument* i) noexcept nogil:
     # Nothing was before: all of it is known.
     cdef int which
     for which in range(FACES):
         if has_face(market, which):
-            empty(market, i, which)
-            live(market, i, &i.face[which])
+            face_empty(market, i, which)
+            face_become_live(market, i, &i.face[which])
 
 
-cdef inline bint follow_chain(Market* market, Instrument* i, const Change* c) noexcept nogil:
+cdef inline bint instrument_follow_chain(
+        Market* market, Instrument* i, const Change* c) noexcept nogil:
     # Whether a change goes on where the one before ended; else its levels are stale by now, or it
     # is older than what is there.
     cdef uint64_t number = c.chain
@@ -137,14 +139,14 @@ cdef inline bint follow_chain(Market* market, Instrument* i, const Change* c) no
             number == i.chain and stream_of(market, i).open))
         if not i.linked and c.order_before == 0:
             i.linked = goes_on = True
-            begin_empty(market, i)
+            instrument_begin_empty(market, i)
     elif not i.linked and number == 1:
         i.linked = goes_on = True
-        begin_empty(market, i)
+        instrument_begin_empty(market, i)
     if likely(goes_on):
         i.chain = number
         i.passing = True
-        resume(market, i)
+        levels_resume(market, i)
         return True
     i.passing = False
     if i.linked and number <= i.chain and number <= i.chain_taken:
@@ -152,15 +154,15 @@ cdef inline bint follow_chain(Market* market, Instrument* i, const Change* c) no
     i.chain = number
     i.linked = True
     i.passing = market.traits.levels == LEVELS_BY_PLACE   # places come to be known from here on
-    stale_levels(market, i)
+    levels_become_stale(market, i)
     return i.passing
 
 
-cdef inline void check_places(Market* market, Instrument* i, Face* face) noexcept nogil:
+cdef inline void face_check_places(Market* market, Instrument* i, Face* face) noexcept nogil:
     # By place, and not all known: whole as soon as they are.
     cdef int which = <int>(face - i.face)
     if unlikely(i.sides[which].cls == 0 or i.sides[which + 1].cls == 0):
         return                   # there was no room to note which are not
     if places_missing(&market.slab, &i.sides[which]) == 0 and (
             places_missing(&market.slab, &i.sides[which + 1]) == 0) and i.linked:
-        live(market, i, face)
+        face_become_live(market, i, face)

@@ -9,87 +9,61 @@ __all__ = ["is_said_once"]
 cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_TOPS, IEX_DEEP, IEX_DEEP_PLUS
 cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
 
-ITCH = Traits(
-    exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
-    empty_at_start=True, heals=False, loops=False, names=NAMES_MENTIONED,
-    orders_by_instrument=False, nameless=False, doubles=False, decimals=4, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
-PITCH = Traits(
-    exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
-    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=True,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
-CME = Traits(
-    exchange=b"CME", levels=LEVELS_BY_PLACE, orders=True, chain=CHAIN_DENSE, empty_at_start=True,
-    heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
-    doubles=False, decimals=9, depth=10, depth_implied=2, defined_first=True, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
-DERIBIT = Traits(
-    exchange=b"DERIBIT", levels=LEVELS_BY_PRICE, orders=False, chain=CHAIN_PREVIOUS,
-    empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
-    orders_by_instrument=False, nameless=False, doubles=True, decimals=0, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=100, absolute=False, protocols=[0, 0])
-CSM = Traits(
-    exchange=b"CBOE", levels=LEVELS_BY_PLACE, orders=False, chain=CHAIN_DENSE,
-    empty_at_start=False, heals=True, loops=False, names=NAMES_DEFINED,
-    orders_by_instrument=False, nameless=False, doubles=False, decimals=8, depth=5,
-    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
-ICE = Traits(
-    exchange=b"ICE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=False,
-    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
-    doubles=False, decimals=0, depth=0, depth_implied=1, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
-MIAX = Traits(
-    exchange=b"MIAX", levels=LEVELS_OF_QUOTES, orders=False, chain=CHAIN_NONE,
-    empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
-    orders_by_instrument=False, nameless=False, doubles=False, decimals=4, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
+# What a venue has unless its row says otherwise.
+DEFAULT = dict(
+    orders=False, chain=CHAIN_NONE, empty_at_start=False, heals=False, loops=False,
+    orders_by_instrument=False, nameless=False, doubles=False, depth=0, depth_implied=0,
+    defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 
-IEX_TOPS = Traits(
-    exchange=b"IEX", levels=LEVELS_OF_QUOTES, orders=False, chain=CHAIN_NONE,
-    empty_at_start=False, heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False,
-    nameless=False, doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False,
-    snapshots_from=0, absolute=False, protocols=[IEX_PROTOCOL_TOPS_OLD, IEX_PROTOCOL_TOPS])
-IEX_DEEP = Traits(
-    exchange=b"IEX", levels=LEVELS_BY_PRICE, orders=False, chain=CHAIN_NONE, empty_at_start=True,
-    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=True, protocols=[IEX_PROTOCOL_DEEP, 0])
-IEX_DEEP_PLUS = Traits(
-    exchange=b"IEX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
-    heals=False, loops=False, names=NAMES_IN_ID, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[IEX_PROTOCOL_DEEP_PLUS, 0])
-NYSE_INTEGRATED = Traits(
-    exchange=b"NYSE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
-    empty_at_start=True, heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True,
-    nameless=False, doubles=False, decimals=0, depth=0, depth_implied=0, defined_first=True,
-    snapshots_from=0, absolute=False, protocols=[0, 0])
-NYSE_IMBALANCES = Traits(
-    exchange=b"NYSE", levels=LEVELS_NONE, orders=False, chain=CHAIN_NONE, empty_at_start=False,
-    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=0, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
-MEMX = Traits(
-    exchange=b"MEMX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
-    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=False, nameless=False,
-    doubles=False, decimals=6, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
-COINBASE = Traits(
-    exchange=b"COINBASE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
-    empty_at_start=False, heals=False, loops=False, names=NAMES_DEFINED,
-    orders_by_instrument=True, nameless=False, doubles=False, decimals=9, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
-EOBI = Traits(
-    exchange=b"EUREX", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE,
-    empty_at_start=True, heals=False, loops=False, names=NAMES_DEFINED,
-    orders_by_instrument=True, nameless=False, doubles=False, decimals=8, depth=0,
-    depth_implied=0, defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
-B3 = Traits(
-    exchange=b"B3", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_NONE, empty_at_start=True,
-    heals=False, loops=False, names=NAMES_DEFINED, orders_by_instrument=True, nameless=False,
-    doubles=False, decimals=4, depth=0, depth_implied=0, defined_first=False, snapshots_from=0,
-    absolute=False, protocols=[0, 0])
+ITCH = dict(
+    DEFAULT, exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_MENTIONED, decimals=4)
+PITCH = dict(
+    DEFAULT, exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_IN_ID, nameless=True, decimals=4)
+CME = dict(
+    DEFAULT, exchange=b"CME", levels=LEVELS_BY_PLACE, orders=True, chain=CHAIN_DENSE,
+    empty_at_start=True, heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True,
+    decimals=9, depth=10, depth_implied=2, defined_first=True)
+DERIBIT = dict(
+    DEFAULT, exchange=b"DERIBIT", levels=LEVELS_BY_PRICE, chain=CHAIN_PREVIOUS, heals=True,
+    names=NAMES_DEFINED, doubles=True, decimals=0, snapshots_from=100)
+CSM = dict(
+    DEFAULT, exchange=b"CBOE", levels=LEVELS_BY_PLACE, chain=CHAIN_DENSE, heals=True,
+    names=NAMES_DEFINED, decimals=8, depth=5)
+ICE = dict(
+    DEFAULT, exchange=b"ICE", levels=LEVELS_OF_ORDERS, orders=True, names=NAMES_DEFINED,
+    orders_by_instrument=True, decimals=0, depth_implied=1)
+MIAX = dict(
+    DEFAULT, exchange=b"MIAX", levels=LEVELS_OF_QUOTES, names=NAMES_DEFINED, decimals=4)
+
+IEX_TOPS = dict(
+    DEFAULT, exchange=b"IEX", levels=LEVELS_OF_QUOTES, names=NAMES_IN_ID, decimals=4,
+    protocols=[IEX_PROTOCOL_TOPS_OLD, IEX_PROTOCOL_TOPS])
+IEX_DEEP = dict(
+    DEFAULT, exchange=b"IEX", levels=LEVELS_BY_PRICE, empty_at_start=True, names=NAMES_IN_ID,
+    decimals=4, absolute=True, protocols=[IEX_PROTOCOL_DEEP, 0])
+IEX_DEEP_PLUS = dict(
+    DEFAULT, exchange=b"IEX", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_IN_ID, decimals=4, protocols=[IEX_PROTOCOL_DEEP_PLUS, 0])
+NYSE_INTEGRATED = dict(
+    DEFAULT, exchange=b"NYSE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
+    empty_at_start=True, names=NAMES_DEFINED, orders_by_instrument=True, decimals=0,
+    defined_first=True)
+NYSE_IMBALANCES = dict(
+    DEFAULT, exchange=b"NYSE", levels=LEVELS_NONE, names=NAMES_DEFINED, decimals=0)
+MEMX = dict(
+    DEFAULT, exchange=b"MEMX", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_DEFINED, decimals=6)
+COINBASE = dict(
+    DEFAULT, exchange=b"COINBASE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
+    names=NAMES_DEFINED, orders_by_instrument=True, decimals=9)
+EOBI = dict(
+    DEFAULT, exchange=b"EUREX", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_DEFINED, orders_by_instrument=True, decimals=8)
+B3 = dict(
+    DEFAULT, exchange=b"B3", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
+    names=NAMES_DEFINED, orders_by_instrument=True, decimals=4)
 
 
 cdef const Traits* venue_traits(int payload) noexcept nogil:
