@@ -7,7 +7,7 @@ import pytest
 from lab.bus_memory import MemoryLog
 from tests.bus.drive import IDENTITY, LAYOUT, MS, T0, S, lead
 from udpfast.bus.creation import Decision, StoreCreation
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
@@ -70,11 +70,11 @@ class Host:
                 continue
             if not self.sent[link]:
                 self.node.opened(link, self.now_ns)
-            if self.sent[link] and link_parse(self.sent[link][0])[0].type == LinkType.FENCE:
+            if self.sent[link] and link_parse(self.sent[link][0])[0].type == LinkType.ASK:
                 asked = link_parse(self.sent[link][0])[0].epoch
-                answer = Fenced(max(asked, self.epoch), self.epoch, self.end, 0, 0, False, host,
+                answer = Answer(max(asked, self.epoch), self.epoch, self.end, 0, 0, False, host,
                                 self.has[host])  # fmt: skip
-                self.node.received(link, link_frame(LinkType.FENCED, 0, 0, answer.pack()),
+                self.node.received(link, link_frame(LinkType.ANSWER, 0, 0, answer.pack()),
                                    self.now_ns)  # fmt: skip
         self.node.work(self.now_ns, T0 + self.now_ns)
 
@@ -274,7 +274,7 @@ def test_fence_of_another_store_is_no_promise():
     writer = lead(kept)
     for identity, ends in ((OTHER, False), (IDENTITY, True)):
         source = LinkSender(kept, 1, 0)
-        source.feed(link_frame(LinkType.FENCE, 0, 1 << 62, identity), 0)
-        answer = Fenced.unpack(link_parse(source.output())[0].body)
+        source.feed(link_frame(LinkType.ASK, 0, 1 << 62, identity), 0)
+        answer = Answer.unpack(link_parse(source.output())[0].body)
         assert answer.identity == IDENTITY
         assert (writer.store.writer, answer.promised == 1 << 62) == (not ends, ends)

@@ -3,7 +3,7 @@
 from lab.bus_memory import MemoryLog
 from lab.bus_world import Host, World
 from tests.bus.drive import IDENTITY, LAYOUT, MS, S, lead, register, send
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import ANSWER_NS, LATE_NS, Promotion, PromotionState
 
@@ -116,9 +116,9 @@ def test_furthest_host_that_goes_away_is_left_out_after_a_while() -> None:
     assert "one could not be reached" in said(world.hosts["two"])
 
 
-def answer(kept: Store, host: str, **changed) -> Fenced:
+def answer(kept: Store, host: str, **changed) -> Answer:
     told = {"promised": kept.promised, "epoch": kept.epoch, "end": kept.end, **changed}
-    return Fenced(told["promised"], told["epoch"], told["end"], 0, 0, False, host, IDENTITY)
+    return Answer(told["promised"], told["epoch"], told["end"], 0, 0, False, host, IDENTITY)
 
 
 def copy(host: str) -> Store:

@@ -18,7 +18,7 @@ from tests.bus.drive import (
     sequencer,
     store,
 )
-from udpfast.bus.hello import Fenced, RefuseReason
+from udpfast.bus.hello import Answer, RefuseReason
 from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
@@ -230,7 +230,7 @@ def fenced(promotion: Promotion, *others: Store) -> None:
             kept.fence(promotion.epoch)
             promotion.answered(
                 kept.host,
-                Fenced(kept.promised, kept.epoch, kept.end, 0, 0, False, kept.host, kept.identity),
+                Answer(kept.promised, kept.epoch, kept.end, 0, 0, False, kept.host, kept.identity),
                 0,
             )  # fmt: skip
         for kept in others:
@@ -276,7 +276,7 @@ def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: s
         if lives:
             before.source.feed(link_frame(LinkType.ACK, 0, kept.epoch, bytes(48)), ms * MS)
         kept.fence(promotion.epoch)
-        answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
+        answer = Answer(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
         promotion.answered("S", answer, ms * MS)
         if not promotion.links:
             continue

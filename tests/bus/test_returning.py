@@ -4,7 +4,7 @@ import pytest
 
 from tests.bus.drive import IDENTITY, MS, S, lead
 from tests.bus.test_creation import NOTHING, OTHER, Host
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.returning import Return, Returning
 from udpfast.bus.wire import epoch_after
 
@@ -116,7 +116,7 @@ def test_answer_that_is_as_far_is_no_reason_to_wait():
     store = host.node.store
     returning = Returning(store, ["one"], 0)
     assert returning.decide(0) is Return.WAIT
-    answer = Fenced(store.promised, store.epoch, store.end, 0, 0, False, "one", IDENTITY)
+    answer = Answer(store.promised, store.epoch, store.end, 0, 0, False, "one", IDENTITY)
     returning.answered("one", answer, MS)
     assert returning.decide(MS) is Return.WRITE
     assert returning.decide(10 * S) is Return.WRITE

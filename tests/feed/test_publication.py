@@ -204,7 +204,7 @@ def test_restart_begins_again_and_forgets_objects():
     ]
 
 
-def test_publish_into_a_full_outbox_is_refused_and_takes_no_seqno():
+def test_publish_into_a_full_send_queue_is_refused_and_takes_no_seqno():
     publication = Publication(1)
     publication.publish(bytes(131_072), 1, 1, now_ns=0)
     publication.publish(bytes(131_072), 1, 1, now_ns=0)

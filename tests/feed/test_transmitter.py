@@ -40,7 +40,7 @@ def test_send_flushes_by_itself_when_a_batch_is_full():
     assert len(line.datagrams) == 64
 
 
-def test_send_largest_messages_never_fill_the_outbox():
+def test_send_largest_messages_never_fill_the_send_queue():
     line = ListLine()
     transmitter = Transmitter([line], session_id=1)
     for _ in range(63):

@@ -10,7 +10,7 @@ from typing import Any
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.wire import name_bytes, name_text
 
-__all__ = ["Fenced", "Hello", "Refuse", "RefuseReason", "Welcome"]
+__all__ = ["Answer", "Hello", "Refuse", "RefuseReason", "Welcome"]
 
 #: Pairs of a HELLO: more epochs than a replica misses while it is down for a day.
 LINEAGE_SENT = 16
@@ -183,7 +183,7 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class Answer:
     """How far a host is that takes nothing of lower epochs any more.
 
     Attributes
@@ -210,17 +210,17 @@ class Fenced:
     identity: bytes
 
     def pack(self) -> bytes:
-        """Return the body of a FENCED."""
+        """Return the body of an ANSWER."""
         return _FENCED.pack(
             self.promised, self.epoch, self.end, self.end_index, self.released, self.was_writer, 0,
             name_bytes(self.host), self.identity,
         )  # fmt: skip
 
     @staticmethod
-    def unpack(body: bytes) -> Fenced:
-        """Return what a FENCED says."""
+    def unpack(body: bytes) -> Answer:
+        """Return what an ANSWER says."""
         promised, epoch, end, index, released, was, _, host, identity = _unpack(_FENCED, body)
-        return Fenced(promised, epoch, end, index, released, bool(was), name_text(host), identity)
+        return Answer(promised, epoch, end, index, released, bool(was), name_text(host), identity)
 
 
 def _unpack(what: struct.Struct, body: bytes) -> tuple[Any, ...]:

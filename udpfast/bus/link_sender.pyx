@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 from udpfast.bus.log cimport (
     BEAT_NS, SILENT_NS, header_position, place_look, place_run, place_whole)
 from udpfast.bus.wire cimport (
-    LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_FENCE, LINK_FENCED, LINK_HEADER_SIZE,
+    LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_ASK, LINK_ANSWER, LINK_HEADER_SIZE,
     LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME,
     PROGRESS_LEAST, Progress, link_header)
 from udpfast.core.atomics cimport load_acquire
@@ -17,7 +17,7 @@ from udpfast.core.hold cimport hold_give, hold_take
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.admission import refusal
-from udpfast.bus.hello import Fenced, Hello, Welcome
+from udpfast.bus.hello import Answer, Hello, Welcome
 from udpfast.bus.wire import link_frame, link_parse
 from udpfast.errors import FormatError
 from udpfast.log.journal_header import NO_IDENTITY
@@ -86,7 +86,7 @@ cdef class LinkSender(LinkEnd):
                              f"up to {self._place.position} were sent")
         if frame.type == LINK_HELLO and not self.following:
             self._welcome(Hello.unpack(body), frame.epoch, now_ns)
-        elif frame.type == LINK_FENCE and not self.following:
+        elif frame.type == LINK_ASK and not self.following:
             self._fence(frame.epoch, body)
         else:
             raise ValueError(f"a frame of type {frame.type} here")
@@ -118,7 +118,7 @@ cdef class LinkSender(LinkEnd):
         was_writer = store.writer
         if NO_IDENTITY in (identity, store.identity) or identity == store.identity:
             store.fence(epoch)
-        self._output.append(link_frame(LINK_FENCED, 0, store.epoch, Fenced(
+        self._output.append(link_frame(LINK_ANSWER, 0, store.epoch, Answer(
             store.promised, store.epoch, store.end, store.log.end_index, store.released,
             was_writer, store.host, store.identity).pack()))
 

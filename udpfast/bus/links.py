@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.log import Store
@@ -42,7 +42,7 @@ class Carrier(Protocol):
 
 @dataclass(slots=True)
 class Question:
-    """A link on which one host was asked how far it is: FENCE there, FENCED back, and it is over.
+    """A link on which one host was asked how far it is: ASK there, ANSWER back, and it is over.
 
     Attributes
     ----------
@@ -94,9 +94,9 @@ class Questions:
     def opened(self, link: int) -> None:
         """Ask, on a link that `ask` began."""
         promised, identity = self._store.promised, self._store.identity
-        self._carrier.send(link, link_frame(LinkType.FENCE, 0, promised, identity))
+        self._carrier.send(link, link_frame(LinkType.ASK, 0, promised, identity))
 
-    def received(self, link: int, data: bytes) -> tuple[str, Fenced] | None:
+    def received(self, link: int, data: bytes) -> tuple[str, Answer] | None:
         """Take bytes of an answer; return it with its host when it is whole."""
         question = self._asked[link]
         question.received += data
@@ -109,7 +109,7 @@ class Questions:
             return None
         self.close(link)
         frame = found[0]
-        return (question.host, Fenced.unpack(frame.body)) if frame.type == LinkType.FENCED else None
+        return (question.host, Answer.unpack(frame.body)) if frame.type == LinkType.ANSWER else None
 
     def broken(self, link: int) -> None:
         """Note that a link is over."""

@@ -63,7 +63,7 @@ cdef class Store:
     cdef public uint64_t gate
     cdef public tuple standbys   # hosts that copy from here, if this is the writer
     cdef public tuple followers  # ... if it is not
-    cdef public dict links       # of living sources, by the host that they copy to
+    cdef public dict links       # LinkSender by the host that it sends to, while that lives
     cdef public dict acks        # host -> (received, kept)
     cdef readonly object release  # for which standbys outboxes wait
     cdef public LinkEnd intake   # whose thread appends now; None: there is none

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 
 from udpfast.bus.creation import Decision, StoreCreation
 from udpfast.bus.following import AHEAD_BYTES, Following
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.link_receiver import LinkReceiver
-from udpfast.bus.link_sender import LinkSender
 from udpfast.bus.links import Carrier, Questions, Serving
 from udpfast.bus.log import Store
 from udpfast.bus.outbox_sender import OutboxSender, StreamWatch
@@ -98,11 +97,6 @@ class Node:
         self._feeds = False  # a feed on this host writes the store, once it has it
         self._strangers: set[str] = set()  # hosts with another store of this name
         self._look_ns = 0
-
-    @property
-    def sources(self) -> list[LinkSender]:
-        """Of the hosts that copy from this one."""
-        return self._serves.senders
 
     @property
     def consumer(self) -> LinkReceiver | None:
@@ -384,7 +378,7 @@ class Node:
         if self.follows.receiver is not None and self.follows.receiver.following:
             self.waiting_for = ""
 
-    def _take_answer(self, host: str, answer: Fenced, now_ns: int) -> None:
+    def _take_answer(self, host: str, answer: Answer, now_ns: int) -> None:
         if isinstance(self.asking, StoreCreation):
             has = answer.identity != NO_IDENTITY
             self.asking.answered(host, has=has, now_ns=now_ns)

@@ -16,7 +16,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import replace
 
-from udpfast.bus.hello import Fenced, RefuseReason
+from udpfast.bus.hello import Answer, RefuseReason
 from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.log import Store
 from udpfast.bus.wire import epoch_after
@@ -82,7 +82,7 @@ class Promotion:
         self.store = store
         self.epoch = 0
         self.state = PromotionState.ASKING
-        self.answers: dict[str, Fenced] = {}
+        self.answers: dict[str, Answer] = {}
         self.reason = ""
         self.silent = False
         self.asks = True
@@ -108,8 +108,8 @@ class Promotion:
         """Whether `source` is to be linked to."""
         return self.state in _LINKED and bool(self.source)
 
-    def answered(self, host: str, answer: Fenced, now_ns: int) -> None:
-        """Take what a host said, on a link of its own, that was sent FENCE with what was promised.
+    def answered(self, host: str, answer: Answer, now_ns: int) -> None:
+        """Take what a host said, on a link of its own, that was sent ASK with what was promised.
 
         That is the new epoch, once there is one.
         """

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Sequence
 
 from udpfast.bus.asking import Asking
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Answer
 from udpfast.bus.log import Store
 
 __all__ = ["Return", "Returning"]
@@ -51,7 +51,7 @@ class Returning(Asking):
         self._store = store
         self._until_ns = now_ns + WAIT_NS
 
-    def answered(self, host: str, answer: Fenced, now_ns: int) -> None:
+    def answered(self, host: str, answer: Answer, now_ns: int) -> None:
         """Take how far a host is, and what it promised."""
         store = self._store
         self.note_answer(host, now_ns)

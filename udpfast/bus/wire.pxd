@@ -53,8 +53,9 @@ cdef enum:  # LinkType
     LINK_ACK = 6                 # consumer: how far it is
     LINK_HEARTBEAT = 7           # source: how far it is, and that it lives
     LINK_BYE = 8                 # source: its host is being stopped in good order
-    LINK_FENCE = 9               # whoever is being promoted: take nothing of lower epochs any more
-    LINK_FENCED = 10             # the answer: how far this host is
+    # How far is it? Who is asked takes nothing of lower epochs than the one that is named any more.
+    LINK_ASK = 9
+    LINK_ANSWER = 10             # how far this host is
     LINK_NAMES = 11              # source: what name ids mean in records that follow
 
 cdef enum:  # SendFlag

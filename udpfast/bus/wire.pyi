@@ -29,8 +29,8 @@ class LinkType(enum.IntEnum):
     ACK = 6
     HEARTBEAT = 7
     BYE = 8
-    FENCE = 9
-    FENCED = 10
+    ASK = 9
+    ANSWER = 10
     NAMES = 11
 
 class SendFlag(enum.IntFlag):

@@ -40,8 +40,8 @@ class LinkType(enum.IntEnum):
     ACK = LINK_ACK
     HEARTBEAT = LINK_HEARTBEAT
     BYE = LINK_BYE
-    FENCE = LINK_FENCE
-    FENCED = LINK_FENCED
+    ASK = LINK_ASK
+    ANSWER = LINK_ANSWER
     NAMES = LINK_NAMES
 
 

@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, DATAGRAM_SIZE_MAX
 from udpfast.core.oserr cimport check
-from udpfast.feed.publication cimport OUTBOX_FLUSH, Outbox, Publication
+from udpfast.feed.publication cimport SEND_QUEUE_FLUSH, SendQueue, Publication
 from udpfast.net.sender cimport DatagramSender
 
 import socket
@@ -159,7 +159,9 @@ cdef class Publisher:
                     <const uint8_t*>view.buf, view.len, object_type, object_id, snapshot,
                     clock_monotonic_ns(), stamp_offset,
                     clock_realtime_ns() if stamp_offset >= 0 else 0)
-                if flush or self._publication.outboxes[CHANNEL_INCREMENTAL].count >= OUTBOX_FLUSH:
+                if flush or (
+                        self._publication.send_queues[CHANNEL_INCREMENTAL].count
+                        >= SEND_QUEUE_FLUSH):
                     self._flush()
         finally:
             PyBuffer_Release(&view)
@@ -313,15 +315,16 @@ cdef class Publisher:
 
     cdef int _flush(self) except -1:
         # As Transmitter.flush, for lines that nothing impairs: without an array, or a slice of one.
-        cdef Outbox* outbox = &self._publication.outboxes[CHANNEL_INCREMENTAL]
+        cdef SendQueue* send_queue = &self._publication.send_queues[CHANNEL_INCREMENTAL]
         cdef DatagramSender sender
         cdef int64_t unsent
         cdef int error, failed = 0
-        if outbox.count == 0:
+        if send_queue.count == 0:
             return 0
         for line, sender in enumerate(self._incremental):
             unsent = sender.send_slots(
-                outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, outbox.count, ATTEMPTS, &error)
+                send_queue.data, DATAGRAM_SIZE_MAX, send_queue.sizes, send_queue.count, ATTEMPTS,
+                &error)
             if unsent:
                 self._transmitter.unsent[CHANNEL_INCREMENTAL][line] += unsent
             if error:
@@ -330,7 +333,7 @@ cdef class Publisher:
                     check(-error, "send", f"line {line}")
                 except OSError as failure:
                     self._transmitter.failures[CHANNEL_INCREMENTAL, line] = failure
-        outbox.count = 0
+        send_queue.count = 0
         if failed == len(self._incremental):
             check(-error, "send", "on any line")
         return 0

@@ -1,33 +1,34 @@
-# Publication: what a publisher puts on its channels waits in outboxes, in the datagrams' own form.
+# Publication: what a publisher puts on its channels waits in send queues, in the datagrams' own
+# form.
 #
 #   seqno = publication.put(payload, size, object_type, object_id, snapshot, now_ns, -1, 0)
-#   outbox = &publication.outboxes[CHANNEL_INCREMENTAL]       # send outbox.count datagrams
-#   outbox.count = 0
+#   send_queue = &publication.send_queues[CHANNEL_INCREMENTAL]   # send its `count` datagrams
+#   send_queue.count = 0
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from udpfast.core.layout cimport CHANNEL_COUNT, DATAGRAM_SIZE_MAX, Frame
 
 cdef enum:
-    # Room per channel: a flush is due at OUTBOX_FLUSH, so a message of 256 fragments always fits
-    # behind what may wait (63 + 256 < 512).
-    OUTBOX_SLOTS = 512
-    OUTBOX_FLUSH = 64
+    # Room per channel: a flush is due at SEND_QUEUE_FLUSH, so a message of 256 fragments always
+    # fits behind what may wait (63 + 256 < 512).
+    SEND_QUEUE_SLOTS = 512
+    SEND_QUEUE_FLUSH = 64
 
-cdef struct Outbox:
+cdef struct SendQueue:
     # Datagrams of one channel that wait to be sent, in order: sizes[i] bytes at data + i * 528.
     uint8_t* data
     int64_t* sizes
     uint32_t count
 
 
-cdef inline uint8_t* outbox_datagram(Outbox* outbox, uint32_t index) noexcept nogil:
-    return outbox.data + <size_t>index * DATAGRAM_SIZE_MAX
+cdef inline uint8_t* send_queue_datagram(SendQueue* send_queue, uint32_t index) noexcept nogil:
+    return send_queue.data + <size_t>index * DATAGRAM_SIZE_MAX
 
 
 cdef class Publication:
-    cdef Outbox outboxes[CHANNEL_COUNT]
-    cdef tuple memory                # of the outboxes: (data, offsets, sizes) per channel
+    cdef SendQueue send_queues[CHANNEL_COUNT]
+    cdef tuple memory                # of the send queues: (data, offsets, sizes) per channel
     cdef uint32_t first_seqnos[CHANNEL_COUNT]
     cdef uint32_t next_seqnos[CHANNEL_COUNT]
     cdef int64_t last_published_ns[CHANNEL_COUNT]
@@ -50,7 +51,8 @@ cdef class Publication:
                       object object_id, bint snapshot, int64_t now_ns, Py_ssize_t stamp_offset,
                       int64_t stamp_ns) except? 0
     # The same, and a heartbeat, for an owner that keeps every object's last seqno, gives nothing
-    # that is out of range, and empties an outbox of OUTBOX_FLUSH datagrams before the next message.
+    # that is out of range, and empties a send queue of SEND_QUEUE_FLUSH datagrams before the next
+    # message.
     cdef uint32_t put_chained(self, const uint8_t* payload, uint32_t size, uint8_t object_type,
                               uint16_t object_id, bint snapshot, uint32_t last_seqno,
                               int64_t now_ns) noexcept nogil

@@ -57,12 +57,12 @@ cdef class Publication:
 
     Notes
     -----
-    Not thread-safe: one owner. `publish` and `publish_snapshot` fill a channel's outbox of 512
+    Not thread-safe: one owner. `publish` and `publish_snapshot` fill a channel's send queue of 512
     datagrams; the owner empties it (`take`) when `pending` is `flush_at` (64) or more, and before
     it goes idle.
     """
 
-    flush_at = OUTBOX_FLUSH
+    flush_at = SEND_QUEUE_FLUSH
     message_size_max = MESSAGE_SIZE_MAX
 
     def __cinit__(self):
@@ -70,14 +70,14 @@ cdef class Publication:
         cdef uint8_t[::1] data
         cdef int64_t[::1] sizes
         self.memory = tuple(
-            (np.zeros(OUTBOX_SLOTS * DATAGRAM_SIZE_MAX, np.uint8),
-             np.arange(OUTBOX_SLOTS, dtype=np.int64) * DATAGRAM_SIZE_MAX,
-             np.zeros(OUTBOX_SLOTS, np.int64))
+            (np.zeros(SEND_QUEUE_SLOTS * DATAGRAM_SIZE_MAX, np.uint8),
+             np.arange(SEND_QUEUE_SLOTS, dtype=np.int64) * DATAGRAM_SIZE_MAX,
+             np.zeros(SEND_QUEUE_SLOTS, np.int64))
             for _ in range(CHANNEL_COUNT))
         for channel in range(CHANNEL_COUNT):
             data, _, sizes = self.memory[channel]
-            self.outboxes[channel].data = &data[0]
-            self.outboxes[channel].sizes = &sizes[0]
+            self.send_queues[channel].data = &data[0]
+            self.send_queues[channel].sizes = &sizes[0]
 
     def __init__(self, session_id, *, first_seqno=1, first_snapshot_seqno=1,
                  encoding=ENCODING_FLATBUFFERS, revision="current", byteorder="little",
@@ -124,7 +124,7 @@ cdef class Publication:
         ValueError
             The payload is empty or too large, or a number is out of range.
         BufferError
-            The outbox has no room: the owner did not empty it.
+            The send queue has no room: the owner did not empty it.
         """
         return self.put(
             &payload[0] if payload.shape[0] else NULL, payload.shape[0], object_type, object_id,
@@ -162,8 +162,8 @@ cdef class Publication:
 
         See `publish` for the others, the result and what is raised.
         """
-        if self.outboxes[CHANNEL_SNAPSHOT].count + FRAGMENTS_MAX > OUTBOX_SLOTS:
-            raise BufferError("the snapshot channel's outbox is full: take or send it first")
+        if self.send_queues[CHANNEL_SNAPSHOT].count + FRAGMENTS_MAX > SEND_QUEUE_SLOTS:
+            raise BufferError("the snapshot channel's send queue is full: take or send it first")
         self.begin_snapshot(
             payload, object_type, object_id, last_seqno=last_seqno, now_ns=now_ns,
             stamp_offset=stamp_offset, stamp_ns=stamp_ns)
@@ -202,7 +202,7 @@ cdef class Publication:
         return self.open_frame.fragment_max + 1
 
     def continue_snapshot(self, int datagrams_max, *, int64_t now_ns):
-        """Put up to `datagrams_max` more datagrams of the open snapshot into the outbox.
+        """Put up to `datagrams_max` more datagrams of the open snapshot into the send queue.
 
         Returns
         -------
@@ -305,7 +305,7 @@ cdef class Publication:
     def restart(self, session_id):
         """Begin a new session: numbers from the start, no object known, nothing half published.
 
-        Datagrams of the old session that wait in the outboxes stay there. The id may equal the
+        Datagrams of the old session that wait in the send queues stay there. The id may equal the
         old one: 16 bits collide, and a subscriber must notice.
         """
         self._begin(_checked("session_id", session_id, 0xFFFF))
@@ -322,11 +322,12 @@ cdef class Publication:
     def take(self, channel):
         """Return the datagrams that wait on a channel, as a list of bytes, and forget them."""
         cdef int number = _checked("channel", channel, CHANNEL_COUNT - 1)
-        cdef Outbox* outbox = &self.outboxes[number]
+        cdef SendQueue* send_queue = &self.send_queues[number]
         cdef uint32_t i
         datagrams = [
-            <bytes>outbox_datagram(outbox, i)[:outbox.sizes[i]] for i in range(outbox.count)]
-        outbox.count = 0
+            <bytes>send_queue_datagram(send_queue, i)[:send_queue.sizes[i]]
+            for i in range(send_queue.count)]
+        send_queue.count = 0
         return datagrams
 
     def views(self, channel):
@@ -339,17 +340,17 @@ cdef class Publication:
             `buffer[offsets[i]]`, valid until `clear` or `take`.
         """
         cdef int number = _checked("channel", channel, CHANNEL_COUNT - 1)
-        cdef uint32_t count = self.outboxes[number].count
+        cdef uint32_t count = self.send_queues[number].count
         data, offsets, sizes = self.memory[number]
         return data, offsets[:count], sizes[:count]
 
     def clear(self, channel):
         """Forget the datagrams that wait on a channel: they were sent."""
-        self.outboxes[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count = 0
+        self.send_queues[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count = 0
 
     def pending(self, channel):
         """Return the number of datagrams that wait on a channel."""
-        return self.outboxes[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count
+        return self.send_queues[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count
 
     def last_seqno(self, object_type, object_id):
         """Return an object's last incremental seqno in this session, 0 when it has none."""
@@ -407,21 +408,21 @@ cdef class Publication:
         return frame
 
     cdef int _check_room(self, int channel, uint32_t count) except -1:
-        if self.outboxes[channel].count + count > OUTBOX_SLOTS:
+        if self.send_queues[channel].count + count > SEND_QUEUE_SLOTS:
             raise BufferError(
-                f"outbox full: {count} datagrams more, {self.outboxes[channel].count} of "
-                f"{OUTBOX_SLOTS} wait already; take or send them first")
+                f"send_queue full: {count} datagrams more, {self.send_queues[channel].count} of "
+                f"{SEND_QUEUE_SLOTS} wait already; take or send them first")
         return 0
 
     cdef void emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
                    uint32_t fragment, uint32_t fragment_stop, Py_ssize_t stamp_offset,
                    int64_t stamp_ns) noexcept nogil:
-        cdef Outbox* outbox = &self.outboxes[channel]
+        cdef SendQueue* send_queue = &self.send_queues[channel]
         cdef Frame wire = frame[0]
         cdef uint8_t* slot
         cdef Py_ssize_t offset, length
         cdef uint32_t i
-        invariant(outbox.count + (fragment_stop - fragment) <= OUTBOX_SLOTS)
+        invariant(send_queue.count + (fragment_stop - fragment) <= SEND_QUEUE_SLOTS)
         if self.big_endian:
             wire.object_id = swap16(wire.object_id)
             wire.session_id = swap16(wire.session_id)
@@ -431,14 +432,14 @@ cdef class Publication:
             offset = <Py_ssize_t>i * FRAGMENT_SIZE
             length = min(size - offset, <Py_ssize_t>FRAGMENT_SIZE)
             wire.fragment = <uint8_t>i
-            slot = outbox_datagram(outbox, outbox.count)
+            slot = send_queue_datagram(send_queue, send_queue.count)
             memcpy(slot, &wire, FRAME_SIZE)
             if length > 0:
                 memcpy(slot + FRAME_SIZE, payload + offset, length)
                 if stamp_offset >= 0:
                     _stamp(slot + FRAME_SIZE, length, stamp_offset - offset, stamp_ns)
-            outbox.sizes[outbox.count] = FRAME_SIZE + length
-            outbox.count += 1
+            send_queue.sizes[send_queue.count] = FRAME_SIZE + length
+            send_queue.count += 1
             self.byte_counts[channel] += FRAME_SIZE + length
         self.datagram_counts[channel] += fragment_stop - fragment
 

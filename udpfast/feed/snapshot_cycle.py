@@ -88,7 +88,7 @@ class SnapshotCycle:
         self._next_round_ns = None
 
     def work(self, now_ns: int, utc_offset_ns: int = 0) -> int:
-        """Put the datagrams that are due into the publication's outbox.
+        """Put the datagrams that are due into the publication's send queue.
 
         Parameters
         ----------

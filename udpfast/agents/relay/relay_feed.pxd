@@ -5,7 +5,7 @@
 #                 |
 #               Told, one per value: what the far end has of it
 #                 |
-#               Publication (feed/publication): numbers, fragments, heartbeats --> outboxes
+#               Publication (feed/publication): numbers, fragments, heartbeats --> send queues
 #
 # What a value goes through at the far end, by what was sent of it:
 #
@@ -103,7 +103,7 @@ cdef class RelayFeed(RelayEncoding):
     cdef int64_t late_ns             # what was held for so long is in doubt
     cdef int64_t held_ns             # when something was held last
     cdef bint behind                 # what is taken is old: no book and no top may leave
-    cdef uint32_t charged[CHANNEL_COUNT]     # datagrams of the outbox that are paid for,
+    cdef uint32_t charged[CHANNEL_COUNT]     # datagrams of the send queue that are paid for,
     cdef int64_t charged_ns[CHANNEL_COUNT]   # and what they cost
     # the snapshot round
     cdef int64_t round_interval_ns

@@ -27,7 +27,7 @@ from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY, KIND_ORDERS, KIND_STATISTICS,
     KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.feed.publication cimport (
-    OUTBOX_FLUSH, OUTBOX_SLOTS, Outbox, Publication, outbox_datagram)
+    SEND_QUEUE_FLUSH, SEND_QUEUE_SLOTS, SendQueue, Publication, send_queue_datagram)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update_replaces
 from udpfast.market.doubt cimport (
     doubt_key_stream, doubt_said_tag, doubt_stream, doubt_tag, doubts_begin_all)
@@ -68,7 +68,7 @@ cdef enum:
     ROUND_SHARE = 4
     # So long after something was held last, the line is no longer called short.
     SHORT_NS = 1_000_000_000
-    ROOM_KEPT = 16               # datagrams of an outbox for heartbeats and the relay's status
+    ROOM_KEPT = 16               # datagrams of a send queue for heartbeats and the relay's status
 
 if len(RELAY_COUNTS) != RELAY_COUNT:
     raise ImportError(f"expected {RELAY_COUNT} names, found {len(RELAY_COUNTS)}")
@@ -167,7 +167,7 @@ cdef class RelayFeed(RelayEncoding):
         cdef int channel
         self._credit_ns()
         for channel in range(CHANNEL_COUNT):
-            self._send(channel, self.publication.outboxes[channel].count)
+            self._send(channel, self.publication.send_queues[channel].count)
 
     def read_counts(self) -> dict:
         """Return what was counted so far, by name."""
@@ -501,12 +501,12 @@ cdef class RelayFeed(RelayEncoding):
         told.number = self.number
         told.fragments = <uint16_t>((size - 1) // FRAGMENT_SIZE + 1)
         self.said = True
-        if self.publication.outboxes[CHANNEL_INCREMENTAL].count >= OUTBOX_FLUSH:
+        if self.publication.send_queues[CHANNEL_INCREMENTAL].count >= SEND_QUEUE_FLUSH:
             self.flush(CHANNEL_INCREMENTAL)
-        if unlikely(self.publication.outboxes[CHANNEL_INCREMENTAL].count
-                    > OUTBOX_SLOTS - FRAGMENTS_MAX - ROOM_KEPT):
+        if unlikely(self.publication.send_queues[CHANNEL_INCREMENTAL].count
+                    > SEND_QUEUE_SLOTS - FRAGMENTS_MAX - ROOM_KEPT):
             # One record made more than the line may carry at once: a message has to fit behind it.
-            self._send(CHANNEL_INCREMENTAL, self.publication.outboxes[CHANNEL_INCREMENTAL].count)
+            self._send(CHANNEL_INCREMENTAL, self.publication.send_queues[CHANNEL_INCREMENTAL].count)
 
     cdef bint _name(self, Told* told, int kind) noexcept nogil:
         # See that it has an object: types of its kind, with all ids of each. False: none is left.
@@ -534,7 +534,7 @@ cdef class RelayFeed(RelayEncoding):
 
     cdef int64_t _credit_ns(self) noexcept nogil:
         # What may leave at once after all that was put; below 0: so long it takes to leave.
-        cdef Outbox* outbox
+        cdef SendQueue* send_queue
         cdef int64_t cost_ns
         cdef int channel
         if self.budget.ps_per_byte == 0:
@@ -545,26 +545,26 @@ cdef class RelayFeed(RelayEncoding):
                 * self.budget.ps_per_byte // 1000)
             self.lines.parity_bytes = self.lines.parity_datagrams = 0
         for channel in range(CHANNEL_COUNT):
-            outbox = &self.publication.outboxes[channel]
-            while self.charged[channel] < outbox.count:
-                cost_ns = budget_cost_ns(&self.budget, outbox.sizes[self.charged[channel]])
+            send_queue = &self.publication.send_queues[channel]
+            while self.charged[channel] < send_queue.count:
+                cost_ns = budget_cost_ns(&self.budget, send_queue.sizes[self.charged[channel]])
                 budget_pay(&self.budget, self.now_ns, cost_ns)
                 self.charged_ns[channel] += cost_ns
                 self.charged[channel] += 1
         return budget_credit_ns(&self.budget, self.now_ns)
 
     cdef uint32_t _paid(self, int channel) noexcept nogil:
-        # How many datagrams of an outbox may leave now. Snapshots come behind the increments.
-        cdef Outbox* outbox = &self.publication.outboxes[channel]
+        # How many datagrams of a send queue may leave now. Snapshots come behind the increments.
+        cdef SendQueue* send_queue = &self.publication.send_queues[channel]
         cdef int64_t credit_ns = self._credit_ns()
         cdef uint32_t count = 0
         if self.budget.ps_per_byte == 0:
-            return outbox.count
+            return send_queue.count
         credit_ns += self.charged_ns[channel]
         if channel == CHANNEL_INCREMENTAL:
             credit_ns += self.charged_ns[CHANNEL_SNAPSHOT]
-        while count < outbox.count and credit_ns > 0:
-            credit_ns -= budget_cost_ns(&self.budget, outbox.sizes[count])
+        while count < send_queue.count and credit_ns > 0:
+            credit_ns -= budget_cost_ns(&self.budget, send_queue.sizes[count])
             count += 1
         return count
 
@@ -741,7 +741,7 @@ cdef class RelayFeed(RelayEncoding):
                 self.publication.put_heartbeat(channel, self.now_ns)
                 done += 1
         if not (self.behind or self.full()) and (
-                self.publication.outboxes[CHANNEL_SNAPSHOT].count < OUTBOX_FLUSH):
+                self.publication.send_queues[CHANNEL_SNAPSHOT].count < SEND_QUEUE_FLUSH):
             done += self._round()
         self.flush(CHANNEL_INCREMENTAL)
         self.flush(CHANNEL_SNAPSHOT)
@@ -751,28 +751,29 @@ cdef class RelayFeed(RelayEncoding):
 
     cdef void flush(self, int channel) noexcept nogil:
         # Send what is paid for.
-        if self.publication.outboxes[channel].count:
+        if self.publication.send_queues[channel].count:
             self._send(channel, self._paid(channel))
 
     cdef void _send(self, int channel, uint32_t count) noexcept nogil:
-        # The first so many datagrams of an outbox.
-        cdef Outbox* outbox = &self.publication.outboxes[channel]
-        cdef uint32_t i, rest = outbox.count - count
+        # The first so many datagrams of a send queue.
+        cdef SendQueue* send_queue = &self.publication.send_queues[channel]
+        cdef uint32_t i, rest = send_queue.count - count
         if count == 0:
             return
         for i in range(count if self.budget.ps_per_byte else <uint32_t>0):
-            self.charged_ns[channel] -= budget_cost_ns(&self.budget, outbox.sizes[i])
-        outbox.count = count
+            self.charged_ns[channel] -= budget_cost_ns(&self.budget, send_queue.sizes[i])
+        send_queue.count = count
         if self.lines is not None:
-            self.lines.send(channel, outbox, self.now_ns)
+            self.lines.send(channel, send_queue, self.now_ns)
         else:
             with gil:
                 self.kept[channel].extend(self.publication.take(channel))
-        outbox.count = rest
+        send_queue.count = rest
         self.charged[channel] = rest
         if rest:
-            memmove(outbox.data, outbox_datagram(outbox, count), <size_t>rest * DATAGRAM_SIZE_MAX)
-            memmove(outbox.sizes, outbox.sizes + count, rest * sizeof(int64_t))
+            memmove(send_queue.data, send_queue_datagram(send_queue, count),
+                    <size_t>rest * DATAGRAM_SIZE_MAX)
+            memmove(send_queue.sizes, send_queue.sizes + count, rest * sizeof(int64_t))
 
     cdef int _round(self) noexcept nogil:
         # Each value once a round: what the far end is not sure of, on the incremental channel; its
@@ -852,6 +853,6 @@ cdef class RelayFeed(RelayEncoding):
         self.open_fragment = stop
         if stop == total:
             self.open_size = 0
-        if self.publication.outboxes[CHANNEL_SNAPSHOT].count >= OUTBOX_FLUSH:
+        if self.publication.send_queues[CHANNEL_SNAPSHOT].count >= SEND_QUEUE_FLUSH:
             self.flush(CHANNEL_SNAPSHOT)
         return stop - first

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from udpfast.agents.relay.relay_budget cimport Budget
 from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX
 from udpfast.feed.parity cimport Parity
-from udpfast.feed.publication cimport OUTBOX_SLOTS, Outbox
+from udpfast.feed.publication cimport SEND_QUEUE_SLOTS, SendQueue
 from udpfast.net.sender cimport SendBatch
 
 cdef enum:  # RelayLineCount: what is counted of each line, as `RELAY_LINE_COUNTS` names it
@@ -18,7 +18,7 @@ cdef enum:  # RelayLineCount: what is counted of each line, as `RELAY_LINE_COUNT
     RELAY_LINE_COUNT
 
 cdef enum:
-    MIXED_SLOTS = 2 * OUTBOX_SLOTS           # each datagram may have a parity behind it
+    MIXED_SLOTS = 2 * SEND_QUEUE_SLOTS           # each datagram may have a parity behind it
 
 cdef class RelayLines:
     cdef readonly tuple names
@@ -30,7 +30,7 @@ cdef class RelayLines:
     cdef Py_ssize_t counts_stride
     cdef object _counts_owner
     cdef Parity* parities[LINES_MAX]         # of each line; NULL: it has none
-    # What leaves by a line with parity: datagrams of the outbox, and parity among them.
+    # What leaves by a line with parity: datagrams of the send queue, and parity among them.
     cdef uint8_t* mixed
     cdef int64_t mixed_sizes[MIXED_SLOTS]
     cdef uint32_t mixed_count
@@ -40,20 +40,20 @@ cdef class RelayLines:
     cdef Budget budgets[LINES_MAX]   # of lines that leave out; without a rate: none does
 
     # Send all of it by every line of the channel; what a line does not take is given up there.
-    cdef void send(self, int channel, Outbox* outbox, int64_t now_ns) noexcept nogil
+    cdef void send(self, int channel, SendQueue* send_queue, int64_t now_ns) noexcept nogil
     cdef _begin_parity(self, int line, int members, int depth)
     # Parity of what left some time ago and is covered by none yet.
     cdef void expire(self, int64_t now_ns) noexcept nogil
     cdef uint8_t* _mixed_slot(self) noexcept nogil
     cdef bint _add_parity(self, uint32_t line, uint32_t size, int64_t now_ns) noexcept nogil
     cdef void _send_mixed(
-        self, uint32_t line, const Outbox* outbox, uint32_t first, uint32_t stop,
+        self, uint32_t line, const SendQueue* send_queue, uint32_t first, uint32_t stop,
         int64_t now_ns) noexcept nogil
     cdef void _send_slots(
         self, int channel, uint32_t line, const uint8_t* data, size_t stride,
         const int64_t* sizes, uint32_t first, uint32_t stop) noexcept nogil
     cdef void _send_all(
-        self, int channel, uint32_t line, const Outbox* outbox, uint32_t first,
+        self, int channel, uint32_t line, const SendQueue* send_queue, uint32_t first,
         uint32_t stop, int64_t now_ns) noexcept nogil
     cdef void _send_some(
-        self, int channel, uint32_t line, Outbox* outbox, int64_t now_ns) noexcept nogil
+        self, int channel, uint32_t line, SendQueue* send_queue, int64_t now_ns) noexcept nogil

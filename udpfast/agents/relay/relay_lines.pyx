@@ -10,7 +10,7 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, Frame, LINES_MAX)
 from udpfast.core.oserr cimport check
 from udpfast.feed.parity cimport PARITY_SIZE_MAX, Parity, parity_add, parity_init, parity_rest
-from udpfast.feed.publication cimport Outbox, Publication, outbox_datagram
+from udpfast.feed.publication cimport SendQueue, Publication, send_queue_datagram
 from udpfast.net.sender cimport DatagramSender, SendBatch, send_slots
 
 import numpy as np
@@ -145,19 +145,19 @@ cdef class RelayLines:
         return found
 
     def send_publication(self, Publication publication not None, int64_t now_ns):
-        """Send what waits in a publication's outboxes, by every line, and empty them; for tests."""
+        """Send what a publication's send queues hold, by every line, and empty them; for tests."""
         cdef int channel
         for channel in range(CHANNEL_COUNT):
-            self.send(channel, &publication.outboxes[channel], now_ns)
-            publication.outboxes[channel].count = 0
+            self.send(channel, &publication.send_queues[channel], now_ns)
+            publication.send_queues[channel].count = 0
 
-    cdef void send(self, int channel, Outbox* outbox, int64_t now_ns) noexcept nogil:
+    cdef void send(self, int channel, SendQueue* send_queue, int64_t now_ns) noexcept nogil:
         cdef uint32_t line
         for line in range(self.lines):
             if self.budgets[line].ps_per_byte:
-                self._send_some(channel, line, outbox, now_ns)
+                self._send_some(channel, line, send_queue, now_ns)
             else:
-                self._send_all(channel, line, outbox, 0, outbox.count, now_ns)
+                self._send_all(channel, line, send_queue, 0, send_queue.count, now_ns)
 
     cdef void expire(self, int64_t now_ns) noexcept nogil:
         cdef uint32_t line
@@ -192,7 +192,7 @@ cdef class RelayLines:
         return True
 
     cdef void _send_mixed(
-            self, uint32_t line, const Outbox* outbox, uint32_t first, uint32_t stop,
+            self, uint32_t line, const SendQueue* send_queue, uint32_t first, uint32_t stop,
             int64_t now_ns) noexcept nogil:
         # Datagrams [first, stop) of the incremental channel, and the parity that is due among them.
         cdef Parity* parity = self.parities[line]
@@ -200,27 +200,27 @@ cdef class RelayLines:
         cdef uint32_t i
         self.mixed_count = 0
         for i in range(first, stop):
-            data = outbox.data + <size_t>i * DATAGRAM_SIZE_MAX
-            memcpy(self._mixed_slot(), data, outbox.sizes[i])
-            self.mixed_sizes[self.mixed_count] = outbox.sizes[i]
+            data = send_queue.data + <size_t>i * DATAGRAM_SIZE_MAX
+            memcpy(self._mixed_slot(), data, send_queue.sizes[i])
+            self.mixed_sizes[self.mixed_count] = send_queue.sizes[i]
             self.mixed_count += 1
             self._add_parity(
-                line, parity_add(parity, data, <uint32_t>outbox.sizes[i], now_ns,
+                line, parity_add(parity, data, <uint32_t>send_queue.sizes[i], now_ns,
                                  self._mixed_slot()), now_ns)
         self._send_slots(CHANNEL_INCREMENTAL, line, self.mixed, PARITY_SIZE_MAX, self.mixed_sizes,
                          0, self.mixed_count)
 
     cdef void _send_all(
-            self, int channel, uint32_t line, const Outbox* outbox, uint32_t first,
+            self, int channel, uint32_t line, const SendQueue* send_queue, uint32_t first,
             uint32_t stop, int64_t now_ns) noexcept nogil:
         # Datagrams [first, stop).
         if first == stop:
             return
         if channel == CHANNEL_INCREMENTAL and self.parities[line] != NULL:
-            self._send_mixed(line, outbox, first, stop, now_ns)
+            self._send_mixed(line, send_queue, first, stop, now_ns)
         else:
             self._send_slots(
-                channel, line, outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, first, stop)
+                channel, line, send_queue.data, DATAGRAM_SIZE_MAX, send_queue.sizes, first, stop)
 
     cdef void _send_slots(
             self, int channel, uint32_t line, const uint8_t* data, size_t stride,
@@ -237,32 +237,32 @@ cdef class RelayLines:
         counts[RELAY_LINE_UNSENT] += <int64_t>batch.unreachable
 
     cdef void _send_some(
-            self, int channel, uint32_t line, Outbox* outbox, int64_t now_ns) noexcept nogil:
-        # What the line's budget has room for: a message of an outbox goes whole or not at all.
+            self, int channel, uint32_t line, SendQueue* send_queue, int64_t now_ns) noexcept nogil:
+        # What the line's budget has room for: a message of a send queue goes whole or not at all.
         cdef Budget* budget = &self.budgets[line]
         cdef uint32_t first = 0, at = 0, end, i
         cdef int64_t kept_ns
-        while at < outbox.count:
+        while at < send_queue.count:
             end = at + 1
-            while end < outbox.count and (
-                    frame_at(outbox, end).seqno == frame_at(outbox, at).seqno):
+            while end < send_queue.count and (
+                    frame_at(send_queue, end).seqno == frame_at(send_queue, at).seqno):
                 end += 1
             kept_ns = budget.burst_ns // RESERVE if (
-                channel == CHANNEL_SNAPSHOT or is_book(frame_at(outbox, at))) else 0
+                channel == CHANNEL_SNAPSHOT or is_book(frame_at(send_queue, at))) else 0
             if budget_credit_ns(budget, now_ns) > kept_ns:
                 for i in range(at, end):
-                    budget_pay(budget, now_ns, budget_cost_ns(budget, outbox.sizes[i]))
+                    budget_pay(budget, now_ns, budget_cost_ns(budget, send_queue.sizes[i]))
             else:
-                self._send_all(channel, line, outbox, first, at, now_ns)
+                self._send_all(channel, line, send_queue, first, at, now_ns)
                 self.counts[line * self.counts_stride + RELAY_LINE_LEFT_OUT] += end - at
                 first = end
             at = end
-        self._send_all(channel, line, outbox, first, at, now_ns)
+        self._send_all(channel, line, send_queue, first, at, now_ns)
 
 
-cdef inline Frame frame_at(Outbox* outbox, uint32_t index) noexcept nogil:
+cdef inline Frame frame_at(SendQueue* send_queue, uint32_t index) noexcept nogil:
     cdef Frame frame
-    memcpy(&frame, outbox_datagram(outbox, index), sizeof(Frame))
+    memcpy(&frame, send_queue_datagram(send_queue, index), sizeof(Frame))
     return frame
 
 
