@@ -16,13 +16,13 @@
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 
 from udpfast.core.layout cimport GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL
-from udpfast.feed.lines cimport lines_passed
+from udpfast.feed.lines cimport lines_reached
 from udpfast.feed.named cimport named_before, named_since
 from udpfast.feed.window cimport window_is_whole
 from udpfast.feed.window_state cimport FragmentRun, Slot, Window, window_early, window_slot
 
 
-cdef inline int64_t waiting_passed_since(
+cdef inline int64_t waiting_overtaken_since(
     Window* w, int64_t at, int64_t* frontier,
 ) noexcept nogil:
     # When a seqno behind `at` came first, which is the next one that was the furthest when it came;
@@ -46,10 +46,11 @@ cdef inline int64_t waiting_hole_seen(
     # When the seqno `at`, which is not whole, was first known to be missing, or a part of it;
     # INT64_MAX: it is not, its line may still be sending it.
     cdef const Slot* slot = window_slot(w, at)
-    cdef int64_t seen_ns = waiting_passed_since(w, at, frontier)
+    cdef int64_t seen_ns = waiting_overtaken_since(w, at, frontier)
     seen_ns = min(seen_ns, named_since(&w.waiting.names, at))
     if slot.key == at and slot.fragment_max:
-        seen_ns = min(seen_ns, (<FragmentRun*>&w.waiting.fragments[slot.fragments - 1]).passed_ns)
+        seen_ns = min(
+            seen_ns, (<FragmentRun*>&w.waiting.fragments[slot.fragments - 1]).overtaken_ns)
     return seen_ns
 
 
@@ -73,11 +74,11 @@ cdef inline int64_t waiting_waited(Window* w, int64_t at, int64_t now_ns) noexce
 cdef inline bint waiting_decide(Window* w, int64_t now_ns) noexcept nogil:
     # What is due is not there: is it lost?
     cdef int64_t until = w.next
-    cdef int64_t passed
+    cdef int64_t reached
     if w.pending and w.waiting.highest - w.next >= w.waiting.interval:
-        passed = lines_passed(w, now_ns)
-        if passed - w.next >= w.waiting.interval:    # passed > last accepted + interval
-            waiting_decide_until(w, passed, GAP_COUNT)
+        reached = lines_reached(w, now_ns)
+        if reached - w.next >= w.waiting.interval:    # reached > last accepted + interval
+            waiting_decide_until(w, reached, GAP_COUNT)
             return True
     if w.pending:
         while until <= w.waiting.highest and not window_is_whole(w, until):
@@ -124,11 +125,11 @@ cdef inline void waiting_force(Window* w, int64_t limit) noexcept nogil:
 cdef inline void waiting_jump(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
     # A datagram beyond the window: make room for it. What still fits with it is kept open, for
     # the lines that have not come so far.
-    cdef int64_t passed = lines_passed(w, now_ns)
+    cdef int64_t reached = lines_reached(w, now_ns)
     cdef int64_t until = at - w.size + 1
     cdef uint32_t reason = GAP_WINDOW_FULL
-    if passed - w.next >= w.waiting.interval and passed >= until:
-        until = passed
+    if reached - w.next >= w.waiting.interval and reached >= until:
+        until = reached
         reason = GAP_COUNT
     if until > w.waiting.jump_from:              # it may have come behind others of its run
         until = w.waiting.jump_from

@@ -177,7 +177,7 @@ cdef inline void lines_blame(Window* w, uint32_t lines) noexcept nogil:
         i += 1
 
 
-cdef inline void lines_judge_until(
+cdef inline void lines_settle_until(
     Window* w, int64_t until, int64_t now_ns, bint last,
 ) noexcept nogil:
     # Count the losses of what lies before `until`: each message once, and none that may still come.
@@ -186,7 +186,7 @@ cdef inline void lines_judge_until(
     cdef uint32_t awaited = lines_awaited(w, now_ns)
     cdef uint32_t coming = 0
     cdef uint32_t owing = 0
-    cdef int64_t at = w.judged
+    cdef int64_t at = w.settled
     cdef int64_t turn = at               # `coming` is as of behind this seqno
     cdef Slot* slot
     while at < until:
@@ -200,40 +200,40 @@ cdef inline void lines_judge_until(
                 break
             lines_blame(w, missing)
         at += 1
-    w.judged = at
+    w.settled = at
 
 
-cdef inline void lines_judge_past(Window* w, int64_t at) noexcept nogil:
-    # The slot of `at` is needed: what it remembers is judged, and, since a call costs more than
+cdef inline void lines_settle_past(Window* w, int64_t at) noexcept nogil:
+    # The slot of `at` is needed: what it remembers is settled, and, since a call costs more than
     # the few behind it, those too. They are older than any copy that would count.
-    if w.several and unlikely(at - w.judged > w.mask):
-        lines_judge_until(w, at - w.mask + (w.size >> 7), w.forward_ns, True)
+    if w.several and unlikely(at - w.settled > w.mask):
+        lines_settle_until(w, at - w.mask + (w.size >> 7), w.forward_ns, True)
 
 
-cdef inline void lines_judge_due(Window* w, int64_t now_ns) noexcept nogil:
+cdef inline void lines_settle_due(Window* w, int64_t now_ns) noexcept nogil:
     # Once per turn: losses of what was delivered a wait ago, so that all lines had their time.
-    cdef int64_t until = w.judge_until
+    cdef int64_t until = w.settle_until
     if not w.several or not w.started:
         return
-    if w.judged < until:
-        if now_ns - w.judge_ns >= w.waiting.wait_ns:
-            if until - w.judged > WINDOW_JUDGE_MAX:
-                until = w.judged + WINDOW_JUDGE_MAX
-            lines_judge_until(w, until, now_ns, False)
-    elif w.judge_until < w.next:
-        w.judge_until = w.next
-        w.judge_ns = now_ns
+    if w.settled < until:
+        if now_ns - w.settle_ns >= w.waiting.wait_ns:
+            if until - w.settled > WINDOW_JUDGE_MAX:
+                until = w.settled + WINDOW_JUDGE_MAX
+            lines_settle_until(w, until, now_ns, False)
+    elif w.settle_until < w.next:
+        w.settle_until = w.next
+        w.settle_ns = now_ns
 
 
 cdef inline void lines_note_lagging(
     Window* w, LineAccount* line, uint8_t index, int64_t before, int64_t first, int64_t last,
 ) noexcept nogil:
     # A line further behind than copies are told goes on with these seqnos. It brought them, as far
-    # as slots are left to say so; of what was judged before, its own numbers tell what it lost.
-    cdef int64_t judged = min(first, w.judged)
+    # as slots are left to say so; of what was settled before, its own numbers tell what it lost.
+    cdef int64_t settled = min(first, w.settled)
     cdef Slot* slot
-    if w.several and w.numbering.base <= before < judged - 1:
-        counter_add(&line.counters[LINE_LOSSES], judged - 1 - before)
+    if w.several and w.numbering.base <= before < settled - 1:
+        counter_add(&line.counters[LINE_LOSSES], settled - 1 - before)
     while first <= last:
         slot = window_slot(w, first)
         if slot.key == first:
@@ -241,29 +241,29 @@ cdef inline void lines_note_lagging(
         first += 1
 
 
-cdef inline void lines_judge_end(Window* w) noexcept nogil:
+cdef inline void lines_settle_end(Window* w) noexcept nogil:
     # The numbering ends: a line is blamed for what it has passed, not for what was still to come.
     cdef Slot* slot
     cdef uint32_t i
     if not w.several or not w.started:
         return
-    while w.judged < w.next:
-        slot = window_slot(w, w.judged)
-        if slot.key == w.judged and slot.state == SLOT_DELIVERED:
+    while w.settled < w.next:
+        slot = window_slot(w, w.settled)
+        if slot.key == w.settled and slot.state == SLOT_DELIVERED:
             for i in range(w.lines):
                 if not (slot.lines >> i) & 1 and w.line[i].highest > slot.key:
                     counter_add(&w.line[i].counters[LINE_LOSSES], 1)
-        w.judged += 1
+        w.settled += 1
 
 
-cdef inline int64_t lines_passed(const Window* w, int64_t now_ns) noexcept nogil:
+cdef inline int64_t lines_reached(const Window* w, int64_t now_ns) noexcept nogil:
     # How far all live lines have come.
-    cdef int64_t passed = INT64_MAX
+    cdef int64_t reached = INT64_MAX
     cdef uint32_t i
     for i in range(w.lines):
-        if line_is_alive(w, &w.line[i], now_ns) and w.line[i].highest < passed:
-            passed = w.line[i].highest
-    return passed if passed != INT64_MAX else w.next
+        if line_is_alive(w, &w.line[i], now_ns) and w.line[i].highest < reached:
+            reached = w.line[i].highest
+    return reached if reached != INT64_MAX else w.next
 
 
 # --- silence --------------------------------------------------------------------------------------

@@ -44,7 +44,9 @@ from udpfast.feed.whereabouts cimport (
     numbering_fills_gap, numbering_is_copy_of_late, numbering_is_elsewhere, numbering_is_foreign,
     numbering_is_previous, numbering_is_slower, numbering_line_goes_on, numbering_was_here,
 )
-from udpfast.feed.window cimport window_compare_before, window_copy, window_is_copy, window_past
+from udpfast.feed.window cimport (
+    window_compare_before, window_compare_delivered, window_copy, window_is_copy,
+)
 from udpfast.feed.window_state cimport (
     LineAccount, Window, window_furthest, window_slot, window_unwrap,
 )
@@ -194,7 +196,7 @@ cdef inline bint numbering_contradicts(
         piece_next(&walk, unit, n, p.each_message, &piece)
         hash = pipeline_hash(p, w, d, &piece)
         if where.at + n < w.next:
-            window_past(w, d, &piece, where.at + n, hash, &e)
+            window_compare_delivered(w, d, &piece, where.at + n, hash, &e)
         elif window_is_copy(w, &piece, where.at + n):
             window_copy(w, window_slot(w, where.at + n), d, &piece, hash, &e)
     if e.bytes != BYTES_OTHER:

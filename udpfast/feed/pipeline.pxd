@@ -4,7 +4,7 @@
 #
 #     pipeline_accept(p, datagram, now_ns)           # Roq: one unit, one verdict, one counter
 #     while pipeline_take(p, &message): ...          # always until it returns 0
-#     pipeline_expire(p, now_ns)                     # once per turn, then take again
+#     pipeline_expire(p, now_ns)                     # once per turn (expiry.pxd), then take again
 #
 # and of any other framing, whose datagrams may hold several units or none:
 #
@@ -15,57 +15,40 @@
 # The common case (this session, next in order, whole) touches one 32-byte slot per message and
 # copies nothing: a message's payload is the datagram's own memory.
 
-from libc.stdint cimport INT64_MAX, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME, LINE_EMPTY_FINAL, LINE_UNUSED_BITS, VERDICT_DELIVERED,
-    VERDICT_DUPLICATE, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
-    VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING,
+    LINE_UNUSED_BITS, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_HEARTBEAT, VERDICT_HELD,
+    VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING,
     VERDICT_STREAM_REFUSED, VERDICT_UNSEQUENCED,
 )
-from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, DATAGRAM_SENDER_REFUSED, FRAGMENT_SIZE, FRAME_SIZE,
-    GAP_FINISH, GAP_TIME, KIND_GAP, Datagram, Frame,
-)
+from udpfast.core.layout cimport DATAGRAM_SENDER_REFUSED, FRAGMENT_SIZE, FRAME_SIZE, Datagram, Frame
 from udpfast.feed.adoption cimport adoption_adopt
-from udpfast.feed.beginning cimport beginning_is_announced, beginning_is_due
-from udpfast.feed.control cimport Control
 from udpfast.feed.fingerprint cimport message_hash
-from udpfast.feed.lines cimport (
-    line_bring, line_reach, line_steps_back, line_was_beyond, lines_channel_heard_ns,
-    lines_choose_waits, lines_hear, lines_judge_due, lines_note_silence, lines_watch,
-)
+from udpfast.feed.lines cimport line_bring, line_reach, line_steps_back, lines_hear
+from udpfast.feed.locating cimport pipeline_is_packed_otherwise, pipeline_locate
 from udpfast.feed.named cimport named_add
 from udpfast.feed.numbering cimport numbering_weigh
 from udpfast.feed.pace cimport pace_count
 from udpfast.feed.pieces cimport pieces_place
-from udpfast.feed.pipeline_state cimport (
-    Pipeline, PipelineSettings, pipeline_first_hash, pipeline_hash, pipeline_look,
-)
+from udpfast.feed.pipeline_state cimport Pipeline, PipelineSettings, pipeline_hash, pipeline_look
 from udpfast.feed.placing cimport (
-    pipeline_compare, pipeline_hold, pipeline_make_ready, pipeline_pass, pipeline_pass_unit,
-    pipeline_past,
+    pipeline_compare, pipeline_hold, pipeline_make_ready, pipeline_deliver, pipeline_deliver_unit,
+    pipeline_compare_delivered,
 )
-from udpfast.feed.run cimport (
-    BYTES_NEW, BYTES_NONE, CLAIM_SESSION, Evidence, evidence_begin, run_refute,
-)
+from udpfast.feed.run cimport Evidence
 from udpfast.feed.runs cimport runs_refute
 from udpfast.feed.slab cimport CELL_SCRATCH
-from udpfast.feed.streams cimport streams_find, streams_refuse, streams_say_refused
+from udpfast.feed.streams cimport streams_find, streams_refuse
 from udpfast.feed.waiting cimport waiting_note_stored
 from udpfast.feed.weighed cimport (
-    PLACE_BEYOND, PLACE_KNOWN, PLACE_NAMED, PLACE_OLD, PLACE_PACKED, PLACE_SESSION, PLACE_WITHIN,
-    WEIGHED_CONTINUES, WEIGHED_HELD, Adoption, Located,
+    PLACE_KNOWN, PLACE_NAMED, PLACE_PACKED, PLACE_SESSION, WEIGHED_CONTINUES, WEIGHED_HELD,
+    Adoption, Located,
 )
-from udpfast.feed.whereabouts cimport (
-    numbering_is_left_over, numbering_is_straggler, numbering_may_be_late,
-)
-from udpfast.feed.window cimport (
-    window_control, window_is_copy, window_is_filled_by, window_is_whole,
-)
+from udpfast.feed.window cimport window_is_filled_by
 from udpfast.feed.window_state cimport (
     SLOT_WHOLE, WINDOW_FOREIGN, Early, LineAccount, Slot, Window, window_begin, window_early,
     window_furthest, window_number, window_slot, window_unwrap,
@@ -109,7 +92,7 @@ cdef inline int pipeline_judge(
         and (w.pending == 0 or window_is_filled_by(w, line))
     ):
         w.forward_ns = now_ns
-        pipeline_pass(
+        pipeline_deliver(
             p, w, line, d, frame_object(&frame),
             message_hash(d.data, d.size, w.several),
             now_ns)
@@ -187,7 +170,7 @@ cdef inline int pipeline_judge_unit(
     cdef int64_t behind = 0
     if unlikely(unit.flags & (UNIT_UNSEQUENCED | UNIT_RETRANSMISSION)):
         if unit.flags & UNIT_UNSEQUENCED:
-            return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
+            return pipeline_deliver_unsequenced(p, w, line, d, unit, now_ns)
         return pipeline_sent_again(p, w, line, d, unit, now_ns)
     if likely(
         unit.session == w.session_id and w.started and not w.contested and w.connected
@@ -200,8 +183,8 @@ cdef inline int pipeline_judge_unit(
         if likely(0 <= behind < unit.count):
             w.forward_ns = now_ns
             if unlikely(behind):
-                pipeline_past(p, w, d, unit, <uint32_t>behind)
-            pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
+                pipeline_compare_delivered(p, w, d, unit, <uint32_t>behind)
+            pipeline_deliver_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
             return VERDICT_DELIVERED
     return pipeline_weigh(p, w, line, d, unit, now_ns)
 
@@ -229,29 +212,7 @@ cdef inline int pipeline_sent_again(
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 
-cdef inline bint pipeline_is_packed_otherwise(
-    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, int64_t at,
-) noexcept nogil:
-    # Whether a unit whose messages do not say where they end overlaps what is known, and does not
-    # begin and end at the same numbers. It cannot be cut or compared (all but the first number of
-    # such a unit have no bytes of their own): what it alone brings becomes a gap.
-    cdef uint32_t empty = message_hash(d.data, 0, w.several)
-    cdef const Slot* slot
-    cdef uint32_t known = 0
-    cdef uint32_t n
-    for n in range(unit.count):
-        slot = window_slot(w, at + n)
-        if slot.key == at + n:
-            known += 1
-            if (slot.hash == empty) != (n > 0):
-                return True
-    if known == 0:
-        return at < w.next < at + unit.count
-    slot = window_slot(w, at + unit.count)
-    return known < unit.count or (slot.key == at + unit.count and slot.hash == empty)
-
-
-cdef inline int pipeline_pass_unsequenced(
+cdef inline int pipeline_deliver_unsequenced(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # It cannot be known whether it is a copy, or what came before.
@@ -287,87 +248,6 @@ cdef inline int pipeline_weigh(
         adopted = True
 
 
-cdef inline void pipeline_locate(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, bint adopted,
-    Located* where, int64_t now_ns,
-) noexcept nogil:
-    # Where a unit lies, seen from the current numbering, and what is known of it.
-    where.announced = False
-    where.forward = False
-    evidence_begin(&where.evidence)
-    where.evidence.bytes = BYTES_NEW
-    where.place = PLACE_SESSION
-    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
-        return
-    if not p.roq and w.started and not adopted:
-        where.place = PLACE_OLD
-        if p.announces_start and now_ns < w.numbering.previous_until_ns:
-            if unit.sent_ns < w.begun_sent_ns:
-                return
-        where.announced = beginning_is_announced(p, w, line, d, unit)
-        if unlikely(where.announced):
-            return
-    where.place = PLACE_NAMED
-    if unit.count == 0:
-        return
-    pipeline_look(p, w)
-    if unlikely(unit.fragments > 1 and unit.size == 0):
-        counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
-    if line.foreign.claim == CLAIM_SESSION:
-        run_refute(&line.foreign)        # the current session speaks on this line
-    if unlikely(not w.started):
-        where.place = PLACE_OLD
-        if numbering_is_straggler(p, w, unit, now_ns):
-            return
-        window_begin(w, unit.number, now_ns)
-    pipeline_find(p, w, line, d, unit, where, now_ns)
-
-
-cdef inline void pipeline_find(
-    Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
-    Located* where, int64_t now_ns,
-) noexcept nogil:
-    # Where a unit with numbers of the current session lies. What brings nothing new is compared.
-    cdef int64_t at = window_unwrap(w, unit.number)
-    where.at = at
-    where.last = at + unit.count - 1
-    where.place = PLACE_PACKED
-    if unlikely(p.undelimited) and pipeline_is_packed_otherwise(p, w, d, unit, at):
-        return
-    where.place = PLACE_KNOWN
-    if where.last < w.next:
-        where.verdict = pipeline_compare(p, w, d, unit, at, now_ns, &where.evidence)
-        if where.verdict == VERDICT_LATE and numbering_may_be_late(w, now_ns):
-            where.evidence.bytes = BYTES_NONE
-            where.evidence.straggler = True
-        return
-    where.sent_after = line_was_beyond(line, where.last, unit)
-    where.left_over = (
-        unlikely(now_ns < w.numbering.previous_until_ns)
-        and numbering_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit))
-    )
-    if at >= w.next + w.size:
-        where.place = PLACE_BEYOND
-    elif where.sent_after or where.left_over or pipeline_is_new(w, unit, where):
-        where.place = PLACE_WITHIN
-    else:
-        where.verdict = pipeline_compare(p, w, d, unit, at, now_ns, &where.evidence)
-
-
-cdef inline bint pipeline_is_new(
-    Window* w, const Unit* unit, const Located* where,
-) noexcept nogil:
-    # Whether a unit in the window brings anything that is not there.
-    cdef int64_t at = max(where.at, w.next)
-    if where.last >= w.next + w.size:
-        return True
-    while at < where.last:
-        if not window_is_whole(w, at):
-            return True
-        at += 1
-    return not window_is_copy(w, unit, at)
-
-
 cdef inline int pipeline_place(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     const Located* where, int64_t now_ns,
@@ -389,11 +269,11 @@ cdef inline int pipeline_place(
     ):
         lines_hear(p, w, line, now_ns)
         if p.roq:
-            pipeline_pass(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
+            pipeline_deliver(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
             return VERDICT_DELIVERED
         if at < w.next:
-            pipeline_past(p, w, d, unit, <uint32_t>(w.next - at))
-        pipeline_pass_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
+            pipeline_compare_delivered(p, w, d, unit, <uint32_t>(w.next - at))
+        pipeline_deliver_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
         if w.pending:
             pipeline_look(p, w)
         return VERDICT_DELIVERED
@@ -430,85 +310,6 @@ cdef inline int pipeline_name_next(
         w.waiting.named = at
         named_add(&w.waiting.names, w.next, at, now_ns)
     return VERDICT_HEARTBEAT
-
-
-# --- time -----------------------------------------------------------------------------------------
-
-cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
-    # Time has passed: take() then declares holes that waited too long, and says which line or
-    # channel fell silent, and which line speaks again.
-    cdef Window* w
-    cdef uint32_t i
-    cdef int channel
-    cdef bint silent
-    p.now_ns = now_ns
-    lines_watch(p, now_ns)
-    streams_say_refused(p)
-    if unlikely(now_ns >= p.wait_due_ns):
-        lines_choose_waits(p, now_ns)
-    for i in range(p.windows):
-        w = &p.window[i]
-        lines_judge_due(w, now_ns)
-        if unlikely(now_ns >= w.numbering.opening_ns):
-            pipeline_open(p, w, now_ns)
-        if w.pending or w.waiting.named > w.next:
-            pipeline_look(p, w)
-    if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
-        p.silence_due_ns = INT64_MAX
-        silent = p.carrier[CHANNEL_INCREMENTAL].silent
-        for channel in range(CHANNEL_COUNT):
-            lines_note_silence(p, <uint32_t>channel, now_ns)
-        if p.doubt_when_silent and p.carrier[CHANNEL_INCREMENTAL].silent and not silent:
-            for i in range(p.windows):
-                pipeline_doubt(p, &p.window[i], now_ns)
-
-
-cdef inline void pipeline_doubt(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
-    # Nothing is missing that is known, but much may have happened since: a GAP of no number, behind
-    # the last one that was handed out.
-    cdef Control* control
-    if w.channel != CHANNEL_INCREMENTAL or not w.started:
-        return
-    control = window_control(w, KIND_GAP)
-    if control != NULL:
-        control.received_ns = p.received_ns
-        control.number = window_number(w, w.next)
-        control.size = sizeof(control.payload.gap)
-        control.payload.gap.first = control.number
-        control.payload.gap.last = window_number(w, w.next - 1)
-        control.payload.gap.count = 0
-        control.payload.gap.reason = GAP_TIME
-        control.payload.gap.waited_ns = now_ns - lines_channel_heard_ns(p, w.channel)
-    counter_add(&w.counters[CHANNEL_GAPS], 1)
-    counter_add(&w.counters[CHANNEL_GAPS_BY_TIME], 1)
-
-
-cdef inline void pipeline_open(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
-    # A proven session has waited long enough for the other lines.
-    cdef Adoption adoption
-    if beginning_is_due(p, w, now_ns, &adoption):
-        adoption_adopt(p, w, &adoption, NULL, now_ns)
-
-
-cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
-    # The input ended: open holes become gaps, everything whole is delivered by take().
-    cdef Window* w
-    cdef uint32_t i
-    p.now_ns = now_ns
-    p.refused.due_ns = now_ns
-    streams_say_refused(p)
-    for i in range(p.windows):
-        w = &p.window[i]
-        if w.numbering.opening_ns != INT64_MAX:
-            pipeline_open(p, w, now_ns)
-        w.waiting.finishing = True
-        if w.pending and w.waiting.highest >= w.waiting.decided:
-            w.waiting.decided = w.waiting.highest + 1
-            w.waiting.decided_reason = GAP_FINISH
-        if w.waiting.named > w.next and w.waiting.named > w.waiting.decided:
-            w.waiting.decided = w.waiting.named
-            w.waiting.decided_reason = GAP_FINISH
-        pipeline_look(p, w)
 
 
 cdef void pipeline_settings_framing(PipelineSettings* s, framing) except *

@@ -18,6 +18,7 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, KIND_MESSAGE, LINES_MAX, Datagram,
     Message,
 )
+from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size,
     pipeline_settings_default,

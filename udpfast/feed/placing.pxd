@@ -1,5 +1,5 @@
-# What becomes of a unit of the current numbering: whole and next in order, it passes; what is known
-# is compared; all else waits, outside where there is no room.
+# What becomes of a unit of the current numbering: whole and next in order, it is delivered; what is
+# known is compared; all else waits, outside where there is no room.
 
 from libc.stdint cimport int64_t, uint32_t, uint8_t
 
@@ -9,14 +9,14 @@ from udpfast.core.counter cimport LINE_WINS, VERDICT_DUPLICATE, VERDICT_HELD, VE
 from udpfast.core.layout cimport Datagram
 from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.given_up cimport waiting_force, waiting_jump
-from udpfast.feed.lines cimport line_bring, lines_hear, lines_judge_past
+from udpfast.feed.lines cimport line_bring, lines_hear, lines_settle_past
 from udpfast.feed.pace cimport pace_count, pace_pass_milestone
 from udpfast.feed.pieces cimport piece_at, piece_next, pieces_begin, pieces_place, unit_is_piece
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_look
 from udpfast.feed.run cimport BYTES_SAME, Evidence, evidence_add, evidence_begin
 from udpfast.feed.slots cimport slots_fill, slots_match
 from udpfast.feed.waiting cimport WAITING_PARK, waiting_hold, waiting_note_sent
-from udpfast.feed.window cimport window_past
+from udpfast.feed.window cimport window_compare_delivered
 from udpfast.feed.window_state cimport (
     LineAccount, Slot, Window, slot_deliver, window_number, window_slot, window_unwrap,
 )
@@ -25,12 +25,12 @@ from udpfast.wire.unit cimport UNIT_UNSEQUENCED, Unit
 
 # --- next in order --------------------------------------------------------------------------------
 
-cdef inline void pipeline_pass(
+cdef inline void pipeline_deliver(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash,
     int64_t now_ns,
 ) noexcept nogil:
     # Next in order and whole.
-    pipeline_pass_slot(w, line, d, object, hash, now_ns)
+    pipeline_deliver_slot(w, line, d, object, hash, now_ns)
     line.heard_ns = now_ns
     counter_add(&line.counters[LINE_WINS], 1)
     p.ready = d
@@ -39,13 +39,13 @@ cdef inline void pipeline_pass(
         pipeline_look(p, w)
 
 
-cdef inline void pipeline_pass_slot(
+cdef inline void pipeline_deliver_slot(
     Window* w, LineAccount* line, const Datagram* d, uint32_t object, uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
     # Only its slot is written, for copies that may follow.
     cdef int64_t at = w.next
     cdef Slot* slot = window_slot(w, at)
-    lines_judge_past(w, at)
+    lines_settle_past(w, at)
     if unlikely(at >= w.milestone):
         pace_pass_milestone(w, at, hash, now_ns)
     slot_deliver(slot, d, object)
@@ -70,7 +70,7 @@ cdef inline void pipeline_make_ready(
     p.ready_number = window_number(w, w.next) if likely(p.ready_step) else 0
 
 
-cdef inline void pipeline_pass_slots(
+cdef inline void pipeline_deliver_slots(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t first,
     int64_t now_ns,
 ) noexcept nogil:
@@ -79,7 +79,7 @@ cdef inline void pipeline_pass_slots(
     cdef uint32_t offset, size, n
     if likely(unit.count > 1 and p.ready_placed and end <= w.milestone
               and end - w.next <= w.size):
-        lines_judge_past(w, end - 1)
+        lines_settle_past(w, end - 1)
         slots_fill(w, d, unit, first, p.places)
         w.next = end
         line.highest = max(line.highest, end - 1)
@@ -87,18 +87,18 @@ cdef inline void pipeline_pass_slots(
     pieces_place(p.places, d, unit, p.each_message)
     for n in range(first, unit.count):
         piece_at(p.places, unit, n, p.ready_placed, &offset, &size)
-        pipeline_pass_slot(
+        pipeline_deliver_slot(
             w, line, d, unit.object, message_hash(d.data + offset, size, w.several), now_ns)
 
 
-cdef inline void pipeline_pass_unit(
+cdef inline void pipeline_deliver_unit(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit, uint32_t behind,
     int64_t now_ns,
 ) noexcept nogil:
-    # Its first `behind` messages had come before and were compared (pipeline_past), the next one is
+    # Its first `behind` messages had come before and were compared, the next one is
     # next in order, nothing waits.
     pipeline_make_ready(p, w, d, unit, behind)
-    pipeline_pass_slots(p, w, line, d, unit, behind, now_ns)
+    pipeline_deliver_slots(p, w, line, d, unit, behind, now_ns)
     # Where streams take turns, the next slot would come from far away.
     prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
@@ -110,7 +110,7 @@ cdef inline void pipeline_pass_unit(
 
 # --- known ----------------------------------------------------------------------------------------
 
-cdef inline void pipeline_past(
+cdef inline void pipeline_compare_delivered(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t count,
 ) noexcept nogil:
     # A unit's first `count` messages lie before `next`: the lines are compared, nothing else.
@@ -123,7 +123,7 @@ cdef inline void pipeline_past(
     pieces_begin(&walk, d, unit)
     for n in range(count):
         piece_next(&walk, unit, n, p.each_message, &piece)
-        window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &unasked)
+        window_compare_delivered(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &unasked)
 
 
 cdef inline int pipeline_compare(
@@ -201,7 +201,7 @@ cdef inline int pipeline_hold_piece(
 ) noexcept nogil:
     # One message, or a fragment of one: the verdict, or WAITING_PARK.
     if at < w.next:
-        return window_past(w, d, piece, at, pipeline_hash(p, w, d, piece), e)
+        return window_compare_delivered(w, d, piece, at, pipeline_hash(p, w, d, piece), e)
     if at >= w.next + w.size:
         return WAITING_PARK
     return waiting_hold(w, d, piece, at, pipeline_hash(p, w, d, piece), now_ns, e)

@@ -16,7 +16,7 @@ cdef void slots_fill(
 
 # The first copy of a unit that this line brings, of messages from key `at` on that another line
 # brought first: how many of them, from the first one on, are just that, byte for byte. They are
-# counted. What comes behind is anything else (window_past).
+# counted. What comes behind is anything else (window_compare_delivered).
 cdef uint32_t slots_match(
     Window* w, const Datagram* d, const Unit* unit, int64_t at,
 ) noexcept nogil

@@ -14,7 +14,7 @@ from udpfast.core.layout cimport (
 from udpfast.feed.adoption cimport adoption_deliver_believed
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.given_up cimport waiting_decide
-from udpfast.feed.lines cimport lines_judge_until
+from udpfast.feed.lines cimport lines_settle_until
 from udpfast.feed.pieces cimport piece_at, piece_is_empty, piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash
 from udpfast.feed.placing cimport pipeline_park
@@ -141,7 +141,7 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
             continue
         if w.waiting.finishing:
             if w.several and w.started:
-                lines_judge_until(w, w.next, p.now_ns, True)
+                lines_settle_until(w, w.next, p.now_ns, True)
             w.waiting.finishing = False
         p.busy = w.busy_next
         w.busy = False

@@ -19,7 +19,7 @@ from udpfast.core.layout cimport (
     RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Gap, Message,
 )
 from udpfast.feed.given_up cimport waiting_force, waiting_waited
-from udpfast.feed.lines cimport lines_judge_end, lines_judge_past, lines_judge_until
+from udpfast.feed.lines cimport lines_settle_end, lines_settle_past, lines_settle_until
 from udpfast.feed.pace cimport pace_pass_milestone
 from udpfast.feed.run cimport Evidence
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
@@ -68,7 +68,7 @@ cdef inline uint32_t waiting_run_take(Window* w, uint32_t count, int64_t key) no
     run.count = count
     run.head = 0
     run.end = 0
-    run.passed_ns = INT64_MAX
+    run.overtaken_ns = INT64_MAX
     memset(&waits.fragments[start + 1], 0, count * sizeof(Fragment))
     waits.fragments_head += need
     return start + 1
@@ -85,7 +85,7 @@ cdef inline bint waiting_claim(
         run = waiting_run_take(w, unit.fragments, at)
         if run == FRAGMENTS_NONE:
             return False
-    lines_judge_past(w, at)
+    lines_settle_past(w, at)
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = 0
@@ -160,13 +160,13 @@ cdef inline void waiting_note_stored(
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = waiting_delay(d.received_ns - slot.received_ns)
-        waiting_note_passed(w, slot.fragments, index, now_ns)
+        waiting_note_overtaken(w, slot.fragments, index, now_ns)
     if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
 
 
-cdef inline void waiting_note_passed(
+cdef inline void waiting_note_overtaken(
     Window* w, uint32_t fragments, uint32_t index, int64_t now_ns,
 ) noexcept nogil:
     # What the fragment of this index shows to be missing: all of its message before it that did not
@@ -184,18 +184,18 @@ cdef inline void waiting_note_passed(
     if fragment.frontier:
         run.end = <uint16_t>i
     if index != run.head:
-        if run.passed_ns == INT64_MAX:
-            run.passed_ns = now_ns
+        if run.overtaken_ns == INT64_MAX:
+            run.overtaken_ns = now_ns
         return
     while i < run.end and first[i].present:
         i += 1
     run.head = <uint16_t>i
     if i == run.end:
-        run.passed_ns = INT64_MAX
+        run.overtaken_ns = INT64_MAX
         return
     while not (first[i].present and first[i].frontier):
         i += 1
-    run.passed_ns = first[i].came_ns
+    run.overtaken_ns = first[i].came_ns
 
 
 cdef inline void waiting_note_sent(Window* w, const Unit* unit) noexcept nogil:
@@ -252,7 +252,7 @@ cdef inline void waiting_reset(Window* w) noexcept nogil:
     # Another numbering begins: forget what waits and how far the lines came. Slots need no
     # clearing, since keys of the next numbering differ from all of this one.
     cdef uint32_t i
-    lines_judge_end(w)
+    lines_settle_end(w)
     if w.waiting.slab_shared:
         waiting_drop_all(w)
     else:
@@ -291,9 +291,9 @@ cdef inline void waiting_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil
     gap.reserved = 0
     w.next = end
     waiting_note_fork(w, first, end)
-    if w.several and end - w.judged > w.mask:
-        lines_judge_until(w, first, w.forward_ns, True)
-        w.judged = end
+    if w.several and end - w.settled > w.mask:
+        lines_settle_until(w, first, w.forward_ns, True)
+        w.settled = end
     counter_add(&w.counters[CHANNEL_GAPS], 1)
     counter_add(&w.counters[CHANNEL_LOST], end - first)
     if gap.reason == GAP_COUNT:

@@ -226,7 +226,7 @@ cdef inline void window_compare(
         evidence_add(e, BYTES_EMPTY, repeated != 0)
 
 
-cdef inline int window_past(
+cdef inline int window_compare_delivered(
     Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, Evidence* e,
 ) noexcept nogil:
     # The verdict on a seqno before `next`, and whether we know this very datagram.

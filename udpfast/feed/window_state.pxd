@@ -82,7 +82,7 @@ cdef struct FragmentRun:         # 24 bytes: precedes the Fragments of one messa
     uint32_t count
     uint16_t head                # the first one that is missing
     uint16_t end                 # behind the furthest that came
-    int64_t passed_ns            # when one behind `head` came; INT64_MAX: none did
+    int64_t overtaken_ns            # when one behind `head` came; INT64_MAX: none did
 
 cdef struct LineAccount:         # 512 bytes: a shift finds one
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
@@ -169,7 +169,7 @@ cdef struct Window:
     Slot* slots
     int64_t* counters            # of core/counter's ChannelCounter
     int64_t milestone            # from this seqno on, pace_pass_milestone has something to do
-    int64_t judged               # losses are counted of what lies before
+    int64_t settled              # losses are counted of what lies before
     int64_t forward_ns           # when this numbering last went on, on any line
     int64_t begun_sent_ns        # when its first unit was sent
     int64_t sent_ns              # the latest sending time of what was accepted
@@ -177,8 +177,8 @@ cdef struct Window:
     uint32_t lines
     uint32_t owing               # bit n: line n is to bring every message
     uint32_t stream_key          # what the publisher calls the stream
-    int64_t judge_until          # what was delivered by judge_ns
-    int64_t judge_ns
+    int64_t settle_until         # what was delivered by settle_ns
+    int64_t settle_ns
     int64_t line_dead_ns
     bint busy                    # in the pipeline's list of those to look at in take()
     Window* busy_next
@@ -255,8 +255,8 @@ cdef inline void window_begin(Window* w, uint64_t number, int64_t now_ns) noexce
     w.numbering.pace_from = w.numbering.base
     w.numbering.pace_from_ns = now_ns
     w.numbering.pace_ns = 0
-    w.judged = w.numbering.base
-    w.judge_until = w.numbering.base
+    w.settled = w.numbering.base
+    w.settle_until = w.numbering.base
     w.numbering.begun_ns = now_ns
     w.forward_ns = now_ns
     w.started = True

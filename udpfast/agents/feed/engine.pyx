@@ -33,7 +33,8 @@ from udpfast.core.layout cimport (
     RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
 from udpfast.core.oserr cimport check
 from udpfast.core.update_kinds cimport KIND_BOOK
-from udpfast.feed.pipeline cimport pipeline_accept, pipeline_expire, pipeline_finish, pipeline_order
+from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
+from udpfast.feed.pipeline cimport pipeline_accept, pipeline_order
 from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_begin_at, pipeline_init, pipeline_memory_size)
 from udpfast.feed.repair cimport (
