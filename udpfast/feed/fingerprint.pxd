@@ -116,16 +116,14 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
 
 
 cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexcept nogil:
-    # It covers the first and the last 32 bytes: what one line needs to know its own past again.
-    # The header is in the first, the newest timestamps and values usually in the last. Who forges a
-    # datagram that equals the true one in both, and in size, passes for its copy: to read all bytes
-    # of each would cost one line more than all that is done with them here.
+    # It covers the first and the last 32 bytes of more than 64: what one line needs to know its own
+    # past again. The header is in the first, the newest timestamps and values usually in the last.
+    # Who forges a datagram that equals the true one in both, and in size, passes for its copy: to
+    # read all bytes of each would cost one line more than all that is done with them here.
+    # (Without a branch for short ones it is small enough to be inlined where datagrams pass.)
     cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
     cdef uint64_t a, b, c, d
-    cdef const uint8_t* tail
-    if size <= 2 * FINGERPRINT_EDGE:
-        return fingerprint_few(data, size)
-    tail = data + size - FINGERPRINT_EDGE
+    cdef const uint8_t* tail = data + size - FINGERPRINT_EDGE
     a = (load_64(data) ^ load_64(tail) * multiplier) * multiplier
     b = (load_64(data + 8) ^ load_64(tail + 8) * multiplier) * multiplier
     c = (load_64(data + 16) ^ load_64(tail + 16) * multiplier) * multiplier
@@ -135,4 +133,6 @@ cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexc
 
 cdef inline uint32_t message_hash(const uint8_t* data, uint32_t size, bint several) noexcept nogil:
     # One line alone needs to know its past again; several must agree in every byte.
-    return fingerprint(data, size) if several else fingerprint_edges(data, size)
+    if several or size <= 2 * FINGERPRINT_EDGE:
+        return fingerprint(data, size)
+    return fingerprint_edges(data, size)
