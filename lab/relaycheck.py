@@ -150,15 +150,12 @@ class World:
         )
         self.lag_ns = THIN_LAG_NS if faults.bits_per_s else LAG_NS
         self.network = BadNetwork(LineFaults(loss=faults.loss, burst_mean=faults.burst), seed)
-        self.now_ns = self.relayed_ns = START_NS
+        self.now_ns = START_NS
         self.history: dict[Name, list[tuple[int, Any]]] = {}
         self.found: Counter[str] = Counter()
         self.keeper: ImageKeeper | None = None
         self.lost: set[Name] = set()
         self.turns = 0
-        self.relaying = True
-        #: Until when the far end may know what was relayed last before a stall, and when that was.
-        self.excused = 0, 0
         self.open_near()
         session = {"inactivity_timeout_ms": SILENT_NS // 1_000_000, "doubt_when_silent": True}
         tables = {"session": session, "window": {"parity": faults.parity > 0}}
@@ -213,7 +210,6 @@ class World:
 
     def turn(self, relaying: bool = True) -> None:
         """Let the relay and the far end run."""
-        self.relaying = relaying
         if self.keeper is not None:
             while self.keeper.work(self.now_ns) > 0:
                 pass
@@ -223,9 +219,6 @@ class World:
         while relaying and self.relay.work(self.now_ns) > 0:
             pass
         if relaying:
-            if self.now_ns - self.relayed_ns > self.lag_ns:
-                self.excused = self.now_ns + self.lag_ns, self.relayed_ns
-            self.relayed_ns = self.now_ns
             self.deliver()
         else:
             self.pass_time()
@@ -290,12 +283,9 @@ class World:
         there = self.far.sound(name)
         if there is None:
             return
-        # Behind a stall the relay says what lies in the ring, as it was then. While it stands still
-        # the far end hears nothing, not even heartbeats, and has to know that.
-        until_ns, relayed_ns = self.excused
+        # While the relay stands still the far end hears nothing, not even heartbeats, and has to
+        # know that. When it goes on, nothing is sound there that was so meanwhile.
         since_ns = self.now_ns - self.lag_ns
-        if self.relaying:
-            since_ns = (relayed_ns if self.now_ns < until_ns else self.relayed_ns) - self.lag_ns
         told = self.history.get(name, [])
         for at in range(len(told) - 1, -1, -1):
             if told[at][1] == there:

@@ -63,10 +63,15 @@ class Lossy:
             sock.close()
 
 
+def received(name: str, line: str) -> int:
+    """Return how many datagrams a line has brought to a feed."""
+    return read_status(name).counters[f"incremental.{line}"]["datagrams"]
+
+
 class Chain:
     """The processes, and what a reader at each end knows."""
 
-    def __init__(self, folder: Path, loss: float, near: str = "") -> None:
+    def __init__(self, folder: Path, loss: float, near: str = "", line: str = "") -> None:
         self.folder = folder
         self.venue, *ports = free_ports(9)
         ways = [(ports[2 * line + channel], ports[4 + 2 * line + channel])
@@ -75,7 +80,7 @@ class Chain:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         relayed = "".join(
             f'\n[[relay.lines]]\nname = "{name}"\nincremental = "127.0.0.1:{ways[2 * i][0]}"\n'
-            f'snapshot = "127.0.0.1:{ways[2 * i + 1][0]}"'
+            f'snapshot = "127.0.0.1:{ways[2 * i + 1][0]}"\n{line}'
             for i, name in enumerate(LINES)
         )
         self.write(
@@ -136,6 +141,32 @@ class Chain:
             check=True, capture_output=True, timeout=PATIENCE_S,
         )  # fmt: skip
 
+    def send_some(self, datagrams: list[Any], *, anew: bool = False) -> None:
+        """Send datagrams of the venue, and wait until the feed has published what they say."""
+        known = 0 if anew else received("near", "A")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            for _, datagram in datagrams:
+                out.sendto(datagram.payload, ("127.0.0.1", self.venue))
+                time.sleep(0.0005)
+        wait_until(lambda: received("near", "A") == known + len(datagrams))
+        self.read()
+
+    def old(self) -> list[Any]:
+        """Take what the far end has published; return what was sound there and is not so here."""
+        found = []
+        reader, followed = self.ends["far"]
+        while reader.lag:
+            followed.take(next(reader))
+            self.read_end("near")
+            newest = self.books("near")
+            there = self.books("far")
+            found += [
+                (name, there[name], newest[name])
+                for name in there.keys() & newest.keys()
+                if there[name] is not None and there[name] != newest[name]
+            ]
+        return found
+
     def send_set(self, folder: Path) -> None:
         """Send what a set of captures has of a feed with losses, in its order."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
@@ -146,13 +177,15 @@ class Chain:
 
     def read(self) -> list[Any]:
         """Take what both feeds have published; return the records of the far end."""
+        self.read_end("near")
+        return self.read_end("far")
+
+    def read_end(self, name: str) -> list[Any]:
+        reader, followed = self.ends[name]
         found = []
-        for name, (reader, followed) in self.ends.items():
-            while reader.lag:
-                record = next(reader)
-                followed.take(record)
-                if name == "far":
-                    found.append(record)
+        while reader.lag:
+            found.append(next(reader))
+            followed.take(found[-1])
         return found
 
     def books(self, name: str) -> dict[Any, Any]:
@@ -232,6 +265,44 @@ def test_relay_that_is_killed_goes_on_in_a_session_of_its_own(chain: Callable[..
     world.await_session()
     wait_until(world.agree)
     assert None not in world.books("near").values()
+
+
+@pytest.mark.parametrize("line", ["", "bits_per_s = 1_000_000"], ids=["wide", "thin"])
+@pytest.mark.parametrize("how", ["once", "twice", "feed anew", "feed killed"])
+def test_no_old_book_is_sound_behind_a_relay_that_stood_still(
+    chain: Callable[..., Chain], how: str, line: str
+) -> None:
+    datagrams = read_set(shared("venues", "books", "itch_small"), "clean")[1]
+    third = len(datagrams) // 3
+    world = chain(0.0, "", line)
+    world.start("near", "relay")
+    world.await_session()
+    world.send_some(datagrams[:third])
+    wait_until(world.agree)
+    relay = world.processes["relay near"]
+    for first in range(third, third * (3 if how == "twice" else 2), third):
+        relay.send_signal(signal.SIGSTOP)
+        world.send_some(datagrams[first : first + third])
+        wait_until(lambda: world.read() is not None and not any(world.books("far").values()))
+        if how in ("feed anew", "feed killed"):
+            world.kill("run near", signal.SIGTERM if how == "feed anew" else signal.SIGKILL)
+        if how == "feed anew":
+            world.ends["near"][0].close()
+            world.start("near", "run")
+            wait_until(lambda: read_status("near").writer_pid == world.processes["run near"].pid)
+            world.ends["near"][0].close()
+            world.ends["near"] = Reader("ring:near", start="begin"), Followed(Books())
+            world.send_some(datagrams[: 2 * third], anew=True)
+        relay.send_signal(signal.SIGCONT)
+        old: list[Any] = []
+        if how == "feed killed":
+            told = received("far", "fibre")
+            wait_until(lambda told=told: received("far", "fibre") > told + 30)
+            old += world.old()
+            assert not any(world.books("far").values())
+        else:
+            wait_until(lambda old=old: old.extend(world.old()) or world.agree())
+        assert old == []
 
 
 def test_end_of_the_feed_puts_all_in_doubt_until_the_next_one(chain: Callable[..., Chain]) -> None:

@@ -6,6 +6,7 @@
 #   send_queue.count = 0
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
 from udpfast.core.layout cimport CHANNEL_COUNT, DATAGRAM_SIZE_MAX, Frame
 
@@ -24,6 +25,20 @@ cdef struct SendQueue:
 
 cdef inline uint8_t* send_queue_datagram(SendQueue* send_queue, uint32_t index) noexcept nogil:
     return send_queue.data + <size_t>index * DATAGRAM_SIZE_MAX
+
+
+cdef inline Frame send_queue_frame(SendQueue* send_queue, uint32_t index) noexcept nogil:
+    cdef Frame frame
+    memcpy(&frame, send_queue_datagram(send_queue, index), sizeof(Frame))
+    return frame
+
+
+cdef inline void send_queue_move(SendQueue* send_queue, uint32_t to, uint32_t index) noexcept nogil:
+    # A datagram takes the place of one that was before it.
+    if to != index:
+        memcpy(send_queue_datagram(send_queue, to), send_queue_datagram(send_queue, index),
+               <size_t>send_queue.sizes[index])
+        send_queue.sizes[to] = send_queue.sizes[index]
 
 
 cdef class Publication:

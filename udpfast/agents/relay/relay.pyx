@@ -21,7 +21,7 @@ from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
-from udpfast.core.layout cimport KIND_RESTART
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, KIND_RESTART
 from udpfast.core.linux cimport ECANCELED
 from udpfast.core.oserr cimport check
 from udpfast.log.readers cimport ReaderRegistration
@@ -70,7 +70,9 @@ cdef class Relay(Agent):
     cdef object _names                   # RingTable
     cdef int64_t _at                     # of the records of the last poll, the next to take,
     cdef int64_t _count                  # and how many there are
-    cdef int64_t _behind_ns              # since when records have waited for the lines; 0: none do
+    cdef int64_t _started_ns             # by the clock
+    cdef int64_t _turn_ns                # of the last turn
+    cdef int64_t _current_ns             # when all had been taken that was there; 0: no turn yet
     cdef uint64_t _read
     cdef int64_t _report_at_ns
     cdef int64_t _look_at_ns
@@ -120,6 +122,7 @@ cdef class Relay(Agent):
             self.counts.close()
             raise
         self._begin()
+        self._started_ns = clock_monotonic_ns()
 
     def _begin(self):
         check(self.feed.begin(), "begin", str(self._directory))
@@ -162,6 +165,14 @@ cdef class Relay(Agent):
         cdef int rc
         self.feed.now_ns = now_ns
         self.feed.unix_ns = clock_realtime_ns()
+        if unlikely(self._current_ns == 0):
+            self._current_ns = self._turn_ns = now_ns if self._keep else self._started_ns
+        # A relay that was stopped, or has not come to the end for long, takes old records.
+        if not self.feed.behind and (
+                now_ns - self._turn_ns >= self.feed.pause_ns
+                or now_ns - self._current_ns >= self.feed.late_ns):
+            self.feed.fall_behind(True)
+        self._turn_ns = now_ns
         if self._at == self._count:
             rc = self._poll(now_ns)
             if rc != 0:
@@ -183,30 +194,24 @@ cdef class Relay(Agent):
             if self._cursor.headers[i].kind == KIND_RESTART:
                 with gil:
                     self._renew_names()
-        self._look_behind(now_ns)
-        # In the middle of what lies back, what is true is an old truth.
-        rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             with gil:
                 self._look()
+        if self._at == self._count and not self._cursor.ready():
+            if self.feed.behind and not self._gone:
+                with gil:
+                    self._look()     # of a feed that is dead nothing is new
+            self._current_ns = now_ns
+            self.feed.fall_behind(self._gone)
+        # In the middle of what lies back, what is true is an old truth.
+        rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if count or now_ns >= self._report_at_ns:
             self._report_at_ns = now_ns + REPORT_NS
             self._read += count
             store_relaxed(&self._registration.entry.read, self._read)
             self._cursor.report(self._registration.entry)
         return <int>count + rc
-
-    cdef void _look_behind(self, int64_t now_ns) noexcept nogil:
-        # Records that wait grow old, and what the far end believes with them.
-        if self._at < self._count:
-            if self._behind_ns == 0:
-                self._behind_ns = now_ns
-            elif now_ns - self._behind_ns >= self.feed.late_ns:
-                self.feed.fall_behind(True)
-        elif self._behind_ns and self._count < BATCH:
-            self._behind_ns = 0
-            self.feed.fall_behind(False)
 
     cdef int _poll(self, int64_t now_ns) noexcept nogil:
         # The next records. Not 0: the turn ends with that.
@@ -243,6 +248,7 @@ cdef class Relay(Agent):
         if not self._cursor.missed:
             return False
         self.feed.miss(self._cursor.missed, self._cursor.epoch())
+        self.feed.flush(CHANNEL_INCREMENTAL)     # what lies back is read first
         self._joined = self._cursor.end_index()
         self._renew_names()              # a RESTART may be among them
         say_warning(
@@ -280,7 +286,6 @@ cdef class Relay(Agent):
                 (<RingFeedCursor>self._cursor).cursor.life == "gone"):
             self._gone = True
             self.feed.say_available(False)
-            self.feed.doubt_all()
             say_warning(
                 f"udpfast: {self._name}: relay: the feed's process is gone: the far end is told "
                 "that all is in doubt")

@@ -101,7 +101,9 @@ cdef class RelayFeed(RelayEncoding):
     cdef Budget budget
     cdef Held held
     cdef int64_t late_ns             # what was held for so long is in doubt
+    cdef int64_t pause_ns            # a turn that is so late follows a pause
     cdef int64_t held_ns             # when something was held last
+    cdef bint holding                # there is a budget, or something was held ever
     cdef bint behind                 # what is taken is old: no book and no top may leave
     cdef uint32_t charged[CHANNEL_COUNT]     # datagrams of the send queue that are paid for,
     cdef int64_t charged_ns[CHANNEL_COUNT]   # and what they cost
@@ -130,6 +132,7 @@ cdef class RelayFeed(RelayEncoding):
     cdef bint full(self) noexcept nogil
     # What is taken from now on is old, or no longer is.
     cdef void fall_behind(self, bint behind) noexcept nogil
+    cdef void _withdraw(self) noexcept nogil
 
     cdef int _follow(self) noexcept nogil
     cdef begin_session(self)

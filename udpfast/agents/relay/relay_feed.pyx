@@ -6,7 +6,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.errno cimport ENOMEM
 from libc.math cimport NAN
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -17,17 +17,20 @@ from udpfast.agents.relay.relay_held cimport (
     HELD_LEVELS, HELD_TOPS, HELD_WHOLE, HeldLevels, HeldObject, held_all, held_free, held_init,
     held_let_go, held_pop, held_push, held_reserve, held_reset, held_set)
 from udpfast.agents.relay.relay_lines cimport RelayLines
+from udpfast.agents.relay.relay_types cimport (
+    STATUS_TYPE, TYPES_MAX, has_parts, has_snapshots, is_type_of, relay_type)
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, CONNECTION_READY, DATAGRAM_SIZE_MAX,
-    FRAGMENT_SIZE, FRAGMENTS_MAX,
+    FRAGMENT_SIZE, FRAGMENTS_MAX, Frame,
     KIND_BUS, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_SESSION,
     KIND_STALE, KIND_UPDATES, Lapped, MESSAGE_SIZE_MAX, RECORD_SIZE, Record)
 from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY, KIND_ORDERS, KIND_STATISTICS,
     KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.feed.publication cimport (
-    SEND_QUEUE_FLUSH, SEND_QUEUE_SLOTS, SendQueue, Publication, send_queue_datagram)
+    SEND_QUEUE_FLUSH, SEND_QUEUE_SLOTS, SendQueue, Publication, send_queue_datagram,
+    send_queue_frame, send_queue_move)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update_replaces
 from udpfast.market.doubt cimport (
     doubt_key_stream, doubt_said_tag, doubt_stream, doubt_tag, doubts_begin_all)
@@ -54,11 +57,8 @@ SUPPORTED = 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x40
 HELD_BACK = 0x4 | 0x8
 
 cdef enum:
-    STATUS_TYPE = 0              # the relay's own status: of no object
     ROUND_BURST = 64             # datagrams of a round at one turn, as in feed/snapshot_cycle
-    TYPES_MAX = 14               # object types of one kind but the first: 8 bits hold them all
     ROUND_LOOKS = 4096           # values looked at in one turn
-    KINDS = 16                   # between two object types of one kind; there are fewer kinds
     SESSION_IDS = 1 << 16
     # The last one shows what is lost before it, if it arrives: several do.
     END_HEARTBEATS = 3
@@ -66,6 +66,8 @@ cdef enum:
     # that an object in doubt is told of though levels wait without end.
     LEVELS_RESERVE = 4
     ROUND_SHARE = 4
+    # A relay that sent nothing for so many heartbeats was stopped: fewer than make it silent there.
+    PAUSE_HEARTBEATS = 5
     # So long after something was held last, the line is no longer called short.
     SHORT_NS = 1_000_000_000
     ROOM_KEPT = 16               # datagrams of a send queue for heartbeats and the relay's status
@@ -74,14 +76,9 @@ if len(RELAY_COUNTS) != RELAY_COUNT:
     raise ImportError(f"expected {RELAY_COUNT} names, found {len(RELAY_COUNTS)}")
 
 
-cdef inline bint has_snapshots(uint16_t kind) noexcept nogil:
-    # Whether the protocol has snapshots of it, for which a subscriber's objects wait.
-    return kind != KIND_TOP_OF_BOOK and kind != KIND_TRADES and kind != KIND_EXTERNAL_LATENCY
-
-
-cdef inline bint has_parts(uint16_t kind) noexcept nogil:
-    # Whether an update may say less than all.
-    return kind == KIND_BOOK or kind == KIND_STATISTICS or kind == KIND_CUSTOM_METRICS
+cdef inline bint is_level_or_top(Frame frame) noexcept nogil:
+    return (is_type_of(frame.object_type, KIND_BOOK)
+            or is_type_of(frame.object_type, KIND_TOP_OF_BOOK))
 
 
 @cython.final
@@ -153,12 +150,14 @@ cdef class RelayFeed(RelayEncoding):
         self.round_datagram_ns = max(1, 1_000_000_000 // snapshot_rate_per_s)
         budget_init(&self.budget, bits_per_s, burst_bytes, headers)
         self.late_ns = late_ns
+        self.pause_ns = min(late_ns, PAUSE_HEARTBEATS * heartbeat_interval_ns)
         if bits_per_s:
             self.round_datagram_ns = max(
                 self.round_datagram_ns,
                 ROUND_SHARE * budget_cost_ns(&self.budget, DATAGRAM_SIZE_MAX))
-            if not held_init(&self.held):
-                raise MemoryError
+            self.holding = True
+        if not held_init(&self.held):
+            raise MemoryError
         self.available = True
         self._say_status()
 
@@ -337,7 +336,7 @@ cdef class RelayFeed(RelayEncoding):
             told.parts = True        # as much as a record takes: the book is not whole yet
             self.counts[RELAY_IN_WHOLE] += 1
             return
-        if unlikely(self.budget.ps_per_byte) and self._has_to_wait(index, header.kind):
+        if unlikely(self.holding) and self._has_to_wait(index, header.kind):
             self._hold(index, header, payload)
             self.held.objects[index].updates += 1
             self.counts[RELAY_WAITING] += 1
@@ -360,7 +359,7 @@ cdef class RelayFeed(RelayEncoding):
                 self._doubt(at - 1)
             elif self.told[at - 1].status == TOLD_WHOLE:
                 self._tell_whole(at - 1)
-            elif self.budget.ps_per_byte:
+            elif self.holding:
                 self._line_up(at - 1)
             at = self.state.values[at - 1].next
 
@@ -515,7 +514,7 @@ cdef class RelayFeed(RelayEncoding):
             return True
         if given >> 16 > TYPES_MAX:
             return False
-        told.object_type = <uint8_t>(1 + kind - KIND_BOOK + KINDS * (given >> 16))
+        told.object_type = relay_type(kind, <int>(given >> 16))
         told.object_id = <uint16_t>given
         self.given[kind - KIND_BOOK] = given + 1
         return True
@@ -538,7 +537,7 @@ cdef class RelayFeed(RelayEncoding):
         cdef int64_t cost_ns
         cdef int channel
         if self.budget.ps_per_byte == 0:
-            return 0
+            return INT64_MAX
         if self.lines is not None and self.lines.parity_bytes:
             budget_pay(&self.budget, self.now_ns, (
                 self.lines.parity_bytes + self.lines.parity_datagrams * self.budget.headers)
@@ -574,8 +573,41 @@ cdef class RelayFeed(RelayEncoding):
     cdef void fall_behind(self, bint behind) noexcept nogil:
         if behind and not self.behind:
             self.counts[RELAY_BEHIND] += 1
+            self.holding = True
+            self._withdraw()
             self.doubt_all()
+        elif self.behind and not behind:
+            # What is whole may arrive before the hole is a gap there: the round comes behind that.
+            self.round_due_ns = self.now_ns + self.publication.heartbeat_interval
         self.behind = behind
+
+    cdef void _withdraw(self) noexcept nogil:
+        # Books, tops and snapshots that have not left are old by now: the far end finds their
+        # numbers missing.
+        cdef SendQueue* send_queue
+        cdef int64_t cost_ns, spared_ns = 0
+        cdef uint32_t i, count
+        cdef int channel
+        self._credit_ns()            # all of them are charged
+        self.open_size = 0
+        for channel in range(CHANNEL_COUNT):
+            send_queue = &self.publication.send_queues[channel]
+            count = send_queue.count
+            send_queue.count = 0
+            for i in range(count):
+                if channel == CHANNEL_INCREMENTAL and not is_level_or_top(
+                        send_queue_frame(send_queue, i)):
+                    send_queue_move(send_queue, send_queue.count, i)
+                    send_queue.count += 1
+                    continue
+                self.said = True
+                if self.budget.ps_per_byte:
+                    cost_ns = budget_cost_ns(&self.budget, send_queue.sizes[i])
+                    self.charged_ns[channel] -= cost_ns
+                    spared_ns += cost_ns
+            if self.budget.ps_per_byte:
+                self.charged[channel] = send_queue.count
+        self.budget.paid_ns -= spared_ns
 
     cdef bint _has_to_wait(self, uint32_t index, uint16_t kind) noexcept nogil:
         # Tops and books wait for the line, and behind those that wait already.
@@ -601,6 +633,9 @@ cdef class RelayFeed(RelayEncoding):
         if not object.waits:
             object.waits = True
             object.since_ns = self.now_ns
+        if self.behind and told.status == TOLD_SOUND:
+            # What continues would be sound there with what it was, for the moment before it.
+            told.status = TOLD_WHOLE
         if self.state.values[index].record.kind == KIND_BOOK:
             if (payload == NULL or told.status != TOLD_SOUND or told.parts
                     or update_replaces(header.flags, book.header.update_type)):
@@ -626,8 +661,7 @@ cdef class RelayFeed(RelayEncoding):
 
     cdef void _tell_whole(self, uint32_t index) noexcept nogil:
         # A value is sound again: now, or when the line has room for it.
-        if self.budget.ps_per_byte and self._has_to_wait(
-                index, self.state.values[index].record.kind):
+        if self.holding and self._has_to_wait(index, self.state.values[index].record.kind):
             self._hold(index, NULL, NULL)
         else:
             self._put_whole(index)
@@ -635,8 +669,6 @@ cdef class RelayFeed(RelayEncoding):
     cdef void _answer(self, uint32_t index, bint said) noexcept nogil:
         # What was held of a value was said just now, all in one; or is not said at all.
         cdef HeldObject* object
-        if self.held.objects == NULL:
-            return
         object = self.held.objects + index
         if object.updates:
             self.counts[RELAY_WAITING] -= object.updates
@@ -652,7 +684,7 @@ cdef class RelayFeed(RelayEncoding):
         for queue in range(HELD_TOPS, HELD_WHOLE + 1):
             kept_ns = 0 if queue == HELD_TOPS else self.budget.burst_ns // LEVELS_RESERVE
             while self.held.heads[queue]:
-                if self._credit_ns() <= kept_ns:
+                if self.behind or self._credit_ns() <= kept_ns:
                     return done
                 index = held_pop(&self.held, queue)
                 if self.held.objects[index].waits and state_sound(
@@ -732,7 +764,7 @@ cdef class RelayFeed(RelayEncoding):
         if self.status_due:
             self._put_status()
             done += 1
-        if self.budget.ps_per_byte and not self.behind:
+        if self.holding and not self.behind:
             done += self._release()
         for channel in range(CHANNEL_COUNT):
             if (self.now_ns - self.publication.last_published_ns[channel]
@@ -750,7 +782,10 @@ cdef class RelayFeed(RelayEncoding):
         return done
 
     cdef void flush(self, int channel) noexcept nogil:
-        # Send what is paid for.
+        # Send what is paid for. Who was stopped since this turn began sends nothing old.
+        if self.lines is not None and not self.behind and (
+                self.lines.turn_ns(self.now_ns) >= self.pause_ns):
+            self.fall_behind(True)
         if self.publication.send_queues[channel].count:
             self._send(channel, self._paid(channel))
 
@@ -790,7 +825,7 @@ cdef class RelayFeed(RelayEncoding):
         self.round_paid_ns = max(
             self.round_paid_ns, self.now_ns - ROUND_BURST * self.round_datagram_ns)
         allowed = <uint32_t>((self.now_ns - self.round_paid_ns) // self.round_datagram_ns)
-        while done < allowed and looks < ROUND_LOOKS:
+        while done < allowed and looks < ROUND_LOOKS and not self.behind:
             if self.open_size:
                 done += self._continue_snapshot(allowed - done)
             elif self.round_at < self.state.values_count:
@@ -813,7 +848,7 @@ cdef class RelayFeed(RelayEncoding):
         # What nothing was said of since a number was left out is in doubt there, and sound here.
         if told.status != TOLD_SOUND or told.number < self.left_out:
             return told.fragments if self._put_whole(index) else 0
-        if self.budget.ps_per_byte:
+        if self.holding:
             self._line_up(index)
         size = self._encode_whole(index)
         if size == 0:

@@ -44,9 +44,10 @@ cdef struct HeldObject:
     uint8_t reserved
 
 cdef struct Held:
-    HeldObject* objects          # by index of the state's value; NULL: nothing is ever held
+    HeldObject* objects          # by index of the state's value
     uint32_t room
-    uint32_t free                # index + 1
+    uint32_t free                # of books that were used, index + 1
+    uint32_t used                # books that were ever used: the others cost no memory yet
     HeldLevels* books            # HELD_BOOKS of them
     uint32_t heads[HELD_QUEUES]  # index + 1
     uint32_t tails[HELD_QUEUES]
@@ -68,7 +69,7 @@ cdef inline void held_free(Held* held) noexcept nogil:
 cdef inline bint held_reserve(Held* held, uint32_t room) noexcept nogil:
     # False: out of memory.
     cdef void* memory
-    if held.books == NULL or room <= held.room:
+    if room <= held.room:
         return True
     memory = realloc(held.objects, room * sizeof(HeldObject))
     if memory == NULL:
@@ -81,16 +82,12 @@ cdef inline bint held_reserve(Held* held, uint32_t room) noexcept nogil:
 
 cdef inline void held_reset(Held* held) noexcept nogil:
     # Nothing is held: the objects are forgotten.
-    cdef uint32_t i
-    for i in range(<uint32_t>HELD_QUEUES):
+    cdef int i
+    for i in range(HELD_QUEUES):
         held.heads[i] = held.tails[i] = 0
-    if held.books == NULL:
-        return
     if held.objects != NULL:
         memset(held.objects, 0, held.room * sizeof(HeldObject))
-    for i in range(<uint32_t>HELD_BOOKS):
-        held.books[i].next = i + 2 if i + 1 < HELD_BOOKS else 0
-    held.free = 1
+    held.free = held.used = 0
 
 
 cdef inline void held_push(Held* held, uint32_t index, int queue) noexcept nogil:
@@ -143,12 +140,16 @@ cdef inline void held_set(
     if object.whole:
         return
     if object.levels == 0:
-        if held.free == 0:
+        if held.free:
+            object.levels = held.free
+            held.free = held.books[object.levels - 1].next
+        elif held.used < HELD_BOOKS:
+            held.used += 1
+            object.levels = held.used
+        else:
             held_all(held, object)
             return
-        object.levels = held.free
         levels = held.books + object.levels - 1
-        held.free = levels.next
         levels.next = levels.bid_count = levels.ask_count = 0
     levels = held.books + object.levels - 1
     if not (held_set_side(levels.bids, &levels.bid_count, bids, bid_count)

@@ -41,6 +41,8 @@ cdef class RelayLines:
 
     # Send all of it by every line of the channel; what a line does not take is given up there.
     cdef void send(self, int channel, SendQueue* send_queue, int64_t now_ns) noexcept nogil
+    # How long ago the turn began that is at `now_ns`.
+    cdef int64_t turn_ns(self, int64_t now_ns) noexcept nogil
     cdef _begin_parity(self, int line, int members, int depth)
     # Parity of what left some time ago and is covered by none yet.
     cdef void expire(self, int64_t now_ns) noexcept nogil

@@ -6,11 +6,14 @@ from libc.string cimport memcpy
 
 from udpfast.agents.relay.relay_budget cimport (
     HEADERS_IPV4, HEADERS_IPV6, budget_cost_ns, budget_credit_ns, budget_init, budget_pay)
+from udpfast.agents.relay.relay_types cimport is_type_of
+from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, Frame, LINES_MAX)
 from udpfast.core.oserr cimport check
+from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.feed.parity cimport PARITY_SIZE_MAX, Parity, parity_add, parity_init, parity_rest
-from udpfast.feed.publication cimport SendQueue, Publication, send_queue_datagram
+from udpfast.feed.publication cimport SendQueue, Publication, send_queue_frame
 from udpfast.net.sender cimport DatagramSender, SendBatch, send_slots
 
 import numpy as np
@@ -24,8 +27,6 @@ cdef enum:
     # How often a full queue is asked again before the rest is given up for that line: about 0.1 ms,
     # for which the other lines wait.
     ATTEMPTS = 100
-    # The relay's object types: one of each kind, and so many further on the next one of that kind.
-    KINDS = 16
     # Levels and snapshots leave this part of a burst to what goes before them.
     RESERVE = 4
 
@@ -159,6 +160,9 @@ cdef class RelayLines:
             else:
                 self._send_all(channel, line, send_queue, 0, send_queue.count, now_ns)
 
+    cdef int64_t turn_ns(self, int64_t now_ns) noexcept nogil:
+        return clock_monotonic_ns() - now_ns
+
     cdef void expire(self, int64_t now_ns) noexcept nogil:
         cdef uint32_t line
         cdef Parity* parity
@@ -242,13 +246,15 @@ cdef class RelayLines:
         cdef Budget* budget = &self.budgets[line]
         cdef uint32_t first = 0, at = 0, end, i
         cdef int64_t kept_ns
+        cdef Frame frame
         while at < send_queue.count:
             end = at + 1
+            frame = send_queue_frame(send_queue, at)
             while end < send_queue.count and (
-                    frame_at(send_queue, end).seqno == frame_at(send_queue, at).seqno):
+                    send_queue_frame(send_queue, end).seqno == frame.seqno):
                 end += 1
             kept_ns = budget.burst_ns // RESERVE if (
-                channel == CHANNEL_SNAPSHOT or is_book(frame_at(send_queue, at))) else 0
+                channel == CHANNEL_SNAPSHOT or is_type_of(frame.object_type, KIND_BOOK)) else 0
             if budget_credit_ns(budget, now_ns) > kept_ns:
                 for i in range(at, end):
                     budget_pay(budget, now_ns, budget_cost_ns(budget, send_queue.sizes[i]))
@@ -258,16 +264,6 @@ cdef class RelayLines:
                 first = end
             at = end
         self._send_all(channel, line, send_queue, first, at, now_ns)
-
-
-cdef inline Frame frame_at(SendQueue* send_queue, uint32_t index) noexcept nogil:
-    cdef Frame frame
-    memcpy(&frame, send_queue_datagram(send_queue, index), sizeof(Frame))
-    return frame
-
-
-cdef inline bint is_book(Frame frame) noexcept nogil:
-    return frame.object_type % KINDS == 1
 
 
 cdef int64_t send_all(
