@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.instance import Instance
 from udpfast import Batch, FormatError, Kind, Reader
-from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.core.layout import CONTROL_DTYPES, GapReason, ObjectStatus, ObjectWait
 from udpfast.market.updates import (
     REFERENCE_DATA,
     ROW_DTYPES,
@@ -17,6 +17,7 @@ from udpfast.market.updates import (
     TRADES,
     UPDATE_DTYPES,
 )
+from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
 
 pa = pytest.importorskip("pyarrow")
 
@@ -325,3 +326,77 @@ def test_message_of_an_app_names_no_exchange_whatever_it_holds(instance: Instanc
         assert table["exchange"].to_pylist() == table["symbol"].to_pylist() == [None]
     with Reader(instance.address, start="oldest") as reader:
         assert next(reader).exchange is None
+
+
+def _told(instance: Instance) -> Batch:
+    """Return a trade of each side, and one that does not say; a status; a gap; a recovery."""
+    rows = np.zeros(3, ROW_DTYPES[Kind.TRADES])
+    rows["side"] = 1, 2, 0
+    trades = instance.update(TRADES, "binance-usdm", "BTC", row_count=3, update_type=2, present=2)
+    instance.append(Kind.TRADES, trades.tobytes() + rows.tobytes())
+    status = instance.update(
+        UPDATE_DTYPES[Kind.MARKET_STATUS], "binance-usdm", "BTC", trading_status=7
+    )
+    instance.append(Kind.MARKET_STATUS, status.tobytes())
+    gap = np.zeros((), CONTROL_DTYPES[Kind.GAP])
+    gap["reason"] = GapReason.TIME
+    instance.append(Kind.GAP, gap.tobytes())
+    state = np.zeros((), CONTROL_DTYPES[Kind.RECOVERED])
+    state["status"], state["waits"] = ObjectStatus.LIVE, ObjectWait.NONE
+    instance.append(Kind.RECOVERED, state.tobytes())
+    return _read(instance)
+
+
+def test_enumerations_are_words(instance: Instance) -> None:
+    batch = _told(instance)
+    trades = pa.table(batch.table("trades"))
+    trades.validate(full=True)
+    assert trades["update_type"].to_pylist() == ["Incremental"]
+    assert [row["side"] for row in trades["rows"].to_pylist()[0]] == ["Buy", "Sell", None]
+    status = pa.table(batch.table("market_status"))
+    assert status["trading_status"].to_pylist() == ["Halt"]
+    assert status["update_type"].to_pylist() == [None]
+    assert pa.table(batch.table("gap"))["reason"].to_pylist() == ["TIME"]
+    recovered = pa.table(batch.table("recovered"))
+    assert recovered["status"].to_pylist() == ["LIVE"]
+    assert recovered["waits"].to_pylist() == ["NONE"]
+    assert batch.select("trades")["update_type"].tolist() == [2]
+
+
+def test_words_have_the_same_categories_in_each_table(instance: Instance) -> None:
+    batch = _told(instance)
+    frame = batch.to_pandas("trades")
+    assert frame["update_type"].dtype == "category"
+    assert list(frame["update_type"].cat.categories) == ["Snapshot", "Incremental", "Stale"]
+    nothing = batch.to_pandas("top_of_book")
+    assert list(nothing["update_type"].cat.categories) == ["Snapshot", "Incremental", "Stale"]
+    polars = pytest.importorskip("polars")
+    told = batch.to_polars("market_status")
+    assert told["trading_status"].to_list() == ["Halt"]
+    assert told["trading_status"].dtype in (polars.Categorical, polars.Enum)
+
+
+def test_every_enumeration_of_an_update_or_a_control_record_is_words(instance: Instance) -> None:
+    for kind, dtype in {**UPDATE_DTYPES, **CONTROL_DTYPES}.items():
+        instance.append(kind, bytes(dtype.itemsize))
+    batch = _read(instance)
+    fields = {(kind, name) for kind in UPDATE_DTYPES for name in UPDATE_WORDS} | set(CONTROL_WORDS)
+    for kind, name in fields:
+        table = pa.table(batch.table(kind))
+        if name in table.column_names:
+            assert pa.types.is_dictionary(table.schema.field(name).type), (kind, name)
+        if "rows" in table.column_names:
+            rows = table.schema.field("rows").type.value_type
+            if rows.get_field_index(name) >= 0:
+                assert pa.types.is_dictionary(rows.field(name).type), (kind, name)
+
+
+def test_number_without_a_word_is_null(instance: Instance) -> None:
+    gap = np.zeros((), CONTROL_DTYPES[Kind.GAP])
+    gap["reason"] = 0xFFFFFFFF
+    instance.append(Kind.GAP, gap.tobytes())
+    instance.append(Kind.TOP_OF_BOOK, instance.update(
+        TOP_OF_BOOK, "binance-usdm", "BTC", update_type=255).tobytes())  # fmt: skip
+    batch = _read(instance)
+    assert pa.table(batch.table("gap"))["reason"].to_pylist() == [None]
+    assert pa.table(batch.table("top_of_book"))["update_type"].to_pylist() == [None]

@@ -24,6 +24,7 @@ from udpfast.core.layout import Kind
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
 
 __all__ = ["ArrowTable", "record_table", "update_table"]
 
@@ -101,6 +102,11 @@ _TIMES = {
 }
 #: Columns that are days (UNIX). 0 says nothing: null.
 _DAYS = ("issue_date", "settlement_date")
+#: Words of updates' enumerations, by field, without the 0, which says nothing.
+_STATED_WORDS = {
+    field: {number: word for number, word in words.items() if number}
+    for field, words in UPDATE_WORDS.items()
+}
 #: Columns of a record's header that stand before its update's.
 _HEADER = ("index", "received_ns", "published_ns", "flags", "number", "session")
 
@@ -221,7 +227,8 @@ def update_table(Batch batch not None, kind) -> ArrowTable:
             _names("exchange", exchanges, batch.names), _names("symbol", symbols, batch.names)]
     taken = {(<_Column> column).name.decode() for column in columns}
     columns += _fields(fixed, [name for name in fixed.dtype.names
-                               if name not in ("exchange_id", "symbol_id") and name not in taken])
+                               if name not in ("exchange_id", "symbol_id") and name not in taken],
+                       _enumerations(kind))
     if kind in ROW_DTYPES:
         columns.append(_rows(batch, kind, fixed["row_count"]))
     return _table(columns, len(fixed))
@@ -250,12 +257,21 @@ cdef _name_ids(Batch batch, kind):
     return np.asarray(exchanges)[:n], np.asarray(symbols)[:n]
 
 
-def _fields(array, names):
-    """Columns of a structured array: numbers and texts; what is reserved is left out."""
+def _enumerations(kind):
+    """The words of a kind's enumerations, by field; of an update's 0 there is none: null."""
+    if kind in UPDATE_DTYPES:
+        return _STATED_WORDS
+    return {field: words for (of, field), words in CONTROL_WORDS.items() if of == kind}
+
+
+def _fields(array, names, enumerations={}):
+    """Columns of a structured array: numbers, texts, words; what is reserved is left out."""
     columns = []
     for name in names:
         dtype = array.dtype[name]
-        if dtype.kind == "S":
+        if name in enumerations:
+            columns.append(_enumeration(name, array[name], enumerations[name]))
+        elif dtype.kind == "S":
             columns.append(_texts(name, array[name].tolist()))
         elif name in _TIMES:
             columns.append(_times(name, array[name]))
@@ -306,6 +322,14 @@ def _words(name, places, words):
     return column
 
 
+def _enumeration(name, numbers, words):
+    """A column of words, the same categories in each table; null where a number has none."""
+    beyond = max(words) + 1
+    places = np.full(beyond + 1, -1, np.int32)
+    places[list(words)] = np.arange(len(words), dtype=np.int32)
+    return _words(name, places[np.minimum(numbers, beyond)], words.values())
+
+
 def _names(name, ids, names):
     """A column of exchanges or symbols, by their ids; null where the id means nothing."""
     found, inverse = np.unique(ids, return_inverse=True)
@@ -345,7 +369,7 @@ def _rows(Batch batch, kind, counts):
         memcpy(target, batch_payload(batch, i) + fixed, size)
         target += size
         n += 1
-    items = _Column("item", b"+s", len(rows), [None], children=_fields(rows, rows.dtype.names))
+    items = _Column("item", b"+s", len(rows), [None], children=_fields(rows, rows.dtype.names, _STATED_WORDS))
     return _Column("rows", b"+l", len(counts), [None, np.asarray(offsets)], children=[items])
 
 
