@@ -369,7 +369,8 @@ def _rows(Batch batch, kind, counts):
         memcpy(target, batch_payload(batch, i) + fixed, size)
         target += size
         n += 1
-    items = _Column("item", b"+s", len(rows), [None], children=_fields(rows, rows.dtype.names, _STATED_WORDS))
+    fields = _fields(rows, rows.dtype.names, _STATED_WORDS)
+    items = _Column("item", b"+s", len(rows), [None], children=fields)
     return _Column("rows", b"+l", len(counts), [None, np.asarray(offsets)], children=[items])
 
 
