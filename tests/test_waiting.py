@@ -1,10 +1,11 @@
-"""A test that waits for a process that failed says so at once, and what that said."""
+"""A test that waits for a process that failed says so, and what that said."""
 
 import subprocess
 import sys
 
 import pytest
 
+from tests import waiting
 from tests.waiting import wait_until
 
 
@@ -15,7 +16,10 @@ from tests.waiting import wait_until
         ("import os; os.abort()", "was ended by signal 6"),
     ],
 )
-def test_process_that_failed_ends_a_wait(code: str, how: str) -> None:
+def test_process_that_failed_ends_a_wait(
+    code: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOKED_AFTER_S", 0.0)
     with (
         subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as process,
         pytest.raises(AssertionError, match=f"in vain for a miracle: process .* {how}") as found,
