@@ -154,7 +154,7 @@ cdef inline void instrument_define_depth(
         levels_become_stale(market, i)
 
 
-cdef inline void tell_definition(Market* market, Instrument* i, const Change* c) noexcept nogil:
+cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c) noexcept nogil:
     # Loops say the same again and again: readers are told what is new.
     cdef uint64_t said = <uint64_t>0x9E3779B97F4A7C15 ^ i.symbol_id
     cdef uint8_t kind = 0 if c.side == SIDE_NONE else c.side
@@ -194,4 +194,4 @@ cdef inline void instrument_define(Market* market, Instrument* i, const Change* 
     if not i.defined:
         i.defined = True
         instrument_mark(market, i)
-    tell_definition(market, i, c)
+    instrument_tell(market, i, c)

@@ -53,6 +53,7 @@ cdef struct MarketStream:
     uint64_t number              # of the message at hand, or the last that was lost
     uint64_t lost                # the last number that was lost, or not seen at the beginning
     uint16_t session             # its ordinal
+    uint64_t session_id          # as the messages of its changes have it
     uint8_t seen                 # a session of it began
     uint8_t whole                # nothing is missing since all of it was empty
     uint8_t open                 # an event goes on

@@ -371,6 +371,7 @@ cdef void market_begin(Market* market, const Message* message, Names* names) noe
         s = market.streams + message.stream
         s.number = message.number
         s.session = message.session
+        s.session_id = message.session_id
         s.seen = True
     market.stream = home_of(market, message)
 

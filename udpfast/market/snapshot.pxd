@@ -148,6 +148,14 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         if not stage_part(market, i, face, c):
             return
         market.taking_part = face.stage_parts < c.chain
+    elif c.flags & CHANGE_PART and c.orders:
+        # Each follows the one before it: of those that were passed by, none is here.
+        if c.orders != 1 and (face.stage != c.order + 1 or face.stage_parts != c.orders - 1):
+            return
+        if c.orders == 1:
+            face_empty(market, i, which)
+        face.stage = c.order + 1
+        face.stage_parts = c.orders
     elif c.flags & CHANGE_PART:
         if face.stage != c.order + 1:
             face_empty(market, i, which)

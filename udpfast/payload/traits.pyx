@@ -63,7 +63,7 @@ EOBI = dict(
     names=NAMES_DEFINED, orders_by_instrument=True, decimals=8)
 B3 = dict(
     DEFAULT, exchange=b"B3", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
-    names=NAMES_DEFINED, orders_by_instrument=True, decimals=4)
+    heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, decimals=4)
 
 
 cdef const Traits* venue_traits(int payload) noexcept nogil:

@@ -10,6 +10,7 @@ from udpfast.market.change cimport Change
 from udpfast.market.market cimport Market, MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.market.found cimport Found
+from udpfast.payload.b3.loop cimport B3Loop
 
 cdef struct Venue:
     int payload                  # Payload
@@ -18,6 +19,7 @@ cdef struct Venue:
     uint32_t changes_count
     uint32_t applied
     bint telling                 # updates are being told
+    B3Loop b3_loop               # what its loop of snapshots tells
     bint looks_ahead             # venue_expect is worth its time
     Ahead ahead
 

@@ -14,6 +14,7 @@ from udpfast.market.market cimport (
 from udpfast.market.names cimport Names
 from udpfast.market.publish cimport publish_next
 from udpfast.payload.b3.decode cimport b3_decode
+from udpfast.payload.b3.loop cimport b3_loop_decode
 from udpfast.payload.cme.decode cimport cme_decode
 from udpfast.payload.coinbase.decode cimport coinbase_decode
 from udpfast.payload.csm.decode cimport csm_decode
@@ -136,7 +137,11 @@ cdef int32_t venue_next(
             kind = served_decode(message.payload, message.size, venue.changes, CHANGES_MAX)
         else:
             kind = OUTCOME_OPAQUE
-            if likely(is_spoken(market, message)):
+            if unlikely(message.channel == CHANNEL_SNAPSHOT and venue.payload == PAYLOAD_B3):
+                kind = b3_loop_decode(
+                    message, market.streams[market.stream].session_id, &venue.b3_loop,
+                    venue.changes, CHANGES_MAX)
+            elif likely(is_spoken(market, message)):
                 kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
             return kind

@@ -3,7 +3,8 @@
 #    0 u8 channel    2 u16 version of the numbering    4 u32 number    8 u64 sending time, UNIX ns
 #   16 messages: u16 length (with itself), u16 encoding 0xEB50, SBE
 #
-# The version is the session: it changes where the numbers begin anew. Number 0: unsequenced.
+# The version is the session: it changes where the numbers begin anew. Number 0: unsequenced. In
+# `detail` the number stands for loops, too.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -44,6 +45,7 @@ cdef inline int b3_umdf_units(
     units.stream = data[B3_UMDF_CHANNEL]
     units.session = le16(data + B3_UMDF_VERSION)
     units.number = le32(data + B3_UMDF_NUMBER)
+    units.detail = le32(data + B3_UMDF_NUMBER)
     units.sent_ns = <int64_t>le64(data + B3_UMDF_SENT)
     units.flags = 0 if units.number else UNIT_UNSEQUENCED
     return 1

@@ -1,6 +1,5 @@
 # B3 UMDF: one datagram to changes. Orders go by their secondary id: a new one is a new place in the
-# queue. Orders without a price (at market) are in no book. Trades come as published, and loops of
-# snapshots are not taken: their fields are in no document that this was written from.
+# queue. Orders without a price (at market) are in no book. Loops are read by loop.pxd.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -8,7 +7,7 @@ from libc.string cimport memset
 from udpfast.market.change cimport *
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED
 from udpfast.payload.b3.layout cimport *
-from udpfast.wire.load cimport le16, le64
+from udpfast.wire.load cimport le16, le32, le64
 
 
 cdef inline void b3_change(Change* change, uint8_t verb, uint64_t instrument) noexcept nogil:
@@ -61,13 +60,56 @@ cdef inline int32_t b3_told(
 
 cdef inline bint b3_touches_none(uint32_t template) noexcept nogil:
     return (B3_RESET <= template <= B3_NEWS or template == B3_GROUP_PHASE
-            or template == B3_DEFINITION or B3_OPENING_PRICE <= template <= B3_SNAPSHOT
-            or B3_TRADE <= template <= B3_BUST or template == B3_SNAPSHOT_ORDERS)
+            or B3_OPENING_PRICE <= template <= B3_SNAPSHOT
+            or B3_TRADE < template <= B3_BUST or template == B3_SNAPSHOT_ORDERS)
+
+
+cdef inline uint8_t b3_security(uint8_t kind) noexcept nogil:
+    # Schema SecurityType, of a share, a fund, a future, an option, spot.
+    if kind == 3 or kind == 5 or kind == 14 or kind == 17:
+        return SECURITY_SPOT
+    if kind == 6 or kind == 10 or kind == 12 or kind == 16:
+        return SECURITY_OPTION
+    return SECURITY_FUTURES if kind == 8 else 0
+
+
+cdef inline int32_t b3_define(
+        const uint8_t* block, uint32_t at, Change* change) noexcept nogil:
+    # Where its symbol is, and what it is; `at`: of the block, in what is decoded.
+    cdef int64_t tick = <int64_t>le64(block + B3_TICK)
+    cdef int64_t multiplier = <int64_t>le64(block + B3_MULTIPLIER)
+    cdef int64_t expires_s = <int64_t>le64(block + B3_EXPIRES)
+    if block[B3_UPDATE] == c"D":
+        return 0
+    b3_change(change, VERB_DEFINE, le64(block + B3_ID))
+    change.name = at + B3_SYMBOL + 1
+    change.quantity = B3_SYMBOL_SIZE
+    change.side = b3_security(block[B3_SECURITY])
+    if 0 < tick < B3_DEFINED_MAX:
+        change.order = <uint64_t>tick * 10
+    if 0 < multiplier < B3_DEFINED_MAX:
+        change.order_before = <uint64_t>multiplier * 10
+    if 0 < expires_s < B3_EXPIRES_MAX:
+        change.time_ns = expires_s * 1_000_000_000
+    return 1
+
+
+cdef inline int32_t b3_traded(
+        const uint8_t* block, uint32_t size, Change* change) noexcept nogil:
+    if size < B3_TRADE_SIZE:
+        return OUTCOME_REFUSED
+    b3_change(change, VERB_TRADE, le64(block + B3_ID))
+    change.price = <int64_t>le64(block + B3_TRADE_PRICE)
+    change.quantity = <int64_t>le64(block + B3_TRADE_QUANTITY)
+    change.order = le32(block + B3_TRADE_ID)
+    change.time_ns = <int64_t>le64(block + B3_TRADE_TIME)
+    return 1
 
 
 cdef inline int32_t b3_message(
-        const uint8_t* block, uint32_t size, uint32_t template, Change* change) noexcept nogil:
-    # The same, and whether its event goes on.
+        const uint8_t* block, uint32_t size, uint32_t template, uint32_t at,
+        Change* change) noexcept nogil:
+    # The same, and whether its event goes on; `at`: of the block, in the datagram.
     cdef int32_t made
     cdef bint ends
     if template == B3_CHANNEL_RESET:
@@ -75,6 +117,10 @@ cdef inline int32_t b3_message(
         return 1
     if b3_touches_none(template):
         return 0
+    if template == B3_DEFINITION:
+        return OUTCOME_REFUSED if size < B3_DEFINED_SIZE else b3_define(block, at, change)
+    if template == B3_TRADE:
+        return b3_traded(block, size, change)
     if size <= B3_INDICATOR or (
             template != B3_EMPTY_BOOK and (template < B3_ORDER or template > B3_MASS_DELETE)):
         return OUTCOME_REFUSED
@@ -102,7 +148,8 @@ cdef inline int32_t b3_decode(
         if length > size - at or length < B3_BLOCK + block or count + 2 > room:
             return OUTCOME_REFUSED
         made = b3_message(
-            data + at + B3_BLOCK, block, le16(data + at + B3_TEMPLATE), changes + count)
+            data + at + B3_BLOCK, block, le16(data + at + B3_TEMPLATE), at + B3_BLOCK,
+            changes + count)
         if made < 0:
             return made
         count += <uint32_t>made

@@ -37,3 +37,34 @@ cdef enum:
     B3_DELETE_ID = 24
     B3_DELETE_PRICE = 44
     B3_DELETE_SIZE = 52
+
+cdef enum:  # trades
+    B3_TRADE_PRICE = 12
+    B3_TRADE_QUANTITY = 20       # i64
+    B3_TRADE_ID = 28             # u32
+    B3_TRADE_TIME = 44           # u64 UNIX ns
+    B3_TRADE_SIZE = 52
+
+cdef enum:  # of the header of a snapshot
+    B3_LAST = 8                  # u32: the last datagram of the changes that it contains
+    B3_BIDS = 16                 # u32
+    B3_OFFERS = 20
+    B3_LAST_VERSION = 32         # u16: of the numbering of that datagram
+
+cdef enum:  # an order in a snapshot: i64 price, then
+    B3_ROW_QUANTITY = 8          # i64
+    B3_ROW_ID = 32               # u64, the secondary one
+    B3_ROW_SIDE = 40             # c1
+    B3_ROW = 41
+
+cdef enum:  # definitions
+    B3_SYMBOL = 16               # c20
+    B3_SYMBOL_SIZE = 20
+    B3_UPDATE = 36               # c1: A, D, M
+    B3_SECURITY = 37             # u8
+    B3_TICK = 44                 # i64, eight decimals
+    B3_MULTIPLIER = 60           # the same
+    B3_EXPIRES = 76              # i64 UNIX seconds
+    B3_DEFINED_SIZE = 84
+    B3_DEFINED_MAX = 900_000_000_000_000_000   # of both, as ten times that fits
+    B3_EXPIRES_MAX = 9_000_000_000
