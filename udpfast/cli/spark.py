@@ -25,7 +25,9 @@ from udpfast.log.journal_state import journal_identity
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
+    from udpfast.spark.bronze import Bronze
     from udpfast.spark.gold import Gold
+    from udpfast.spark.jobs import Job, Parameters
     from udpfast.spark.pipeline import Ran
     from udpfast.spark.progress import Progress
 
@@ -200,19 +202,31 @@ def run_pipeline(
     with Progress(session) as progress:
         if silver:
             yield from _follow(progress, pipeline.write_silver(bronze, out), ["silver"] * 10)
-        names = [job.name for job in chosen]
-        titles = ["streams"] * len(names) if stream else names
-        steps = (
-            pipeline.stream_jobs(bronze, out, chosen, parameters, every_s=every_s)
-            if stream
-            else pipeline.run_jobs(bronze, out, chosen, parameters)
-        )
-        for ran in _follow(progress, steps, titles):
+        for ran in _run_jobs(progress, bronze, out, chosen, parameters, stream, every_s):
             done.append(ran)
             yield ran
     about["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     about["spark"] = session.version
+    names = {job.name for job in chosen}
     pipeline.write_run(out, [ran for ran in done if ran.name in names], about)
+
+
+def _run_jobs(
+    progress: Progress,
+    bronze: Bronze,
+    out: str,
+    chosen: Sequence[Job],
+    parameters: Parameters,
+    stream: bool,
+    every_s: float | None,
+) -> Iterator[Ran]:
+    from udpfast.spark import pipeline
+
+    if stream:
+        steps = pipeline.stream_jobs(bronze, out, chosen, parameters, every_s=every_s)
+        return _follow(progress, steps, ["streams"] * len(chosen))
+    steps = pipeline.run_jobs(bronze, out, chosen, parameters)
+    return _follow(progress, steps, [job.name for job in chosen])
 
 
 def _follow(progress: Progress, steps: Iterator[Ran], titles: Sequence[str]) -> Iterator[Ran]:

@@ -66,7 +66,7 @@ cdef inline void adoption_adopt(
         adoption_rebase(p, w, c, now_ns)
         return
     session_id = c.session_id
-    disputed = resumed and session_id == w.numbering.book.session_id
+    disputed = resumed and session_id == w.numbering.sessions.session_id
     first = runs_gather(w, c, c.furthest if unit == NULL else unit.number, &unseen_from)
     unseen = <uint64_t>run_step(c, first, unseen_from)
     if disputed:
@@ -107,7 +107,7 @@ cdef inline void adoption_begin(
 ) noexcept nogil:
     # Another session: nothing of the one before is ever mixed with it.
     cdef int64_t left_at = window_left_at(w)
-    cdef bint same_id = w.numbering.book.begun and w.numbering.book.session_id == session_id
+    cdef bint same_id = w.numbering.sessions.begun and w.numbering.sessions.session_id == session_id
     cdef int64_t behind = 0              # what this numbering had before its first
     cdef uint32_t discarded
     cdef uint64_t follower_first = 0
@@ -129,7 +129,7 @@ cdef inline void adoption_begin(
     if same_id:
         counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
     session_begin(
-        w.numbering.book, session_id, reason == SESSION_RESUMED, window_number(w, left_at),
+        w.numbering.sessions, session_id, reason == SESSION_RESUMED, window_number(w, left_at),
         left_at - w.numbering.base, now_ns)
     window_begin(w, first_number, now_ns)
     if behind > 0:
@@ -152,8 +152,8 @@ cdef inline void adoption_say(
         control.received_ns = received_ns
         control.number = first_number
         control.size = sizeof(control.payload.session)
-        if w.numbering.book.begun:
-            control.payload.session.old_id = w.numbering.book.session_id
+        if w.numbering.sessions.begun:
+            control.payload.session.old_id = w.numbering.sessions.session_id
         control.payload.session.new_id = session_id
         control.payload.session.reason = reason
         control.payload.session.discarded = discarded
@@ -189,7 +189,7 @@ cdef inline uint32_t adoption_end_numbering(
     w.numbering.previous_next = window_number(w, w.next)
     w.numbering.previous_until_ns = INT64_MIN
     if same_id and w.started:
-        w.numbering.previous_until_ns = now_ns + w.numbering.book.grace_ns
+        w.numbering.previous_until_ns = now_ns + w.numbering.sessions.grace_ns
     waiting_reset(w)
     w.numbering.opening_ns = INT64_MAX
     w.session = session

@@ -46,11 +46,11 @@ cdef inline int beginning_weigh(
     where.verdict = VERDICT_SESSION_FOREIGN
     if w.numbering.follows:
         lines_hear(p, w, line, now_ns)
-        if session_retired(w.numbering.book, unit.session, now_ns) == NULL:
+        if session_retired(w.numbering.sessions, unit.session, now_ns) == NULL:
             if run_note(&line.foreign, CLAIM_SESSION, unit, &where.evidence, now_ns):
                 run_hold(&line.foreign, d, unit)     # it may be heard here first
         return WEIGHED_HELD
-    if not w.numbering.book.begun:
+    if not w.numbering.sessions.begun:
         adoption.run = NULL
         adoption.reason = SESSION_FIRST
         adoption.first = unit.number
@@ -61,7 +61,7 @@ cdef inline int beginning_weigh(
             adoption.first -= adoption.unseen
             adoption.unseen = 0
         return WEIGHED_ADOPT
-    retired = session_retired(w.numbering.book, unit.session, now_ns)
+    retired = session_retired(w.numbering.sessions, unit.session, now_ns)
     w.contested = True
     if retired != NULL:
         where.verdict = VERDICT_SESSION_RETIRED
@@ -106,7 +106,7 @@ cdef inline int beginning_prove_ended(
     cdef Run* c = &line.foreign
     cdef const Proof* proof = &p.proofs[PROOF_ENDED]
     cdef Brought brought
-    cdef bint goes_on = session_goes_on(w.numbering.book, retired, unit.number, w.size)
+    cdef bint goes_on = session_goes_on(w.numbering.sessions, retired, unit.number, w.size)
     cdef uint32_t i
     if not goes_on:
         proof = &p.proofs[PROOF_DRAWN]
@@ -129,7 +129,7 @@ cdef inline int beginning_prove_ended(
         adoption.first = retired.next
         for i in range(w.lines):
             run_begin_at(&w.line[i].foreign, unit.session, retired.next)
-    elif not session_was_at(w.numbering.book, retired, c.first, w.size):
+    elif not session_was_at(w.numbering.sessions, retired, c.first, w.size):
         adoption.reason = SESSION_NEW_ID
     return WEIGHED_ADOPT
 
@@ -163,7 +163,7 @@ cdef inline bint beginning_is_due(
     for i in range(w.lines):
         c = &w.line[i].foreign
         if c.claim == CLAIM_SESSION and c.count >= p.proofs[PROOF_SESSION].datagrams:
-            if c.session_id == w.numbering.book.session_id:
+            if c.session_id == w.numbering.sessions.session_id:
                 adoption.reason = SESSION_SAME_ID
             beginning_at(p, w, c, now_ns, adoption)
             return True

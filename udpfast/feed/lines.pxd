@@ -340,7 +340,7 @@ cdef inline void lines_say_connection(
     control.received_ns = p.received_ns
     control.session = p.session
     if p.roq:
-        control.session_id = p.window[0].numbering.book.session_id
+        control.session_id = p.window[0].numbering.sessions.session_id
     control.size = sizeof(control.payload.connection)
     control.payload.connection.status = status
     control.payload.connection.scope = scope

@@ -37,7 +37,7 @@ cdef inline void pipeline_locate(
     evidence_begin(&where.evidence)
     where.evidence.bytes = BYTES_NEW
     where.place = PLACE_SESSION
-    if unlikely(unit.session != w.session_id or not w.numbering.book.begun):
+    if unlikely(unit.session != w.session_id or not w.numbering.sessions.begun):
         return
     if not p.roq and w.started and not adopted:
         where.place = PLACE_OLD

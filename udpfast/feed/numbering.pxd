@@ -211,7 +211,7 @@ cdef inline bint numbering_is_overtaken(
     # Whether a run has come from behind to beyond all that was accepted, with other bytes than
     # that: what follows it does not continue the current numbering.
     cdef uint32_t needed = p.proofs[PROOF_BACK].datagrams
-    return needed != 0 and runs_brought(w, run).count >= max(needed, <uint32_t>PROOF_LONG)
+    return needed != 0 and runs_brought(w, run).datagrams >= max(needed, <uint32_t>PROOF_LONG)
 
 
 cdef inline int numbering_also_of(
@@ -299,12 +299,13 @@ cdef inline int numbering_falls_to(
     cdef bint resumes = numbering_is_previous(w, c.first, 0, now_ns)
     reason[0] = SESSION_RESUMED
     if inside and numbering_fills_gap(w, window_unwrap(w, c.first_fresh)):
-        if not resumes or brought.unquiet >= p.proofs[PROOF_GAP].unquiet:
+        if not resumes or brought.datagrams_ever >= p.proofs[PROOF_GAP].unquiet:
             return PROOF_GAP
     if resumes:
         return PROOF_RESUMED
     if not (inside and numbering_was_here(w, window_unwrap(w, brought.first_fresh))) and not (
-        brought.known >= KNOWN_MIN and brought.known > SAME_PER_OTHER * brought.other
+        brought.same_or_filled >= KNOWN_MIN
+        and brought.same_or_filled > SAME_PER_OTHER * brought.contradicting
     ):
         reason[0] = SESSION_SAME_ID
     return PROOF_BACK

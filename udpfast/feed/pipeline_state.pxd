@@ -16,7 +16,7 @@ from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.pieces cimport PLACES_MAX, piece_next, pieces_begin
 from udpfast.feed.proof cimport Proof, proofs_fill
 from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
-from udpfast.feed.session cimport SessionBook
+from udpfast.feed.session cimport Sessions
 from udpfast.feed.slab cimport Slab, carve, slab_reset
 from udpfast.feed.window_state cimport Early, Fragment, LineAccount, Slot, Window, line_init
 from udpfast.wire.frame cimport FrameReader, frame_reader_init
@@ -223,7 +223,7 @@ cdef inline void window_carve(
     cdef uint8_t* place
     cdef LineAccount* line
     cdef uint32_t n
-    w.numbering.book = <SessionBook*>carve(memory, used, sizeof(SessionBook))
+    w.numbering.sessions = <Sessions*>carve(memory, used, sizeof(Sessions))
     w.slots = <Slot*>carve(memory, used, 2 * <size_t>s.window * sizeof(Slot))
     w.waiting.early = <Early*>carve(memory, used, s.window * sizeof(Early))
     w.waiting.fragments = <Fragment*>carve(memory, used, fragments * sizeof(Fragment))
@@ -297,7 +297,8 @@ cdef inline int pipeline_init(
     if p.roq:
         for channel in range(CHANNEL_COUNT):
             window_open(p, channel, <uint16_t>channel, 0)
-        p.window[CHANNEL_SNAPSHOT].numbering.book = p.window[CHANNEL_INCREMENTAL].numbering.book
+        p.window[CHANNEL_SNAPSHOT].numbering.sessions = (
+            p.window[CHANNEL_INCREMENTAL].numbering.sessions)
         p.window[CHANNEL_SNAPSHOT].numbering.follows = True
         p.window[CHANNEL_INCREMENTAL].numbering.follower = &p.window[CHANNEL_SNAPSHOT]
     return 0
@@ -308,8 +309,8 @@ cdef inline void window_init(
 ) noexcept nogil:
     # What is the same for whichever stream gets it.
     w.shift = NUMBERS_WITHOUT_ZERO if s.skips_zero else <uint8_t>(64 - s.number_bits)
-    w.numbering.book.shift = w.shift
-    w.numbering.book.grace_ns = s.stale_session_grace_ns
+    w.numbering.sessions.shift = w.shift
+    w.numbering.sessions.grace_ns = s.stale_session_grace_ns
     w.size = s.window
     w.numbering.each_datagram = p.roq
     w.mask = 2 * <int64_t>s.window - 1

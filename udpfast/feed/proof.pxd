@@ -42,16 +42,16 @@ cdef struct Proof:
     uint32_t contradict          # ... of PROOF_LONG, so many that have other bytes than it
     uint32_t repeats             # more known bytes for one with other bytes are a replay
 
-cdef struct Brought:             # a run, on all lines that bring it
-    uint32_t count
-    uint32_t unquiet             # those that count though the current numbering is not quiet
-    uint32_t fresh
-    uint32_t repeated
-    uint32_t same                # what the current numbering has, too
-    uint32_t known               # ... or had a hole for, which was filled
-    uint32_t other
-    int64_t messages
-    uint64_t first_fresh         # where it leaves what we know
+cdef struct Brought:             # a run, on all lines that bring it; counts are of datagrams
+    uint32_t datagrams           # since the current numbering last went on
+    uint32_t datagrams_ever      # also those before that
+    uint32_t fresh               # of `datagrams`: with bytes that the current numbering has not
+    uint32_t repeated            # of `datagrams`: heartbeats that their lines had brought before
+    uint32_t same                # with the bytes of the current numbering
+    uint32_t same_or_filled      # ... or that filled its holes
+    uint32_t contradicting       # with other bytes than it has
+    int64_t messages             # that `datagrams` span
+    uint64_t first_fresh         # the number from which on it is not what we know
 
 
 cdef inline void proof_set(
@@ -94,7 +94,7 @@ cdef inline bint proof_is_quiet(
         return since_ns > w.line_dead_ns
     if proof.quiet == QUIET_UNDERWAY:
         return since_ns >= STRAGGLER_MAX_NS
-    if brought.count >= PROOF_LONG and brought.messages < WINDOW_PACE:
+    if brought.datagrams >= PROOF_LONG and brought.messages < WINDOW_PACE:
         datagrams = brought.messages if brought.messages > QUIET_MIN else QUIET_MIN
     return pace_is_quiet(w, datagrams, now_ns)
 
@@ -112,16 +112,16 @@ cdef inline bint proof_is_met(
     cdef uint32_t needed = proof.datagrams
     if proof_is_replay(proof, run.same, run.other):
         return False
-    if brought.unquiet >= proof.unquiet:
+    if brought.datagrams_ever >= proof.unquiet:
         return True
     if needed == 0 or 4 * run.count < needed:
         return False
-    if run.fresh == 0 and proof_is_replay(proof, brought.same, brought.other):
+    if run.fresh == 0 and proof_is_replay(proof, brought.same, brought.contradicting):
         return False                     # of slower lines, this one of which brought heartbeats
     if brought.fresh == 0 and proof.empty > needed:
         needed = proof.empty
         if brought.repeated < needed and now_ns - w.forward_ns <= w.line_dead_ns:
             return False
-    if brought.count >= PROOF_LONG and brought.other >= proof.contradict:
+    if brought.datagrams >= PROOF_LONG and brought.contradicting >= proof.contradict:
         return True
-    return brought.count >= needed and proof_is_quiet(proof, brought, w, now_ns)
+    return brought.datagrams >= needed and proof_is_quiet(proof, brought, w, now_ns)

@@ -26,7 +26,7 @@ cdef inline Brought runs_brought(const Window* w, const Run* c) noexcept nogil:
     cdef uint32_t longest = 0
     cdef uint32_t i
     brought_begin(&brought, c)
-    brought.unquiet = c.total
+    brought.datagrams_ever = c.total
     for i in range(w.lines):
         other = &w.line[i].run
         if not run_is_same(c, other):
@@ -46,7 +46,7 @@ cdef inline Brought run_brought(const Run* c) noexcept nogil:
     cdef Brought brought
     brought_begin(&brought, c)
     brought_add(&brought, c, c)
-    brought.unquiet = c.count
+    brought.datagrams_ever = c.count
     brought.messages = c.count
     return brought
 
@@ -57,12 +57,12 @@ cdef inline void brought_begin(Brought* brought, const Run* c) noexcept nogil:
 
 
 cdef inline void brought_add(Brought* brought, const Run* c, const Run* other) noexcept nogil:
-    brought.count += other.count
+    brought.datagrams += other.count
     brought.fresh += other.fresh
     brought.repeated += other.repeated
     brought.same += other.same
-    brought.known += other.same + other.filled
-    brought.other += other.other
+    brought.same_or_filled += other.same + other.filled
+    brought.contradicting += other.other
     if run_step(c, other.first_fresh, brought.first_fresh) < 0:
         brought.first_fresh = other.first_fresh
 

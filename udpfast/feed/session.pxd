@@ -16,7 +16,7 @@ cdef struct RetiredSession:
     int64_t known                # how many numbers before that one it is known to have had
     uint64_t session_id
 
-cdef struct SessionBook:
+cdef struct Sessions:
     bint begun
     bint resumed                 # it is older than what was seen of it
     uint8_t shift                # as a Run's
@@ -32,50 +32,50 @@ cdef inline uint16_t session_ordinal(uint16_t before) noexcept nogil:
 
 
 cdef inline const RetiredSession* session_retired(
-    const SessionBook* book, uint64_t session_id, int64_t now_ns,
+    const Sessions* sessions, uint64_t session_id, int64_t now_ns,
 ) noexcept nogil:
     # NULL: not over, or so long ago that it is forgotten.
     cdef int i
     for i in range(SESSIONS_RETIRED_MAX):
-        if book.retired[i].session_id == session_id and now_ns < book.retired[i].until_ns:
-            return &book.retired[i]
+        if sessions.retired[i].session_id == session_id and now_ns < sessions.retired[i].until_ns:
+            return &sessions.retired[i]
     return NULL
 
 
 cdef inline bint session_goes_on(
-    const SessionBook* book, const RetiredSession* retired, uint64_t number, int64_t reach,
+    const Sessions* sessions, const RetiredSession* retired, uint64_t number, int64_t reach,
 ) noexcept nogil:
     # Whether a datagram of it lies beyond what was accepted; further than `reach` it was drawn
     # again, and its numbers begin elsewhere.
-    return 0 <= number_step(number, retired.next, book.shift) <= reach
+    return 0 <= number_step(number, retired.next, sessions.shift) <= reach
 
 
 cdef inline bint session_was_at(
-    const SessionBook* book, const RetiredSession* retired, uint64_t number, int64_t reach,
+    const Sessions* sessions, const RetiredSession* retired, uint64_t number, int64_t reach,
 ) noexcept nogil:
     # Whether it passed this number just before it was left: somebody may have led it on, and it
     # goes on from there. A publisher that begins anew begins where it began, or before.
-    cdef int64_t back = number_step(retired.next, number, book.shift)
+    cdef int64_t back = number_step(retired.next, number, sessions.shift)
     return 0 < back <= reach and back < retired.known
 
 
 cdef inline void session_begin(
-    SessionBook* book, uint64_t session_id, bint resumed, uint64_t left_at, int64_t known,
+    Sessions* sessions, uint64_t session_id, bint resumed, uint64_t left_at, int64_t known,
     int64_t now_ns,
 ) noexcept nogil:
     # Believe this one and retire the one before, unless it kept the id.
     cdef RetiredSession* retired
     cdef int i
-    if book.begun and book.session_id != session_id:
-        retired = &book.retired[book.retired_next % SESSIONS_RETIRED_MAX]
-        retired.session_id = book.session_id
+    if sessions.begun and sessions.session_id != session_id:
+        retired = &sessions.retired[sessions.retired_next % SESSIONS_RETIRED_MAX]
+        retired.session_id = sessions.session_id
         retired.next = left_at
-        retired.known = INT64_MAX if book.resumed else known
-        retired.until_ns = now_ns + book.grace_ns
-        book.retired_next += 1
+        retired.known = INT64_MAX if sessions.resumed else known
+        retired.until_ns = now_ns + sessions.grace_ns
+        sessions.retired_next += 1
     for i in range(SESSIONS_RETIRED_MAX):
-        if book.retired[i].session_id == session_id:
-            book.retired[i].until_ns = now_ns
-    book.begun = True
-    book.resumed = resumed
-    book.session_id = session_id
+        if sessions.retired[i].session_id == session_id:
+            sessions.retired[i].until_ns = now_ns
+    sessions.begun = True
+    sessions.resumed = resumed
+    sessions.session_id = session_id

@@ -15,7 +15,7 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.pipeline_state cimport Pipeline, Refused, StreamSlot, window_give, window_open
-from udpfast.feed.session cimport SessionBook
+from udpfast.feed.session cimport Sessions
 from udpfast.feed.waiting cimport waiting_reset
 from udpfast.feed.window_state cimport WINDOW_PACE, Window
 from udpfast.wire.unit cimport Unit
@@ -109,7 +109,7 @@ cdef inline Window* streams_give_way(Pipeline* p) noexcept nogil:
     # The window of a stream that is not proven, as if nothing had come there; NULL: none is found.
     # Its slots keep what they have: keys of the next numbering differ from all of these.
     cdef Window* w
-    cdef SessionBook* book
+    cdef Sessions* sessions
     cdef uint32_t _i
     for _i in range(<uint32_t>STREAMS_ASKED):
         w = &p.window[p.asked % p.windows]
@@ -119,11 +119,11 @@ cdef inline Window* streams_give_way(Pipeline* p) noexcept nogil:
         streams_remove(p, (<uint64_t>w.channel << 32) | w.stream_key)
         p.carrier[w.channel].windows -= 1
         waiting_reset(w)
-        book = w.numbering.book
-        book.begun = False
-        book.resumed = False
-        book.session_id = 0
-        memset(book.retired, 0, sizeof(book.retired))
+        sessions = w.numbering.sessions
+        sessions.begun = False
+        sessions.resumed = False
+        sessions.session_id = 0
+        memset(sessions.retired, 0, sizeof(sessions.retired))
         w.session_id = 0
         w.numbering.opening_ns = INT64_MAX
         w.numbering.previous_until_ns = 0

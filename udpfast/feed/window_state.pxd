@@ -16,7 +16,7 @@ from udpfast.core.layout cimport Datagram
 from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.named cimport NamedQueue
 from udpfast.feed.run cimport Packing, Run, number_step, run_forget
-from udpfast.feed.session cimport SessionBook
+from udpfast.feed.session cimport Sessions
 from udpfast.feed.slab cimport Slab
 
 cdef enum:
@@ -147,7 +147,7 @@ cdef struct Numbering:           # the current one; what every datagram asks of 
     # the numbering before a restart with the same id: its stragglers must not look like a jump
     uint64_t previous_next
     int64_t previous_until_ns
-    SessionBook* book            # Roq's two windows share one
+    Sessions* sessions           # Roq's two windows share one
     Window* follower             # Roq's snapshot window, which has the sessions of this one
     bint follows                 # this is one
 
