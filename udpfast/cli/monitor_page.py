@@ -15,6 +15,7 @@ from nicegui import app, ui
 
 from udpfast.cli.door import Door
 from udpfast.cli.monitor_charts import Charts, add_script
+from udpfast.cli.order_text import order_lines
 from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import feed_lines
 from udpfast.cli.top_words import plain, short
@@ -204,6 +205,7 @@ class _Page:
             with ui.element("div"):
                 ui.label("this host").classes("text-lg")
                 self._host = ui.label().classes("words")
+            self._orders = ui.label().classes("words")
         ui.timer(looks.interval_s, self._show)
 
     def _turn(self) -> None:
@@ -259,7 +261,9 @@ class _Page:
     def _show_book(self) -> None:
         self._shown_s = time.monotonic()
         key = self._symbol.value
-        book = None if key is None else self._books(*key).get(key)
+        books = Books() if key is None else self._books(*key)
+        book = None if key is None else books.get(key)
+        self._orders.set_text("" if key is None else plain(order_lines(books, *key)))
         if book is None:
             self._book.rows = []
             return

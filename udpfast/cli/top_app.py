@@ -12,11 +12,14 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
+from udpfast.cli.order_text import books_lines
 from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
 from udpfast.cli.top_words import plain
+from udpfast.errors import UdpfastError
 from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
 from udpfast.monitor.paced import Paced
+from udpfast.monitor.present import present_books
 from udpfast.monitor.troubles import describe_troubles
 from udpfast.page.words import literal
 
@@ -29,7 +32,7 @@ HELP = """\
 udpfast top: the feeds of this user on this host, live and dead
 
   Up, Down, j, k      choose a feed, or scroll its page
-  Enter               the page of the feed: lines, readers, latency, losses
+  Enter               the page of the feed: lines, latency, losses; b: its orders
   o                   the page of the host: stores, journals and disks, faults
   Escape, Backspace   back to the list
   p, Space            stand still, and go on
@@ -87,6 +90,8 @@ class _Page(Screen[None]):
 
 
 class _FeedPage(_Page):
+    BINDINGS: ClassVar[list[BindingType]] = [("b", "orders", "Orders")]
+
     def __init__(self, name: str) -> None:
         super().__init__()
         self.feed_name = name
@@ -97,6 +102,24 @@ class _FeedPage(_Page):
             yield f"{self.feed_name}: its directory was removed"
         else:
             yield from feed_lines(feed, app.look.unix_ns)
+
+    def action_orders(self) -> None:
+        self.app.push_screen(_OrdersPage(self.feed_name))
+
+
+class _OrdersPage(_Page):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.feed_name = name
+
+    def lines(self, app: TopApp) -> Iterator[str]:
+        yield f"orders of {self.feed_name}"
+        try:
+            books = present_books(self.feed_name)
+        except (UdpfastError, OSError) as error:
+            yield str(error)
+        else:
+            yield from books_lines(books)
 
 
 class _HostPage(_Page):
