@@ -6,7 +6,6 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.layout cimport Datagram
-from udpfast.wire.load cimport be16, le16
 from udpfast.wire.messages cimport (
     DELIMITER_LE16, DELIMITER_LE16_WHOLE, DELIMITER_NONE, DELIMITER_TYPE_BE16, DELIMITER_U8_WHOLE,
     MessageWalk, message_skip, message_walk_begin, message_walk_next,
@@ -22,11 +21,11 @@ cdef struct PieceSteps:          # a walk over the messages of a unit, each of w
     const uint8_t* data
     uint32_t at                  # the next message
     uint32_t end
-    uint32_t length_at           # how far behind its begin its length is,
-    uint32_t more                # what that does not count,
+    uint32_t low_at              # how far behind its begin the low byte of its length is,
+    uint32_t high_at             # the high byte,
+    uint32_t high_mask           # 0: it has none,
+    uint32_t more                # what the length does not count,
     uint32_t skip                # and what is not part of the message
-    bint short_length            # of one byte, not two
-    bint little
 
 
 cdef inline void pieces_begin(
@@ -53,22 +52,30 @@ cdef inline void steps_begin(PieceSteps* steps, const Datagram* d, const Unit* u
     steps.data = d.data
     steps.at = unit.offset
     steps.end = unit.offset + unit.size
-    steps.length_at = 1 if delimiter == DELIMITER_TYPE_BE16 else 0
     steps.skip = message_skip(delimiter)
-    steps.more = 3 if delimiter == DELIMITER_TYPE_BE16 else steps.skip
-    steps.short_length = delimiter == DELIMITER_U8_WHOLE
-    steps.little = delimiter == DELIMITER_LE16 or delimiter == DELIMITER_LE16_WHOLE
+    steps.more = steps.skip
+    steps.high_mask = 0xFF
+    steps.low_at = 1
+    steps.high_at = 0
+    if delimiter == DELIMITER_TYPE_BE16:
+        steps.low_at = 2
+        steps.high_at = 1
+        steps.more = 3
+    elif delimiter == DELIMITER_LE16 or delimiter == DELIMITER_LE16_WHOLE:
+        steps.low_at = 0
+        steps.high_at = 1
+    elif delimiter == DELIMITER_U8_WHOLE:
+        steps.low_at = 0
+        steps.high_mask = 0
 
 
 cdef inline uint32_t steps_next(PieceSteps* steps) noexcept nogil:
-    # Where the next message is, as `places` have it. The framing has walked over all of them.
-    cdef const uint8_t* length = steps.data + steps.at + steps.length_at
+    # Where the next message is, as `places` have it. The framing has walked over all of them. (A
+    # branch by the delimiter here would cost every message as much as the rest.)
+    cdef const uint8_t* begin = steps.data + steps.at
     cdef uint32_t place = steps.at + steps.skip
-    cdef uint32_t span
-    if steps.short_length:
-        span = length[0]
-    else:
-        span = steps.more + (le16(length) if steps.little else be16(length))
+    cdef uint32_t span = steps.more + (
+        begin[steps.low_at] | (begin[steps.high_at] & steps.high_mask) << 8)
     invariant(steps.skip <= span <= steps.end - steps.at)
     steps.at += span
     return place | (span - steps.skip) << 16
