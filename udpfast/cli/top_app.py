@@ -32,7 +32,7 @@ HELP = """\
 udpfast top: the feeds of this user on this host, live and dead
 
   Up, Down, j, k      choose a feed, or scroll its page
-  Enter               the page of the feed: lines, latency, losses; b: its orders
+  Enter               the page of the feed; there b: its single orders
   o                   the page of the host: stores, journals and disks, faults
   Escape, Backspace   back to the list
   p, Space            stand still, and go on
