@@ -15,7 +15,8 @@ from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.agents.feed.feed_state cimport state_open
-from udpfast.agents.relay.relay_feed cimport RELAY_LAPPED, RelayFeed
+from udpfast.agents.relay.relay_feed cimport RelayFeed
+from udpfast.agents.relay.relay_told cimport RELAY_LAPPED
 from udpfast.archive.feed_cursor cimport FeedCursor, RingFeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport store_relaxed

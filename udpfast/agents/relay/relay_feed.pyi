@@ -3,20 +3,13 @@ from typing import final
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.agents.relay.relay_encoding import RelayEncoding
 from udpfast.agents.relay.relay_lines import RelayLines
-from udpfast.feed.publication import Publication
+from udpfast.agents.relay.relay_rounds import RelayRounds
 
 __all__ = ["RelayFeed"]
 
 @final
-class RelayFeed(RelayEncoding):
-    @property
-    def publication(self) -> Publication: ...
-    @property
-    def lines(self) -> RelayLines | None: ...
-    @property
-    def kept(self) -> tuple[list[bytes], list[bytes]]: ...
+class RelayFeed(RelayRounds):
     @property
     def sessions(self) -> list[int]: ...
     def __init__(
@@ -34,7 +27,4 @@ class RelayFeed(RelayEncoding):
         headers: int = ...,
         late_ns: int = 1_000_000_000,
     ) -> None: ...
-    def flush_all(self) -> None: ...
     def read_counts(self) -> dict[str, int]: ...
-    def say_available(self, available: bool) -> None: ...
-    def say_end(self) -> None: ...
