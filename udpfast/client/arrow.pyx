@@ -264,12 +264,12 @@ def _enumerations(kind):
     return {field: words for (of, field), words in CONTROL_WORDS.items() if of == kind}
 
 
-def _fields(array, names, enumerations={}):
+def _fields(array, names, enumerations=None):
     """Columns of a structured array: numbers, texts, words; what is reserved is left out."""
     columns = []
     for name in names:
         dtype = array.dtype[name]
-        if name in enumerations:
+        if enumerations and name in enumerations:
             columns.append(_enumeration(name, array[name], enumerations[name]))
         elif dtype.kind == "S":
             columns.append(_texts(name, array[name].tolist()))
