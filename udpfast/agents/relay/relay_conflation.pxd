@@ -1,5 +1,6 @@
-# RelayConflation: what the far end is told of each value, at once or later. While the line is short,
-# or the relay behind, tops and books are held; the newest state of each leaves when there is room.
+# RelayConflation: what the far end is told of each value, at once or later. While the line is
+# short, or the relay behind, tops and books are held; of each the newest state leaves when there is
+# room.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
