@@ -50,8 +50,7 @@ NOT_NIGHTLY = "not nightly"
 #: others one more.
 SPARK = "tests/spark/"
 SPARK_GROUPS = (
-    ("test_jobs.py", "test_session.py"),
-    ("test_charts.py", "test_pipeline.py", "test_pushdown.py"),
+    ("test_charts.py", "test_pipeline.py", "test_pushdown.py", "test_spans.py"),
     ("test_demo_report.py",),  # starts sessions of its own
 )
 

@@ -9,6 +9,7 @@ import pytest
 
 from udpfast.spark.java import JavaMissingError, find_java, java_version
 from udpfast.spark.session import (
+    INTERPRETED,
     SparkStartError,
     check_workers,
     is_local,
@@ -150,6 +151,13 @@ def test_daemon_with_a_thread_of_somebody_keeps_nothing(begin: str, kept: bool) 
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert found.stdout == ("True\n" if kept else "anew 1\n")
+
+
+def test_queries_of_a_quick_session_are_not_compiled(spark) -> None:
+    plan = spark.range(3).selectExpr("id + 1 AS next").where("next > 1")
+    assert "WholeStageCodegen" not in plan._jdf.queryExecution().executedPlan().treeString()
+    assert [row.next for row in plan.collect()] == [2, 3]
+    assert not settings_for("local[2]").keys() & INTERPRETED.keys()
 
 
 def test_session_shows_instants_in_utc(spark) -> None:

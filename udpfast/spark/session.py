@@ -48,6 +48,12 @@ EVERYWHERE = {
 #: For a JVM that lives for seconds: compiling its code well would take longer than running it.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
+#: The same of queries: each would be written in Java, and compiled, before its first row.
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 #: Errors only, and not a word about what is the default.
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
@@ -89,6 +95,7 @@ def settings_for(master: str, memory: str = LOCAL_MEMORY, *, quick: bool = False
     return {
         **EVERYWHERE,
         **LOCAL,
+        **(INTERPRETED if quick else {}),
         "spark.driver.extraJavaOptions": f"{options} {QUICK}" if quick else options,
         "spark.driver.memory": memory,
         "spark.sql.shuffle.partitions": str(2 * count),
