@@ -85,11 +85,11 @@ cdef inline int32_t b3_define(
     change.name = at + B3_SYMBOL + 1
     change.quantity = B3_SYMBOL_SIZE
     change.side = b3_security(block[B3_SECURITY])
-    if 0 < tick < B3_DEFINED_MAX:
+    if 0 < tick < <int64_t>B3_DEFINED_MAX:
         change.order = <uint64_t>tick * 10
-    if 0 < multiplier < B3_DEFINED_MAX:
+    if 0 < multiplier < <int64_t>B3_DEFINED_MAX:
         change.order_before = <uint64_t>multiplier * 10
-    if 0 < expires_s < B3_EXPIRES_MAX:
+    if 0 < expires_s < <int64_t>B3_EXPIRES_MAX:
         change.time_ns = expires_s * 1_000_000_000
     return 1
 

@@ -20,7 +20,7 @@ cdef inline int32_t coinbase_decode(
         if size - at < COINBASE_FLAGS:
             return OUTCOME_REFUSED
         length = le16(data + at)
-        if length > size - at or length < COINBASE_FLAGS + le16(data + at + COINBASE_BLOCK) or (
+        if length > size - at or length < COINBASE_FLAGS + <uint32_t>le16(data + at + COINBASE_BLOCK) or (
                 count + 5 > room):
             return OUTCOME_REFUSED
         made = coinbase_message(data, at, instrument, changes + count)
@@ -55,7 +55,7 @@ cdef inline int32_t coinbase_message(
         const uint8_t* data, uint32_t at, uint32_t instrument, Change* changes) noexcept nogil:
     cdef const uint8_t* message = data + at
     cdef uint32_t template = le16(message + COINBASE_TEMPLATE), count = 0
-    cdef uint32_t size = COINBASE_FLAGS + le16(message + COINBASE_BLOCK)
+    cdef uint32_t size = COINBASE_FLAGS + <uint32_t>le16(message + COINBASE_BLOCK)
     cdef uint32_t least = coinbase_size(template)
     cdef Change* change = changes
     if COINBASE_SNAPSHOT <= template <= COINBASE_SNAPSHOT_LAST:

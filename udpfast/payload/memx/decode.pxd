@@ -13,8 +13,8 @@ cdef inline int32_t memx_decode(
         const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t template = data[MEMX_TEMPLATE] if size > MEMX_TEMPLATE else 0
     cdef uint32_t least = memx_size(template)
-    if least == 0 or size < MEMX_HEADER or size < MEMX_HEADER + be16(data) or (
-            MEMX_HEADER + be16(data) < least):
+    if least == 0 or size < MEMX_HEADER or size < MEMX_HEADER + <uint32_t>be16(data) or (
+            MEMX_HEADER + <uint32_t>be16(data) < least):
         return OUTCOME_REFUSED
     if memx_touches_none(template):
         return OUTCOME_OPAQUE
