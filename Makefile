@@ -45,7 +45,7 @@ bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/,
 # More than there are cores, because tests wait for processes, too.
 # tests/conftest.py says what must stay together. A worker that crashes ends the run: the others
 # would wait for its share.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 3 : 6)))
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? cores + 4 : 6)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 

@@ -125,6 +125,7 @@ class BuildExt(build_ext):
             extension.sources = sources[extension.name]
         super().run()
         if self.inplace:
+            remove_without_source()
             write_header(Path())
 
     def forget_other_flags(self, extension: Extension) -> None:
@@ -151,6 +152,16 @@ class BuildExt(build_ext):
     def built(self, extension: Extension) -> Path:
         """Return where a module is made; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def remove_without_source() -> None:
+    """Remove compiled modules whose source is gone: each would go before a `.py` of its name."""
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    folders = [Path(folder) for folder in ("udpfast", *BESIDE)]
+    for module in [path for folder in folders for path in folder.rglob(f"*{suffix}")]:
+        stem = module.name.removesuffix(suffix)
+        if stem != SHARED.rpartition(".")[2] and not module.with_name(f"{stem}.pyx").exists():
+            module.unlink()
 
 
 def write_header(packages: Path) -> None:

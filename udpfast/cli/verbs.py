@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import importlib
 import os
@@ -83,9 +82,12 @@ class Verbs(SmallGroup):
             if not _output_is_closed():
                 raise
         # What the buffers still hold goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
-        with contextlib.suppress(BrokenPipeError):  # 2>&1 | head
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(nowhere, sys.stdout.fileno())
+        try:
             click.echo("udpfast: the output was closed before its end", err=True)
+        except BrokenPipeError:  # 2>&1 | head
+            os.dup2(nowhere, sys.stderr.fileno())
         sys.exit(OUTPUT_CLOSED)
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:

@@ -13,9 +13,9 @@ __all__ = ["kind_of", "kinds_of"]
 #: Tables of an export (docs/tables.md) that have one kind, and do not have its name.
 _TABLES = {
     "GAPS": Kind.GAP,
+    "INSTRUMENTS": Kind.REFERENCE_DATA,
     "LEVELS": Kind.BOOK,
     "MERGES": Kind.ORDER,
-    "REFERENCE": Kind.REFERENCE_DATA,
     "STATUS": Kind.MARKET_STATUS,
     "TOPS": Kind.TOP_OF_BOOK,
 }

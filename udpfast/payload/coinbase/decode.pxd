@@ -14,14 +14,14 @@ from udpfast.wire.load cimport le16, le32, le64
 cdef inline int32_t coinbase_decode(
         const uint8_t* data, uint32_t size, uint32_t instrument, Change* changes,
         uint32_t room) noexcept nogil:
-    cdef uint32_t count = 0, at = 0, length
+    cdef uint32_t count = 0, at = 0, length, block
     cdef int32_t made
     while at < size:
         if size - at < COINBASE_FLAGS:
             return OUTCOME_REFUSED
         length = le16(data + at)
-        if length > size - at or length < COINBASE_FLAGS + <uint32_t>le16(data + at + COINBASE_BLOCK) or (
-                count + 5 > room):
+        block = le16(data + at + COINBASE_BLOCK)
+        if length > size - at or length < COINBASE_FLAGS + block or count + 5 > room:
             return OUTCOME_REFUSED
         made = coinbase_message(data, at, instrument, changes + count)
         if made < 0:
