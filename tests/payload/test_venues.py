@@ -292,10 +292,22 @@ def test_gap_that_a_symbol_of_nyse_does_not_number_did_not_hit_it() -> None:
     assert len(known.orders[NYSE_NAME]) == 2
     hit = (4, (nyse_add(3, 1, b"S", 600),))
     assert nyse_followed(begin, hit).books[NYSE_NAME].stale
-    clear = (5, (nyse(32, "IIII", 0, 0, 7, 4), nyse_add(4, 2, b"B", 500)))
-    known = nyse_followed(begin, hit, clear)
+
+
+def nyse_clear(following: int) -> tuple[bytes, ...]:
+    return nyse(32, "IIII", 0, 0, 7, following), nyse_add(following, 2, b"B", 500)
+
+
+def test_clear_of_a_symbol_of_nyse_is_sound_at_the_beginning_alone() -> None:
+    """The orders that the venue keeps come in a refresh, which is not taken."""
+    known = nyse_followed((1, (NYSE_MAPPING, *nyse_clear(1))))
     assert not known.books[NYSE_NAME].stale
     assert list(known.orders[NYSE_NAME]) == ["2"]
+    begin = (1, (NYSE_MAPPING, nyse_add(1, 11, b"B", 500)))
+    for following in (1, 2, 5):
+        assert nyse_followed(begin, (3, nyse_clear(following))).books[NYSE_NAME].stale
+    hit = (4, (nyse_add(3, 1, b"S", 600),))
+    assert nyse_followed(begin, hit, (5, nyse_clear(4))).books[NYSE_NAME].stale
 
 
 def memx(template: int, layout: str, *fields: int | bytes) -> bytes:

@@ -300,6 +300,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         if c.chain:
             i.linked = i.passing = True
             i.chain = c.chain
+        if c.flags & CHANGE_MORE:
+            levels_become_stale(market, i)
     else:
         instrument_apply(market, i, c)
 

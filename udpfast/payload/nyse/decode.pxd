@@ -78,7 +78,9 @@ cdef inline int32_t nyse_timed(
                       + le32(data + NYSE_SECONDS + 4))
     change.verb = VERB_CHAIN
     if kind == NYSE_CLEAR:
+        # A refresh follows unasked, and refreshes are not taken; at the beginning there is none.
         change.verb = VERB_CLEAR
+        change.flags = CHANGE_MORE if change.chain > 1 else 0
         change.chain -= 1        # of the message before the next one
     elif kind == NYSE_STATUS:
         change.quantity = nyse_state(data[NYSE_STATE])
