@@ -67,8 +67,8 @@ cdef enum:  # ChangeFlag
     # 0: the order is that of their stream.
     CHANGE_PART = 16
     CHANGE_ORDERS = 32           # of a snapshot: of orders, not of levels
-    # END_SNAPSHOT: another part follows; SET: its event goes on; CLEAR: what there is, is told again
-    # where we do not listen.
+    # END_SNAPSHOT: another part follows; SET: its event goes on; CLEAR: the orders that there are
+    # come again where nobody listens.
     CHANGE_MORE = 64
     CHANGE_ROW = 128             # a row of a snapshot, wherever that comes
 
