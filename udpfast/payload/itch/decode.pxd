@@ -14,9 +14,9 @@ cdef inline int32_t itch_decode(
         const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t kind = data[0] if size else 0
     cdef uint32_t least = itch_size(kind)
-    if size == 0:
-        return OUTCOME_OPAQUE        # MoldUDP64 allows it
-    if least == 0 or size < least:
+    if size < max(least, <uint32_t>1):
+        return OUTCOME_REFUSED if size else OUTCOME_OPAQUE  # MoldUDP64 allows one without a byte
+    if least == 0:
         return OUTCOME_REFUSED
     memset(change, 0, sizeof(Change))
     if least < ITCH_ORDER + 8:
