@@ -59,6 +59,7 @@ def venue_config(
     ring_bytes: int = 1 << 26,
     names: int = 1 << 15,
     window: int = 1 << 16,
+    carry: str = "both",
     **books: Any,
 ) -> FeedConfig:
     """Return the settings of a feed that has so many lines of streams, and of loops.
@@ -72,7 +73,7 @@ def venue_config(
             "lines": [{"name": f"L{i}", "address": f"127.0.0.1:{9001 + i}"} for i in range(lines)]
         },
         "window": {"size": window, "lost_packet_wait_us": wait_us},
-        "ring": {"carry": "both", "capacity_bytes": ring_bytes, "names": names},
+        "ring": {"carry": carry, "capacity_bytes": ring_bytes, "names": names},
         "books": {"orders": True, "orders_max": 50_000} | books,
     }
     if loops:

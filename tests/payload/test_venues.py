@@ -104,6 +104,24 @@ def test_book_is_in_doubt_behind_a_gap() -> None:
     assert Kind.STALE in kinds
 
 
+def test_execution_of_an_order_that_nobody_knows_is_a_message() -> None:
+    # Behind the first one, its book has no orders: nobody knows at which price the second traded.
+    messages = [sent(1, ORDERS), sent(5, (less("E", 1, 10), less("E", 3, 5)))]
+    known, kinds = followed("moldudp64", "itch", messages, carry="updates")
+    assert known.trades[NAME] == [(100.0, 10.0)]
+    assert kinds.count(Kind.TRADES) == 1
+    assert kinds.count(Kind.MESSAGE) == 1
+
+
+def test_what_an_instrument_without_room_says_is_a_message() -> None:
+    # All of them go by one name, which leads to the book of the first. 256 find room.
+    crowd = [add(n, "B", 1, 1_000_000) for n in range(300)]
+    crowd = [one[:1] + struct.pack(">H", n) + one[3:] for n, one in enumerate(crowd, 1)]
+    datagrams = [sent(1 + n, tuple(crowd[n : n + 20])) for n in range(0, len(crowd), 20)]
+    _, kinds = followed("moldudp64", "itch", datagrams, carry="updates")
+    assert kinds.count(Kind.MESSAGE) == 299
+
+
 def test_order_that_is_not_there_puts_its_book_in_doubt() -> None:
     known, kinds = followed("moldudp64", "itch", [sent(1, (*ORDERS, less("X", 8, 1)))])
     assert known.books[NAME].stale

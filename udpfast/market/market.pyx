@@ -181,6 +181,8 @@ cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept n
                 1 - (order.side & 1), VERB_TRADE)
     elif c.price != PRICE_NONE:
         add_row(market, i, c, c.price, c.order_before, SIDE_NONE, VERB_TRADE)
+    else:
+        market.untold = True     # only the order, which is not there, had its price
 
 
 cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -225,7 +227,9 @@ cdef inline Instrument* market_find(Market* market, const Change* c) noexcept no
     # The instrument of a change, which may be one that names only its order; NULL: none has it.
     cdef Instrument* i
     if c.instrument or market.traits.names == NAMES_DEFINED:
-        return instrument_of(market, c, market.stream)
+        i = instrument_of(market, c, market.stream)
+        market.untold = market.untold or i == NULL   # there was no room for it
+        return i
     i = changed_instrument(market, c)
     if i == NULL:
         note_nameless(market, c)
