@@ -377,7 +377,11 @@ def test_keeper_runs_as_an_agent_and_ends_with_its_ring(instance: Instance) -> N
     runner.start()
     instance.ring.close()
     assert runner.join(PATIENCE_S)
-    assert kinds(image_of(instance)) == [Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
+    with pytest.warns(RuntimeWarning, match="has ended"):
+        reader = Reader(instance.address, image=True)
+    with reader:
+        found = kinds(list(reader))
+    assert found == [Kind.CONNECTION, Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
 
 
 def test_reader_without_an_image_is_told_what_to_do(instance: Instance) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.agents.fanout import Turned
 from tests.agents.test_image_keeper import keep
 from tests.client.instance import Instance
 from tests.waiting import wait_until
-from udpfast import Batch, Books, Kind, Latest, Reader
+from udpfast import Batch, Books, Kind, Latest, Reader, RingClosedError
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus, Stream
 
@@ -147,11 +148,14 @@ def test_connection_says_whom_it_is_about(instance: Instance) -> None:
         assert (said.stream, said.data["scope"]) == (Stream.NONE, ConnectionScope.WRITER)
 
 
-def test_image_of_a_dead_writer_begins_with_its_death(instance: Instance) -> None:
+@pytest.mark.parametrize("leave", [Instance.close, die, fail])
+def test_image_that_nobody_keeps_up_to_date_is_in_doubt(
+    instance: Instance, leave: Callable[[Instance], None]
+) -> None:
     live(instance)
     keep(instance).on_stop()
-    die(instance)
-    with pytest.warns(RuntimeWarning, match="is dead"):
+    leave(instance)
+    with pytest.warns(RuntimeWarning, match=r"wrote last at \d{4}-.*Z; the reader"):
         reader = Reader(instance.address, image=True)
     with reader:
         books = Books(reader)
@@ -160,7 +164,43 @@ def test_image_of_a_dead_writer_begins_with_its_death(instance: Instance) -> Non
             books.poll(timeout=0)
             assert not [book for book in books.values() if not book.stale]
         assert books[BTC].stale and books[BTC].best()[0] == 10
-        assert len(reader.poll(timeout=0.3)) == 0  # said once
+        if leave is Instance.close:
+            with pytest.raises(RingClosedError):
+                reader.poll(timeout=0)
+        else:
+            assert len(reader.poll(timeout=0.3)) == 0  # said once
+
+
+def test_reader_of_the_past_of_an_ended_feed_is_not_warned(instance: Instance) -> None:
+    live(instance)
+    instance.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Reader(instance.address, start="begin") as reader:
+            assert [record.kind for record in reader][-1] is Kind.BOOK
+    with pytest.warns(RuntimeWarning, match="has ended, and .* and then ends"):
+        Reader(instance.address).close()
+
+
+def test_values_of_a_fanout_whose_feed_has_ended_are_in_doubt(instance: Instance) -> None:
+    with Turned(instance, last_values=True) as turned:
+        live(instance)
+        turned.turn()
+        with turned.open(image=True) as reader:
+            live(instance)
+            turned.turn()
+            turned.end()
+            books = Books()
+            for record in reader:
+                books.apply(record)
+            assert not books[BTC].stale  # it was there: its own end tells it
+        with turned.open(image=True) as reader:
+            books = Books()
+            records = list(reader)
+            for record in records:
+                books.apply(record)
+            assert [record.kind for record in records].count(Kind.CONNECTION) == 1
+            assert books[BTC].stale and books[BTC].best()[0] == 10
 
 
 @pytest.mark.parametrize("next_writer", ["the same", "another"])

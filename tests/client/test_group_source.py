@@ -116,6 +116,24 @@ def test_images_of_all_feeds_come_before_what_is_published_later(group, tmp_path
         keeper.on_stop()
 
 
+def test_books_of_a_feed_that_ended_are_in_doubt_while_the_others_go_on(group):
+    one, two = group("one", "two")
+    with Reader("group:us") as reader:
+        books = Books(reader)
+        for feed, symbol in ((one, "A"), (two, "B")):
+            feed.book([(1.0, 2.0)], [(9.0, 4.0)], symbol, True, object_id=1)
+            feed.ring.flush()
+        while len(books.poll(timeout=0)):
+            pass
+        sound = {symbol: not book.stale for (_, symbol), book in books.items()}
+        assert sound == {"A": True, "B": True}
+        one.close()
+        kinds = [kind for _ in range(3) for kind in books.poll(timeout=0).headers["kind"]]
+        assert kinds == [Kind.CONNECTION]  # said once
+        sound = {symbol: not book.stale for (_, symbol), book in books.items()}
+        assert sound == {"A": False, "B": True}
+
+
 def test_a_group_with_a_feed_that_keeps_no_image_is_refused_by_its_reason(group):
     group("one")
     with pytest.raises(ImageError, match="image"):

@@ -106,7 +106,10 @@ def test_rings_are_read_together_with_names_of_their_own(rings):
         one.close()
         two.top(5, 6, symbol="AFTER")
         two.close()
-        assert [record.symbol for record in reader] == ["AFTER"]
+        (_, after), *ends = [(reader.origin, record) for record in reader]
+        assert after.symbol == "AFTER"
+        assert {record.kind for _, record in ends} == {udpfast.Kind.CONNECTION}
+        assert sorted(origin for origin, _ in ends) == sorted([one.address, two.address])
         with pytest.raises(udpfast.RingClosedError):
             reader.poll(timeout=0)
 
@@ -120,6 +123,7 @@ def test_live_ring_and_journal_are_read_with_kinds(rings, tmp_path):
     one.close()
     with Reader([one.address, kept], start="begin", kinds=Kind.MESSAGE) as reader:
         found = [(record.published_ns, reader.origin) for record in reader]
+    assert found.pop()[1] == one.address  # that it has ended
     assert found == [(2001, kept), (2002, one.address), (2003, kept)] + [
         (stamp, one.address) for stamp in (2004, 2006)
     ]

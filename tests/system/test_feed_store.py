@@ -1,5 +1,6 @@
 """A feed that writes a bus's store: real datagrams, processes and files; killed, full, copied."""
 
+import itertools
 import os
 import shutil
 import socket
@@ -475,6 +476,17 @@ def test_late_reader_of_a_store_begins_with_its_image(start: Start, tmp_path: Pa
         assert sorted(quotes[:3]) == sorted(expected[:3])
         assert quotes[3:] == expected[3:]
         assert reader.lag == 0
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    with pytest.warns(RuntimeWarning, match="its feed has ended, and wrote last at"):
+        late = Reader("store:iex", image=True)
+    with late:
+        kinds = [next(late).kind for _ in range(2)]
+        assert kinds[0] is Kind.CONNECTION and kinds[1] is not Kind.CONNECTION
+        while late.wait(0):
+            next(late)
+        process = ready(start("run", file))
+        assert Kind.RESTART in [record.kind for record in itertools.islice(late, 2)]
     process.terminate()
     assert process.wait(PATIENCE_S) == 0
     shutil.rmtree(tmp_path / "shm" / "iex")

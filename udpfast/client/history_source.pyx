@@ -350,7 +350,7 @@ cdef class HistorySource(Source):
             seam.miss(end - seam.index, LAPPED_READER)
             seam.index = end
         if seam.missed_between == 0:
-            return code
+            return self.live.say_ended(code) if self.among else code
         lapped_record(
             self.headers, &lapped, seam.missed_between, seam.between_reason, clock_realtime_ns())
         self.headers.position = self.live.cursor.reader.cursor

@@ -2,7 +2,8 @@
 
 The order is that of `published_ns`, of equal ones that of the list; the records of one source stay
 in their own order. Of journals that are complete it is thus a function of their files. A source
-that is live and has nothing new holds up no other: what it publishes later comes later. Images come
+that is live and has nothing new holds up no other: what it publishes later comes later. A feed that
+ends in good order says so by a CONNECTION, because the reader goes on with the others. Images come
 before all of that, one behind the other: what each object was when its source was opened.
 """
 
@@ -47,6 +48,7 @@ cdef class Member:
 
     def __init__(self, Source source not None, str address not None, place):
         self.source = source
+        self.source.among = True
         self.address = address
         self.place = place
 

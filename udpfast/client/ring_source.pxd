@@ -14,7 +14,7 @@ cdef class RingSource(Source):
     cdef ImageJoin join          # what comes before the ring's records; None: nothing (more)
     cdef int64_t join_left       # records of it
     cdef uint64_t join_taken     # handed out, and not the ring's: records of it, and our own
-    cdef bint dead               # the ring's writer is, and that was said
+    cdef bint dead               # the ring's writer is, or has ended, and that was said
     cdef bint unknown            # another log follows: what is missing, nobody knows
     cdef bint followed           # another file was begun, and it was not looked what that lacks
     cdef uint32_t turned         # ConnectionStatus to be handed out; 0: none
@@ -26,7 +26,7 @@ cdef class RingSource(Source):
     cdef int64_t names_looked_ns  # when names_missing last said that there are none
 
     cdef bint _follow(self) except -1
-    cdef bint _has_writer(self) except -1
+    cdef int64_t say_ended(self, int64_t code) except? -1
     cdef take_file(self)
     cdef void _note_unknown(self) noexcept nogil
     cdef int64_t _last_ns(self) noexcept

@@ -26,4 +26,5 @@ def open_source(
     name: str,
     image: bool = False,
     populate: bool = True,
+    tell: bool = True,
 ) -> Source: ...

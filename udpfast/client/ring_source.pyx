@@ -23,7 +23,6 @@ from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 import contextlib
 import errno
 import sys
-import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -78,8 +77,8 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.join_left = 0 if join is None else join.left
-        if self.join_left and not self._has_writer():
-            self.turned = CONNECTION_DISCONNECTED  # an image as old as its writer's death
+        if self.join_left and not self.writer_alive():
+            self.turned = CONNECTION_DISCONNECTED  # an image as old as its writer's end
 
     @property
     def log(self) -> bytes:
@@ -142,10 +141,22 @@ cdef class RingSource(Source):
     cdef int64_t _end(self, int64_t code) noexcept:
         # Everything was read. Where the writer was killed, the next one may go on in another file.
         try:
-            return code if self.steered or not self._follow() else 0
+            if self.steered:
+                return code
+            if self._follow():
+                return 0
+            return self.say_ended(code) if self.among else code
         except BaseException as failure:
             self.failure = failure
             return -EBADMSG
+
+    cdef int64_t say_ended(self, int64_t code) except? -1:
+        # Nothing more comes: what its writer left is as old from now on as what a dead one left.
+        # Said once, then `code`.
+        if self.dead or not self.writer_ended():
+            return code
+        self.turned = CONNECTION_DISCONNECTED
+        return self._hand_out_connection()
 
     cdef bint _follow(self) except -1:
         same = self.cursor.follow()
@@ -192,7 +203,7 @@ cdef class RingSource(Source):
         self.unknown = self.dead = self.followed = False
 
     cdef int64_t _hand_out_connection(self) noexcept:
-        # The writer is dead, or another one is there: a record that no ring carries.
+        # The writer is dead or has ended, or another one is there: a record that no ring carries.
         cdef Connection said
         cdef Record* header = self.headers
         cdef RingReader* ring = &self.cursor.reader
@@ -233,14 +244,11 @@ cdef class RingSource(Source):
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
             return
         self.looked_ns = now_ns
-        if self._has_writer():
+        if self.writer_alive():
             self.turned = CONNECTION_READY if self.dead else 0
-        elif not self.dead and not ring_ready(&self.cursor.reader):  # what it left comes first
+        elif not (self.dead or self.writer_ended() or ring_ready(&self.cursor.reader)):
+            # What it left comes first, and behind that the word of one that ended in good order.
             self.turned = CONNECTION_DISCONNECTED
-
-    cdef bint _has_writer(self) except -1:
-        # Whether none is missing: one that closed the ring said all it had to say.
-        return self.writer_ended() or self.writer_alive()
 
     cdef bint writer_alive(self):
         return self.cursor.region.pointer != NULL and self.cursor.life == "running"
@@ -326,7 +334,7 @@ cdef class RingSource(Source):
 
 def open_source(
         target, *, start, batch, buffer_bytes, timeout, name, image=False,
-        populate=True) -> Source:
+        populate=True, tell=True) -> Source:
     """Attach to the ring of an instance, which may take a while to appear.
 
     Parameters
@@ -337,6 +345,8 @@ def open_source(
         As `Reader` has them.
     populate : bool
         False: do not touch all of the ring first, 6 ms for 64 MiB, but what is read.
+    tell : bool
+        False: do not warn if nobody writes it.
     """
     cdef RingCursor cursor
     start_ns = None
@@ -352,12 +362,6 @@ def open_source(
     except FileNotFoundError as error:
         raise FileNotFoundError(
             errno.ENOENT, f"no ring {target!r}{instance_hint(target)}", error.filename) from None
-    if (life := cursor.life) in ("failed", "gone"):
-        how = "is dead" if life == "gone" else "has failed"
-        warnings.warn(
-            f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) {how}; the "
-            "reader gets what it left, and then waits for the next writer", RuntimeWarning,
-            stacklevel=2)
     join = None
     if image:
         join = ImageJoin(directory, RingFeedCursor(cursor),
@@ -365,6 +369,8 @@ def open_source(
         if join.payload_max > cursor._room:
             cursor._allocate(batch, join.payload_max)
     source = RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)
+    if tell:
+        _warn(source, start if start_ns is None else "time")
     if start_ns is None:
         return source
     try:
@@ -373,6 +379,19 @@ def open_source(
     except BaseException:
         source.detach()
         raise
+
+
+cdef _warn(RingSource source, start):
+    # Who reads from the very first record, or from a time on, wants what was; all others take what
+    # they get for the present.
+    cdef RingCursor cursor = source.cursor
+    life = cursor.life
+    if life == "running" or life == "finished" and start in ("begin", "time"):
+        return
+    how = {"gone": "is dead", "failed": "has failed", "finished": "has ended"}[life]
+    import_module("udpfast.client.no_writer").warn_of_no_writer(
+        cursor.region.path, f"its writer (pid {cursor.region.writer_pid}) {how}",
+        source._last_ns(), "ends" if life == "finished" else "waits for the next writer")
 
 
 def _attach(target, options):

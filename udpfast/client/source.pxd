@@ -26,6 +26,7 @@ cdef class Source:
     cdef uint64_t missed             # by the last wait: records before the first that it brought
     cdef uint32_t missed_reason      # LappedReason
     cdef bint from_image             # the last wait brought records of an image, not of the log
+    cdef bint among                  # others are read with it, and go on when it ends
     cdef bint closing                # another thread asks for the end: `wait` returns within 20 ms
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil

@@ -23,9 +23,14 @@ cdef class StoreSource(PolledSource):
     cdef ImageJoin join              # records that come before the store's; None: there are none
     cdef int64_t join_left
     cdef uint64_t join_taken         # records handed out that are not the store's
+    cdef bint old                    # the image is of a feed that is over, and that is to be said
     cdef uint64_t bound(self) noexcept nogil
     cdef uint64_t said_end(self) noexcept
     cdef bint feed_over(self)
+    cdef bint feed_at_work(self) except -1
+    cdef int64_t last_ns(self)
+    cdef str why_old(self)
+    cdef int64_t _hand_out_old(self) except -1
     cdef _note(self, int64_t count)
     cdef int64_t go_back(self, uint64_t most=*, uint64_t known=*) except -1
     cdef _note_next(self, uint64_t wanted)

@@ -8,7 +8,7 @@ did not have them was promoted: a ROLLBACK says how many of those that were hand
 cimport cython
 from libc.errno cimport EACCES, EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from udpfast.archive.feed_cursor cimport StoreFeedCursor
 from udpfast.archive.live cimport BusLive
@@ -19,8 +19,9 @@ from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_READER, RECORD_SIZE,
-    Rollback, SenderEntry)
+    CONNECTION_DISCONNECTED, CONNECTION_WRITER, Connection, KIND_BUS, KIND_CONNECTION,
+    KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_READER, RECORD_SIZE, Rollback,
+    SenderEntry)
 from udpfast.log.doubt cimport doubt_record
 
 from udpfast.log.marks cimport WrittenMark
@@ -39,9 +40,11 @@ from udpfast.bus.lineage import divergence
 from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.client.journal_source import segment_names, unix_ns
+from udpfast.client.no_writer import warn_of_no_writer
 from udpfast.errors import (
     ConfigError, ImageError, NotReadyError, RegionError, RingClosedError, shown)
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import instance_directory
@@ -107,6 +110,7 @@ cdef class StoreSource(PolledSource):
         self.epochs = store_lineage(directory).before(self.at_position)
         self.join = join
         self.join_left = 0 if join is None else join.left
+        self.old = self.join_left > 0 and not self.feed_at_work()
         if name:
             self._register(name)
 
@@ -142,6 +146,8 @@ cdef class StoreSource(PolledSource):
         cdef int64_t count
         self.from_image = self.join_left > 0
         if self.from_image:
+            if self.old:
+                return self._hand_out_old()
             count = self.join.take(
                 self.headers, self.offsets, self.payloads, self.cursor._room_bytes,
                 min(limit, self.cursor._limit))
@@ -167,6 +173,24 @@ cdef class StoreSource(PolledSource):
         elif self.cursor.position >= self.end:
             return -EPIPE
         return count
+
+    cdef int64_t _hand_out_old(self) except -1:
+        # An image as old as its feed's end, until the next feed's RESTART: as of a ring.
+        cdef Connection said
+        cdef int64_t now_ns = clock_realtime_ns()
+        memset(&said, 0, sizeof(said))
+        said.status = CONNECTION_DISCONNECTED
+        said.scope = CONNECTION_WRITER
+        said.silent_ns = now_ns - self.last_ns()
+        doubt_record(self.headers, KIND_CONNECTION, sizeof(said), now_ns)
+        self.headers.position = self.at_position
+        self.headers.index = self.at_index
+        memcpy(self.payloads, &said, sizeof(said))
+        self.offsets[0] = 0
+        self.missed = 0
+        self.from_image = self.old = False
+        self.join_taken += 1
+        return 1
 
     cdef renew_names(self):
         # Read the names of a feed's records anew. What is known of senders stays: records have
@@ -331,6 +355,22 @@ cdef class StoreSource(PolledSource):
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         return self.said.by_feed and end != 0 and end != UINT64_MAX
 
+    cdef int64_t last_ns(self):
+        # When the feed wrote last, as it said itself.
+        cdef WrittenMark mark
+        return mark.written_ns if self.cursor._written(&mark) else 0
+
+    cdef bint feed_at_work(self) except -1:
+        # `writer_alive` takes a daemon that is held up for a dead one: good enough to tell, but a
+        # doubt that is due to that would have no RESTART to end it.
+        return (load_acquire(&self.said.feed_end) == UINT64_MAX
+                and journal_state(self.directory).alive)
+
+    cdef str why_old(self):
+        if not self.feed_over():
+            return "its feed is dead"
+        return f"its feed {'has failed' if self.said.feed_failed else 'has ended'}"
+
     cdef detach(self):
         self.done = True  # what is in memory is handed out still
         self.entry = NULL
@@ -394,6 +434,9 @@ def open_source(
             buffer_bytes=room_bytes, name=name or Path(sys.argv[0]).name or "python", join=join)
 
     start, source = when_there(attach, deadline_s)
+    if source.old:
+        warn_of_no_writer(
+            source.directory, source.why_old(), source.last_ns(), "waits for the next feed")
     if start[0] == "position" and source.at_position != start[1]:
         source.detach()
         raise ConfigError(_why_not_there(source, target, start[1]))

@@ -23,7 +23,9 @@ cdef class ZmqSource(Source):
     cdef bint image_due          # last values were asked for, and are not all there
     cdef uint32_t last_taken     # of those of the answer that is being given
     cdef bint begun              # the numbers below are known
-    cdef bint ended
+    cdef bint ended              # the feed has, in good order, as the fan-out said
+    cdef bint end_said           # by a record
+    cdef bint late               # values came, and nothing since of a writer at work
     cdef bint failed             # an error ended the feed, as the fan-out said
     cdef Silence silence
     cdef uint32_t turned         # ConnectionStatus to be said; 0: none
@@ -52,7 +54,7 @@ cdef class ZmqSource(Source):
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1
     cdef bint _receive(self, int64_t until_ns) except -1
     cdef int64_t _hand_out(self, int64_t limit) except -1
-    cdef int64_t _hand_out_doubt(self) except -1
+    cdef int64_t _end(self) except? -1
     cdef int64_t _hand_out_connection(self) except -1
     cdef int64_t _hand_out_rollback(self) except -1
     cdef int64_t _hand_out_own(self, const Record* header, const void* payload) except -1

@@ -170,7 +170,7 @@ cdef class ZmqSource(Source):
                 if count:
                     return count
             if self.ended:
-                return self._hand_out_doubt() if self.pending else -EPIPE
+                return self._end()
             if self.closing:
                 return 0
             if not self._receive(until_ns):
@@ -223,16 +223,25 @@ cdef class ZmqSource(Source):
             self._settle()
         return count
 
-    cdef int64_t _hand_out_doubt(self) except -1:
-        # What was missed behind the last record is told before one more, as always: here one that
-        # stands for nothing.
+    cdef int64_t _end(self) except? -1:
+        # Nothing more comes. Who reads several goes on, and who came behind the end has values
+        # that are as old as it: both must know. What was missed behind the last record is told
+        # before one more, as always: this one, or one that stands for nothing.
         cdef Record header
         cdef Lapped lapped
+        if not self.end_said and (self.among or self.late):
+            self.end_said = True
+            self.turned = CONNECTION_DISCONNECTED
+            self.turned_scope = CONNECTION_WRITER
+            self.silent_ns = self.silence.since(clock_monotonic_ns())
+            return self._hand_out_connection()
+        if self.pending == 0:
+            return -EPIPE
         lapped_record(&header, &lapped, 0, self.missed_reason, clock_realtime_ns())
         return self._hand_out_own(&header, &lapped)
 
     cdef int64_t _hand_out_connection(self) except -1:
-        # The fan-out fell silent, or speaks again.
+        # The fan-out fell silent, or speaks again; or the writer failed, ended, or is another one.
         cdef Record header
         cdef Connection said
         memset(&said, 0, sizeof(said))
@@ -351,6 +360,10 @@ cdef class ZmqSource(Source):
     cdef _take_body(self, bytes message, size_t at):
         cdef const uint8_t* data = message
         cdef Envelope* envelope = &self.envelope
+        if envelope.type == ENVELOPE_LAST:
+            self.late = True
+        elif envelope.type == ENVELOPE_RECORDS or envelope.type == ENVELOPE_ALIVE:
+            self.late = False
         if envelope.type == ENVELOPE_NAMES:
             self._take_names(message[at:])
         elif envelope.type == ENVELOPE_REFUSED:

@@ -32,10 +32,11 @@ def present_books(name: str, exchange: str | None = None, symbol: str | None = N
         There is no such instance, or it is not ours to read.
     """
     books = Books()
-    # Nothing of the ring is read: touching all of it would take most of the time.
+    # Nothing of the ring is read: touching all of it would take most of the time. That nobody
+    # writes it is shown beside the books.
     source = open_source(
         name, start="tail", batch=BATCH, buffer_bytes=None, timeout=0.0, name="monitor",
-        image=True, populate=False,
+        image=True, populate=False, tell=False,
     )  # fmt: skip
     with Reader(source, batch=BATCH, exchanges=exchange, symbols=symbol) as reader:
         while reader.joining:
