@@ -248,7 +248,7 @@ class _Seen:
     heard: set[tuple[int, int]] = field(default_factory=set)  # old: line and seqno
     brought: list[int] = field(default_factory=lambda: [0] * 8)  # new: until noticed, by line
     needed: int = 0  # new: what should have been enough, until it was noticed
-    told: int = 0  # new: repeats of what came of the old one
+    told: set[tuple[int, int]] = field(default_factory=set)  # new: what repeats `heard`
     spoke: bool = False  # something of the new one was new to the receiver
     came_through: bool = False  # it began where the old one might have gone on
 
@@ -256,10 +256,11 @@ class _Seen:
         """Take a datagram of the new numbering; `waiting`: that was not noticed before it."""
         repeated = (arrival.line, seqno) in self.heard
         self.came[seqno] = self.came.get(seqno, 0) + 1
-        if seqno >= self.old.stop and not self.spoke and self.told < _HEARTBEATS_MIN:
+        if seqno >= self.old.stop and not self.spoke and len(self.told) < _HEARTBEATS_MIN:
             self.came_through = True
         self.spoke = self.spoke or len(arrival.datagram) > _HEADER_SIZE or seqno not in self.old
-        self.told += repeated
+        if repeated:  # a copy of it tells nothing more
+            self.told.add((arrival.line, seqno))
         if waiting:
             late = arrival.time_ns - self.end_ns > _NOTICED_NS
             self.needed += self.spoke or late or repeated
