@@ -595,6 +595,24 @@ def test_orders_are_in_doubt_behind_a_gap_until_all_of_them_come(feed: Feed) -> 
     assert (orders.stale, len(orders)) == (True, 0)
 
 
+def test_object_that_stops_naming_its_symbol_leaves_its_orders_stale(feed: Feed) -> None:
+    feed.session()
+    feed.state(Kind.RECOVERED, follows=0, object_id=9, object_type=4)
+    frame = {"session": 1, "object_type": 4, "object_id": 9}
+    row = order_row(1, 1, 9.5, 1)
+    update = feed.instance.update(ORDERS, *BTC, row_count=1)
+    payload = update.tobytes() + row.tobytes()
+    feed.instance.append(Kind.ORDERS, payload, RecordFlag.SNAPSHOT, number=10, **frame)
+    feed.apply()
+    orders = feed.books.orders(*BTC)
+    assert not orders.stale
+    update["symbol_id"] = 0
+    payload = update.tobytes() + row.tobytes()
+    feed.instance.append(Kind.ORDERS, payload, number=11, follows=10, **frame)
+    feed.apply()
+    assert (orders.stale, feed.books.unnamed) == (True, 1)
+
+
 def test_instruments_have_what_is_kept_of_each_and_its_doubt(feed: Feed) -> None:
     assert feed.books.instruments() == []
     feed.session()

@@ -18,7 +18,7 @@ cdef struct Track:               # one object
     Doubt doubt                  # its tag is that of its book
     int32_t book                 # index of its book, -1: none yet
     int32_t queues               # index of its single orders, -1: none yet
-    uint8_t missing              # the book is not what updates build on
+    uint8_t book_missing         # what is held cannot take updates: it waits for a snapshot
     uint8_t contested            # another object says that it is the same instrument
     uint8_t orders_missing       # the same of its orders
     uint8_t reserved[5]
@@ -58,15 +58,18 @@ cdef class Books:
     cdef void _pass_by(self, const Record* header) noexcept
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef Track* _at(self, uint32_t index) noexcept
+    cdef uint32_t _index(self, const Track* track) noexcept
+    cdef Track* _unnamed_track(self, const Record* header) noexcept
     cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1
     cdef _unbind(self, Track* track)
     cdef _claim(self, uint32_t index, object name)
     cdef _release(self, uint32_t index)
-    cdef _lapped(self)
-    cdef _missed(self)
+    cdef _take_lap(self)
+    cdef _doubt_all(self)
     cdef _begin(self, const Record* header)
     cdef _begin_all(self, bint complete)
     cdef _note_writer(self, const Record* header, const uint8_t* payload)
     cdef bint _unsound(self, const Track* track) noexcept
-    cdef void _mark(self, const Track* track) noexcept
-    cdef void _mark_all(self) noexcept
+    cdef void _refresh_stale(self, const Track* track) noexcept
+    cdef void _refresh_all(self) noexcept
+    cdef void _refresh_stream(self, uint32_t stream) noexcept

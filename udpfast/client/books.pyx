@@ -41,15 +41,14 @@ cdef class Books:
     - a gap puts all books of its stream in doubt, until the feed says RECOVERED of each;
     - STALE takes one out until its snapshot has come;
     - a new session empties all books of its stream, a restarted writer all books;
-    - a reader that was lapped, or joined late, knows a book from the next snapshot on that the feed
-      passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
-      next update. While nothing is lost a feed passes on none: begin with the image
-      (`Reader(image=True)`), after a lap too;
+    - a reader that was lapped or joined late trusts a book again from the next snapshot that the
+      feed passes on; if the feed itself may be in doubt, from its RECOVERED or next update. A feed
+      without losses passes on no snapshots: use `Reader(image=True)`;
     - an update with levels that a book refuses puts it in doubt until its next snapshot;
     - two objects of a session that go by one name put it in doubt, until one of them is left.
 
-    A stale book keeps what it last held and takes no updates, a contested one those of its own
-    object. Books stay the same objects for as long as this one lives: hold them.
+    A stale book keeps what it held and takes no updates; a contested one goes on taking those of
+    its own object. Books stay the same objects for as long as this one lives: hold them.
 
     Records of several addresses that are read as one are kept apart: each has a state of its own
     (`at`). A name that several of them have leads to a book that is always stale.
@@ -123,7 +122,7 @@ cdef class Books:
         batch.check()
         books = self._of(batch.names)
         if batch.lapped:
-            books._lapped()
+            books._take_lap()
         failure = books._accept_run(
             batch.memory, batch.first, batch.first + batch.count, batch.names, &applied)
         if failure is not None:
@@ -332,28 +331,28 @@ cdef class Books:
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
             track = _track(self, doubt_key(header), doubt_said_tag(header, payload))
             if doubt_said(&self._doubts, &track.doubt, header, payload):
-                track.missing = track.orders_missing = True
-            self._mark(track)
+                track.book_missing = track.orders_missing = True
+            self._refresh_stale(track)
         elif kind == KIND_GAP:
             if doubts_gap(&self._doubts, header, payload):
-                self._mark_all()
+                self._refresh_stream(doubt_stream(header.stream))
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
                 self._orphaned = False
             self._begin(header)
         elif kind == KIND_LAPPED:
-            self._lapped()
+            self._take_lap()
         elif kind == KIND_CONNECTION:
             self._note_writer(header, payload)
         return None
 
     cdef void _pass_by(self, const Record* header) noexcept:
-        # A message that is no update of a book, or of one without a gate, of the gated object of
-        # its number.
+        # A record that updates no book here; if ungated, it still tells that the gated object with
+        # its number was passed on.
         cdef Track* track = <Track*> doubts_find_gated(&self._doubts, header)
         if track != NULL:
             doubt_passed(&track.doubt, header)
-            self._mark(track)
+            self._refresh_stale(track)
 
     cdef _go_elsewhere(self, const Record* header):
         if doubts_heard(&self._doubts, header).session != SESSION_UNSEEN:
@@ -371,7 +370,7 @@ cdef class Books:
             memcpy(&update, payload, sizeof(Orders))
         if size < <int64_t> sizeof(Orders) or (
                 <uint64_t> size < sizeof(Orders) + sizeof(Order) * update.header.row_count):
-            self._missed()  # nobody knows of whom
+            self._doubt_all()  # nobody knows of whom
             raise FormatError(
                 f"record {header.index}: ORDERS of {size} bytes is too short for its orders")
         snapshot = update_replaces(header.flags, update.header.update_type)
@@ -380,6 +379,9 @@ cdef class Books:
         tag = doubt_tag(update.header.exchange_id, update.header.symbol_id)
         if update.header.exchange_id == 0 or update.header.symbol_id == 0:
             self._unnamed += 1
+            track = self._unnamed_track(header)
+            if track != NULL:
+                self._forget_queues(track)
             return
         track = _track(self, doubt_key(header), tag)
         queues = self._queues_of(track, tag, names)
@@ -391,16 +393,16 @@ cdef class Books:
             if not doubt_begins(&self._doubts, &track.doubt, header):
                 return
             queues._clear()
-        track.orders_missing = queues.stale = True  # whatever ends this in the middle
+        track.orders_missing = queues.stale = True  # if an exception leaves here, they stay stale
         queues._apply(payload + sizeof(Orders), update.header.row_count, snapshot)
         track.orders_missing = update.header.update_type == UPDATE_TYPE_STALE
         doubt_applied(&self._doubts, &track.doubt, snapshot)
-        self._mark(track)
+        self._refresh_stale(track)
 
     cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names):
         # Those of an object; None: its names are not known. A name that another object has, too,
         # leads to queues that are stale for the rest of the session.
-        cdef uint32_t index = <uint32_t> (track - self._at(0))
+        cdef uint32_t index = self._index(track)
         cdef OrderQueues queues
         if track.queues >= 0 and track.doubt.tag == tag:
             return <OrderQueues> self._queues[track.queues]
@@ -425,8 +427,8 @@ cdef class Books:
         return queues
 
     cdef _forget_queues(self, Track* track):
-        # Its object has none any more: who holds them sees that they are empty, and stale.
-        cdef uint32_t index = <uint32_t> (track - self._at(0))
+        # The object has no orders any more: holders of its queues see them empty and stale.
+        cdef uint32_t index = self._index(track)
         cdef OrderQueues queues
         if track.queues < 0:
             return
@@ -447,7 +449,7 @@ cdef class Books:
         cdef bint snapshot
         cdef int64_t room
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
-            self._missed()  # nobody knows of which book
+            self._doubt_all()  # nobody knows of which book
             raise FormatError(
                 f"record {header.index}: BOOK takes at least {sizeof(UpdateHeader)} bytes, found "
                 f"{header.length - RECORD_SIZE}")
@@ -458,9 +460,9 @@ cdef class Books:
         tag = doubt_tag(update.exchange_id, update.symbol_id)
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1
-            track = <Track*> doubts_find_gated(&self._doubts, header)
-            if track != NULL and not header.flags & RECORD_UNGATED:
-                self._unbind(track)  # its object does not say any more whose book this is
+            track = self._unnamed_track(header)
+            if track != NULL:
+                self._unbind(track)
             return None
         track = _track(self, doubt_key(header), tag)
         if track.doubt.tag != tag or track.book < 0:
@@ -469,12 +471,12 @@ cdef class Books:
                 return None
         book = <OrderBook> self._books[track.book]
         doubt_heard(&track.doubt, header)
-        if not snapshot and track.missing:
+        if not snapshot and track.book_missing:
             if not doubt_begins(&self._doubts, &track.doubt, header):
                 return None
             book.clear()
-        # Whatever ends this in the middle, a damaged update or no memory, leaves the book stale.
-        track.missing = book.book.stale = True
+        # If an exception leaves here, the book stays stale.
+        track.book_missing = book.book.stale = True
         room = book_room(payload, header.length - RECORD_SIZE)
         if room < 0:
             raise FormatError(
@@ -485,7 +487,7 @@ cdef class Books:
         refused = book.book.levels_refused
         book_apply(&book.book, payload, snapshot)
         # The origin itself is in doubt, or the book does not hold what the origin holds.
-        track.missing = (
+        track.book_missing = (
             update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused)
         doubt_applied(&self._doubts, &track.doubt, snapshot)
         book.book.stale = self._unsound(track)
@@ -493,6 +495,16 @@ cdef class Books:
 
     cdef Track* _at(self, uint32_t index) noexcept:
         return <Track*> doubts_at(&self._doubts, index)
+
+    cdef uint32_t _index(self, const Track* track) noexcept:
+        return <uint32_t> (track - self._at(0))
+
+    cdef Track* _unnamed_track(self, const Record* header) noexcept:
+        # The gated object of an update without a name, which says no more whose it is; NULL: none.
+        # What has no gate is known by its name alone.
+        if header.flags & RECORD_UNGATED:
+            return NULL
+        return <Track*> doubts_find_gated(&self._doubts, header)
 
     cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
         # An object names its book: for the first time, or another one than before. False: its
@@ -502,15 +514,15 @@ cdef class Books:
         self._unbind(track)
         if exchange is None or symbol is None:
             return False
-        self._claim(<uint32_t> (track - self._at(0)), (exchange, symbol))
+        self._claim(self._index(track), (exchange, symbol))
         track.doubt.tag = tag
         return True
 
     cdef _unbind(self, Track* track):
         # What its object had keeps its levels, and is stale.
-        track.missing = True
-        self._mark(track)
-        self._release(<uint32_t> (track - self._at(0)))
+        track.book_missing = True
+        self._refresh_stale(track)
+        self._release(self._index(track))
 
     cdef _claim(self, uint32_t index, object name):
         # From now on an object goes by a name. If others do too, its book is one apart.
@@ -539,7 +551,7 @@ cdef class Books:
         if len(claims) > 1:
             for each in claims if len(claims) == 2 else (index,):
                 tracks[<uint32_t> each].contested = True
-                self._mark(tracks + <uint32_t> each)
+                self._refresh_stale(tracks + <uint32_t> each)
 
     cdef _release(self, uint32_t index):
         # An object does not go by its name any more; nobody keeps its book.
@@ -566,26 +578,26 @@ cdef class Books:
             tracks[other].contested = False
             if tracks[other].book != home:
                 book = <OrderBook> self._books[home]
-                book.exchange(<OrderBook> self._books[tracks[other].book])
+                book.swap(<OrderBook> self._books[tracks[other].book])
                 self._spare.append(tracks[other].book)
                 tracks[other].book = home
                 self._holders.add(name)
-            self._mark(tracks + other)
+            self._refresh_stale(tracks + other)
 
-    cdef _lapped(self):
+    cdef _take_lap(self):
         # Another writer's RESTART may be among what was missed: snapshots have to come anyway.
         self._orphaned = False
-        self._missed()
+        self._doubt_all()
         for _, books in self._members.values():  # nobody knows of which address it was
-            (<Books> books)._lapped()
+            (<Books> books)._take_lap()
 
-    cdef _missed(self):
+    cdef _doubt_all(self):
         cdef uint32_t index
         doubts_incomplete(&self._doubts)
         for index in range(self._doubts.count):
             doubt_lapped(&self._doubts, &self._at(index).doubt)
-            self._at(index).missing = self._at(index).orders_missing = True
-        self._mark_all()
+            self._at(index).book_missing = self._at(index).orders_missing = True
+        self._refresh_all()
 
     cdef _begin(self, const Record* header):
         # A session begins, with or (not complete) without its SESSION, or another writer.
@@ -601,7 +613,7 @@ cdef class Books:
             if doubt_key_stream(track.doubt.key) != doubt_stream(header.stream):
                 continue
             doubt_begin(&self._doubts, &track.doubt)
-            track.missing = True
+            track.book_missing = True
             self._forget_queues(track)
             if track.book >= 0:
                 (<OrderBook> self._books[track.book]).clear()
@@ -640,13 +652,13 @@ cdef class Books:
             self._orphaned = True
         elif said.scope == CONNECTION_FANOUT:
             self._orphaned = False
-        self._mark_all()
+        self._refresh_all()
 
     cdef bint _unsound(self, const Track* track) noexcept:
-        return (self._orphaned or track.missing or track.contested
+        return (self._orphaned or track.book_missing or track.contested
                 or doubt_stands(&self._doubts, &track.doubt))
 
-    cdef void _mark(self, const Track* track) noexcept:
+    cdef void _refresh_stale(self, const Track* track) noexcept:
         cdef OrderQueues queues
         if track.book >= 0:
             (<OrderBook> self._books[track.book]).book.stale = self._unsound(track)
@@ -655,10 +667,16 @@ cdef class Books:
             queues.stale = (self._orphaned or track.orders_missing or queues.contested
                             or doubt_stands(&self._doubts, &track.doubt))
 
-    cdef void _mark_all(self) noexcept:
+    cdef void _refresh_all(self) noexcept:
         cdef uint32_t index
         for index in range(self._doubts.count):
-            self._mark(self._at(index))
+            self._refresh_stale(self._at(index))
+
+    cdef void _refresh_stream(self, uint32_t stream) noexcept:
+        cdef uint32_t index
+        for index in range(self._doubts.count):
+            if doubt_key_stream(self._at(index).doubt.key) == stream:
+                self._refresh_stale(self._at(index))
 
 
 cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
@@ -669,5 +687,5 @@ cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
     if doubt == NULL:
         raise MemoryError(f"not enough memory for object {books._doubts.count + 1}")
     (<Track*> doubt).book = (<Track*> doubt).queues = -1
-    (<Track*> doubt).missing = (<Track*> doubt).orders_missing = True
+    (<Track*> doubt).book_missing = (<Track*> doubt).orders_missing = True
     return <Track*> doubt

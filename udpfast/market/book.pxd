@@ -166,4 +166,4 @@ cdef class OrderBook:
     cdef readonly uint32_t levels_max
     cdef object _levels(self, const BookSide* side, object count)
     cdef int _reserve(self, BookSide* side, uint64_t more) except -1
-    cdef void exchange(self, OrderBook other) noexcept
+    cdef void swap(self, OrderBook other) noexcept

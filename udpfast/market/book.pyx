@@ -62,7 +62,7 @@ cdef class OrderBook:
         side.capacity = <uint32_t> wanted
         return 0
 
-    cdef void exchange(self, OrderBook other) noexcept:
+    cdef void swap(self, OrderBook other) noexcept:
         # Each holds what the other one held.
         cdef PriceBook book = self.book
         self.book = other.book

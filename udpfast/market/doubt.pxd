@@ -4,10 +4,11 @@
 #
 # Two doubts are kept apart, because different things end them:
 #
-#   doubted   by the feed: a gap (gaps are counted, so that one costs nothing per object), or STALE.
-#             Ends with RECOVERED, which comes before the update or snapshot that it speaks of. Or
-#             UNHEARD: records were missed, or came before we did, and the feed's word may be among
-#             them; that ends, too, with a message that only passes if the feed is sure.
+#   doubted   by the feed: a gap (gaps are counted, so that one costs nothing per object here; who
+#             shows the doubt beside each value goes over those of its stream), or STALE. Ends with
+#             RECOVERED, which comes before the update or snapshot that it speaks of. Or UNHEARD:
+#             records were missed, or came before we did, and the feed's word may be among them;
+#             that ends, too, with a message that only passes if the feed is sure.
 #   missing   by who reads: what is held is not what updates build on (there is nothing yet, records
 #             were missed, or the feed replaced what it lost by a snapshot that is still to come).
 #             Ends with a snapshot, or with the very first update of an object. Of each value that
