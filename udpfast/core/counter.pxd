@@ -21,8 +21,8 @@ cdef enum:  # Verdict
     VERDICT_SHORT_FRAGMENT        # not the last one, and its payload is not 512 bytes
     VERDICT_FRAGMENT_MAX_CHANGED  # fragment_max differs inside one message
     VERDICT_ENCODING_REFUSED      # an encoding that the settings do not allow
-    VERDICT_SESSION_PENDING       # of a session that is not confirmed yet: kept aside
-    VERDICT_SESSION_RETIRED       # of a session that is over
+    VERDICT_SESSION_PENDING       # kept with a run, of any session, until that is proven
+    VERDICT_SESSION_RETIRED       # of a session, or a numbering, that is over
     VERDICT_SESSION_FOREIGN       # of another session, where none may begin
     VERDICT_SLAB_FULL             # early, but no cell was free to hold it
     VERDICT_SENDER_REFUSED        # its sender is not on the allow-list

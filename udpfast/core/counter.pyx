@@ -41,9 +41,10 @@ VERDICTS = (
     CounterInfo("encoding_refused", "count", "its encoding is not allowed by the settings"),
     CounterInfo(
         "session_pending", "count",
-        "belongs to a session, or to a jump beyond the window, that is not yet confirmed; kept "
-        "aside"),
-    CounterInfo("session_retired", "count", "belongs to a session that has ended"),
+        "does not continue the current numbering: kept with a run (of another session, a restart "
+        "or a jump) until that is proven"),
+    CounterInfo(
+        "session_retired", "count", "belongs to a session, or a numbering of it, that is over"),
     CounterInfo(
         "session_foreign", "count",
         "of another session than the current one, and no sign of a new one: on the snapshot "

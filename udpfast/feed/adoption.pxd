@@ -1,4 +1,4 @@
-# A run is believed: the stream follows its numbering from now on, and what lines held of it is
+# A run is believed: the stream follows its numbering from now on, and what lines kept of it is
 # delivered.
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint16_t, uint32_t, uint64_t
@@ -11,11 +11,11 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport GAP_ANEW, KIND_GAP, KIND_SESSION, SESSION_RESUMED, Datagram
 from udpfast.feed.control cimport Control
-from udpfast.feed.held cimport run_held, run_held_count, run_is_copy
+from udpfast.feed.kept cimport run_kept, run_kept_count, run_is_copy
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_look
 from udpfast.feed.run cimport (
-    CLAIM_SESSION, RUN_BELIEVED, RUN_PROVING, Evidence, HeldUnit, Run, evidence_begin, run_forget,
+    CLAIM_SESSION, RUN_BELIEVED, RUN_PROVING, Evidence, KeptUnit, Run, evidence_begin, run_forget,
     run_step,
 )
 from udpfast.feed.runs cimport run_recall, runs_gather
@@ -53,22 +53,22 @@ cdef inline void adoption_adopt(
 ) noexcept nogil:
     # The stream follows this numbering from now on: another session. `unit` was the last that it
     # took; of one that only waited for other lines there is none (NULL).
-    cdef Run* c = adoption.run
+    cdef Run* run = adoption.run
     cdef uint64_t session_id, first, unseen
     cdef uint64_t unseen_from = adoption.first
     cdef bint resumed = adoption.reason == SESSION_RESUMED
     cdef bint disputed
-    if c == NULL:
+    if run == NULL:
         adoption_begin(
             p, w, unit.session, adoption.reason, adoption.first, adoption.unseen, now_ns)
         return
     if w.numbering.follows:
-        adoption_rebase(p, w, c, now_ns)
+        adoption_rebase(p, w, run, now_ns)
         return
-    session_id = c.session_id
+    session_id = run.session_id
     disputed = resumed and session_id == w.numbering.sessions.session_id
-    first = runs_gather(w, c, c.furthest if unit == NULL else unit.number, &unseen_from)
-    unseen = <uint64_t>run_step(c, first, unseen_from)
+    first = runs_gather(w, run, run.furthest if unit == NULL else unit.number, &unseen_from)
+    unseen = <uint64_t>run_step(run, first, unseen_from)
     if disputed:
         unseen = adoption_unseen(w, unseen_from, unseen)
     adoption_begin(p, w, session_id, adoption.reason, first, unseen, now_ns)
@@ -76,12 +76,12 @@ cdef inline void adoption_adopt(
 
 
 cdef inline void adoption_rebase(
-    Pipeline* p, Window* w, Run* c, int64_t now_ns,
+    Pipeline* p, Window* w, Run* run, int64_t now_ns,
 ) noexcept nogil:
     # The snapshot channel follows this numbering from now on; its session goes on. Seqnos lie on a
     # circle: from the one that was due to the new first one is a gap, around all of it.
-    cdef uint64_t unseen_from = c.first
-    cdef uint64_t first = runs_gather(w, c, c.furthest, &unseen_from)
+    cdef uint64_t unseen_from = run.first
+    cdef uint64_t first = runs_gather(w, run, run.furthest, &unseen_from)
     cdef Control* control = window_control(w, KIND_GAP)
     cdef uint32_t skipped = <uint32_t>first - <uint32_t>w.next
     if control != NULL:
@@ -167,14 +167,14 @@ cdef inline bint adoption_gather_follower(
 ) noexcept nogil:
     # Whether the snapshot channel's lines brought anything of this session before it was known, and
     # from which number on: that is believed with it.
-    cdef Run* c
+    cdef Run* run
     cdef uint64_t unseen_from
     cdef uint32_t i
     for i in range(follower.lines):
-        c = &follower.line[i].foreign
-        if c.claim == CLAIM_SESSION and c.session_id == session_id and c.mode == RUN_PROVING:
-            unseen_from = c.furthest
-            first[0] = runs_gather(follower, c, c.furthest, &unseen_from)
+        run = &follower.line[i].foreign
+        if run.claim == CLAIM_SESSION and run.session_id == session_id and run.mode == RUN_PROVING:
+            unseen_from = run.furthest
+            first[0] = runs_gather(follower, run, run.furthest, &unseen_from)
             return True
     return False
 
@@ -205,50 +205,50 @@ cdef inline uint32_t adoption_end_numbering(
 cdef inline void adoption_deliver_believed(
     Pipeline* p, Window* w, bint resumed, bint disputed, int64_t now_ns,
 ) noexcept nogil:
-    # What was held of a numbering that is believed now.
+    # What was kept of a numbering that is believed now.
     cdef LineAccount* line
     cdef uint32_t i
     for i in range(w.lines):
         line = &w.line[i]
         if line.foreign.mode == RUN_BELIEVED:
-            adoption_deliver_held(p, w, i, &line.foreign, resumed, disputed, now_ns)
+            adoption_deliver_kept(p, w, i, &line.foreign, resumed, disputed, now_ns)
             run_forget(&line.foreign)
         elif line.run.mode == RUN_BELIEVED:
-            adoption_deliver_held(p, w, i, &line.run, resumed, disputed, now_ns)
+            adoption_deliver_kept(p, w, i, &line.run, resumed, disputed, now_ns)
         run_forget(&line.run)
 
 
-cdef inline void adoption_deliver_held(
-    Pipeline* p, Window* w, uint32_t line, Run* c, bint resumed, bint disputed,
+cdef inline void adoption_deliver_kept(
+    Pipeline* p, Window* w, uint32_t line, Run* run, bint resumed, bint disputed,
     int64_t now_ns,
 ) noexcept nogil:
     # It has had its verdicts; what does not fit is missing like anything lost, and becomes a gap.
     # `disputed`: of a numbering that goes on, other bytes may have been delivered already, and
     # nobody can tell which are right.
-    cdef HeldUnit* held
+    cdef KeptUnit* kept
     cdef Datagram d
     cdef uint32_t i
-    for i in range(run_held_count(c)):
-        held = run_held(c, i)
-        if run_is_copy(c, held):
+    for i in range(run_kept_count(run)):
+        kept = run_kept(run, i)
+        if run_is_copy(run, kept):
             continue
-        run_recall(w, line, held, &d)
-        adoption_deliver_unit(p, w, line, &d, &held.unit, resumed, disputed, now_ns)
-        if unlikely(held.units > 1):
-            adoption_deliver_rest(p, w, line, &d, held, resumed, disputed, now_ns)
+        run_recall(w, line, kept, &d)
+        adoption_deliver_unit(p, w, line, &d, &kept.unit, resumed, disputed, now_ns)
+        if unlikely(kept.units > 1):
+            adoption_deliver_rest(p, w, line, &d, kept, resumed, disputed, now_ns)
 
 
 cdef inline void adoption_deliver_rest(
-    Pipeline* p, Window* w, uint32_t line, const Datagram* d, const HeldUnit* held, bint resumed,
+    Pipeline* p, Window* w, uint32_t line, const Datagram* d, const KeptUnit* kept, bint resumed,
     bint disputed, int64_t now_ns,
 ) noexcept nogil:
-    # The further units of a held datagram.
+    # The further units of a kept datagram.
     cdef const Unit* unit
-    cdef uint32_t left = held.units
+    cdef uint32_t left = kept.units
     cdef int i
-    for i in range(framing_units_seldom(p.framing, d.data, d.size, p.held_units, UNITS_MAX)):
-        unit = &p.held_units[i]
-        if unit.offset <= held.unit.offset or unit.session != held.unit.session:
+    for i in range(framing_units_seldom(p.framing, d.data, d.size, p.kept_units, UNITS_MAX)):
+        unit = &p.kept_units[i]
+        if unit.offset <= kept.unit.offset or unit.session != kept.unit.session:
             continue
         left -= 1
         if left == 0:

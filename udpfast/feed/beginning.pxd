@@ -9,7 +9,7 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport (
     SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED, SESSION_SAME_ID, Datagram,
 )
-from udpfast.feed.held cimport run_begin_at, run_held, run_held_count, run_hold, run_is_full
+from udpfast.feed.kept cimport run_begin_at, run_kept, run_kept_count, run_keep, run_is_full
 from udpfast.feed.lines cimport line_was_beyond, lines_hear
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_first_hash, pipeline_hash
@@ -17,14 +17,14 @@ from udpfast.feed.proof cimport (
     PROOF_DRAWN, PROOF_ENDED, PROOF_SESSION, STRAGGLER_MAX_NS, Brought, Proof, proof_is_met,
 )
 from udpfast.feed.run cimport (
-    BYTES_NEW, BYTES_NONE, CLAIM_BACK, CLAIM_ENDED, CLAIM_NONE, CLAIM_SESSION, Evidence, HeldUnit,
+    BYTES_NEW, BYTES_NONE, CLAIM_BACK, CLAIM_ENDED, CLAIM_NONE, CLAIM_SESSION, Evidence, KeptUnit,
     Run, evidence_begin, run_note, run_span,
 )
 from udpfast.feed.runs cimport (
     run_brought, run_recall, runs_earliest, runs_from_first, runs_go_on_anew,
 )
 from udpfast.feed.session cimport RetiredSession, session_goes_on, session_retired, session_was_at
-from udpfast.feed.weighed cimport WEIGHED_ADOPT, WEIGHED_HELD, Adoption, Located
+from udpfast.feed.weighed cimport WEIGHED_ADOPT, WEIGHED_ASIDE, Adoption, Located
 from udpfast.feed.window cimport window_compare_before
 from udpfast.feed.window_state cimport (
     LineAccount, Slot, Window, window_furthest, window_slot, window_unwrap,
@@ -48,8 +48,8 @@ cdef inline int beginning_weigh(
         lines_hear(p, w, line, now_ns)
         if session_retired(w.numbering.sessions, unit.session, now_ns) == NULL:
             if run_note(&line.foreign, CLAIM_SESSION, unit, &where.evidence, now_ns):
-                run_hold(&line.foreign, d, unit)     # it may be heard here first
-        return WEIGHED_HELD
+                run_keep(&line.foreign, d, unit)     # it may be heard here first
+        return WEIGHED_ASIDE
     if not w.numbering.sessions.begun:
         adoption.run = NULL
         adoption.reason = SESSION_FIRST
@@ -79,22 +79,22 @@ cdef inline int beginning_prove(
 ) noexcept nogil:
     # One that says itself that it is another one: proven when its line brings it again. Then the
     # other lines that are alive are waited for, as for a hole: what this one lost of the beginning
-    # they may still bring. Until then all of it is held.
-    cdef Run* c = &line.foreign
+    # they may still bring. Until then all of it is kept.
+    cdef Run* run = &line.foreign
     cdef Evidence evidence
     cdef int64_t due_ns
     evidence_begin(&evidence)
     evidence.bytes = BYTES_NEW
-    if not run_note(c, CLAIM_SESSION, unit, &evidence, now_ns):
-        return WEIGHED_HELD
-    if c.count >= proof.datagrams:
-        due_ns = c.since_ns + min(w.waiting.wait_ns, <int64_t>STRAGGLER_MAX_NS)
-        if now_ns >= due_ns or run_is_full(c) or runs_from_first(w, c, now_ns):
-            beginning_at(p, w, c, now_ns, adoption)
+    if not run_note(run, CLAIM_SESSION, unit, &evidence, now_ns):
+        return WEIGHED_ASIDE
+    if run.since_count >= proof.datagrams:
+        due_ns = run.since_ns + min(w.waiting.wait_ns, <int64_t>STRAGGLER_MAX_NS)
+        if now_ns >= due_ns or run_is_full(run) or runs_from_first(w, run, now_ns):
+            beginning_at(p, w, run, now_ns, adoption)
             return WEIGHED_ADOPT
         w.numbering.opening_ns = min(w.numbering.opening_ns, due_ns)
-    run_hold(c, d, unit)
-    return WEIGHED_HELD
+    run_keep(run, d, unit)
+    return WEIGHED_ASIDE
 
 
 cdef inline int beginning_prove_ended(
@@ -103,7 +103,7 @@ cdef inline int beginning_prove_ended(
 ) noexcept nogil:
     # A session that is over goes on where it was left; or it was drawn again, unless this is a
     # straggler or a replay.
-    cdef Run* c = &line.foreign
+    cdef Run* run = &line.foreign
     cdef const Proof* proof = &p.proofs[PROOF_ENDED]
     cdef Brought brought
     cdef bint goes_on = session_goes_on(w.numbering.sessions, retired, unit.number, w.size)
@@ -111,25 +111,25 @@ cdef inline int beginning_prove_ended(
     if not goes_on:
         proof = &p.proofs[PROOF_DRAWN]
         if proof.datagrams == 0:
-            return WEIGHED_HELD
+            return WEIGHED_ASIDE
         where.evidence.bytes = BYTES_NONE
         window_compare_before(
             w, unit, window_unwrap(w, unit.number), pipeline_first_hash(p, w, d, unit),
             &where.evidence)
-    if not run_note(c, CLAIM_ENDED, unit, &where.evidence, now_ns):
-        return WEIGHED_HELD
-    brought = run_brought(c)
-    if not proof_is_met(proof, c, &brought, w, now_ns):
-        run_hold(c, d, unit)
-        return WEIGHED_HELD
-    adoption.run = c
+    if not run_note(run, CLAIM_ENDED, unit, &where.evidence, now_ns):
+        return WEIGHED_ASIDE
+    brought = run_brought(run)
+    if not proof_is_met(proof, run, &brought, w, now_ns):
+        run_keep(run, d, unit)
+        return WEIGHED_ASIDE
+    adoption.run = run
     adoption.reason = SESSION_RESUMED
-    adoption.first = c.first
+    adoption.first = run.first
     if goes_on:
         adoption.first = retired.next
         for i in range(w.lines):
             run_begin_at(&w.line[i].foreign, unit.session, retired.next)
-    elif not session_was_at(w.numbering.sessions, retired, c.first, w.size):
+    elif not session_was_at(w.numbering.sessions, retired, run.first, w.size):
         adoption.reason = SESSION_NEW_ID
     return WEIGHED_ADOPT
 
@@ -141,14 +141,14 @@ cdef inline uint64_t beginning_went_by(uint64_t first, int64_t wide) noexcept no
 
 
 cdef inline void beginning_at(
-    Pipeline* p, Window* w, Run* c, int64_t now_ns, Adoption* adoption,
+    Pipeline* p, Window* w, Run* run, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
     # Where a proven session begins.
     if adoption.reason == SESSION_SAME_ID:
-        beginning_take_back(p, w, c.session_id, now_ns)
-    adoption.run = c
-    adoption.first = runs_earliest(w, c)
-    adoption.first -= beginning_went_by(adoption.first, run_span(c, 1))
+        beginning_take_back(p, w, run.session_id, now_ns)
+    adoption.run = run
+    adoption.first = runs_earliest(w, run)
+    adoption.first -= beginning_went_by(adoption.first, run_span(run, 1))
 
 
 cdef inline bint beginning_is_due(
@@ -156,16 +156,16 @@ cdef inline bint beginning_is_due(
 ) noexcept nogil:
     # The time is over in which lines might bring what lies before a session's first number. True: a
     # session waited for that.
-    cdef Run* c
+    cdef Run* run
     cdef uint32_t i
     adoption.reason = SESSION_NEW_ID
     w.numbering.opening_ns = INT64_MAX
     for i in range(w.lines):
-        c = &w.line[i].foreign
-        if c.claim == CLAIM_SESSION and c.count >= p.proofs[PROOF_SESSION].datagrams:
-            if c.session_id == w.numbering.sessions.session_id:
+        run = &w.line[i].foreign
+        if run.claim == CLAIM_SESSION and run.since_count >= p.proofs[PROOF_SESSION].datagrams:
+            if run.session_id == w.numbering.sessions.session_id:
                 adoption.reason = SESSION_SAME_ID
-            beginning_at(p, w, c, now_ns, adoption)
+            beginning_at(p, w, run, now_ns, adoption)
             return True
     return False
 
@@ -177,7 +177,7 @@ cdef inline void beginning_take_back(
     # numbers. What was sent behind all of those is of the new ones.
     cdef Run* behind
     cdef Run* anew
-    cdef HeldUnit* held
+    cdef KeptUnit* kept
     cdef Datagram d
     cdef Evidence evidence
     cdef uint32_t line, i
@@ -190,14 +190,14 @@ cdef inline void beginning_take_back(
             anew.claim != CLAIM_NONE and anew.session_id != session_id
         ):
             continue
-        for i in range(run_held_count(behind)):
-            held = run_held(behind, i)
-            if held.unit.sent_ns <= w.sent_ns:
+        for i in range(run_kept_count(behind)):
+            kept = run_kept(behind, i)
+            if kept.unit.sent_ns <= w.sent_ns:
                 continue
-            w.packing.datagram = held.datagram
-            run_recall(w, line, held, &d)
-            if run_note(anew, CLAIM_SESSION, &held.unit, &evidence, now_ns):
-                run_hold(anew, &d, &held.unit)
+            w.packing.datagram = kept.datagram
+            run_recall(w, line, kept, &d)
+            if run_note(anew, CLAIM_SESSION, &kept.unit, &evidence, now_ns):
+                run_keep(anew, &d, &kept.unit)
     w.packing.datagram = p.datagram
 
 

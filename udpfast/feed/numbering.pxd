@@ -1,16 +1,8 @@
-# Which session, and which numbering of it, a stream has. numbering_weigh is the one door: whatever
-# is not simply next comes here, and either it CONTINUES the current numbering, or it is HELD with a
-# run of its line, or a run is proven with it: then the stream is to ADOPT that (`adoption`). The
-# modes of a run:
+# Which session, and which numbering of it, a stream has. Every unit that is not next in order comes
+# here (numbering_weigh). CONTINUES: it is of the current numbering. ASIDE: it is kept with a run of
+# its line and counted as where.verdict. ADOPT: it completes a run's proof (`adoption`).
 #
-#   ABSENT --first unit--> PROVING --proof--> BELIEVED --delivered--> ABSENT
-#     ^                     |   ^
-#     |        the current  |   |  the next one
-#     |  numbering goes on  v   |  of the run
-#     +--another run---- REFUTED <-------> REVIVED
-#                           copies, late ones
-#
-# What is proof is in `proof`, a row for each claim.
+# What is proof is in `proof`, a row for each claim; the modes of a run are in `run`.
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -20,7 +12,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport SESSION_RESUMED, SESSION_SAME_ID, Datagram
 from udpfast.feed.beginning cimport beginning_prove, beginning_weigh
-from udpfast.feed.held cimport run_hold, run_hold_known, run_returns
+from udpfast.feed.kept cimport run_keep, run_keep_known, run_returns
 from udpfast.feed.lines cimport (
     line_advances, line_reach, line_steps_back, lines_hear, lines_note_lagging,
 )
@@ -38,7 +30,7 @@ from udpfast.feed.run cimport (
 from udpfast.feed.runs cimport runs_brought, runs_gather, runs_lead_to, runs_refute
 from udpfast.feed.weighed cimport (
     PLACE_BEYOND, PLACE_KNOWN, PLACE_OLD, PLACE_SESSION, PLACE_WITHIN, WEIGHED_ADOPT,
-    WEIGHED_CONTINUES, WEIGHED_HELD, Adoption, Located,
+    WEIGHED_CONTINUES, WEIGHED_ASIDE, Adoption, Located,
 )
 from udpfast.feed.whereabouts cimport (
     numbering_fills_gap, numbering_is_copy_of_late, numbering_is_elsewhere, numbering_is_foreign,
@@ -54,9 +46,9 @@ from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.unit cimport UNIT_RESET, Unit
 
 cdef enum:
-    # What began anew repeats by chance, and fills holes by chance. A run that mostly does is of the
-    # current numbering, which went elsewhere meanwhile.
-    SAME_PER_OTHER = 4
+    # A restarted publisher matches known bytes or open holes only by chance. If over four fifths of
+    # a run do, and as many as this, the old numbering came back.
+    KNOWN_PER_CONTRADICTING = 4
     KNOWN_MIN = 8
 
 
@@ -81,7 +73,7 @@ cdef inline int numbering_weigh(
             now_ns, adoption)
     if unlikely(where.place == PLACE_OLD):
         where.verdict = VERDICT_SESSION_RETIRED
-        return WEIGHED_HELD
+        return WEIGHED_ASIDE
     if where.place == PLACE_BEYOND:
         weighed = numbering_weigh_beyond(p, w, line, d, unit, where, now_ns, adoption)
         if weighed != WEIGHED_CONTINUES:
@@ -91,13 +83,23 @@ cdef inline int numbering_weigh(
     return numbering_weigh_next(p, w, line, d, unit, where, now_ns, adoption)
 
 
-# --- what it has no need of -----------------------------------------------------------------------
+# --- known: delivered, waiting or given up --------------------------------------------------------
 
 cdef inline int numbering_weigh_known(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # What a datagram tells that the current numbering has no need of. It refutes nothing.
+    # What a datagram tells that the current numbering has no need of. It refutes nothing, and keeps
+    # the verdict that it was located with.
+    #
+    #   what comes                                    what becomes of it
+    #   --------------------------------------------  --------------------------------------------
+    #   the next copy of a line that holds no run     CONTINUES: its line is heard
+    #   from behind, and its line goes on with it     CONTINUES: heard (REPLAY: it lags), and what
+    #                                                 its run said is voided
+    #   from before what its line brought, or not     kept with its line's run: ASIDE, or ADOPT
+    #     with the bytes that are known
+    #   any other copy                                CONTINUES
     cdef const Evidence* e = &where.evidence
     cdef int64_t at = where.last
     cdef int64_t before
@@ -130,28 +132,41 @@ cdef inline int numbering_weigh_known(
     return WEIGHED_CONTINUES
 
 
-# --- what it has a place for ----------------------------------------------------------------------
+# --- inside the window ----------------------------------------------------------------------------
 
 cdef inline int numbering_weigh_next(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
     # What the current numbering has a place for: it goes on with it, unless it is of a run that a
-    # line holds, or may be.
+    # line has, or may be.
+    #
+    #   what comes                                    what becomes of it
+    #   --------------------------------------------  --------------------------------------------
+    #   bytes that the numbering before delivered     ASIDE, as of a numbering that is over
+    #   sent too late for a hole, or contradicting    kept with its line's run: ASIDE, or ADOPT
+    #   its line does not step back, and no line      CONTINUES
+    #     has a run
+    #   further than all, behind a contradicting      kept with that run, which is believed: ADOPT
+    #     run that has overtaken all
+    #   a hole's, and a run goes on with it, or its   CONTINUES, and a copy is kept with the run
+    #     line steps back
+    #   any other                                     CONTINUES; if it leads on, it refutes all runs
     cdef int64_t at = max(where.at, w.next)
     cdef int64_t last = where.last
     cdef const Run* run = runs_lead_to(w, unit) if w.contested else NULL
-    cdef bint contradicted = run != NULL and run.other and not run_is_replay(run)
+    cdef bint contradicted = (
+        run != NULL and run.contradicting != 0 and not run_is_replay(run))
     cdef bint back = line_steps_back(w, line, last)
     where.further = last > window_furthest(w)
     where.forward = where.further or (
         run == NULL and where.at <= w.next and window_slot(w, at).key != at)
     if where.left_over:
         where.verdict = VERDICT_SESSION_RETIRED
-        return WEIGHED_HELD
-    where.verdict = VERDICT_SESSION_PENDING
+        return WEIGHED_ASIDE
     if unlikely(where.sent_after or not where.further and numbering_denies(
             p, w, d, unit, where, run if back and contradicted else NULL)):
+        where.verdict = VERDICT_SESSION_PENDING
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
     if likely(not w.contested and not back):
         return WEIGHED_CONTINUES
@@ -160,8 +175,8 @@ cdef inline int numbering_weigh_next(
     if where.forward:
         runs_refute(w, line)
     if not where.further and (run != NULL or back):
-        # It fills a hole of whichever it is, if only with some of its messages: held, it is lost to
-        # neither, and proves nothing.
+        # It may be of the run or of the current numbering: deliver it, keep a copy with the run, let
+        # it prove neither.
         where.evidence.bytes = BYTES_NONE
         where.evidence.filled = True
         return numbering_also_of(p, w, line, d, unit, where, False, now_ns, adoption)
@@ -175,7 +190,7 @@ cdef inline bint numbering_denies(
     # contradict what was accepted, or the run did that it goes on with, far behind its line.
     if unit.count > 1 and numbering_contradicts(p, w, d, unit, where):
         return True
-    if run == NULL or run.other < RUN_ESTABLISHED:
+    if run == NULL or run.contradicting < RUN_ESTABLISHED:
         return False
     where.evidence.bytes = BYTES_NONE    # of these numbers nothing is known
     return True
@@ -218,8 +233,10 @@ cdef inline int numbering_also_of(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, bint proven, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # Held for its run, and accepted, unless that is proven with it.
-    cdef int weighed = numbering_prove_back(
+    # Kept with its run, and accepted, unless that is proven with it.
+    cdef int weighed
+    where.verdict = VERDICT_SESSION_PENDING
+    weighed = numbering_prove_back(
         p, w, line, d, unit, &where.evidence, proven, now_ns, adoption)
     return weighed if weighed == WEIGHED_ADOPT else WEIGHED_CONTINUES
 
@@ -230,15 +247,15 @@ cdef inline int numbering_weigh_beyond(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # Beyond the window. One datagram proves nothing, unless what was accepted reaches up to it:
-    # then the window is too small, but the numbers are right.
-    cdef Run* c = &line.run
+    # Beyond the window one datagram proves nothing. Unless it lies within a run's step of the
+    # furthest accepted number: then the window is too small and the jump is no jump.
+    cdef Run* run = &line.run
     if numbering_is_foreign(w, line, unit, where.at):
         where.verdict = VERDICT_REPLAY
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
     w.contested = True
     w.waiting.jump_from = where.at
-    if where.at - window_furthest(w) <= run_span(c, RUN_STEP_MAX):
+    if where.at - window_furthest(w) <= run_span(run, RUN_STEP_MAX):
         return WEIGHED_CONTINUES
     if numbering_is_previous(w, unit.number, w.size, now_ns):
         where.verdict = VERDICT_SESSION_RETIRED
@@ -247,14 +264,14 @@ cdef inline int numbering_weigh_beyond(
             w, unit, where.at, pipeline_first_hash(p, w, d, unit), &where.evidence)
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
     where.verdict = VERDICT_SESSION_PENDING
-    if not run_note(c, CLAIM_AHEAD, unit, &where.evidence, now_ns):
-        return WEIGHED_HELD
-    if c.count < p.proofs[PROOF_AHEAD].datagrams:
-        run_hold(c, d, unit)
-        return WEIGHED_HELD
-    # What is held is delivered when take() has made room.
-    adoption.first = c.first
-    w.waiting.jump_from = window_unwrap(w, runs_gather(w, c, unit.number, &adoption.first))
+    if not run_note(run, CLAIM_AHEAD, unit, &where.evidence, now_ns):
+        return WEIGHED_ASIDE
+    if run.since_count < p.proofs[PROOF_AHEAD].datagrams:
+        run_keep(run, d, unit)
+        return WEIGHED_ASIDE
+    # What is kept is delivered when take() has made room.
+    adoption.first = run.first
+    w.waiting.jump_from = window_unwrap(w, runs_gather(w, run, unit.number, &adoption.first))
     return WEIGHED_CONTINUES
 
 
@@ -266,46 +283,46 @@ cdef inline int numbering_prove_back(
 ) noexcept nogil:
     # A datagram that does not continue the current numbering, or not that alone: a replay, or
     # numbers that began anew?
-    cdef Run* c = &line.run
+    cdef Run* run = &line.run
     cdef Brought brought
     cdef int row
     w.contested = True
     if numbering_is_elsewhere(w, line):
-        if run_returns(c, d, unit) or numbering_is_copy_of_late(w, line, unit, e):
-            return WEIGHED_HELD
-    if not run_note(c, CLAIM_BACK, unit, e, now_ns):
-        return WEIGHED_HELD
-    run_hold_known(c, d, unit, e)
-    brought = runs_brought(w, c)
-    row = numbering_falls_to(p, w, c, &brought, now_ns, &adoption.reason)
-    if not proven and not proof_is_met(&p.proofs[row], c, &brought, w, now_ns):
-        return WEIGHED_HELD
+        if run_returns(run, d, unit) or numbering_is_copy_of_late(w, line, unit, e):
+            return WEIGHED_ASIDE
+    if not run_note(run, CLAIM_BACK, unit, e, now_ns):
+        return WEIGHED_ASIDE
+    run_keep_known(run, d, unit, e)
+    brought = runs_brought(w, run)
+    row = numbering_falls_to(p, w, run, &brought, now_ns, &adoption.reason)
+    if not proven and not proof_is_met(&p.proofs[row], run, &brought, w, now_ns):
+        return WEIGHED_ASIDE
     # A publisher that began anew says so on the incremental channel. If that one goes on meanwhile,
     # it is only this window that went astray.
-    if w.numbering.follows and p.window.forward_ns <= c.since_ns:
-        return WEIGHED_HELD
-    adoption.run = c
-    adoption.first = c.first
+    if w.numbering.follows and p.window.forward_ns <= run.since_ns:
+        return WEIGHED_ASIDE
+    adoption.run = run
+    adoption.first = run.first
     return WEIGHED_ADOPT
 
 
 cdef inline int numbering_falls_to(
-    const Pipeline* p, Window* w, const Run* c, const Brought* brought, int64_t now_ns,
+    const Pipeline* p, Window* w, const Run* run, const Brought* brought, int64_t now_ns,
     uint32_t* reason,
 ) noexcept nogil:
     # Which row of the proofs it has to meet, and what that will be called. A publisher that began
     # anew began where it did before, or further back.
-    cdef bint inside = window_unwrap(w, run_first(c)) > w.numbering.origin
-    cdef bint resumes = numbering_is_previous(w, c.first, 0, now_ns)
+    cdef bint inside = window_unwrap(w, run_first(run)) > w.numbering.origin
+    cdef bint resumes = numbering_is_previous(w, run.first, 0, now_ns)
     reason[0] = SESSION_RESUMED
-    if inside and numbering_fills_gap(w, window_unwrap(w, c.first_fresh)):
+    if inside and numbering_fills_gap(w, window_unwrap(w, run.first_fresh)):
         if not resumes or brought.datagrams_ever >= p.proofs[PROOF_GAP].unquiet:
             return PROOF_GAP
     if resumes:
         return PROOF_RESUMED
     if not (inside and numbering_was_here(w, window_unwrap(w, brought.first_fresh))) and not (
         brought.same_or_filled >= KNOWN_MIN
-        and brought.same_or_filled > SAME_PER_OTHER * brought.contradicting
+        and brought.same_or_filled > KNOWN_PER_CONTRADICTING * brought.contradicting
     ):
         reason[0] = SESSION_SAME_ID
     return PROOF_BACK

@@ -45,7 +45,7 @@ from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.streams cimport streams_find, streams_refuse
 from udpfast.feed.waiting cimport waiting_note_stored
 from udpfast.feed.weighed cimport (
-    PLACE_KNOWN, PLACE_NAMED, PLACE_PACKED, PLACE_SESSION, WEIGHED_CONTINUES, WEIGHED_HELD,
+    PLACE_KNOWN, PLACE_NAMED, PLACE_PACKED, PLACE_SESSION, WEIGHED_CONTINUES, WEIGHED_ASIDE,
     Adoption, Located,
 )
 from udpfast.feed.window cimport window_is_filled_by
@@ -239,11 +239,11 @@ cdef inline int pipeline_weigh(
         weighed = numbering_weigh(p, w, line, d, unit, &where, now_ns, &adoption)
         if likely(weighed == WEIGHED_CONTINUES):
             return pipeline_place(p, w, line, d, unit, &where, now_ns)
-        if likely(weighed == WEIGHED_HELD):
+        if likely(weighed == WEIGHED_ASIDE):
             return where.verdict
         adoption_adopt(p, w, &adoption, unit, now_ns)
         if where.place != PLACE_SESSION and not where.announced:
-            lines_hear(p, w, line, now_ns)       # it was held with its run, and comes with it
+            lines_hear(p, w, line, now_ns)       # it was kept with its run, and comes with it
             return where.verdict
         adopted = True
 

@@ -15,7 +15,7 @@ from udpfast.feed.control cimport ControlQueue
 from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.pieces cimport PLACES_MAX, piece_next, pieces_begin
 from udpfast.feed.proof cimport Proof, proofs_fill
-from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_HELD, HeldUnit
+from udpfast.feed.run cimport NUMBERS_WITHOUT_ZERO, RUN_KEPT, KeptUnit
 from udpfast.feed.session cimport Sessions
 from udpfast.feed.slab cimport Slab, carve, slab_reset
 from udpfast.feed.window_state cimport Early, Fragment, LineAccount, Slot, Window, line_init
@@ -120,7 +120,7 @@ cdef struct Pipeline:
     Refused refused
     Key key
     Unit* units                  # UNITS_MAX
-    Unit* held_units             # UNITS_MAX: of a datagram that was held
+    Unit* kept_units             # UNITS_MAX: of a datagram that was kept
     uint64_t datagram            # which one is judged now
     int64_t interval[2]          # of each channel's streams
     int64_t wait_ns[2]
@@ -192,7 +192,7 @@ cdef inline size_t pipeline_carve(
         slots *= 2
     p.window = <Window*>carve(memory, &used, windows * sizeof(Window))
     p.units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
-    p.held_units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
+    p.kept_units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
     p.places = <uint32_t*>carve(memory, &used, PLACES_MAX * sizeof(uint32_t))
     p.slots = <StreamSlot*>carve(memory, &used, slots * sizeof(StreamSlot))
     p.slots_mask = slots - 1
@@ -217,8 +217,8 @@ cdef inline void window_carve(
     cdef bint roq = framing_is_roq(s.framing)
     cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
     cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
-    cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
-    cdef uint32_t held = max(<uint32_t>RUN_HELD, 2 * s.restart_datagrams)
+    cdef uint32_t stride = (sizeof(KeptUnit) + datagram + 7) & ~<uint32_t>7
+    cdef uint32_t kept = max(<uint32_t>RUN_KEPT, 2 * s.restart_datagrams)
     cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
     cdef uint8_t* place
     cdef LineAccount* line
@@ -233,15 +233,15 @@ cdef inline void window_carve(
     w.waiting.slab_shared = not roq
     for n in range(2 * lines):
         line = &w.line[n >> 1]
-        place = <uint8_t*>carve(memory, used, <size_t>held * stride)
+        place = <uint8_t*>carve(memory, used, <size_t>kept * stride)
         if n & 1:
-            line.foreign.held = place
-            line.foreign.held_capacity = held
-            line.foreign.held_stride = stride
+            line.foreign.kept = place
+            line.foreign.kept_capacity = kept
+            line.foreign.kept_stride = stride
         else:
-            line.run.held = place
-            line.run.held_capacity = held
-            line.run.held_stride = stride
+            line.run.kept = place
+            line.run.kept_capacity = kept
+            line.run.kept_stride = stride
 
 
 cdef inline size_t pipeline_memory_size(const PipelineSettings* s) noexcept nogil:

@@ -4,7 +4,7 @@
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.feed.pace cimport pace_is_quiet
-from udpfast.feed.run cimport Run
+from udpfast.feed.run cimport REPLAY_PER_CONTRADICTING, Run
 from udpfast.feed.window_state cimport WINDOW_PACE, Window
 
 cdef enum:  # ProofRow
@@ -30,6 +30,8 @@ cdef enum:
     # many lines or in many fragments, the current numbering need not be quiet for longer than so
     # many take, but for QUIET_MIN at least: some are lost, or late.
     PROOF_LONG = 64
+    # A line that proves a run together with others brings a quarter of it at least.
+    PROOF_SHARE = 4
     QUIET_MIN = 3
     # Nothing is under way for longer than this: neither a straggler nor a slower line.
     STRAGGLER_MAX_NS = 1000000000
@@ -39,14 +41,16 @@ cdef struct Proof:
     uint32_t empty               # ... if all are heartbeats, which repeat by nature
     uint8_t quiet                # Quiet
     uint32_t unquiet             # so many, though the current numbering is not quiet
-    uint32_t contradict          # ... of PROOF_LONG, so many that have other bytes than it
+    uint32_t contradict          # ... with PROOF_LONG, so many of the run that have other bytes
     uint32_t repeats             # more known bytes for one with other bytes are a replay
 
-cdef struct Brought:             # a run, on all lines that bring it; counts are of datagrams
-    uint32_t datagrams           # since the current numbering last went on
-    uint32_t datagrams_ever      # also those before that
-    uint32_t fresh               # of `datagrams`: with bytes that the current numbering has not
-    uint32_t repeated            # of `datagrams`: heartbeats that their lines had brought before
+cdef struct Brought:             # a run, on all lines that prove it; counts are of datagrams
+    # since the current numbering last went on
+    uint32_t datagrams
+    uint32_t fresh               # with bytes that the current numbering has not
+    uint32_t repeated            # heartbeats that their lines had brought before
+    # ever
+    uint32_t datagrams_ever      # of the line at hand alone
     uint32_t same                # with the bytes of the current numbering
     uint32_t same_or_filled      # ... or that filled its holes
     uint32_t contradicting       # with other bytes than it has
@@ -67,19 +71,22 @@ cdef inline void proof_set(
 
 
 cdef inline void proofs_fill(Proof* rows, uint32_t adopt, uint32_t restart) noexcept nogil:
-    # The rows follow from both settings; `never` is more than any run has.
+    # The rows follow from both settings; `never` is more than any run has. Of rows without a quiet
+    # time `datagrams` alone is read, and the three of a session that says itself that it is another
+    # one prove alike.
     cdef uint32_t never = UINT32_MAX
     cdef uint32_t any = UINT32_MAX
+    cdef uint32_t replay = REPLAY_PER_CONTRADICTING
     #   row, datagrams, empty, quiet, unquiet, contradict, repeats
     proof_set(&rows[PROOF_SESSION], adopt, adopt, QUIET_NONE, never, never, any)
     proof_set(&rows[PROOF_RESET], adopt, adopt, QUIET_NONE, never, never, any)
     proof_set(&rows[PROOF_START], adopt, adopt, QUIET_NONE, never, never, any)
-    proof_set(&rows[PROOF_BACK], restart, 2 * restart, QUIET_PACE, never, 64, 16)
-    proof_set(&rows[PROOF_GAP], restart, 2 * restart, QUIET_PACE, 112, 64, 16)
-    proof_set(&rows[PROOF_RESUMED], 8, 16, QUIET_PACE, never, 64, 16)
+    proof_set(&rows[PROOF_BACK], restart, 2 * restart, QUIET_PACE, never, 64, replay)
+    proof_set(&rows[PROOF_GAP], restart, 2 * restart, QUIET_PACE, 112, 64, replay)
+    proof_set(&rows[PROOF_RESUMED], 8, 16, QUIET_PACE, never, 64, replay)
     proof_set(&rows[PROOF_AHEAD], 2, 2, QUIET_NONE, never, never, any)
     proof_set(&rows[PROOF_ENDED], 8, 8, QUIET_DEAD, 112, never, any)
-    proof_set(&rows[PROOF_DRAWN], restart, restart, QUIET_UNDERWAY, never, 64, 16)
+    proof_set(&rows[PROOF_DRAWN], restart, restart, QUIET_UNDERWAY, never, 64, replay)
 
 
 cdef inline bint proof_is_quiet(
@@ -110,11 +117,11 @@ cdef inline bint proof_is_met(
     # not brought before may be a slower line's, for as long as one can be under way. Many that
     # contradict what was accepted, byte for byte, are no replay, whatever their pace.
     cdef uint32_t needed = proof.datagrams
-    if proof_is_replay(proof, run.same, run.other):
+    if proof_is_replay(proof, run.same, run.contradicting):
         return False
     if brought.datagrams_ever >= proof.unquiet:
         return True
-    if needed == 0 or 4 * run.count < needed:
+    if needed == 0 or PROOF_SHARE * run.since_count < needed:
         return False
     if run.fresh == 0 and proof_is_replay(proof, brought.same, brought.contradicting):
         return False                     # of slower lines, this one of which brought heartbeats

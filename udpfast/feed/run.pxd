@@ -1,8 +1,8 @@
 # One run of one line: datagrams that do not continue the current numbering and may be of another
-# one, held beside it until they are believed or the current numbering has shown that it goes on. A
+# one, kept beside it until they are believed or the current numbering has shown that it goes on. A
 # line has two: one of this session, one of others, so that neither makes the other forgotten.
 #
-# Here is what a run is: which datagrams belong to it, what they are evidence of, and what is held.
+# Here is what a run is: which datagrams belong to it, what they are evidence of, and what is kept.
 # What a run has to prove is in `proof`, what becomes of it in `numbering`.
 #
 # A datagram is one piece of evidence, however many units and messages it has. A run is DENSE: each
@@ -24,12 +24,22 @@ cdef enum:  # Claim: what a run says
     CLAIM_ENDED = 3              # a session that is over
     CLAIM_BACK = 4               # this session, numbered anew
 
-cdef enum:  # RunMode: `numbering` draws how one leads to the other
+# How one mode of a run leads to another:
+#
+#   from              what happens                                           to
+#   ----------------  -----------------------------------------------------  --------
+#   any               a datagram begins another run (run_begin)              REFUTED
+#   REFUTED, REVIVED  that one, or one that carries it on, is evidence       PROVING
+#   PROVING           the current numbering goes on (run_refute)             REFUTED
+#   REFUTED           a copy, or a late one of it, comes (run_returns)       REVIVED
+#   PROVING           it is proven, by this line or together (run_believe)   BELIEVED
+#   any               delivered, voided or forgotten (run_forget)            ABSENT
+cdef enum:  # RunMode
     RUN_ABSENT = 0
     RUN_PROVING = 1
     RUN_REFUTED = 2              # the current numbering went on, or nothing has counted yet
     RUN_REVIVED = 3              # refuted, it had copies and late ones since
-    RUN_BELIEVED = 4             # current now: what is held is about to be delivered
+    RUN_BELIEVED = 4             # current now: what is kept is about to be delivered
 
 cdef enum:  # Bytes: what is known of a datagram's bytes, the strongest last
     BYTES_NONE = 0               # nothing that would tell numberings apart
@@ -44,16 +54,16 @@ cdef enum:
     RUN_STEP_MAX = 16
     RUN_APART_MAX = 1024
     RUN_BACK_MAX = 64
-    # Held of one run: four times what proves one, for loss, copies and a numbering that takes
-    # long to be quiet.
-    RUN_HELD = 128
+    # Kept of one run, at least: four times what proves one by default, for loss, copies and a
+    # numbering that takes long to be quiet. Twice `restart` if that is more.
+    RUN_KEPT = 128
     # Runs that may break each other off: one of each numbering that speaks by turns.
     BROKEN_MAX = 2
     # A run that has come so far is not given up for a few datagrams from elsewhere.
     RUN_ESTABLISHED = 4
     RUN_STRAYS_MAX = 3
     # A replay repeats what is remembered; a publisher that began anew repeats by chance.
-    RUN_SAME_PER_OTHER = 16
+    REPLAY_PER_CONTRADICTING = 16
 
 cdef enum:
     NUMBERS_WITHOUT_ZERO = 255   # in place of a shift: 32 bits, the highest of which 1 follows
@@ -71,11 +81,11 @@ cdef struct Evidence:            # what a datagram tells of the numbering that i
     bint straggler               # the current numbering gave these numbers up: it may be late
     bint filled                  # it fills a hole of the current numbering, too
 
-cdef struct HeldUnit:            # and behind it its whole datagram
+cdef struct KeptUnit:            # and behind it its whole datagram
     int64_t received_ns
     uint64_t datagram            # as Packing's
     uint32_t size
-    uint32_t units               # that are held of it: `unit` and those right behind it
+    uint32_t units               # that are kept of it: `unit` and those right behind it
     uint16_t flags
     uint16_t known_in            # the current numbering had these bytes: `proof` as of then, or 0
     Unit unit
@@ -90,17 +100,17 @@ cdef struct Run:
     uint64_t datagram            # the latest that was counted in,
     uint64_t datagram_first      # and its first number
     uint64_t session_id
-    uint64_t first               # earliest number of the run, held or not
+    uint64_t first               # earliest number of the run, kept or not
     uint64_t first_fresh         # behind what we know byte for byte, and what was refuted
     uint64_t furthest
     int64_t sent_ns              # of the first: what was sent before it is not of this run
     uint32_t strays              # in a row that did not belong to it
     uint32_t same                # datagrams with BYTES_SAME, of the whole run
-    uint32_t other               # ... BYTES_OTHER
+    uint32_t contradicting       # ... BYTES_OTHER
     uint32_t filled              # ... that filled holes of the current numbering, too
     uint32_t total               # datagrams that carried it further
     # since the current numbering last went on
-    uint32_t count               # datagrams that carried the run further
+    uint32_t since_count         # datagrams that carried the run further
     uint32_t fresh               # of these: BYTES_NEW or BYTES_OTHER
     uint32_t repeated            # of these: empty, and brought before by this line
     uint64_t since_first         # earliest of them
@@ -109,10 +119,10 @@ cdef struct Run:
     uint32_t broken              # so many runs before this one were given up for others, and
     uint64_t broken_first[BROKEN_MAX]    # began here; the newest first
     uint64_t returned_first      # REVIVED: the earliest of those that it had since
-    uint32_t held_capacity
-    uint32_t held_total          # of this run; the newest held_capacity of them are there
-    uint32_t held_stride         # bytes from one to the next
-    uint8_t* held
+    uint32_t kept_capacity
+    uint32_t kept_total          # of this run; the newest kept_capacity of them are there
+    uint32_t kept_stride         # bytes from one to the next
+    uint8_t* kept
 
 
 cdef inline void evidence_begin(Evidence* e) noexcept nogil:
@@ -145,248 +155,249 @@ cdef inline int64_t number_step_without_zero(uint64_t number, uint64_t before) n
 
 
 cdef inline int64_t run_step(
-    const Run* c, uint64_t number, uint64_t before,
+    const Run* run, uint64_t number, uint64_t before,
 ) noexcept nogil:
-    return number_step(number, before, c.shift)
+    return number_step(number, before, run.shift)
 
 
-cdef inline int64_t run_span(const Run* c, int64_t datagrams) noexcept nogil:
+cdef inline int64_t run_span(const Run* run, int64_t datagrams) noexcept nogil:
     # How many numbers so many datagrams may take.
-    return datagrams * max(c.wide, c.packing.wide)
+    return datagrams * max(run.wide, run.packing.wide)
 
 
 # --- which datagrams belong to it -----------------------------------------------------------------
 
-cdef inline bint run_is_replay(const Run* c) noexcept nogil:
-    return c.same > RUN_SAME_PER_OTHER * c.other
+cdef inline bint run_is_replay(const Run* run) noexcept nogil:
+    return run.same > REPLAY_PER_CONTRADICTING * run.contradicting
 
 
 cdef inline bint run_follows(
-    const Run* c, uint8_t claim, const Unit* unit,
+    const Run* run, uint8_t claim, const Unit* unit,
 ) noexcept nogil:
     # Whether a datagram belongs to the run.
-    cdef int64_t step = run_step(c, unit.number, c.furthest)
+    cdef int64_t step = run_step(run, unit.number, run.furthest)
     # A refuted one goes on, or is over.
-    cdef int64_t back = -run_span(c, RUN_BACK_MAX) if c.mode == RUN_PROVING else 1
-    if c.claim != claim or c.session_id != unit.session:
+    cdef int64_t back = -run_span(run, RUN_BACK_MAX) if run.mode == RUN_PROVING else 1
+    if run.claim != claim or run.session_id != unit.session:
         return False
-    return claim == CLAIM_SESSION or back <= step <= run_span(c, RUN_STEP_MAX)
+    return claim == CLAIM_SESSION or back <= step <= run_span(run, RUN_STEP_MAX)
 
 
 cdef inline bint run_is_stray(
-    Run* c, uint8_t claim, const Unit* unit, const Evidence* e,
+    Run* run, uint8_t claim, const Unit* unit, const Evidence* e,
 ) noexcept nogil:
     # Whether a datagram that does not follow the run leaves it as it is, instead of beginning
     # another one.
-    if c.claim != CLAIM_BACK or c.mode != RUN_PROVING or run_is_replay(c):
+    if run.claim != CLAIM_BACK or run.mode != RUN_PROVING or run_is_replay(run):
         return False
     if e.bytes == BYTES_SAME:
         return True                      # of the current numbering, for all we know
-    if c.fresh and e.bytes == BYTES_EMPTY:
+    if run.fresh and e.bytes == BYTES_EMPTY:
         return True
-    if c.count >= RUN_ESTABLISHED and c.strays < RUN_STRAYS_MAX:
-        c.strays += 1
+    if run.since_count >= RUN_ESTABLISHED and run.strays < RUN_STRAYS_MAX:
+        run.strays += 1
         return True
     return False
 
 
 cdef inline bint run_is_same(
-    const Run* c, const Run* other,
+    const Run* run, const Run* other,
 ) noexcept nogil:
     # Whether two lines' runs are one: what they brought since the current numbering last went on
     # overlaps. Of a session never heard of, one line may have lost more at its beginning.
     cdef int64_t apart = run_span(
-        c, RUN_APART_MAX if c.claim == CLAIM_SESSION else RUN_STEP_MAX)
+        run, RUN_APART_MAX if run.claim == CLAIM_SESSION else RUN_STEP_MAX)
     return (
-        other.claim == c.claim and other.session_id == c.session_id and other.mode == RUN_PROVING
-        and run_step(c, other.since_first, c.furthest) <= apart
-        and run_step(c, c.since_first, other.furthest) <= apart
+        other.claim == run.claim and other.session_id == run.session_id
+        and other.mode == RUN_PROVING
+        and run_step(run, other.since_first, run.furthest) <= apart
+        and run_step(run, run.since_first, other.furthest) <= apart
     )
 
 
 cdef inline bint run_leads_to(
-    const Run* c, const Run* other, uint64_t first,
+    const Run* run, const Run* other, uint64_t first,
 ) noexcept nogil:
     # Whether a refuted run may have been the beginning of another line's, which came from this
     # number on. That cannot be known, so it is not delivered, but reported.
     return (
-        c.claim == other.claim and c.session_id == other.session_id
-        and c.mode != RUN_PROVING and c.total and not run_is_replay(c)
-        and run_step(c, c.first, first) < 0
-        and -run_span(c, RUN_BACK_MAX) <= run_step(c, first, c.furthest)
-        and run_step(c, first, c.furthest) <= run_span(c, RUN_STEP_MAX)
+        run.claim == other.claim and run.session_id == other.session_id
+        and run.mode != RUN_PROVING and run.total and not run_is_replay(run)
+        and run_step(run, run.first, first) < 0
+        and -run_span(run, RUN_BACK_MAX) <= run_step(run, first, run.furthest)
+        and run_step(run, first, run.furthest) <= run_span(run, RUN_STEP_MAX)
     )
 
 
-cdef inline uint64_t run_first(const Run* c) noexcept nogil:
+cdef inline uint64_t run_first(const Run* run) noexcept nogil:
     # The earliest seqno that came: of a run that was broken off by another one, too.
-    cdef uint64_t first = c.first
+    cdef uint64_t first = run.first
     cdef int64_t back
     cdef uint32_t i
-    for i in range(c.broken):
-        back = run_step(c, c.first, c.broken_first[i])
-        if 0 < back <= run_span(c, RUN_BACK_MAX):
-            if run_step(c, c.broken_first[i], first) < 0:
-                first = c.broken_first[i]
+    for i in range(run.broken):
+        back = run_step(run, run.first, run.broken_first[i])
+        if 0 < back <= run_span(run, RUN_BACK_MAX):
+            if run_step(run, run.broken_first[i], first) < 0:
+                first = run.broken_first[i]
     return first
 
 
 # --- what becomes of it ---------------------------------------------------------------------------
 
 cdef inline bint run_note(
-    Run* c, uint8_t claim, const Unit* unit, const Evidence* e, int64_t now_ns,
+    Run* run, uint8_t claim, const Unit* unit, const Evidence* e, int64_t now_ns,
 ) noexcept nogil:
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
-    # What lies before the furthest is held, but proves nothing; of a new session all is proof.
+    # What lies before the furthest is kept, but proves nothing; of a new session all is proof.
     cdef uint64_t last = unit.number + unit.count - 1
-    if not run_follows(c, claim, unit):
-        if run_is_stray(c, claim, unit, e):
+    if not run_follows(run, claim, unit):
+        if run_is_stray(run, claim, unit, e):
             return False
-        run_begin(c, claim, unit)
-    elif run_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
+        run_begin(run, claim, unit)
+    elif run_step(run, last, run.furthest) == 0 and unit.fragment == run.fragment:
         if unit.count or claim != CLAIM_SESSION:
             return True                  # a copy, or other bytes; heartbeats come again and again
-    c.strays = 0
-    if run_has_counted(c, unit, last):
+    run.strays = 0
+    if run_has_counted(run, unit, last):
         return True
-    if c.mode != RUN_PROVING or (c.same >= c.total and run_first(c) == c.first):
-        c.first_fresh = unit.number
-    c.same += e.bytes == BYTES_SAME
-    c.other += e.bytes == BYTES_OTHER
-    c.filled += e.filled
-    if run_reach(c, unit, last) or claim == CLAIM_SESSION:
-        run_prove(c, unit, e, now_ns)
+    if run.mode != RUN_PROVING or (run.same >= run.total and run_first(run) == run.first):
+        run.first_fresh = unit.number
+    run.same += e.bytes == BYTES_SAME
+    run.contradicting += e.bytes == BYTES_OTHER
+    run.filled += e.filled
+    if run_reach(run, unit, last) or claim == CLAIM_SESSION:
+        run_prove(run, unit, e, now_ns)
     return True
 
 
-cdef inline bint run_reach(Run* c, const Unit* unit, uint64_t last) noexcept nogil:
+cdef inline bint run_reach(Run* run, const Unit* unit, uint64_t last) noexcept nogil:
     # Whether a unit that ends with this number carries the run further. One from before its
     # furthest may be its first.
-    cdef int64_t step = run_step(c, last, c.furthest)
+    cdef int64_t step = run_step(run, last, run.furthest)
     if step < 0:
-        if run_step(c, unit.number, c.first) < 0:
-            c.first = unit.number
-        if run_step(c, unit.number, c.since_first) < 0:
-            c.since_first = unit.number
+        if run_step(run, unit.number, run.first) < 0:
+            run.first = unit.number
+        if run_step(run, unit.number, run.since_first) < 0:
+            run.since_first = unit.number
         return False
-    if step == 0 and unit.fragment < c.fragment:
+    if step == 0 and unit.fragment < run.fragment:
         return False
-    c.furthest = last
-    c.fragment = unit.fragment
+    run.furthest = last
+    run.fragment = unit.fragment
     return True
 
 
 cdef inline void run_prove(
-    Run* c, const Unit* unit, const Evidence* e, int64_t now_ns,
+    Run* run, const Unit* unit, const Evidence* e, int64_t now_ns,
 ) noexcept nogil:
     # What a datagram proves of its run, which begins to prove itself with it if it did not yet.
     if e.bytes == BYTES_NONE:
         return
-    if c.mode != RUN_PROVING:
-        c.mode = RUN_PROVING
-        c.since_first = unit.number
-        c.since_ns = now_ns
-        c.proof = c.proof % 0xFFFF + 1
-    c.count += 1
-    c.total += 1
-    c.fresh += e.bytes >= BYTES_NEW
-    c.repeated += e.bytes == BYTES_EMPTY and e.repeated
+    if run.mode != RUN_PROVING:
+        run.mode = RUN_PROVING
+        run.since_first = unit.number
+        run.since_ns = now_ns
+        run.proof = run.proof % 0xFFFF + 1
+    run.since_count += 1
+    run.total += 1
+    run.fresh += e.bytes >= BYTES_NEW
+    run.repeated += e.bytes == BYTES_EMPTY and e.repeated
 
 
-cdef inline void run_begin(Run* c, uint8_t claim, const Unit* unit) noexcept nogil:
+cdef inline void run_begin(Run* run, uint8_t claim, const Unit* unit) noexcept nogil:
     # Another run begins with this unit. Where the one before began is remembered, if this one may
     # be its continuation.
     cdef uint32_t broken = 0
-    if c.mode == RUN_REVIVED:
-        c.broken_first[0] = c.returned_first
+    if run.mode == RUN_REVIVED:
+        run.broken_first[0] = run.returned_first
         broken = 1
-    elif run_was_run(c) and c.claim == claim and c.session_id == unit.session:
-        run_break(c)
-        broken = c.broken
-    elif c.mode == RUN_ABSENT:
-        broken = c.broken
-    run_forget(c)
-    c.broken = broken
-    c.claim = claim
-    c.mode = RUN_REFUTED
-    c.session_id = unit.session
-    c.first = unit.number
-    c.furthest = unit.number - 1
-    c.sent_ns = unit.sent_ns
-    c.same = 0
-    c.other = 0
-    c.filled = 0
-    c.total = 0
-    c.fresh = 0
-    c.repeated = 0
+    elif run_was_run(run) and run.claim == claim and run.session_id == unit.session:
+        run_break(run)
+        broken = run.broken
+    elif run.mode == RUN_ABSENT:
+        broken = run.broken
+    run_forget(run)
+    run.broken = broken
+    run.claim = claim
+    run.mode = RUN_REFUTED
+    run.session_id = unit.session
+    run.first = unit.number
+    run.furthest = unit.number - 1
+    run.sent_ns = unit.sent_ns
+    run.same = 0
+    run.contradicting = 0
+    run.filled = 0
+    run.total = 0
+    run.fresh = 0
+    run.repeated = 0
 
 
 cdef inline bint run_has_counted(
-    Run* c, const Unit* unit, uint64_t last,
+    Run* run, const Unit* unit, uint64_t last,
 ) noexcept nogil:
     # Whether another unit of the same datagram was counted in; then this one only carries the run
     # further.
-    cdef bint counted = c.datagram == c.packing.datagram and c.total
+    cdef bint counted = run.datagram == run.packing.datagram and run.total
     if not counted:
-        c.datagram = c.packing.datagram
-        c.datagram_first = unit.number
+        run.datagram = run.packing.datagram
+        run.datagram_first = unit.number
     if unit.count:
-        c.wide = max(c.wide, <uint32_t>run_step(c, last, c.datagram_first) + 1)
-    if counted and run_step(c, last, c.furthest) > 0:
-        c.furthest = last
-        c.fragment = unit.fragment
+        run.wide = max(run.wide, <uint32_t>run_step(run, last, run.datagram_first) + 1)
+    if counted and run_step(run, last, run.furthest) > 0:
+        run.furthest = last
+        run.fragment = unit.fragment
     return counted
 
 
-cdef inline void run_forget(Run* c) noexcept nogil:
-    c.claim = CLAIM_NONE
-    c.mode = RUN_ABSENT
-    c.wide = 1
-    c.count = 0
-    c.broken = 0
-    c.held_total = 0
+cdef inline void run_forget(Run* run) noexcept nogil:
+    run.claim = CLAIM_NONE
+    run.mode = RUN_ABSENT
+    run.wide = 1
+    run.since_count = 0
+    run.broken = 0
+    run.kept_total = 0
 
 
-cdef inline void run_believe(Run* c) noexcept nogil:
-    c.claim = CLAIM_NONE
-    c.mode = RUN_BELIEVED
+cdef inline void run_believe(Run* run) noexcept nogil:
+    run.claim = CLAIM_NONE
+    run.mode = RUN_BELIEVED
 
 
-cdef inline void run_refute(Run* c) noexcept nogil:
+cdef inline void run_refute(Run* run) noexcept nogil:
     # The current numbering is alive: this one has to prove itself from here on.
-    if c.mode == RUN_PROVING:
-        c.mode = RUN_REFUTED
-    c.count = 0
-    c.fresh = 0
-    c.repeated = 0
-    c.broken = 0
+    if run.mode == RUN_PROVING:
+        run.mode = RUN_REFUTED
+    run.since_count = 0
+    run.fresh = 0
+    run.repeated = 0
+    run.broken = 0
 
 
-cdef inline void run_set_aside(Run* c) noexcept nogil:
+cdef inline void run_set_aside(Run* run) noexcept nogil:
     # Refuted, and its line went on in the current numbering: of what may have been the beginning of
     # another one all is forgotten but where that was.
     cdef uint32_t broken
-    if run_was_run(c):
-        run_break(c)
-    broken = c.broken
-    run_forget(c)
-    c.broken = broken
+    if run_was_run(run):
+        run_break(run)
+    broken = run.broken
+    run_forget(run)
+    run.broken = broken
 
 
-cdef inline void run_break(Run* c) noexcept nogil:
+cdef inline void run_break(Run* run) noexcept nogil:
     # Remember where the run began that another one breaks off: it may go on later. So may the one
     # that it had broken off itself: two numberings, one of them late, come by turns.
-    cdef uint64_t begun = run_first(c)
+    cdef uint64_t begun = run_first(run)
     cdef uint64_t before = begun
     cdef uint32_t i
-    for i in range(c.broken):
+    for i in range(run.broken):
         if before == begun:
-            before = c.broken_first[i]
-    c.broken_first[0] = begun
-    c.broken_first[1] = before
-    c.broken = 1 + (before != begun)
+            before = run.broken_first[i]
+    run.broken_first[0] = begun
+    run.broken_first[1] = before
+    run.broken = 1 + (before != begun)
 
 
-cdef inline bint run_was_run(const Run* c) noexcept nogil:
+cdef inline bint run_was_run(const Run* run) noexcept nogil:
     # Refuted or not, a run that may have been the beginning of one that goes on later.
-    return c.mode == RUN_PROVING or (c.total != 0 and not run_is_replay(c))
+    return run.mode == RUN_PROVING or (run.total != 0 and not run_is_replay(run))

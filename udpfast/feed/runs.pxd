@@ -5,79 +5,79 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memset
 
 from udpfast.core.layout cimport Datagram
-from udpfast.feed.held cimport run_held, run_held_count, run_held_data, run_is_copy
+from udpfast.feed.kept cimport run_kept, run_kept_count, run_kept_data, run_is_copy
 from udpfast.feed.lines cimport line_claims, line_is_alive
 from udpfast.feed.proof cimport Brought
 from udpfast.feed.run cimport (
     CLAIM_AHEAD, CLAIM_BACK, CLAIM_ENDED, CLAIM_NONE, CLAIM_SESSION, RUN_BACK_MAX, RUN_ESTABLISHED,
-    RUN_PROVING, RUN_STEP_MAX, HeldUnit, Run, run_believe, run_first, run_follows, run_forget,
+    RUN_PROVING, RUN_STEP_MAX, KeptUnit, Run, run_believe, run_first, run_follows, run_forget,
     run_is_same, run_leads_to, run_refute, run_span, run_step,
 )
 from udpfast.feed.window_state cimport LineAccount, Window
 from udpfast.wire.unit cimport Unit
 
 
-cdef inline Brought runs_brought(const Window* w, const Run* c) noexcept nogil:
-    # A run on all lines that bring it.
+cdef inline Brought runs_brought(const Window* w, const Run* run) noexcept nogil:
+    # A run on all lines that bring it, where they prove it together.
     cdef const Run* other
     cdef Brought brought
-    cdef uint64_t first = c.since_first
-    cdef uint64_t furthest = c.furthest
+    cdef uint64_t first = run.since_first
+    cdef uint64_t furthest = run.furthest
     cdef uint32_t longest = 0
     cdef uint32_t i
-    brought_begin(&brought, c)
-    brought.datagrams_ever = c.total
+    brought_begin(&brought, run)
+    brought.datagrams_ever = run.total
     for i in range(w.lines):
         other = &w.line[i].run
-        if not run_is_same(c, other):
+        if not run_is_same(run, other):
             continue
-        brought_add(&brought, c, other)
-        longest = max(longest, other.count)
-        if run_step(c, other.since_first, first) < 0:
+        brought_add(&brought, run, other)
+        longest = max(longest, other.since_count)
+        if run_step(run, other.since_first, first) < 0:
             first = other.since_first
-        if run_step(c, other.furthest, furthest) > 0:
+        if run_step(run, other.furthest, furthest) > 0:
             furthest = other.furthest
-    brought.messages = min(run_step(c, furthest, first) + 1, <int64_t>longest)
+    brought.messages = min(run_step(run, furthest, first) + 1, <int64_t>longest)
     return brought
 
 
-cdef inline Brought run_brought(const Run* c) noexcept nogil:
-    # Where lines prove each for itself.
+cdef inline Brought run_brought(const Run* run) noexcept nogil:
+    # The same where each line proves for itself.
     cdef Brought brought
-    brought_begin(&brought, c)
-    brought_add(&brought, c, c)
-    brought.datagrams_ever = c.count
-    brought.messages = c.count
+    brought_begin(&brought, run)
+    brought_add(&brought, run, run)
+    brought.datagrams_ever = run.since_count
+    brought.messages = run.since_count
     return brought
 
 
-cdef inline void brought_begin(Brought* brought, const Run* c) noexcept nogil:
+cdef inline void brought_begin(Brought* brought, const Run* run) noexcept nogil:
     memset(brought, 0, sizeof(Brought))
-    brought.first_fresh = c.first_fresh
+    brought.first_fresh = run.first_fresh
 
 
-cdef inline void brought_add(Brought* brought, const Run* c, const Run* other) noexcept nogil:
-    brought.datagrams += other.count
+cdef inline void brought_add(Brought* brought, const Run* run, const Run* other) noexcept nogil:
+    brought.datagrams += other.since_count
     brought.fresh += other.fresh
     brought.repeated += other.repeated
     brought.same += other.same
     brought.same_or_filled += other.same + other.filled
-    brought.contradicting += other.other
-    if run_step(c, other.first_fresh, brought.first_fresh) < 0:
+    brought.contradicting += other.contradicting
+    if run_step(run, other.first_fresh, brought.first_fresh) < 0:
         brought.first_fresh = other.first_fresh
 
 
 cdef inline const Run* runs_lead_to(const Window* w, const Unit* unit) noexcept nogil:
     # The run of more than a few datagrams that a unit goes on with, on any line; of several, the
     # one that contradicts the current numbering most. NULL: none.
-    cdef const Run* c
+    cdef const Run* run
     cdef const Run* found = NULL
     cdef uint32_t i
     for i in range(w.lines):
-        c = &w.line[i].run
-        if c.count >= RUN_ESTABLISHED and run_follows(c, CLAIM_BACK, unit):
-            if found == NULL or c.other > found.other:
-                found = c
+        run = &w.line[i].run
+        if run.since_count >= RUN_ESTABLISHED and run_follows(run, CLAIM_BACK, unit):
+            if found == NULL or run.contradicting > found.contradicting:
+                found = run
     return found
 
 
@@ -86,58 +86,58 @@ cdef inline bint runs_go_on_anew(
 ) noexcept nogil:
     # Whether some line has said that this session began anew, and this unit goes on there. A line
     # may have lost that beginning; then the sender's clock tells.
-    cdef const Run* c
+    cdef const Run* run
     cdef int64_t step
     cdef uint32_t i
     for i in range(w.lines):
-        c = &w.line[i].foreign
-        if c.claim != CLAIM_SESSION or c.session_id != unit.session or c.mode != RUN_PROVING:
+        run = &w.line[i].foreign
+        if run.claim != CLAIM_SESSION or run.session_id != unit.session or run.mode != RUN_PROVING:
             continue
-        step = run_step(c, unit.number, c.furthest)
-        if not -run_span(c, RUN_BACK_MAX) <= step <= run_span(
-            c, RUN_STEP_MAX,
+        step = run_step(run, unit.number, run.furthest)
+        if not -run_span(run, RUN_BACK_MAX) <= step <= run_span(
+            run, RUN_STEP_MAX,
         ):
             continue
-        if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
+        if unit.sent_ns >= run.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
             return True
     return False
 
 
-cdef inline uint64_t runs_earliest(Window* w, const Run* c) noexcept nogil:
+cdef inline uint64_t runs_earliest(Window* w, const Run* run) noexcept nogil:
     # The earliest number that any line brought of a new session.
-    cdef uint64_t first = run_first(c)
+    cdef uint64_t first = run_first(run)
     cdef Run* other
     cdef uint32_t i
     for i in range(w.lines):
         other = &w.line[i].foreign
-        if run_is_same(c, other) and run_step(c, run_first(other), first) < 0:
+        if run_is_same(run, other) and run_step(run, run_first(other), first) < 0:
             first = run_first(other)
     return first
 
 
 cdef inline bint runs_from_first(
-    Window* w, const Run* c, int64_t now_ns,
+    Window* w, const Run* run, int64_t now_ns,
 ) noexcept nogil:
     # Whether nothing of a new session can come from before what its lines brought: it begins with
     # the first number, or all lines that are alive are in it.
     cdef uint32_t i
-    if runs_earliest(w, c) <= 1:
+    if runs_earliest(w, run) <= 1:
         return True
     for i in range(w.lines):
         if line_is_alive(w, &w.line[i], now_ns):
-            if not run_is_same(c, &w.line[i].foreign):
+            if not run_is_same(run, &w.line[i].foreign):
                 return False
     return True
 
 
 cdef inline void run_recall(
-    const Window* w, uint32_t line, HeldUnit* held, Datagram* d,
+    const Window* w, uint32_t line, KeptUnit* kept, Datagram* d,
 ) noexcept nogil:
-    # The datagram that is held, as its line brought it.
-    d.data = run_held_data(held)
-    d.size = held.size
-    d.flags = held.flags
-    d.received_ns = held.received_ns
+    # The datagram that is kept, as its line brought it.
+    d.data = run_kept_data(kept)
+    d.size = kept.size
+    d.flags = kept.flags
+    d.received_ns = kept.received_ns
     d.channel = w.channel
     d.line = <uint8_t>line
 
@@ -159,32 +159,32 @@ cdef inline void runs_refute(Window* w, LineAccount* line) noexcept nogil:
 
 
 cdef inline uint64_t runs_gather(
-    Window* w, Run* c, uint64_t number, uint64_t* unseen_from,
+    Window* w, Run* run, uint64_t number, uint64_t* unseen_from,
 ) noexcept nogil:
     # All lines' runs of this numbering are believed, others forgotten. Returns the earliest
-    # number held, or this one, and makes `unseen_from` the earliest one that came at all.
-    cdef HeldUnit* held
+    # number kept, or this one, and makes `unseen_from` the earliest one that came at all.
+    cdef KeptUnit* kept
     cdef Run* other
     cdef uint64_t first = number
     cdef uint32_t line, i
-    cdef uint8_t claim = c.claim
+    cdef uint8_t claim = run.claim
     for line in range(w.lines):
         other = line_claims(&w.line[line], claim)
-        if not run_is_same(c, other):
+        if not run_is_same(run, other):
             continue
-        if run_step(c, run_first(other), unseen_from[0]) < 0:
+        if run_step(run, run_first(other), unseen_from[0]) < 0:
             unseen_from[0] = run_first(other)
-        for i in range(run_held_count(other)):
-            held = run_held(other, i)
-            if run_is_copy(other, held):
+        for i in range(run_kept_count(other)):
+            kept = run_kept(other, i)
+            if run_is_copy(other, kept):
                 continue
-            if run_step(c, held.unit.number, first) < 0:
-                first = held.unit.number
+            if run_step(run, kept.unit.number, first) < 0:
+                first = kept.unit.number
     for line in range(w.lines):
         other = line_claims(&w.line[line], claim)
-        if run_is_same(c, other):
+        if run_is_same(run, other):
             continue
-        if run_leads_to(other, c, unseen_from[0]):
+        if run_leads_to(other, run, unseen_from[0]):
             unseen_from[0] = run_first(other)
         run_forget(other)
     for line in range(w.lines):

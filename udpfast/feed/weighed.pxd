@@ -7,7 +7,7 @@ from udpfast.feed.run cimport Evidence, Run
 
 cdef enum:  # Weighed
     WEIGHED_CONTINUES = 0        # it is of the current numbering
-    WEIGHED_HELD = 1             # it is not, for all that is proven: `verdict`
+    WEIGHED_ASIDE = 1            # it is not, for all that is proven: kept with a run, `verdict`
     WEIGHED_ADOPT = 2            # it is not, and its run is proven: `adoption`
 
 cdef enum:  # Place: where a unit lies, seen from the current numbering
@@ -28,7 +28,7 @@ cdef struct Located:             # a unit, as the window sees it
     bint sent_after              # sent later than what its line brought from further on
     bint further                 # beyond all that was accepted
     bint forward                 # it carries the current numbering further
-    int verdict                  # KNOWN: what it is; HELD: what it gets
+    int verdict                  # KNOWN: what it is; ASIDE: what it gets
     Evidence evidence
 
 cdef struct Adoption:

@@ -42,13 +42,13 @@ cdef inline bint numbering_is_copy_of_late(
 ) noexcept nogil:
     # What tells nothing new and is of the latest that its line brought of the current numbering:
     # what has begun elsewhere may go on behind it.
-    cdef const Run* c = &line.run
+    cdef const Run* run = &line.run
     if e.bytes >= BYTES_NEW or e.filled:
         return False
     return (
-        c.total and not run_is_replay(c) and not run_follows(c, CLAIM_BACK, unit)
+        run.total and not run_is_replay(run) and not run_follows(run, CLAIM_BACK, unit)
         and w.numbering.base <= line.highest
-        and line.highest <= window_unwrap(w, unit.number) + run_span(c, RUN_BACK_MAX)
+        and line.highest <= window_unwrap(w, unit.number) + run_span(run, RUN_BACK_MAX)
     )
 
 
@@ -124,10 +124,10 @@ cdef inline bint numbering_is_foreign(
     const Window* w, const LineAccount* line, const Unit* unit, int64_t at,
 ) noexcept nogil:
     # Ahead of the window: too far for a jump, or numbers that began anew behind the wrap?
-    cdef const Run* c = &line.run
-    if run_follows(c, CLAIM_AHEAD, unit):
+    cdef const Run* run = &line.run
+    if run_follows(run, CLAIM_AHEAD, unit):
         return False
-    if at >= w.next + WINDOW_FOREIGN or run_follows(c, CLAIM_BACK, unit):
+    if at >= w.next + WINDOW_FOREIGN or run_follows(run, CLAIM_BACK, unit):
         return True
     return (
         at >= w.next + ANEW_AHEAD_MIN and unit.number < <uint64_t>window_span(w, ANEW_SEQNO_MAX)
