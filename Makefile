@@ -8,7 +8,8 @@ RUN := $(VENV)/bin/python
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -qq \
 	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd') \
-	udpfast/payload/roq/roq.fbs scripts/generate_header.py $(wildcard udpfast/include/parts/*.h)
+	udpfast/payload/roq/roq.fbs scripts/generate_header.py scripts/generate_stubs.py \
+	$(wildcard udpfast/include/parts/*.h)
 # Tests start Python some thousand times: with this set, each compiles all its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Whatever is started by its name is that of .venv.
@@ -105,6 +106,7 @@ format: build ## let ruff lay out the Python files
 clean: ## remove what make has made, except results of benchmarks
 	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks
 	@rm -f udpfast/payload/roq/schema.py udpfast/payload/roq/schema.pxd udpfast/include/udpfast.h
+	@grep -rlZ --include='*.pyi' '^# Made from the module' udpfast bench lab | xargs -0r rm -f
 	@find udpfast bench lab '(' -name '*.so' -o -name '__pycache__' ')' -prune -exec rm -rf {} +
 
 # Three steps, each with its stamp: tools (what compiling needs), compiled, installed.

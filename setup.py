@@ -61,6 +61,8 @@ directives = {
     "freethreading_compatible": True,
     # What is made here holds memory, files or sockets: a copy of its fields would be no copy.
     "auto_pickle": False,
+    # They are for stubs (scripts/generate_stubs.py), and name what no module needs to import.
+    "annotation_typing": False,
     # Calls that may raise get hundreds, nearly all where it costs nothing. `cython -a` shows them.
     "show_performance_hints": False,
 }
@@ -124,6 +126,7 @@ class BuildExt(build_ext):
                 os.utime(self.built(extension))
             extension.sources = sources[extension.name]
         super().run()
+        subprocess.run([sys.executable, "scripts/generate_stubs.py", *folders()], check=True)
         if self.inplace:
             remove_without_source()
             write_header(Path())
@@ -157,8 +160,8 @@ class BuildExt(build_ext):
 def remove_without_source() -> None:
     """Remove compiled modules whose source is gone: each would go before a `.py` of its name."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    folders = [Path(folder) for folder in ("udpfast", *BESIDE)]
-    for module in [path for folder in folders for path in folder.rglob(f"*{suffix}")]:
+    places = [Path(folder) for folder in ("udpfast", *BESIDE)]
+    for module in [path for place in places for path in place.rglob(f"*{suffix}")]:
         stem = module.name.removesuffix(suffix)
         if stem != SHARED.rpartition(".")[2] and not module.with_name(f"{stem}.pyx").exists():
             module.unlink()
@@ -272,10 +275,14 @@ def arguments(path: Path) -> list[str]:
 BESIDE = ("bench", "lab")
 
 
+def folders() -> tuple[str, ...]:
+    """Return the folders whose modules are compiled."""
+    return ("udpfast", *BESIDE) if setting("UDPFAST_BENCH") else ("udpfast",)
+
+
 def sources() -> list[Path]:
     """Return the modules to compile."""
-    folders = ("udpfast", *BESIDE) if setting("UDPFAST_BENCH") else ("udpfast",)
-    return [path for folder in folders for path in sorted(Path(folder).rglob("*.pyx"))]
+    return [path for folder in folders() for path in sorted(Path(folder).rglob("*.pyx"))]
 
 
 write_schema()

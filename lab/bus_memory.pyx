@@ -31,6 +31,12 @@ cdef class MemoryLog(Log):
         None: it has nothing yet.
     fresh : bytes, optional
         The identity that it has when it becomes a new store.
+
+    Attributes
+    ----------
+    aside : list[tuple[int, bytes]]
+    on_death : Callable[[], None] or None
+    segments : list[MemorySegment]
     """
 
     cdef readonly list segments
@@ -46,7 +52,9 @@ cdef class MemoryLog(Log):
     cdef MemorySegment _spare    # touched ahead
     cdef uint64_t _first, _first_index
 
-    def __init__(self, capacity, layout_hash, identity=None, fresh=b""):
+    def __init__(
+            self, capacity: int, layout_hash: int, identity: bytes | None = None,
+            fresh: bytes = b""):
         self._fresh = fresh
         self.capacity = capacity
         self.layout_hash = layout_hash

@@ -49,7 +49,7 @@ class Follower:
     """
 
     def __init__(
-        self, origins: list[Origin], *, objects: dict[str, int] | None = None, **settings: Any
+        self, origins: list[Origin], *, objects: dict[str, Any] | None = None, **settings: Any
     ) -> None:
         self.pipeline = FeedPipeline(**settings)
         self.objects = ObjectGate(**(objects or {}))

@@ -53,7 +53,7 @@ class WalkedFrame(NamedTuple):
     payload: bytes = b""
 
 
-def walk_frame(bytes frame, int checksums=1):
+def walk_frame(bytes frame, int checksums=1) -> WalkedFrame:
     """Walk through a frame of at most 4,096 bytes, as the receiver does.
 
     Parameters
@@ -100,7 +100,7 @@ cdef class GuardedBytes:
         if self.pages != NULL:
             munmap(self.pages, ROOM_DATAGRAM + ROOM)
 
-    def put(self, bytes data):
+    def put(self, bytes data) -> memoryview:
         """Return a view of a copy; it is valid until the next call, while this object lives."""
         cdef size_t size = len(data)
         cdef const uint8_t* source = data
@@ -134,7 +134,7 @@ cdef class GuardedFraming:
         if self.pages != NULL:
             munmap(self.pages, ROOM_DATAGRAM + ROOM)
 
-    def walk(self, bytes datagram):
+    def walk(self, bytes datagram) -> tuple[int, int]:
         """Read the units of a datagram, and every byte of every message.
 
         Returns
@@ -200,12 +200,12 @@ cdef class GuardedPayload:
         if self.pages != NULL:
             munmap(self.pages, ROOM_DATAGRAM + ROOM)
 
-    def changes(self, bytes data):
+    def changes(self, bytes data) -> list[dict[str, int]]:
         """Return the changes that a message says, a dictionary each; none where it says none."""
         cdef int i, count = self.decode(data)
         return [self.said[i] for i in range(count)]
 
-    def decode(self, bytes data):
+    def decode(self, bytes data) -> int:
         """Return how many changes a message says; below 0: why it says none."""
         cdef Message message
         cdef const uint8_t* source = data

@@ -19,6 +19,7 @@ import random
 import struct
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
 from udpfast.market.gate import ObjectGate, ObjectOutput
@@ -67,7 +68,7 @@ class _Case:
         self.loss = rng.choice((0.0, 0.02, 0.1))
         self.refused = rng.choice((0.0, 0.0, 0.02))
         self.lag = rng.choice((0, 0, 3, 30, 100))
-        self.limits = {
+        self.limits: dict[str, Any] = {
             "objects_max": 32,
             "collect_messages_max": rng.choice((2, 5, 50)),
             "collect_bytes": rng.choice((1 << 14, 1 << 20)),

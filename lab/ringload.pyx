@@ -73,7 +73,7 @@ class LoadResult:
     elapsed_ns: int = 0
 
 
-def write_load(Ring ring, uint64_t records, uint32_t size_min, uint32_t size_max):
+def write_load(Ring ring, uint64_t records, uint32_t size_min, uint32_t size_max) -> int:
     """Write records at full speed; return how long it took, in ns.
 
     Parameters
@@ -94,7 +94,7 @@ def write_load(Ring ring, uint64_t records, uint32_t size_min, uint32_t size_max
     return started
 
 
-def read_load(RingCursor cursor, result, int64_t idle_polls_max=100_000):
+def read_load(RingCursor cursor, result: LoadResult, int64_t idle_polls_max=100_000) -> None:
     """Read and check records until the writer closes the ring, or nothing came for long.
 
     Parameters

@@ -37,7 +37,7 @@ cdef class BareReader(Agent):
     cdef int64_t _gap_ns, _looked_ns
     cdef readonly uint64_t count
 
-    def __init__(self, Store store, gap_ns):
+    def __init__(self, Store store, gap_ns: int):
         super().__init__("read")
         self._memory = store.log.place_at(store.log.writer.position, &self._place)
         self._gap_ns = gap_ns
@@ -52,7 +52,9 @@ cdef class BareReader(Agent):
         return <int>count
 
 
-def append_times(Store store, int64_t count, int64_t size, int64_t batch, int64_t gap_ns):
+def append_times(
+        Store store, int64_t count, int64_t size, int64_t batch,
+        int64_t gap_ns) -> NDArray[np.int64]:
     """Append records of `size` bytes, `batch` at a time, and return ns of each of these times.
 
     Parameters

@@ -167,11 +167,11 @@ cdef class OrderFlow:
         put(m + 11, order.reference, 8)
         put(m + 19, 100, 4)
 
-    def opening(self, uint32_t messages):
+    def opening(self, uint32_t messages) -> NDArray[np.uint8]:
         """Return the first `live` messages in datagrams of so many each; as `burst`."""
         return self._pack(self.live // messages, messages, 1, False)
 
-    def burst(self, uint64_t count, uint32_t messages, uint64_t number):
+    def burst(self, uint64_t count, uint32_t messages, uint64_t number) -> NDArray[np.uint8]:
         """Let the flow go on, and return it as MoldUDP64; what the methods below measure is gone.
 
         Parameters

@@ -61,31 +61,33 @@ cdef class BurstSender:
     cdef uint32_t _train
     cdef int _failure
 
-    def __init__(self, core=None):
+    def __init__(self, core: int | None = None):
         self._core = core
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="burst sender", daemon=True)
         self._thread.start()
 
-    def awake(self):
+    def awake(self) -> None:
         """Begin to spin."""
         self._wanted.set()
 
-    def rest(self):
+    def rest(self) -> None:
         """Give the core away; returns when the thread no longer spins."""
         if self._wanted.is_set():
             self._wanted.clear()
             with nogil:
                 self._ask(ORDER_REST)
 
-    def close(self):
+    def close(self) -> None:
         """End the thread; once more does nothing."""
         self.rest()
         self._stopping = True
         self._wanted.set()
         self._thread.join()
 
-    def send(self, DatagramSender sender, const uint8_t[:, ::1] datagrams, int train=BATCH_MAX):
+    def send(
+            self, DatagramSender sender, const uint8_t[:, ::1] datagrams,
+            int train=BATCH_MAX) -> None:
         """Send a burst and return when the last datagram is in the receiver's queue.
 
         Parameters
@@ -155,7 +157,7 @@ cdef class BurstSender:
         return 0
 
 
-def drain_agent(Agent agent, int64_t turns=FOREVER):
+def drain_agent(Agent agent, int64_t turns=FOREVER) -> tuple[int, int]:
     """Give an agent turns until one brings nothing, as its runner does.
 
     Parameters
@@ -183,7 +185,7 @@ def drain_agent(Agent agent, int64_t turns=FOREVER):
     return now_ns - started_ns, total
 
 
-def drain_receiver(DatagramReceiver receiver):
+def drain_receiver(DatagramReceiver receiver) -> tuple[int, int, int]:
     """Receive until nothing waits, and do nothing with it but to add up the seqnos.
 
     Returns

@@ -95,7 +95,7 @@ cdef int64_t _run(
     return delivered
 
 
-def feed_cost_ns(str mode, int size, *, int lines=1, int count=1_280_000):
+def feed_cost_ns(str mode, int size, *, int lines=1, int count=1_280_000) -> float:
     """Return the ns that one datagram costs.
 
     Parameters
@@ -144,7 +144,7 @@ def feed_cost_ns(str mode, int size, *, int lines=1, int count=1_280_000):
         lone_close(&lone)
 
 
-def main():
+def main() -> None:
     """Print the best and the median of nine runs of each mode."""
     cases = [("floor", 80, 1), ("in_order", 80, 1), ("in_order", 528, 1), ("in_order", 80, 2),
              ("in_order", 528, 2), ("swapped", 80, 1), ("swapped", 528, 1), ("twice", 80, 2),
@@ -208,9 +208,8 @@ cdef int64_t _run_units(
 
 
 def unit_cost_ns(
-    str framing, int messages, int size, *, int streams=1, int lines=1, int copies=1,
-    bint floor=False, int count=640_000,
-):
+        str framing, int messages, int size, *, int streams=1, int lines=1, int copies=1,
+        bint floor=False, int count=640_000) -> float:
     """Return the ns that one datagram costs.
 
     Parameters
@@ -293,7 +292,7 @@ cdef int64_t _timed_units(
     return delivered
 
 
-def main_units():
+def main_units() -> None:
     """Print the best and the median of nine runs of each case, and ns per message."""
     cases = [("roq", 1, 64, 1, 1, 1), ("roq", 1, 64, 1, 2, 1), ("cme_mdp3", 1, 54, 1, 1, 1),
              ("cme_mdp3", 1, 54, 1, 2, 1), ("moldudp64", 1, 40, 1, 1, 1),

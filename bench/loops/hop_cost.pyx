@@ -76,7 +76,7 @@ cdef int64_t _run(
     return sum + unix_ns
 
 
-def hop_cost_ns(str mode, int batch=64, *, int messages=1_024_000):
+def hop_cost_ns(str mode, int batch=64, *, int messages=1_024_000) -> float:
     """Return the ns that one message costs.
 
     Parameters
@@ -125,7 +125,7 @@ def hop_cost_ns(str mode, int batch=64, *, int messages=1_024_000):
         free(entry)
 
 
-def main():
+def main() -> None:
     """Print the best and the median of nine runs of each mode."""
     cases = [("floor", 64), ("record", 64), ("loop", 1), ("loop", 64), ("batch", 1), ("batch", 16),
              ("batch", 64), ("batch", 4096), ("iterate", 64)]

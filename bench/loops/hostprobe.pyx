@@ -35,8 +35,8 @@ cdef extern from *:
     const char* UDPFAST_COMPILER
 
 #: What compiled these modules, and with which flags beyond Python's own.
-COMPILER = UDPFAST_COMPILER.decode()
-FLAGS = UDPFAST_BUILD_FLAGS.decode()
+COMPILER: str = UDPFAST_COMPILER.decode()
+FLAGS: str = UDPFAST_BUILD_FLAGS.decode()
 
 cdef enum:
     GAP_NS = 2_000           # two clock readings are 24 ns apart; a short interrupt takes 1-2 us
@@ -75,9 +75,15 @@ class Gaps:
 
 
 class pinned:  # noqa: N801  (a verb, as in `with pinned(1):`)
-    """Keep the calling thread on one core while the block lasts."""
+    """Keep the calling thread on one core while the block lasts.
 
-    def __init__(self, core):
+    Attributes
+    ----------
+    core : int
+    before : set[int]
+    """
+
+    def __init__(self, core: int):
         self.core = core
 
     def __enter__(self):
@@ -89,7 +95,7 @@ class pinned:  # noqa: N801  (a verb, as in `with pinned(1):`)
         os.sched_setaffinity(0, self.before)
 
 
-def spin(int core, int64_t duration_ns):
+def spin(int core, int64_t duration_ns) -> Gaps:
     """Spin on one core, without the GIL, and count the stops.
 
     Raises
@@ -118,8 +124,7 @@ def spin(int core, int64_t duration_ns):
 
 
 def core_to_core_ns(
-    int first, int second, int64_t round_trips=1_000, int64_t timeout_ns=500_000_000
-):
+        int first, int second, int64_t round_trips=1_000, int64_t timeout_ns=500_000_000) -> float:
     """Return the one-way time of a cache line between two cores; 2 to 6 ms long.
 
     Parameters

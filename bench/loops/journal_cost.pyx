@@ -51,7 +51,7 @@ def append_cost_ns(Journal journal, int size, int64_t count) -> float:
     return <double>started_ns / count
 
 
-def copy_cost_ns(path, int size, int64_t count) -> float:
+def copy_cost_ns(path: Path, int size, int64_t count) -> float:
     """Return the ns that the plainest log costs: a copy, and a word stored with release behind it.
 
     Into a file of the same kind as a segment, its pages touched before.
@@ -73,7 +73,9 @@ def copy_cost_ns(path, int size, int64_t count) -> float:
     return <double>started_ns / count
 
 
-def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns, int64_t away_ns):
+def publish_lateness_ns(
+        Ring ring, int size, int64_t count, int64_t interval_ns,
+        int64_t away_ns) -> NDArray[np.int64]:
     """Return how late each of `count` records was in a ring, in ns after it was due.
 
     Open loop: one is due every `interval_ns`, whatever became of the ones before.

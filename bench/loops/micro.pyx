@@ -45,7 +45,7 @@ cdef class Loop:
     cdef uint32_t[64] size
     cdef uint32_t mask
 
-    def __cinit__(self, buffers, *arguments):
+    def __cinit__(self, buffers: Sequence[Buffer], *arguments):
         cdef uint32_t total = 0, i
         cdef void* memory = NULL
         count = len(buffers)
@@ -121,7 +121,7 @@ cdef class DecodeLoop(Loop):
     cdef uint8_t* into
     cdef uint32_t room
 
-    def __cinit__(self, payloads, bint general=False):
+    def __cinit__(self, payloads: Sequence[Buffer], bint general=False):
         cdef void* memory = NULL
         self.general = general
         decode_init(&self.context, 0xFF)
@@ -180,7 +180,7 @@ cdef class BookLoop(Loop):
 
     cdef OrderBook book
 
-    def __cinit__(self, updates, OrderBook book not None):
+    def __cinit__(self, updates: Sequence[Buffer], OrderBook book not None):
         self.book = book
 
     cdef int64_t loop(self, int64_t count) noexcept nogil:
@@ -209,7 +209,7 @@ cdef class RingLoop(Loop):
     cdef Ring ring
     cdef RingCursor cursor
 
-    def __cinit__(self, payloads, Ring ring not None, RingCursor cursor not None):
+    def __cinit__(self, payloads: Sequence[Buffer], Ring ring not None, RingCursor cursor not None):
         self.ring = ring
         self.cursor = cursor
 

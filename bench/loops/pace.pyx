@@ -77,7 +77,9 @@ cdef class PacedSender:
     cdef int64_t late_ns
     cdef uint8_t slots[BATCH_MAX][DATAGRAM_SIZE_MAX]
 
-    def __init__(self, senders, *, message_bytes=64, session_id=1):
+    def __init__(
+            self, senders: Sequence[DatagramSender], *, message_bytes: int = 64,
+            session_id: int = 1):
         cdef int line
         if not 1 <= len(senders) <= LINES_MAX:
             raise ValueError(f"a schedule needs 1..{LINES_MAX} lines, had {len(senders)}")
@@ -100,12 +102,13 @@ cdef class PacedSender:
         self.frame.session_id = session_id
 
     @property
-    def fragments(self):
+    def fragments(self) -> int:
         """Datagrams that one message takes on one line."""
         return self.fragment_count
 
-    def send(self, const int64_t[::1] due_ns, const int64_t[::1] stamps_ns,
-             const uint32_t[::1] seqnos, const uint8_t[::1] lines):
+    def send(
+            self, const int64_t[::1] due_ns, const int64_t[::1] stamps_ns,
+            const uint32_t[::1] seqnos, const uint8_t[::1] lines) -> PaceResult:
         """Send each entry on its line when it is due; without the GIL.
 
         Parameters

@@ -50,7 +50,7 @@ cdef class PublishWatch(Agent):
     cdef int64_t _gaps
     cdef uint64_t _next
 
-    def __init__(self, Agent loop, RingCursor cursor, *, skip=0, first_seqno=1):
+    def __init__(self, Agent loop, RingCursor cursor, *, skip: int = 0, first_seqno: int = 1):
         super().__init__(loop.role)
         self._loop = loop
         self._borrowed = <void*>loop

@@ -30,7 +30,7 @@ cdef enum:
     LOOK_EVERY = 4096            # empty polls between two looks at the clock
 
 #: Words between the progress of two readers: processors fetch lines in pairs.
-PROGRESS_STRIDE = STRIDE
+PROGRESS_STRIDE: int = STRIDE
 
 
 cdef inline void _append(
@@ -71,7 +71,8 @@ def _check_size(Ring ring, size):
         raise ValueError(f"size must be 16..{min(ring.payload_max, 4096)}, was {size}")
 
 
-def write_fast(Ring ring, uint64_t[::1] progress, int64_t records, uint32_t size, int readers=1):
+def write_fast(
+        Ring ring, uint64_t[::1] progress, int64_t records, uint32_t size, int readers=1) -> int:
     """Write at full speed, never more than half a ring ahead of the slowest reader.
 
     Returns
@@ -109,7 +110,7 @@ cdef int64_t _slowest(uint64_t[::1] progress, int readers) noexcept nogil:
     return slowest
 
 
-def write_paced(Ring ring, const int64_t[::1] due_ns, uint32_t size):
+def write_paced(Ring ring, const int64_t[::1] due_ns, uint32_t size) -> int:
     """Write one record at each due time (monotonic ns); spin in between.
 
     Returns
@@ -133,8 +134,9 @@ def write_paced(Ring ring, const int64_t[::1] due_ns, uint32_t size):
     return late_ns
 
 
-def write_bursts(Ring ring, int64_t bursts, int burst, int64_t period_ns, uint32_t size,
-                 int64_t first=0):
+def write_bursts(
+        Ring ring, int64_t bursts, int burst, int64_t period_ns, uint32_t size,
+        int64_t first=0) -> NDArray[np.int64]:
     """Write `burst` records at full speed every `period_ns`.
 
     Parameters
@@ -170,8 +172,9 @@ def write_bursts(Ring ring, int64_t bursts, int burst, int64_t period_ns, uint32
     return taken
 
 
-def read_fast(RingCursor cursor, uint64_t[::1] progress, int64_t records, int reader=0,
-              int64_t timeout_ns=2_000_000_000):
+def read_fast(
+        RingCursor cursor, uint64_t[::1] progress, int64_t records, int reader=0,
+        int64_t timeout_ns=2_000_000_000) -> tuple[int, int, int]:
     """Read `records` records, spinning; say how far it is in `progress`.
 
     Returns
@@ -186,8 +189,9 @@ def read_fast(RingCursor cursor, uint64_t[::1] progress, int64_t records, int re
     return seen, wrong, last_ns - first_ns
 
 
-def read_paced(RingCursor cursor, int64_t records, LatencyHistogram histogram, *, skip=0,
-               timeout_ns=2_000_000_000):
+def read_paced(
+        RingCursor cursor, int64_t records, LatencyHistogram histogram, *, skip: int = 0,
+        timeout_ns: int = 2_000_000_000) -> tuple[int, int]:
     """Read `records` records, spinning; record how long each was under way.
 
     The first `skip` records are read and not recorded.
@@ -206,8 +210,9 @@ def read_paced(RingCursor cursor, int64_t records, LatencyHistogram histogram, *
     return seen, wrong
 
 
-def read_attended(RingCursor cursor, int64_t records, LatencyHistogram histogram, *,
-                  int64_t away_ns, skip=0, timeout_ns=2_000_000_000):
+def read_attended(
+        RingCursor cursor, int64_t records, LatencyHistogram histogram, *, int64_t away_ns,
+        skip: int = 0, timeout_ns: int = 2_000_000_000) -> tuple[int, int, int]:
     """Read as `read_paced`, and leave out what happened while a core was taken away.
 
     Not recorded are records that were sent more than `away_ns` after they were due, and those that
@@ -287,7 +292,8 @@ cdef void _read(
 
 
 def note_batch(
-        Batch batch, int64_t now_ns, LatencyHistogram histogram, int64_t first, int64_t skip=0):
+        Batch batch, int64_t now_ns, LatencyHistogram histogram or None, int64_t first,
+        int64_t skip=0) -> int:
     """Record how long each record of a batch was under way when the strategy had it.
 
     Parameters
@@ -314,12 +320,12 @@ def note_batch(
     return wrong
 
 
-def advance(uint64_t[::1] progress, uint64_t records, int reader=0):
+def advance(uint64_t[::1] progress, uint64_t records, int reader=0) -> None:
     """Say how far a reader is, to `write_fast`."""
     store_release(&progress[reader * STRIDE], records)  # read by `_slowest`
 
 
-def look(RingCursor cursor):
+def look(RingCursor cursor) -> tuple[int, int]:
     """Look once, as a compiled reader does.
 
     Returns

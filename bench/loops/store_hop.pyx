@@ -45,7 +45,7 @@ cdef class Pace(Agent):
         self._count, self._gap_ns = count, gap_ns
 
     @property
-    def latencies(self):
+    def latencies(self) -> NDArray[np.int64]:
         """Of each, in order, ns from when it was due."""
         return np.asarray(self._due)
 
@@ -97,7 +97,7 @@ cdef class StorePace(Pace):
     cdef uint8_t[1024] _payload
     cdef uint64_t _first, _step
 
-    def __init__(self, LinkSender source, count, size, gap_ns):
+    def __init__(self, LinkSender source, count: int, size: int, gap_ns: int):
         super().__init__("append", count, gap_ns)
         self._source = source
         self._first, self._step = source.store.log.writer.position, RECORD_SIZE + size
@@ -143,7 +143,7 @@ cdef class TcpPace(Pace):
     def __dealloc__(self):
         free(self._content)
 
-    def __init__(self, fd, count, size, gap_ns):
+    def __init__(self, fd: int, count: int, size: int, gap_ns: int):
         super().__init__("send", count, gap_ns)
         self._fd, self._step = fd, RECORD_SIZE + size
 
@@ -195,7 +195,7 @@ cdef class TcpEcho(Agent):
     def __dealloc__(self):
         free(self._content)
 
-    def __init__(self, fd):
+    def __init__(self, fd: int):
         super().__init__("echo")
         self._fd = fd
 

@@ -11,7 +11,7 @@ from udpfast.log.ring cimport ring_poll
 __all__ = ["sum_batches", "sum_books"]
 
 
-def sum_books(RingCursor cursor):
+def sum_books(RingCursor cursor) -> tuple[int, int]:
     """Read a ring until its end.
 
     Returns
@@ -32,7 +32,7 @@ def sum_books(RingCursor cursor):
     return records, total
 
 
-def sum_batches(Reader reader):
+def sum_batches(Reader reader) -> tuple[int, int]:
     """Read a reader's batches to the end, without Python in between; returns as `sum_books`."""
     cdef Batch batch
     cdef int64_t i, records = 0

@@ -23,7 +23,7 @@ cdef class Turns:
     def __init__(self, Agent agent not None):
         self._agent = agent
 
-    def turn(self, now_ns) -> int:
+    def turn(self, now_ns: int) -> int:
         """Do one turn of work at this monotonic time; return the work count, or -errno."""
         cdef int64_t now = now_ns
         cdef int count

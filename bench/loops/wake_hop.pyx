@@ -15,7 +15,7 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn, waker_wake
 __all__ = ["turn_cost_ns", "wake_cost_ns", "write_turns"]
 
 
-def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t first=0):
+def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t first=0) -> None:
     """Write a record at each due time (monotonic ns); spin in between.
 
     Its payload is that time and the record's number, from `first` on, as `ring_hop.read_paced`
@@ -45,7 +45,7 @@ def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t f
             waker_turn(&wake.waker, ring.writer.position, clock_monotonic_ns())
 
 
-def turn_cost_ns(WakeRegion wake, int64_t turns):
+def turn_cost_ns(WakeRegion wake, int64_t turns) -> float:
     """Return what a turn costs while nobody sleeps, in ns, the loop around it included."""
     cdef int64_t i, started = clock_monotonic_ns()
     with nogil:
@@ -54,7 +54,7 @@ def turn_cost_ns(WakeRegion wake, int64_t turns):
     return <double> (clock_monotonic_ns() - started) / turns
 
 
-def wake_cost_ns(WakeRegion wake, int64_t wakes):
+def wake_cost_ns(WakeRegion wake, int64_t wakes) -> float:
     """Return what waking costs the writer, in ns, with whoever watches now."""
     cdef int64_t i, started = clock_monotonic_ns()
     with nogil:

@@ -60,7 +60,8 @@ cdef int64_t make_messages(
     return sum_
 
 
-def wire_cost_ns(str name, bytes datagram, int64_t count=1_000_000, *, bint messages=False):
+def wire_cost_ns(
+        str name, bytes datagram, int64_t count=1_000_000, *, bint messages=False) -> float:
     """Return ns per datagram, of making units of it, or of going over its messages as well.
 
     Parameters
@@ -109,7 +110,7 @@ def wire_cost_ns(str name, bytes datagram, int64_t count=1_000_000, *, bint mess
     return float(elapsed) / float(count)
 
 
-def main():
+def main() -> None:
     """Print the best and the median of nine runs of each case."""
     numbers = {
         "roq": Sent(7, (bytes(64),)),

@@ -48,7 +48,7 @@ cdef class FeedCursor:
     """
 
     @property
-    def readers(self):
+    def readers(self) -> Path:
         """Where readers register."""
         raise NotImplementedError
 
@@ -165,7 +165,7 @@ cdef class RingFeedCursor(FeedCursor):
         self.born = <uint64_t>cursor.reader.header.born_ns
 
     @property
-    def readers(self):
+    def readers(self) -> Path:
         return self.cursor.region.path.parent
 
     cdef bint ready(self) noexcept nogil:
@@ -266,7 +266,9 @@ cdef class StoreFeedCursor(FeedCursor):
         `start` is "writer", and that is too far back, or was removed.
     """
 
-    def __init__(self, directory, start, limit, room_bytes=None):
+    def __init__(
+            self, directory: Path, start: Literal['writer', 'tail'], limit: int,
+            room_bytes: int | None = None):
         cdef const uint8_t[::1] memory
         cdef JournalCursor cursor
         self.kind = "store"
@@ -304,7 +306,7 @@ cdef class StoreFeedCursor(FeedCursor):
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
 
     @property
-    def readers(self):
+    def readers(self) -> Path:
         return shared_directory(self.cursor.directory)
 
     cdef uint64_t bound(self) noexcept nogil:
@@ -415,7 +417,9 @@ cdef class StoreFeedCursor(FeedCursor):
         self.cursor.close()
 
 
-def open_feed_cursor(instance, start, limit, room_bytes=None) -> FeedCursor:
+def open_feed_cursor(
+        instance: Path, start: Literal['writer', 'tail'], limit: int,
+        room_bytes: int | None = None) -> FeedCursor:
     """Open what a feed writes.
 
     Parameters

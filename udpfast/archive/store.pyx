@@ -38,7 +38,7 @@ from udpfast.shm.instance import admit_group_to_journal, journal_directory
 __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView", "store_lineage"]
 
 #: The layout of the records of every store.
-STORE_LAYOUT = LAYOUTS.hash
+STORE_LAYOUT: int = LAYOUTS.hash
 
 cdef enum:
     AHEAD_BYTES = 8 << 20        # of pages that are touched before the writer needs them
@@ -74,6 +74,12 @@ cdef class StoreLog(Log):
     group : str or None
         That may read, by name or number; empty: the owner alone; None: who may now.
 
+    Attributes
+    ----------
+    directory : Path
+    journal : Journal or None
+    notes : list[str]
+
     Raises
     ------
     ConfigError, PermissionError
@@ -84,8 +90,9 @@ cdef class StoreLog(Log):
         As `Journal.open` does.
     """
 
-    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False, copied=False,
-                 group=None):
+    def __init__(
+            self, directory: str | Path, name: str, *, segment_bytes: int = 1 << 26,
+            create: bool = False, copied: bool = False, group: str | None = None):
         self._lock_fd = -1
         self.directory = journal_directory(directory, create=True)
         self.capacity = segment_bytes
@@ -327,7 +334,7 @@ cdef class StoreLog(Log):
         self._segments.append((self.writer.position, self.writer.index, journal._number))
         return True
 
-    def begin_names(self, capacity):
+    def begin_names(self, capacity: int) -> Region:
         """Return the region of the table of names that a feed's records go by; see `StoreNames`.
 
         Another one than before begins a segment of its own.
@@ -387,7 +394,7 @@ cdef class StoreLog(Log):
             self.journal.writer = self.writer
             journal_flush(self.journal, clock_realtime_ns())
 
-    def keep(self, sync=True) -> None:
+    def keep(self, sync: bool = True) -> None:
         """Do what the writer must not wait for: space ahead, pages, the disk. Another thread's.
 
         Raises
@@ -519,7 +526,7 @@ cdef class StoreLog(Log):
         """See `Log`."""
         save_state(self.directory, state)
 
-    def close(self, failed=False) -> None:
+    def close(self, failed: bool = False) -> None:
         """End it: the disk has everything then. `failed`: an error ended its feed. Idempotent."""
         if self.journal is not None:
             self.flush()
@@ -568,7 +575,7 @@ def _take_space(path):
         os.close(fd)
 
 
-def store_lineage(directory):
+def store_lineage(directory: Path) -> Lineage:
     """Return the epochs of the copy in a directory, a `Lineage`; empty if it has none.
 
     Raises
@@ -585,9 +592,13 @@ cdef class StoreView(Log):
     Parameters
     ----------
     directory : path
+
+    Attributes
+    ----------
+    directory : Path
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | Path):
         self.directory = journal_directory(directory)
         self._segments = []
         self._maps = {}

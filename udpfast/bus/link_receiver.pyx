@@ -72,7 +72,9 @@ cdef class LinkReceiver(LinkEnd):
     def __dealloc__(self):
         free(self._staging)
 
-    def __init__(self, Store store, nonce, int64_t now_ns, *, any_source=False, drain=False):
+    def __init__(
+            self, Store store, nonce: int, int64_t now_ns, *, any_source: bool = False,
+            drain: bool = False):
         self.store = store
         self._log = store.log
         self.closed = ""
@@ -105,7 +107,7 @@ cdef class LinkReceiver(LinkEnd):
         room[0] = STAGING - self._size
         return self._staging + self._size
 
-    def feed(self, data, int64_t now_ns) -> int:
+    def feed(self, data: bytes, int64_t now_ns) -> int:
         """Take bytes that arrived, at most `room`; return how many were taken."""
         cdef bytes content = bytes(data)
         cdef uint64_t room = 0

@@ -41,7 +41,7 @@ cdef class LinkSeal:
     def __dealloc__(self):
         free(self._received)
 
-    def __init__(self, keys, bytes nonce, *, bint began):
+    def __init__(self, keys: Sequence[bytes], bytes nonce, *, bint began):
         if not 0 < len(keys) <= KEYS_MAX:
             raise ValueError(f"expected 1 to {KEYS_MAX} keys, found {len(keys)}")
         self._keys = tuple(keys)

@@ -50,7 +50,7 @@ cdef class LinkSender(LinkEnd):
         What the copy has, and what its disk has.
     """
 
-    def __init__(self, Store store, nonce, int64_t now_ns):
+    def __init__(self, Store store, nonce: int, int64_t now_ns):
         self.store = store
         self.consumer = self.closed = ""
         self._nonce = nonce
@@ -58,7 +58,7 @@ cdef class LinkSender(LinkEnd):
         self._output = []
         self.heard_ns = self.said_ns = now_ns
 
-    def feed(self, data, int64_t now_ns) -> None:
+    def feed(self, data: bytes, int64_t now_ns) -> None:
         """Take bytes that arrived."""
         self._input += bytes(data)
         try:

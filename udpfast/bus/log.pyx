@@ -60,7 +60,7 @@ cdef class Log:
         return self.writer.index
 
     @property
-    def last(self):
+    def last(self) -> tuple[int, int] | None:
         """Position and checksum of the last record; None: there is none."""
         if self.last_ns == INT64_MIN:
             return None
@@ -85,7 +85,7 @@ cdef class Log:
         """Become a copy of a store, which begins there."""
         raise NotImplementedError
 
-    def roll(self, header=None) -> bool:
+    def roll(self, header: bytes | None = None) -> bool:
         """Begin the next segment; False: there is no room for it yet.
 
         Parameters
@@ -144,8 +144,9 @@ cdef class Log:
         """Keep a few bytes beside the records, as durably as the disk can."""
         raise NotImplementedError
 
-    def records(self, uint64_t position, uint64_t until, uint64_t count=1 << 62,
-                uint64_t kinds=0):
+    def records(
+            self, uint64_t position, uint64_t until, uint64_t count=1 << 62,
+            uint64_t kinds=0) -> Iterator[bytes]:
         """Yield records as bytes, for tools and tests; of `kinds` alone, a bit each, if any."""
         cdef Place place
         cdef int64_t size
@@ -160,7 +161,7 @@ cdef class Log:
             yield (<const char*>place_record(&place))[:size]
             count -= 1
 
-    def run(self, uint64_t position, uint64_t until, uint64_t most):
+    def run(self, uint64_t position, uint64_t until, uint64_t most) -> tuple[int, int]:
         """Return where records from a position on end, and how many they are: `most`, or fewer.
 
         Those of one segment, all of them below `until`.
@@ -177,7 +178,7 @@ cdef class Log:
             count += 1
         return place.position, count
 
-    def stands_at(self, uint64_t position):
+    def stands_at(self, uint64_t position) -> tuple[int, int] | None:
         """Return index and stamp of the record at a position, which must be one; None: none is."""
         cdef Place place
         memory = self._record_at(position, &place)
@@ -185,7 +186,7 @@ cdef class Log:
             return None
         return place_record(&place).index, place_record(&place).published_ns
 
-    def checksum_at(self, uint64_t position):
+    def checksum_at(self, uint64_t position) -> int | None:
         """Return the checksum of the record at a position, which must be one; None: none is."""
         cdef Place place
         memory = self._record_at(position, &place)
@@ -261,9 +262,19 @@ cdef class Store:
     damaged_at : int or None
         Position of a record that is damaged or missing here, so that no copy gets it, nor what
         follows it; None: as far as is known, there is none.
+    standbys : tuple[str, ...]
+    followers : tuple[str, ...]
+    links : dict[str, LinkSender]
+    acks : dict[str, tuple[int, int]]
+    intake : LinkEnd or None
+    said : list[str]
+    release : Release
+    cut_at : list[int]
     """
 
-    def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=(), release=None):
+    def __init__(
+            self, Log log, str host, *, gate: int = 0, standbys: Sequence[str] = (),
+            followers: Sequence[str] = (), release: Release | None = None):
         if gate > len(standbys):
             raise ValueError(
                 f"gate must be at most {len(standbys)}, the number of standbys, was {gate}")
@@ -378,7 +389,7 @@ cdef class Store:
             return []
         return self.release.holding(self.acks, self.standbys, self.log.writer.position)
 
-    def look_at_standbys(self, now_ns) -> None:
+    def look_at_standbys(self, now_ns: int) -> None:
         """Let time pass: who writes notes which standbys are away, and says so."""
         if self.writer:
             self.said += self.release.look(
@@ -388,7 +399,7 @@ cdef class Store:
         """Take what the source says of readers, standbys and outboxes."""
         store_learn(self, released, kept, let_go)
 
-    def learn_lineage(self, pairs) -> None:
+    def learn_lineage(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Take of which epochs the records are, as a source says that has all of them."""
         cdef list found = [pair for pair in pairs if pair[1] < self.log.writer.position]
         if found != self.lineage.pairs:
@@ -487,7 +498,9 @@ cdef class Store:
         self._kept = min(self._kept, self.log.writer.position)
         self._let_go = min(self._let_go, self.log.writer.position)
 
-    def adopt(self, bytes identity, uint64_t position, uint64_t index, pairs) -> None:
+    def adopt(
+            self, bytes identity, uint64_t position, uint64_t index,
+            pairs: Sequence[tuple[int, int]]) -> None:
         """Become a copy of a store, which begins at a position."""
         self.log.adopt(identity, position, index)
         self.lineage = Lineage([pair for pair in pairs if pair[1] < position])

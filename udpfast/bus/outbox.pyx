@@ -19,7 +19,7 @@ from udpfast.errors import (
 __all__ = ["OUTBOX_HEADER", "Outbox", "OutboxState", "outbox_facts"]
 
 #: Bytes at the beginning of an outbox that tell all of it but its messages.
-OUTBOX_HEADER = sizeof(OutboxHeader)
+OUTBOX_HEADER: int = sizeof(OutboxHeader)
 
 if sizeof(OutboxHeader) != 344 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
@@ -67,12 +67,14 @@ cdef class Outbox:
         self.payloads = <uint8_t*>(self.entries + self.header.slots)
 
     @staticmethod
-    def size_bytes(slots, capacity) -> int:
+    def size_bytes(slots: int, capacity: int) -> int:
         """Return the size of the memory of an outbox for so many messages and bytes."""
         return OUTBOX_PAGE + sizeof(OutboxEntry) * slots + capacity
 
     @staticmethod
-    def create(uint8_t[::1] memory, name, host, nonce, slots, capacity):
+    def create(
+            uint8_t[::1] memory, name: str, host: str, nonce: int, slots: int,
+            capacity: int) -> Outbox:
         """Make an outbox of memory that is all zeros.
 
         Parameters
@@ -99,7 +101,7 @@ cdef class Outbox:
         header.nonce = nonce
         return Outbox(memory)
 
-    def send(self, payload, type=0) -> int:
+    def send(self, payload: bytes | bytearray | memoryview, type: int = 0) -> int:
         """Accept a message; return its number.
 
         Raises
@@ -171,7 +173,7 @@ cdef class Outbox:
                 "datagrams": header.sent, "resent": header.resent}
 
 
-def outbox_facts(bytes header, size_bytes):
+def outbox_facts(bytes header, size_bytes: int) -> dict[str, Any]:
     """Return what an outbox's first bytes say of it, for who only looks.
 
     Parameters

@@ -98,7 +98,7 @@ cdef class OutboxSender:
             f"sender {self.outbox.name}: {header.freed} messages were in the stream, but now only "
             f"{number} are; {header.accepted - header.freed} more are waiting and cannot be sent")
 
-    def told(self, data) -> None:
+    def told(self, data: bytes) -> None:
         """Take a refusal from the sequencer. What is in the stream decides, not this."""
         cdef OutboxHeader* header = self.header
         try:
@@ -142,7 +142,7 @@ cdef class OutboxSender:
 
     # --- what is sent ---------------------------------------------------------------------------
 
-    def work(self, int64_t now_ns, bint following, uint64_t most=64):
+    def work(self, int64_t now_ns, bint following, uint64_t most=64) -> list[bytes]:
         """Let time pass; return the datagrams to send, at most so many.
 
         Parameters
@@ -275,6 +275,10 @@ cdef class StreamWatch:
     Parameters
     ----------
     store : Store
+
+    Attributes
+    ----------
+    outbox_senders : list[OutboxSender]
     """
 
     def __init__(self, Store store):

@@ -159,7 +159,7 @@ cdef class Sequencer:
                     self.count = max(self.count, entries[i].sender)
                     self._names[entries[i].name[:NAME_SIZE]] = entries[i].sender
 
-    def known(self):
+    def known(self) -> NDArray[np.void]:
         """Return what is known of each sender, an array of dtype `SENDER_ENTRY`."""
         return np.frombuffer(self._entries(), SENDER_ENTRY)
 
@@ -215,7 +215,7 @@ cdef class Sequencer:
 
     # --- datagrams ------------------------------------------------------------------------------
 
-    def receive(self, data, int64_t now_ns, int64_t unix_ns):
+    def receive(self, data: bytes, int64_t now_ns, int64_t unix_ns) -> bytes:
         """Take one datagram; return what its sender is told, nothing in most cases.
 
         Parameters
@@ -502,7 +502,7 @@ cdef class Sequencer:
         self._verdicts[SEQUENCER_UNAUTHENTIC] += 1
 
     @property
-    def verdicts(self) -> dict:
+    def verdicts(self) -> dict[SequencerVerdict, int]:
         """How many messages, or datagrams without one, got which verdict."""
         return {verdict: self._verdicts[<int>verdict] for verdict in SequencerVerdict}
 

@@ -22,7 +22,7 @@ for _what, _size, _expected in (
         raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
 #: Bytes of the largest message that `send` takes: it must fit one datagram.
-SENT_SIZE_LIMIT = SENT_SIZE_MAX
+SENT_SIZE_LIMIT: int = SENT_SIZE_MAX
 
 _LINK = struct.Struct("<IBBHIIQQ")
 _SEND = struct.Struct("<IBBHQQIIQQ")
@@ -100,7 +100,7 @@ class Sent(NamedTuple):
     body: bytes
 
 
-def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body=b"") -> bytes:
+def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body: bytes = b"") -> bytes:
     """Return a frame; the body is filled up with zeros to a multiple of 8 bytes."""
     cdef LinkHeader header
     cdef bytes content = bytes(body)
@@ -112,7 +112,7 @@ def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body=b"") -> byt
     return (<char*>&header)[:LINK_HEADER_SIZE] + content
 
 
-def link_parse(data):
+def link_parse(data: bytes) -> tuple[Link, int] | None:
     """Return the frame that some bytes begin with, and its size; None: more must come.
 
     Raises
@@ -130,8 +130,10 @@ def link_parse(data):
     return Link(kind, position, epoch, content[LINK_HEADER_SIZE:size]), size
 
 
-def send_datagram(uint64_t store_key, uint64_t epoch, uint32_t sender, uint32_t incarnation,
-                  uint64_t first, uint64_t number, messages=(), *, flags=0, body=b"") -> bytes:
+def send_datagram(
+        uint64_t store_key, uint64_t epoch, uint32_t sender, uint32_t incarnation, uint64_t first,
+        uint64_t number, messages: Sequence[tuple[int, bytes]] = (), *, flags: int = 0,
+        body: bytes = b"") -> bytes:
     """Return a datagram of messages (type, payload), or one with flags and a body."""
     content = bytes(body) or b"".join(
         _MESSAGE.pack(len(payload), kind) + payload for kind, payload in messages)
@@ -139,7 +141,7 @@ def send_datagram(uint64_t store_key, uint64_t epoch, uint32_t sender, uint32_t 
                       incarnation, first, number) + content
 
 
-def send_parse(data) -> Sent:
+def send_parse(data: bytes) -> Sent:
     """Return what a datagram says.
 
     Raises
@@ -168,7 +170,7 @@ def send_parse(data) -> Sent:
     return Sent(SendFlag(flags), *header, messages, body)
 
 
-def epoch_after(uint64_t epoch, uint64_t random, *, promoted) -> int:
+def epoch_after(uint64_t epoch, uint64_t random, *, promoted: bool) -> int:
     """Return a later epoch: of a host that was promoted, or of the same one, started again.
 
     An epoch counts promotions in its upper 24 bits and starts since in the next 16; the rest is
@@ -193,6 +195,6 @@ def name_bytes(str name) -> bytes:
     return content.ljust(NAME_SIZE, b"\0")
 
 
-def name_text(content) -> str:
+def name_text(content: bytes) -> str:
     """Return what `name_bytes` was given."""
     return bytes(content).rstrip(b"\0").decode(errors="replace")

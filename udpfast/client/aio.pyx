@@ -33,11 +33,11 @@ cdef class Records:
     def __init__(self, Reader reader not None):
         self._reader = reader
 
-    def __aiter__(self):
+    def __aiter__(self) -> Self:
         """Iterate over the records; see `Reader.__aiter__`."""
         return self
 
-    def __anext__(self):
+    def __anext__(self) -> Awaitable[ReadRecord]:
         """Return an awaitable of the next `ReadRecord`: done at once if it is in memory."""
         cdef Next following = Next.__new__(Next)
         following._reader = self._reader
@@ -84,7 +84,7 @@ cdef class Arrivals:
     def __cinit__(self):
         self._asleep = []
 
-    async def wait(self, Reader reader not None, timeout=None) -> bool:
+    async def wait(self, Reader reader not None, timeout: float | None = None) -> bool:
         """Wait until `reader` has something to read; False: the time is over, or it ended."""
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns

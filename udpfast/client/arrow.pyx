@@ -145,7 +145,7 @@ cdef class ArrowTable:
         raise TypeError("only Batch.table makes an ArrowTable")
 
     @property
-    def column_names(self):
+    def column_names(self) -> list[str]:
         """Names of the columns, in order."""
         return [(<_Column> child).name.decode() for child in self._root.children]
 
@@ -166,15 +166,15 @@ cdef class ArrowTable:
         """Return the number of rows."""
         return self._root.length
 
-    def __arrow_c_schema__(self):
+    def __arrow_c_schema__(self) -> object:
         """Return a capsule of the schema: a struct, a field per column."""
         return _schema_capsule(self._root)
 
-    def __arrow_c_array__(self, requested_schema=None):
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """Return capsules of the schema and of one array of structs."""
         return _schema_capsule(self._root), _array_capsule(self._root)
 
-    def __arrow_c_stream__(self, requested_schema=None):
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule of a stream of one array."""
         return _stream_capsule(self._root)
 
@@ -207,7 +207,7 @@ def record_table(Batch batch not None) -> ArrowTable:
     return _table(columns, count)
 
 
-def update_table(Batch batch not None, kind) -> ArrowTable:
+def update_table(Batch batch not None, kind: Kind) -> ArrowTable:
     """Return the records of one kind: what identifies them, and each field of their payloads.
 
     Rows (levels, orders, trades) are a column of lists, called `rows`.

@@ -98,7 +98,9 @@ cdef class CompositeCopy:
     cdef bint _counted               # what the copy has of every input is in `_next_index`
     cdef uint64_t _place             # of the entry at hand, in the order log
 
-    def __init__(self, target, directory=None, *, segment_bytes=1 << 26, durable=True):
+    def __init__(
+            self, target: str, directory: str | os.PathLike[str] | None = None, *,
+            segment_bytes: int = 1 << 26, durable: bool = True):
         self._directory = journal_directory(target)
         try:
             inputs = read_composite(self._directory)

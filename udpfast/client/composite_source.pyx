@@ -64,7 +64,8 @@ cdef class CompositeSource(PolledSource):
     """
 
     def __init__(
-            self, StoreSource order not None, paths, *, batch, buffer_bytes, marks=False, had=None):
+            self, StoreSource order not None, paths: list[Path], *, batch: int,
+            buffer_bytes: int | None, marks: bool = False, had: list[int] | None = None):
         self.order = self.current = order
         self.directory = order.directory
         self.paths = paths
@@ -415,8 +416,9 @@ cdef class CompositeSource(PolledSource):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, end=None, image=False
-) -> CompositeSource:
+        target: str, *, start: str | datetime | int | tuple[str, int] | None, batch: int,
+        buffer_bytes: int | None, timeout: float | None, name: str,
+        end: tuple[str, int] | None = None, image: bool = False) -> CompositeSource:
     """Open a composite; the parameters are those of a store's, places are in its order log.
 
     Parameters

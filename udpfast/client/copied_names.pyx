@@ -43,7 +43,7 @@ cdef class CopiedNames:
         Of the table, as headers of segments have them; 0: there were no names yet.
     """
 
-    def __init__(self, directory, used, *, durable):
+    def __init__(self, directory: Path, used: int, *, durable: bool):
         self._files = StoreNames(directory)
         self._durable = durable
         self._inputs = {}

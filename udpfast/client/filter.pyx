@@ -29,7 +29,7 @@ cdef class NameFilter:
         None: any.
     """
 
-    def __init__(self, wanted=None):
+    def __init__(self, wanted: str | Iterable[str] | None = None):
         if wanted is not None:
             single = isinstance(wanted, str) or not hasattr(wanted, "__iter__")
             wanted = frozenset([wanted] if single else wanted)
@@ -45,7 +45,7 @@ cdef class NameFilter:
         self._states = bytearray()
         self._known_size = 0
 
-    def unknown(self, known) -> list:
+    def unknown(self, known: Iterable[str]) -> list[str]:
         """Return the names that are wanted and not among those that are known."""
         return [] if self._wanted is None else sorted(self._wanted - set(known))
 
@@ -81,7 +81,10 @@ cdef class Filter:
         None: any. An update without a name passes no filter by names.
     """
 
-    def __init__(self, kinds=None, exchanges=None, symbols=None):
+    def __init__(
+            self, kinds: Kind | str | Iterable[Kind | str] | None = None,
+            exchanges: str | Iterable[str] | None = None,
+            symbols: str | Iterable[str] | None = None):
         memset(self._kinds, kinds is None, sizeof(self._kinds))
         for kind in () if kinds is None else kinds_of(kinds):
             if kind is Kind.PAD:
@@ -93,7 +96,7 @@ cdef class Filter:
         self._exchanges = NameFilter(exchanges)
         self._symbols = NameFilter(symbols)
 
-    def describe_unknown(self, known):
+    def describe_unknown(self, known: Sequence[str]) -> str | None:
         """Return a sentence about wanted names that were never published; None: there are none.
 
         Parameters

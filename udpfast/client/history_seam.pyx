@@ -34,7 +34,7 @@ __all__ = ["UNREADABLE", "HistorySeam"]
 cdef uint64_t NO_INDEX = <uint64_t>-1
 
 #: What opening a file raises that is not there, damaged, or of another version.
-UNREADABLE = FileNotFoundError, FormatError, RegionError
+UNREADABLE: tuple[type[Exception], ...] = FileNotFoundError, FormatError, RegionError
 
 
 @cython.final
@@ -52,7 +52,9 @@ cdef class HistorySeam:
         Of a cursor in the journal: records and bytes of a poll.
     """
 
-    def __init__(self, directory, RingSource live not None, int64_t start_ns, options):
+    def __init__(
+            self, directory: Path, RingSource live not None, int64_t start_ns,
+            options: tuple[int, int | None]):
         self.journal = directory
         self.live = live
         self.options = options

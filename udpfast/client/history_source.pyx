@@ -58,7 +58,8 @@ cdef class HistorySource(Source):
     """
 
     def __init__(
-            self, directory, start, RingSource live not None, addresses, *, batch, buffer_bytes):
+            self, directory: Path, start: str | tuple[str, int], RingSource live not None,
+            addresses: tuple[str, str], *, batch: int, buffer_bytes: int | None):
         cdef HistorySeam seam
         start_ns = start[1] if start[0] == "time" else INT64_MIN
         self.seam = seam = HistorySeam(directory, live, start_ns, (batch, buffer_bytes))

@@ -12,7 +12,7 @@ from udpfast.shm.image import ImageView
 __all__ = ["read_doubts"]
 
 
-def read_doubts(directory) -> dict[str, int]:
+def read_doubts(directory: str | os.PathLike[str]) -> dict[str, int]:
     """Count an image's objects that have a gate.
 
     Reads 64 bytes of each, not its values.

@@ -53,7 +53,7 @@ cdef class ImageJoin:
         There is no image to begin with; the message says why.
     """
 
-    def __init__(self, directory, FeedCursor cursor not None, patience_s):
+    def __init__(self, directory: Path, FeedCursor cursor not None, patience_s: float):
         deadline_s = time.monotonic() + patience_s
         while True:
             reason = self._try(Path(directory), cursor)

@@ -192,7 +192,7 @@ cdef class JournalSource(PolledSource):
         self.cursor.close()
 
 
-def segment_names(directory, number, mark, segment) -> NameCache:
+def segment_names(directory: Path, number: int, mark: int, segment: int) -> NameCache:
     """Return the names that a segment's records go by, none if they are unknown.
 
     Parameters
@@ -217,8 +217,10 @@ def segment_names(directory, number, mark, segment) -> NameCache:
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, end=None,
-        image=False) -> JournalSource:
+        target: str, *, start: str | datetime.datetime | int | tuple[str, int], batch: int,
+        buffer_bytes: int | None, timeout: float | None, name: str,
+        end: str | datetime.datetime | int | tuple[str, int] | None = None,
+        image: bool = False) -> JournalSource:
     """Open a journal, at a time or at one of its ends.
 
     Parameters
@@ -251,7 +253,7 @@ def open_source(
     return JournalSource(cursor)
 
 
-def journal_there(target):
+def journal_there(target: str) -> Path:
     """Return the directory of a journal whose records can be read, or will be.
 
     Raises
@@ -276,7 +278,8 @@ def journal_there(target):
     return directory
 
 
-def journal_start(start):
+def journal_start(
+        start: str | datetime.datetime | int | tuple[str, int] | None) -> str | tuple[str, int]:
     """Return where a `JournalCursor` begins for the `start` of a `Reader`."""
     if start is None or start in ("begin", "oldest"):
         return "begin"
@@ -299,7 +302,7 @@ def _place(where, what):
     return "time", unix_ns(where, what)
 
 
-def unix_ns(when, what, expected="a time") -> int:
+def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a time") -> int:
     """Return the UNIX ns of a time as people write it.
 
     Parameters

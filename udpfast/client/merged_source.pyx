@@ -263,7 +263,9 @@ class _MemberFailed(Exception):
 
 
 def open_sources(
-        addresses, open_one, *, start, batch, buffer_bytes, deadline_s) -> MergedSource:
+        addresses: Sequence[str], open_one: Callable[..., Source], *,
+        start: str | datetime | int | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
+        deadline_s: float) -> MergedSource:
     """Open several addresses as one source.
 
     Parameters

@@ -211,7 +211,7 @@ cdef class ReadRecord:
         """The ask levels of a BOOK, in published order."""
         return self.update.asks
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, str name):
         # Only for what it does not have. A field of the payload is in `data`: say so.
         raise AttributeError(_missing(self, name), name=name, obj=self)
 

@@ -65,7 +65,7 @@ cdef class RingSource(Source):
         Records that come before those of the ring.
     """
 
-    def __init__(self, directory, RingCursor cursor not None, name, ImageJoin join=None):
+    def __init__(self, directory: Path, RingCursor cursor not None, name: str, ImageJoin join=None):
         self.directory = directory
         self.cursor = cursor
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
@@ -333,8 +333,9 @@ cdef class RingSource(Source):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, image=False,
-        populate=True, tell=True) -> Source:
+        target: str, *, start: str | datetime | int, batch: int, buffer_bytes: int | None,
+        timeout: float | None, name: str, image: bool = False, populate: bool = True,
+        tell: bool = True) -> Source:
     """Attach to the ring of an instance, which may take a while to appear.
 
     Parameters

@@ -38,6 +38,9 @@ cdef class Source:
         Of the instance, if it is on this host.
     headers_array, offsets_array, payloads_array : numpy.ndarray
         What it fills: dtype `RECORD`, uint64, uint8.
+    headers_array : NDArray[Any]
+    offsets_array : NDArray[np.uint64]
+    payloads_array : NDArray[np.uint8]
     """
 
     @property
@@ -182,7 +185,10 @@ cdef class PolledSource(Source):
 
 
 def open_source(
-        address, *, start, batch, buffer_bytes, timeout, name, image=False, end=None) -> Source:
+        address: str | list[str] | tuple[str, ...], *,
+        start: str | datetime | int | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
+        timeout: float | None, name: str, image: bool = False,
+        end: str | datetime | int | tuple[str, int] | None = None) -> Source:
     """Open what an address names, or several as one; the parameters are those of `Reader`.
 
     Raises

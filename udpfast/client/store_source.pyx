@@ -79,8 +79,9 @@ cdef class StoreSource(PolledSource):
         Records that come before those of the store.
     """
 
-    def __init__(self, directory, *, start, end=None, batch, buffer_bytes, name="",
-                 ImageJoin join=None):
+    def __init__(
+            self, directory: Path, *, start: object, end: int | None = None, batch: int,
+            buffer_bytes: int | None, name: str = "", ImageJoin join=None):
         cdef const uint8_t[::1] memory
         self.directory = directory
         try:
@@ -391,8 +392,9 @@ def _why_empty(directory):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, end=None, image=False
-) -> StoreSource:
+        target: str, *, start: str | datetime | int | tuple[str, int] | None, batch: int,
+        buffer_bytes: int | None, timeout: float | None, name: str,
+        end: tuple[str, int] | None = None, image: bool = False) -> StoreSource:
     """Open this host's copy of a store.
 
     Parameters

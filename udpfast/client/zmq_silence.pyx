@@ -27,10 +27,10 @@ cdef class Silence:
     silent : bool
     """
 
-    def __init__(self, limit_ns=None):
+    def __init__(self, limit_ns: int | None = None):
         self._limit_ns = LIMIT_AUTO if limit_ns is None else limit_ns
 
-    def heard(self, now_ns, heartbeat_ns) -> bool:
+    def heard(self, now_ns: int, heartbeat_ns: int) -> bool:
         """Take note of a message of the fan-out, and of its heartbeat.
 
         Returns
@@ -40,7 +40,7 @@ cdef class Silence:
         """
         return self.hear(now_ns, heartbeat_ns)
 
-    def look(self, now_ns) -> bool:
+    def look(self, now_ns: int) -> bool:
         """Take note that nothing is there.
 
         Returns

@@ -92,7 +92,9 @@ cdef class ZmqSource(Source):
         Silence of the fan-out that is said (`Silence`).
     """
 
-    def __init__(self, endpoint, topic, keys, batch, buffer_bytes, image=False, silent_ns=None):
+    def __init__(
+            self, endpoint: str, topic: bytes, keys: tuple[bytes, bytes, bytes] | None, batch: int,
+            buffer_bytes: int | None, image: bool = False, silent_ns: int | None = None):
         import zmq
         self.topic = topic
         self.silence = Silence(silent_ns)
@@ -132,7 +134,7 @@ cdef class ZmqSource(Source):
         socket.subscribe(self.topic)
         self.receive = socket.recv
 
-    def await_answer(self, timeout):
+    def await_answer(self, timeout: float | None) -> None:
         """Wait until the fan-out has answered the subscription: seconds, or None."""
         deadline_ns = 1 << 62
         if timeout is not None:
@@ -517,7 +519,8 @@ cdef class ZmqSource(Source):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> ZmqSource:
+        target: str, *, start: Literal['tail', 'begin'], batch: int, buffer_bytes: int | None,
+        timeout: float | None, name: str, image: bool = False) -> ZmqSource:
     """Subscribe to a fan-out, and wait for its answer.
 
     Parameters

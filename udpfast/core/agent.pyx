@@ -28,7 +28,7 @@ cdef class Agent:
         What it does, in a word or two: the name of its thread and of its errors.
     """
 
-    def __init__(self, role: str):
+    def __init__(self, str role):
         self.role = role
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
@@ -60,7 +60,9 @@ cdef class CallableAgent(Agent):
     cdef object _work
     cdef object _close
 
-    def __init__(self, role: str, work, close=None):
+    def __init__(
+            self, str role, work: Callable[[int], int | None],
+            close: Callable[[], object] | None = None):
         super().__init__(role)
         self._work = work
         self._close = close
@@ -121,6 +123,11 @@ cdef class AgentRunner:
     strict : bool
         Raise if one of these is denied; otherwise it is noted in `grants`, and the runner goes on.
 
+    Attributes
+    ----------
+    agents : tuple[Agent, ...]
+    grants : tuple[Grant, ...]
+
     Notes
     -----
     Signals are the main thread's business: Python handles them there and calls `stop`. So a main
@@ -128,8 +135,10 @@ cdef class AgentRunner:
     touches nothing any more: what it works on is let go of afterwards.
     """
 
-    def __init__(self, agents, *, core=None, idle="backoff", fifo_priority=None,
-                 bint lock_memory=False, bint strict=False):
+    def __init__(
+            self, agents: Agent | Sequence[Agent], *, core: int | None = None,
+            idle: str | IdleStrategy = "backoff", fifo_priority: int | None = None,
+            bint lock_memory=False, bint strict=False):
         self.agents = (agents,) if isinstance(agents, Agent) else tuple(agents)
         if not 1 <= len(self.agents) <= AGENTS_MAX:
             raise ConfigError(f"a runner takes 1 to {AGENTS_MAX} agents, was {len(self.agents)}")

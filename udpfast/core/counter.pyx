@@ -21,7 +21,7 @@ class CounterInfo(NamedTuple):
 
 
 #: What became of a unit, or of a datagram that has none: each gets one. The index is the `Verdict`.
-VERDICTS = (
+VERDICTS: tuple[CounterInfo, ...] = (
     CounterInfo("delivered", "count", "complete and next in order: passed on at once (also "
                                       "heartbeats)"),
     CounterInfo("held", "count", "first copy, kept until its turn or until its missing "
@@ -73,7 +73,7 @@ VERDICTS = (
 )
 
 #: Those of a line of a channel: the verdicts first, then its own. The index is the `LineCounter`.
-LINE_COUNTERS = (
+LINE_COUNTERS: tuple[CounterInfo, ...] = (
     *VERDICTS,
     CounterInfo(
         "datagrams", "count",
@@ -139,7 +139,7 @@ LINE_COUNTERS = (
 )
 
 #: Those of each address of a line that has several. The index is the `AddressCounter`.
-ADDRESS_COUNTERS = (
+ADDRESS_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("datagrams", "count", "received from the kernel for this address"),
     CounterInfo(
         "heard_ns", "ns",
@@ -148,7 +148,7 @@ ADDRESS_COUNTERS = (
 )
 
 #: Those of one channel, over all its lines. The index is the `ChannelCounter`.
-CHANNEL_COUNTERS = (
+CHANNEL_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("messages", "count", "complete messages in seqno order (heartbeats included)"),
     CounterInfo("heartbeats", "count", "messages without payload"),
     CounterInfo("fragmented", "count", "messages of more than one fragment"),
@@ -182,7 +182,7 @@ CHANNEL_COUNTERS = (
 )
 
 #: Those of the whole feed. The index is the `FeedCounter`.
-FEED_COUNTERS = (
+FEED_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("applied", "count", "passed on: its object is LIVE, or this message made it LIVE"),
     CounterInfo("ungated", "count", "passed on without a check of its object: it needs no "
                                     "snapshot, or the feed has none"),

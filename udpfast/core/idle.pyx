@@ -49,7 +49,9 @@ cdef class Idler:
 
     cdef Idle _idle
 
-    def __init__(self, strategy="backoff", *, int64_t sleep_max_ns=IDLE_SLEEP_MAX_NS):
+    def __init__(
+            self, strategy: str | IdleStrategy = "backoff", *,
+            int64_t sleep_max_ns=IDLE_SLEEP_MAX_NS):
         if sleep_max_ns < IDLE_SLEEP_MIN_NS:
             raise ConfigError(
                 f"sleep_max_ns must be at least {IDLE_SLEEP_MIN_NS}, was {sleep_max_ns}")

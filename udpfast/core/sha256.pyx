@@ -184,7 +184,8 @@ cdef void hmac_end(const Hmac* key, Sha256* hash, uint8_t* digest) noexcept nogi
 
 
 @cython.boundscheck(False)
-def sha256(const uint8_t[::1] content, pieces=(), *, bint arithmetic=False) -> bytes:
+def sha256(
+        const uint8_t[::1] content, pieces: Sequence[int] = (), *, bint arithmetic=False) -> bytes:
     """Return the SHA-256 of some bytes.
 
     Parameters

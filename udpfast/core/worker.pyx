@@ -38,7 +38,7 @@ cdef class Worker:
     cdef readonly bint started
     cdef uint64_t _over                # written by the thread, read by whoever waits
 
-    def __init__(self, work, str name):
+    def __init__(self, work: Callable[[], object], str name):
         self._work = work
         self._name = name.encode()
         self._running = _thread.allocate_lock()
@@ -57,7 +57,7 @@ cdef class Worker:
         _thread.start_new_thread(self._live, ())
         self.started = True
 
-    def join(self, timeout_s=None) -> bool:
+    def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the end, `timeout_s` at most; return whether it has ended, or never began.
 
         What a handler raises meanwhile ends the wait.
@@ -71,7 +71,7 @@ cdef class Worker:
         self._running.release()
         return True
 
-    def finish(self, interrupted=None) -> None:
+    def finish(self, interrupted: Callable[[], object] | None = None) -> None:
         """Wait for the end, whatever is raised meanwhile; then raise the first of that.
 
         Parameters
@@ -120,7 +120,7 @@ cdef bint _is_main(interrupted, list raised):
             _call(interrupted)
 
 
-def shielded(work, interrupted=None):
+def shielded(work: Callable[[], Any], interrupted: Callable[[], object] | None = None) -> Any:
     """Call `work` where no signal's handler can raise: on a thread of its own.
 
     Parameters

@@ -76,7 +76,9 @@ cdef class Block:
     count : int
     """
 
-    def __init__(self, headers, offsets, payloads, int64_t count):
+    def __init__(
+            self, headers: NDArray[Any], offsets: NDArray[np.uint64], payloads: NDArray[np.uint8],
+            int64_t count):
         if headers.dtype != RECORD or offsets.dtype != np.uint64 or payloads.dtype != np.uint8:
             raise ValueError("headers, offsets and payloads must be of RECORD, uint64 and uint8, "
                              f"were of {headers.dtype}, {offsets.dtype} and {payloads.dtype}")
@@ -89,11 +91,11 @@ cdef class Block:
         self.count = count
 
     @property
-    def headers(self):
+    def headers(self) -> NDArray[Any]:
         """The records' headers: dtype `RECORD`, valid as long as the block is."""
         return self._arrays[0][:self.count]
 
-    def partitions(self):
+    def partitions(self) -> tuple[NDArray[np.int32], list[tuple[int, int, int]]]:
         """Return which partition each record is of, and what the partitions are.
 
         Returns
@@ -119,7 +121,7 @@ cdef class Block:
             codes[i] = code
         return np.asarray(codes), list(known)
 
-    def ids(self):
+    def ids(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """Return, by record, the ids of its exchange and its symbol: 0 where it has none.
 
         Returns
@@ -144,7 +146,8 @@ cdef class Block:
             count += position <= self.records[i].position < end_position
         return count
 
-    def select(self, uint64_t kinds, bint rows=False, keep=None):
+    def select(
+            self, uint64_t kinds, bint rows=False, keep: NDArray[np.bool_] | None = None) -> Rows:
         """Find the rows of a table.
 
         Parameters
@@ -256,9 +259,9 @@ cdef class Rows:
     Attributes
     ----------
     count : int
-    ordinals : numpy.ndarray
+    ordinals : NDArray[np.int32]
         dtype int32: which row of its record each is.
-    asks : numpy.ndarray
+    asks : NDArray[np.bool_]
         dtype bool: of a book, whether it is of the ask side.
     """
 
@@ -277,7 +280,9 @@ cdef class Rows:
         self.ordinal = <int32_t*> <size_t> self.ordinals.ctypes.data
         self.ask = <uint8_t*> <size_t> self.asks.ctypes.data
 
-    def column(self, base, int64_t offset, dtype):
+    def column(
+            self, base: Literal['record', 'payload', 'row', 'update', 'ids'], int64_t offset,
+            dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
         """Return one field of each row, a copy.
 
         Parameters
@@ -309,7 +314,9 @@ cdef class Rows:
                     memcpy(target + i, at[i] + offset, 1)
         return values
 
-    def texts(self, base, int64_t offset, int64_t width):
+    def texts(
+            self, base: Literal['record', 'payload', 'row', 'update', 'ids'], int64_t offset,
+            int64_t width) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return a text of fixed width of each row, without the zeros that fill it.
 
         Returns
@@ -332,7 +339,7 @@ cdef class Rows:
             memcpy(&text[0] + offsets[i], at[i] + offset, size)
         return np.asarray(offsets), np.asarray(text)[:used]
 
-    def payloads(self):
+    def payloads(self) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return the payloads, as `texts` returns texts."""
         cdef int32_t[::1] offsets = np.zeros(self.count + 1, np.int32)
         cdef const uint8_t** records = self.base[BASE_RECORD]
@@ -349,7 +356,7 @@ cdef class Rows:
             memcpy(&data[0] + offsets[i], at[i], offsets[i + 1] - offsets[i])
         return np.asarray(offsets), np.asarray(data)[:used]
 
-    def snapshots(self):
+    def snapshots(self) -> NDArray[np.bool_]:
         """Return whether each row's record replaces what was there of its object: dtype bool."""
         values = np.empty(self.count, np.bool_)
         cdef uint8_t[::1] found = values.view(np.uint8)
@@ -364,11 +371,11 @@ cdef class Rows:
             found[i] = update_replaces(record.flags, update.update_type)
         return values
 
-    def sizes(self):
+    def sizes(self) -> NDArray[np.int32]:
         """Return the size of each payload: dtype int32."""
         return self.column("record", 0, np.int32) - <int> RECORD_SIZE
 
-    def nested(self, dtype):
+    def nested(self, dtype: np.dtype[Any]) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """Return the rows of each record of this selection, made without `rows`.
 
         Returns

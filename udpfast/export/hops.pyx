@@ -119,7 +119,7 @@ cdef class HopCounts:
                         histogram["counts"][slots]))
         self._current.clear()
 
-    def take(self):
+    def take(self) -> list[tuple[Any, ...]]:
         """Return, once, what all minutes became.
 
         Returns

@@ -23,7 +23,7 @@ cdef enum:
 
 #: How long after the first copy of a datagram another one belongs to the same race: more than any
 #: line of a feed is behind another. What has its numbers later than that is another race.
-WAIT_NS = RACE_WAIT_NS
+WAIT_NS: int = RACE_WAIT_NS
 
 cdef packed struct Race:         # 144 bytes
     uint64_t key
@@ -49,7 +49,7 @@ cdef packed struct Race:         # 144 bytes
     uint8_t reserved[7]
 
 #: A race as `Races.take` returns it.
-RACE = np.dtype([
+RACE: np.dtype[np.void] = np.dtype([
     ("key", "<u8"), ("position", "<u8"), ("received_ns", "<i8"), ("published_ns", "<i8"),
     ("delays_ns", "<i8", (LINES_MAX,)), ("elapsed_ns", "<i8"), ("copied_ns", "<i8"),
     ("number", "<u8"), ("arrived", "<u4"), ("stream", "<u2"), ("session", "<u2"),
@@ -98,7 +98,7 @@ cdef class Elapsed:
     cdef TimePassed _passed
 
     @property
-    def ns(self):
+    def ns(self) -> int:
         return self._passed.ns
 
     def add(self, Block block not None) -> None:
@@ -169,7 +169,7 @@ cdef class Races:
         free(self._table)
 
     @property
-    def lines(self):
+    def lines(self) -> list[int]:
         return [self._lines[channel] for channel in range(CHANNEL_COUNT)]
 
     def add(self, Block block not None) -> None:
@@ -332,7 +332,7 @@ cdef class Races:
         self._races[entry].completed = message.arrived == <uint32_t> fragment_max + 1
         return 0
 
-    def take(self):
+    def take(self) -> NDArray[Any]:
         """Return the races, an array of dtype `RACE`, in the order of the capture."""
         cdef uint64_t i, n = 0
         cdef uint8_t[::1] target

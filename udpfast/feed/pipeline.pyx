@@ -163,14 +163,14 @@ cdef class FeedPipeline:
     cdef list _taken             # of units whose datagram has more behind them
 
     def __cinit__(
-        self, *, framing="roq", revision="current", byteorder="little", encodings=(1, 2),
-        streams=64,
-        lines_incremental=1, lines_snapshot=1, window=8192, slab_cells=None,
-        out_of_order_max_interval=None, lost_packet_wait_ns=5_000_000,
-        lost_packet_wait_auto=False, on_gap="keep_all",
-        session_adopt_datagrams=2, stale_session_grace_ns=7_200_000_000_000,
-        restart_datagrams=32, inactivity_timeout_ns=10_000_000_000, line_dead_ns=100_000_000,
-    ):
+            self, *, framing: str = "roq", revision: str = "current", byteorder: str = "little",
+            encodings: Iterable[int] = (1, 2), streams: int = 64, lines_incremental: int = 1,
+            lines_snapshot: int = 1, window: int = 8192, slab_cells: int | None = None,
+            out_of_order_max_interval: int | None = None, lost_packet_wait_ns: int = 5_000_000,
+            lost_packet_wait_auto: bool = False, on_gap: str = "keep_all",
+            session_adopt_datagrams: int = 2, stale_session_grace_ns: int = 7_200_000_000_000,
+            restart_datagrams: int = 32, inactivity_timeout_ns: int = 10_000_000_000,
+            line_dead_ns: int = 100_000_000):
         cdef PipelineSettings s
         pipeline_settings_default(&s)
         name = _choice("revision", revision, _REVISIONS) + _choice(
@@ -239,9 +239,8 @@ cdef class FeedPipeline:
         free(self._pipeline)
 
     def accept(
-        self, int channel, int line, bytes data not None, int64_t received_ns, int64_t now_ns, *,
-        uint32_t flags=0, uint8_t address=0,
-    ):
+            self, int channel, int line, bytes data not None, int64_t received_ns, int64_t now_ns,
+            *, uint32_t flags=0, uint8_t address=0) -> int:
         """Take in one datagram; call `take` before the next.
 
         Of framings other than Roq it may hold several units.
@@ -291,7 +290,7 @@ cdef class FeedPipeline:
                 self._pipeline, &self._datagram, &self._pipeline.units[i], now_ns)
         return verdict
 
-    def take(self):
+    def take(self) -> list[FeedMessage]:
         """Return everything that is due, in order, as a list of `FeedMessage`."""
         self._take()
         taken, self._taken = self._taken, []
@@ -313,15 +312,15 @@ cdef class FeedPipeline:
                 number=m.number, session=m.session, stream=m.stream,
                 sent_ns=0 if self._pipeline.roq else m.sent_ns, object=m.object, detail=m.detail))
 
-    def expire(self, int64_t now_ns):
+    def expire(self, int64_t now_ns) -> None:
         """Say that time has passed and nothing came; then `take`."""
         pipeline_expire(self._pipeline, now_ns)
 
-    def finish(self, int64_t now_ns):
+    def finish(self, int64_t now_ns) -> None:
         """Say that the input ended: open holes become gaps (reason FINISH); then `take`."""
         pipeline_finish(self._pipeline, now_ns)
 
-    def counters(self):
+    def counters(self) -> dict[str, dict[str, int]]:
         """Return all counters: `{"incremental": {...}, "incremental.0": {...}, ...}`.
 
         `datagrams` and `bytes` of a line are the receiver's to count and stay 0 here; the sum of
@@ -343,7 +342,7 @@ cdef class FeedPipeline:
                 }
         return found
 
-    def set_proof(self, int row, str column, uint32_t value):
+    def set_proof(self, int row, str column, uint32_t value) -> None:
         """Change a cell of the table of proofs (`feed/proof.pxd`), to see that tests find it."""
         cdef Proof* proof
         if not 0 <= row < PROOF_ROWS:
@@ -365,7 +364,7 @@ cdef class FeedPipeline:
             raise ValueError(f"no column {column!r}")
 
     @property
-    def pending(self):
+    def pending(self) -> tuple[int, int]:
         """Messages that wait, whole or partial: (incremental, snapshot)."""
         cdef uint32_t i
         counts = [0, 0]

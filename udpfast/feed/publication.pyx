@@ -55,6 +55,11 @@ cdef class Publication:
     heartbeat_interval_ns : int
         A channel that was silent for as long gets a heartbeat. 0 turns heartbeats off.
 
+    Attributes
+    ----------
+    flush_at : int
+    message_size_max : int
+
     Notes
     -----
     Not thread-safe: one owner. `publish` and `publish_snapshot` fill a channel's send queue of 512
@@ -79,9 +84,10 @@ cdef class Publication:
             self.send_queues[channel].data = &data[0]
             self.send_queues[channel].sizes = &sizes[0]
 
-    def __init__(self, session_id, *, first_seqno=1, first_snapshot_seqno=1,
-                 encoding=ENCODING_FLATBUFFERS, revision="current", byteorder="little",
-                 heartbeat_interval_ns=1_000_000_000):
+    def __init__(
+            self, session_id: int, *, first_seqno: int = 1, first_snapshot_seqno: int = 1,
+            encoding: int = ENCODING_FLATBUFFERS, revision: str = "current",
+            byteorder: str = "little", heartbeat_interval_ns: int = 1_000_000_000):
         if revision not in ("current", "legacy"):
             raise ValueError(f"revision must be 'current' or 'legacy', was {revision!r}")
         if byteorder not in ("little", "big"):
@@ -96,8 +102,10 @@ cdef class Publication:
             "first_snapshot_seqno", first_snapshot_seqno, 0xFFFFFFFF)
         self._begin(_checked("session_id", session_id, 0xFFFF))
 
-    def publish(self, const uint8_t[::1] payload not None, object_type, object_id, *,
-                snapshot=False, int64_t now_ns, Py_ssize_t stamp_offset=-1, int64_t stamp_ns=0):
+    def publish(
+            self, const uint8_t[::1] payload not None, object_type: int, object_id: int, *,
+            snapshot: bool = False, int64_t now_ns, Py_ssize_t stamp_offset=-1,
+            int64_t stamp_ns=0) -> int:
         """Put one message on the incremental channel.
 
         Parameters
@@ -149,9 +157,10 @@ cdef class Publication:
             self.last_seqnos[key] = frame.seqno
         return frame.seqno
 
-    def publish_snapshot(self, const uint8_t[::1] payload not None, object_type, object_id, *,
-                         last_seqno=None, int64_t now_ns, Py_ssize_t stamp_offset=-1,
-                         int64_t stamp_ns=0):
+    def publish_snapshot(
+            self, const uint8_t[::1] payload not None, object_type: int, object_id: int, *,
+            last_seqno: int | None = None, int64_t now_ns, Py_ssize_t stamp_offset=-1,
+            int64_t stamp_ns=0) -> int:
         """Put an object's complete state on the snapshot channel, all fragments at once.
 
         Parameters
@@ -171,9 +180,10 @@ cdef class Publication:
         self.continue_snapshot(FRAGMENTS_MAX, now_ns=now_ns)
         return seqno
 
-    def begin_snapshot(self, const uint8_t[::1] payload not None, object_type, object_id, *,
-                       last_seqno=None, int64_t now_ns, Py_ssize_t stamp_offset=-1,
-                       int64_t stamp_ns=0):
+    def begin_snapshot(
+            self, const uint8_t[::1] payload not None, object_type: int, object_id: int, *,
+            last_seqno: int | None = None, int64_t now_ns, Py_ssize_t stamp_offset=-1,
+            int64_t stamp_ns=0) -> int:
         """Open a snapshot whose fragments leave by `continue_snapshot`; see `publish_snapshot`.
 
         A message of 256 datagrams at once overflows a receive buffer of the usual size, so they
@@ -201,7 +211,7 @@ cdef class Publication:
         self.message_counts[CHANNEL_SNAPSHOT] += 1
         return self.open_frame.fragment_max + 1
 
-    def continue_snapshot(self, int datagrams_max, *, int64_t now_ns):
+    def continue_snapshot(self, int datagrams_max, *, int64_t now_ns) -> int:
         """Put up to `datagrams_max` more datagrams of the open snapshot into the send queue.
 
         Returns
@@ -225,8 +235,9 @@ cdef class Publication:
         return stop - first
 
     @staticmethod
-    def check(const uint8_t[::1] payload not None, object_type, object_id, *,
-              Py_ssize_t stamp_offset=-1):
+    def check(
+            const uint8_t[::1] payload not None, object_type: int, object_id: int, *,
+            Py_ssize_t stamp_offset=-1) -> None:
         """Raise what publishing this message would raise, and do no more.
 
         Raises
@@ -238,7 +249,7 @@ cdef class Publication:
         _number = _checked("object_id", object_id, 0xFFFF)
         _checked_size(payload.shape[0], stamp_offset)
 
-    def heartbeat(self, int64_t now_ns):
+    def heartbeat(self, int64_t now_ns) -> int:
         """Put a heartbeat on each channel that was silent for the heartbeat interval.
 
         A heartbeat has no payload, object type 0, and takes a seqno like any message.
@@ -295,14 +306,14 @@ cdef class Publication:
         self.message_counts[CHANNEL_SNAPSHOT] += 1
         return frame
 
-    def heartbeat_due_ns(self):
+    def heartbeat_due_ns(self) -> int:
         """Return when the next heartbeat is due, monotonic; 0 if at once, -1 if never."""
         cdef int64_t earliest = min(self.last_published_ns[0], self.last_published_ns[1])
         if self.heartbeat_interval == 0:
             return -1
         return 0 if earliest < 0 else earliest + self.heartbeat_interval
 
-    def restart(self, session_id):
+    def restart(self, session_id: int) -> None:
         """Begin a new session: numbers from the start, no object known, nothing half published.
 
         Datagrams of the old session that wait in the send queues stay there. The id may equal the
@@ -319,7 +330,7 @@ cdef class Publication:
             self.next_seqnos[channel] = self.first_seqnos[channel]
             self.last_published_ns[channel] = -1
 
-    def take(self, channel):
+    def take(self, channel: int) -> list[bytes]:
         """Return the datagrams that wait on a channel, as a list of bytes, and forget them."""
         cdef int number = _checked("channel", channel, CHANNEL_COUNT - 1)
         cdef SendQueue* send_queue = &self.send_queues[number]
@@ -330,7 +341,7 @@ cdef class Publication:
         send_queue.count = 0
         return datagrams
 
-    def views(self, channel):
+    def views(self, channel: int) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Return the datagrams that wait on a channel where they lie; `clear` forgets them.
 
         Returns
@@ -344,39 +355,39 @@ cdef class Publication:
         data, offsets, sizes = self.memory[number]
         return data, offsets[:count], sizes[:count]
 
-    def clear(self, channel):
+    def clear(self, channel: int) -> None:
         """Forget the datagrams that wait on a channel: they were sent."""
         self.send_queues[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count = 0
 
-    def pending(self, channel):
+    def pending(self, channel: int) -> int:
         """Return the number of datagrams that wait on a channel."""
         return self.send_queues[<int>_checked("channel", channel, CHANNEL_COUNT - 1)].count
 
-    def last_seqno(self, object_type, object_id):
+    def last_seqno(self, object_type: int, object_id: int) -> int:
         """Return an object's last incremental seqno in this session, 0 when it has none."""
         return self.last_seqnos.get(_object_key(object_type, object_id), 0)
 
     @property
-    def session_id(self):
+    def session_id(self) -> int:
         """The session's id, 0..65535."""
         return self.session
 
     @property
-    def snapshot_open(self):
+    def snapshot_open(self) -> bool:
         """Whether a snapshot has begun of which datagrams are still to be put out."""
         return self.open_payload is not None
 
     @property
-    def next_seqno(self):
+    def next_seqno(self) -> int:
         """The seqno that the next incremental message gets."""
         return self.next_seqnos[CHANNEL_INCREMENTAL]
 
     @property
-    def next_snapshot_seqno(self):
+    def next_snapshot_seqno(self) -> int:
         """The seqno that the next message of the snapshot channel gets."""
         return self.next_seqnos[CHANNEL_SNAPSHOT]
 
-    def counters(self, channel):
+    def counters(self, channel: int) -> dict[str, int]:
         """Return what was put on a channel since the start, over all sessions.
 
         Returns

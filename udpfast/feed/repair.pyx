@@ -38,14 +38,14 @@ cdef class ParitySender:
 
     cdef Parity parity
 
-    def __init__(self, members, depth):
+    def __init__(self, members: int, depth: int):
         if not (2 <= members <= PARITY_MEMBERS_MAX and 1 <= depth <= PARITY_DEPTH_MAX):
             raise ValueError(
                 f"expected 2 to {PARITY_MEMBERS_MAX} members and a depth of 1 to "
                 f"{PARITY_DEPTH_MAX}, found {members} and {depth}")
         parity_init(&self.parity, members, depth)
 
-    def add(self, const uint8_t[::1] datagram not None):
+    def add(self, const uint8_t[::1] datagram not None) -> bytes | None:
         """Return the parity that leaves behind this datagram, or None."""
         cdef uint8_t out[PARITY_SIZE_MAX]
         cdef uint32_t size
@@ -55,7 +55,7 @@ cdef class ParitySender:
         size = parity_add(&self.parity, &datagram[0], <uint32_t>datagram.shape[0], 1, out)
         return (<const char*>out)[:size] if size else None
 
-    def rest(self):
+    def rest(self) -> list[bytes]:
         """Return the parities of what was added so far and has none yet."""
         cdef uint8_t out[PARITY_SIZE_MAX]
         cdef uint32_t size = parity_rest(&self.parity, out)
@@ -87,7 +87,7 @@ cdef class ParityReceiver:
     def __dealloc__(self):
         free(self.repair)
 
-    def take(self, const uint8_t[::1] datagram not None):
+    def take(self, const uint8_t[::1] datagram not None) -> list[bytes]:
         """Take a datagram of any line; return the datagrams that can be rebuilt now."""
         cdef uint8_t out[DATAGRAM_SIZE_MAX]
         cdef const uint8_t* data = &datagram[0]

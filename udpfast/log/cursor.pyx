@@ -43,18 +43,22 @@ cdef class RingCursor:
     Attributes
     ----------
     region : Region
-    headers : numpy.ndarray
+    headers : NDArray[Any]
         Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
-    offsets : numpy.ndarray
+    offsets : NDArray[np.uint64]
         Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
-    payloads : numpy.ndarray
+    payloads : NDArray[np.uint8]
         Of uint8.
     lapped : int
         Records missed immediately before the first record of the last `poll`.
     """
 
     @staticmethod
-    def attach(path, start="tail", limit=1024, room_bytes=None, payload_hash=0, populate=True):
+    def attach(
+            path: str | os.PathLike[str],
+            start: Literal['tail', 'latest', 'begin', 'writer', 'oldest'] = "tail",
+            limit: int = 1024, room_bytes: int | None = None, payload_hash: int = 0,
+            populate: bool = True) -> RingCursor:
         """Attach to a ring, read-only.
 
         Parameters
@@ -98,7 +102,7 @@ cdef class RingCursor:
         _seek(cursor, start)
         return cursor
 
-    def poll(self, limit=None):
+    def poll(self, limit: int | None = None) -> int:
         """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
 
         Returns
@@ -130,7 +134,7 @@ cdef class RingCursor:
             self._raise(count)
         return count
 
-    def seek(self, position, index):
+    def seek(self, position: int, index: int) -> None:
         """Go on with the record at a position that somebody else has read up to.
 
         If it was overwritten, or is none, the next `poll` finds that out.
@@ -147,7 +151,7 @@ cdef class RingCursor:
         self.reader.cursor = position
         self.reader.index = index
 
-    def holds(self, position) -> bool:
+    def holds(self, position: int) -> bool:
         """Whether the ring still has the record at a position, and all behind it."""
         self._check_open()
         return load_acquire(&self.reader.header.intent) <= <uint64_t>position + self.reader.capacity
@@ -160,57 +164,57 @@ cdef class RingCursor:
         self._offsets = <uint64_t*><size_t>offsets.ctypes.data
         self._payloads = <uint8_t*><size_t>payloads.ctypes.data
 
-    def payload(self, i):
+    def payload(self, i: int) -> memoryview:
         """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
         cdef size_t begin = self._offsets[<int64_t>i]
         return memoryview(self.payloads)[begin:begin + self.headers[i]["length"] - RECORD_SIZE]
 
     @property
-    def capacity_bytes(self):
+    def capacity_bytes(self) -> int:
         """Bytes of records that the ring holds."""
         return self.reader.capacity
 
     @property
-    def position(self):
+    def position(self) -> int:
         """Position of the next record to read."""
         return self.reader.cursor
 
     @property
-    def index(self):
+    def index(self) -> int:
         """Index of the next record to read, unless it gets lapped."""
         return self.reader.index
 
     @property
-    def lapped_total(self):
+    def lapped_total(self) -> int:
         """Records missed since `attach`."""
         return self.reader.lapped
 
     @property
-    def tail_index(self):
+    def tail_index(self) -> int:
         """Number of records in the ring's life, as of the writer's last flush."""
         self._check_open()
         return load_relaxed(&self.reader.header.tail_index)
 
     @property
-    def tail_position(self):
+    def tail_position(self) -> int:
         """Position behind the last record, as of the writer's last flush."""
         self._check_open()
         return load_relaxed(&self.reader.header.tail)
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """Number of the ring's writer, from 1."""
         self._check_open()
         return load_relaxed(&self.reader.header.epoch)
 
     @property
-    def closed_by_writer(self):
+    def closed_by_writer(self) -> bool:
         """Whether the writer closed the ring in good order; there may be records left to read."""
         self._check_open()
         return load_acquire(&self.reader.header.state) == RING_CLOSED
 
     @property
-    def life(self):
+    def life(self) -> str:
         """What became of the writer, in a word; there may be records left to read.
 
         "running"; "finished": it closed the ring, and nothing more will come; "failed": an error
@@ -226,12 +230,12 @@ cdef class RingCursor:
         return "running" if state == RING_OPEN and self.region.writer_alive() else "gone"
 
     @property
-    def log(self):
+    def log(self) -> bytes:
         """Which log the ring is of: 16 bytes, random. With an index it names a record for good."""
         self._check_open()
         return bytes((<const uint8_t*>self.reader.header.log)[:16])
 
-    def follow(self):
+    def follow(self) -> bool | None:
         """Go on in the file that took this one's place, if this one's writer failed or was killed.
 
         Call it when a poll found nothing, or the end: what is left here is not read any more. The
@@ -264,7 +268,7 @@ cdef class RingCursor:
             r.jumped = True
         return True
 
-    def successor(self):
+    def successor(self) -> RingCursor | None:
         """Return a cursor in the file that took this one's place, at its oldest record.
 
         Returns
@@ -281,7 +285,7 @@ cdef class RingCursor:
         except (FileNotFoundError, RegionError):
             return None
 
-    def extent(self):
+    def extent(self) -> tuple[int, int, int]:
         """Return which records the ring has; the cursor stays where it is.
 
         Returns
@@ -308,7 +312,7 @@ cdef class RingCursor:
         finally:
             self.reader = before
 
-    def renew(self):
+    def renew(self) -> None:
         """Go on in the file that is there now, where that begins.
 
         Raises
@@ -328,7 +332,7 @@ cdef class RingCursor:
         if r.record_max - RECORD_SIZE > self._room:
             self._allocate(self._limit, r.record_max - RECORD_SIZE)
 
-    def seek_index(self, index=0):
+    def seek_index(self, index: int = 0) -> None:
         """Go on with a record by its index.
 
         Parameters
@@ -345,7 +349,7 @@ cdef class RingCursor:
             _seek(self, "oldest")
         self.reader.lapped = lapped
 
-    def close(self):
+    def close(self) -> None:
         """Detach. Idempotent; the arrays stay."""
         self.region.close()
 

@@ -83,8 +83,9 @@ cdef class Journal:
 
     @staticmethod
     def open(
-            directory, layouts=CONTROL_LAYOUTS, *, name="", segment_bytes=1 << 27,
-            durable=True, identity=None):
+            directory: str | os.PathLike[str], layouts: Layouts = CONTROL_LAYOUTS, *,
+            name: str = "", segment_bytes: int = 1 << 27, durable: bool = True,
+            identity: bytes | None = None) -> Journal:
         """Open a journal for writing: a new one, or where the last writer ended.
 
         What the last writer left is cut to its valid prefix, whether it closed the journal, was
@@ -166,8 +167,9 @@ cdef class Journal:
 
     # --- the writer's thread --------------------------------------------------------------------
 
-    def roll(self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0,
-             uint64_t source_index=0, uint32_t names_mark=0, copied=None) -> bool:
+    def roll(
+            self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0, uint64_t source_index=0,
+            uint32_t names_mark=0, copied: bytes | None = None) -> bool:
         """Go on with the next segment, if the keeper has it ready.
 
         Parameters
@@ -232,8 +234,9 @@ cdef class Journal:
             self.writer.limit = 0
 
     def append(
-            self, kind, payload, flags=0, received_ns=0, published_ns=0, *, line=0, number=0,
-            object=0, flight_ns=FLIGHT_UNKNOWN, stream=0, session=0) -> int:
+            self, kind: int, payload: Buffer, flags: int = 0, received_ns: int = 0,
+            published_ns: int = 0, *, line: int = 0, number: int = 0, object: int = 0,
+            flight_ns: int = FLIGHT_UNKNOWN, stream: int = 0, session: int = 0) -> int:
         """Append one record; return its position. For tools and tests: recorders use C.
 
         The segments that it takes are made on the way; it waits for the disk.
@@ -270,12 +273,12 @@ cdef class Journal:
             self.prepare()
             self.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
 
-    def flush(self, int64_t unix_ns):
+    def flush(self, int64_t unix_ns) -> None:
         """Say how far the journal is, for tools and for `sync`."""
         self._check_open()
         journal_flush(self, unix_ns)
 
-    def note_source(self, identity) -> None:
+    def note_source(self, identity: bytes) -> None:
         """Say whose records follow: the identity of a ring, 16 bytes."""
         cdef bytes source = bytes(identity)
         if len(source) != IDENTITY_SIZE:
@@ -283,7 +286,7 @@ cdef class Journal:
         self._check_open()
         memcpy(self.written.source, <const char*>source, IDENTITY_SIZE)
 
-    def resume(self, source):
+    def resume(self, source: bytes) -> Resume | None:
         """Return where the records of a ring go on in this journal; None: it has none of them.
 
         Parameters
@@ -372,7 +375,7 @@ cdef class Journal:
             self._next = segment
         return True
 
-    def populate(self, uint64_t ahead_bytes):
+    def populate(self, uint64_t ahead_bytes) -> None:
         """Touch the pages that the writer will need next, `ahead_bytes` far.
 
         Raises
@@ -464,7 +467,7 @@ cdef class Journal:
             self.failed = True
             check(rc, "sync", str(self.directory))
 
-    def oldest(self):
+    def oldest(self) -> SegmentInfo | None:
         """Return a `SegmentInfo` of what `remove_oldest` would remove; None: there is nothing.
 
         A file that is not of this journal, or that nobody can read, is never removed.
@@ -534,7 +537,7 @@ cdef class Journal:
         self._check_open()
         return region_state(self.region)
 
-    def close(self, int64_t unix_ns=0, bint failed=False):
+    def close(self, int64_t unix_ns=0, bint failed=False) -> None:
         """End it: sync, seal, and say that nothing more will come. Both threads have ended.
 
         Idempotent. A journal whose last segment cannot be synced is left as it is.

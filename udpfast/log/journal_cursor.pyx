@@ -40,11 +40,11 @@ cdef class JournalCursor:
     Attributes
     ----------
     directory : pathlib.Path
-    headers : numpy.ndarray
+    headers : NDArray[Any]
         Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
-    offsets : numpy.ndarray
+    offsets : NDArray[np.uint64]
         Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
-    payloads : numpy.ndarray
+    payloads : NDArray[np.uint8]
         Of uint8. A `poll` that enters a segment of larger records replaces it.
     position, index : int
         Of the next record.
@@ -60,8 +60,12 @@ cdef class JournalCursor:
     """
 
     @staticmethod
-    def attach(directory, start="begin", end=None, *, follow=True, limit=1024, room_bytes=None,
-               layouts=None):
+    def attach(
+            directory: str | os.PathLike[str],
+            start: Literal['begin', 'tail'] | tuple[Literal['position', 'time'], int] = "begin",
+            end: tuple[Literal['position', 'time'], int] | None = None, *, follow: bool = True,
+            limit: int = 1024, room_bytes: int | None = None,
+            layouts: Layouts | None = None) -> JournalCursor:
         """Attach to a journal, read-only.
 
         Parameters
@@ -116,7 +120,7 @@ cdef class JournalCursor:
         cursor._seek(start, numbers)
         return cursor
 
-    def poll(self, limit=None) -> int:
+    def poll(self, limit: int | None = None) -> int:
         """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
 
         Returns
@@ -138,7 +142,7 @@ cdef class JournalCursor:
         return self.poll_all(
             self._limit if limit is None else min(<int64_t>limit, self._limit))
 
-    def extend(self, end):
+    def extend(self, end: tuple[Literal['position'], int]) -> None:
         """End at another place, further on than the one before, and do not wait for more there.
 
         Parameters
@@ -149,7 +153,7 @@ cdef class JournalCursor:
         self._end_position = end[1]
         self.ended = False
 
-    def payload(self, i):
+    def payload(self, i: int) -> memoryview:
         """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
         begin = int(self.offsets[i])
         return memoryview(self.payloads)[begin:begin + self.headers[i]["length"] - RECORD_SIZE]
@@ -182,7 +186,7 @@ cdef class JournalCursor:
         """Of the writer of the segment that it reads; 0: of none yet."""
         return 0 if self.segment is None else self.segment.header.epoch
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the journal. Idempotent; the arrays stay."""
         self.ended = True
         self.segment = None

@@ -49,7 +49,7 @@ cdef extern from "<sys/stat.h>" nogil:
 
 
 #: What stands for no journal where one is named.
-NO_IDENTITY = bytes(IDENTITY_SIZE)
+NO_IDENTITY: bytes = bytes(IDENTITY_SIZE)
 
 
 cdef Region take_header(
@@ -80,7 +80,7 @@ cdef Region take_header(
     return _make(path, directory, written, kept, identity)
 
 
-def is_copy(directory) -> bool:
+def is_copy(directory: Path) -> bool:
     """Return whether the file `journal` is not the one that its writer made, but a copy of it.
 
     Of a directory that was renamed, or whose host was started again, it is not. False, too, if
@@ -106,7 +106,7 @@ def is_copy(directory) -> bool:
     return not _is_that(&header, inode, born_ns)
 
 
-def adopt_copy(directory) -> None:
+def adopt_copy(directory: Path) -> None:
     """Have a copy go on as the journal that it is a copy of: that one is not written any more.
 
     Raises

@@ -99,7 +99,7 @@ class JournalMap:
         return self.state is None or self.state.closed or not self.state.alive
 
 
-def journal_map(directory) -> JournalMap:
+def journal_map(directory: str | os.PathLike[str]) -> JournalMap:
     """Look at a journal's files; return what it has now.
 
     Sealed segments are taken at their word; others are read.

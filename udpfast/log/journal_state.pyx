@@ -108,7 +108,7 @@ class JournalState:
     resume_index: int
 
 
-def journal_state(directory) -> JournalState:
+def journal_state(directory: str | os.PathLike[str]) -> JournalState:
     """Return what the writer of a journal said last.
 
     Raises
@@ -122,7 +122,7 @@ def journal_state(directory) -> JournalState:
         return region_state(region)
 
 
-def journal_identity(directory) -> bytes:
+def journal_identity(directory: str | os.PathLike[str]) -> bytes:
     """Return the 16 bytes by which a journal is told from every other, whatever it is called.
 
     The file `journal` has them; if that is lost or damaged, most of the segments do.
@@ -156,7 +156,7 @@ def journal_identity(directory) -> bytes:
     return identity
 
 
-def is_raw(directory) -> bool:
+def is_raw(directory: str | os.PathLike[str]) -> bool:
     """Return whether a journal is a raw capture: no payload of its records is an update.
 
     Its first segment that can be read says so. If there is none yet, what its writer laid beside

@@ -77,7 +77,9 @@ cdef class ReaderRegistration:
     """
 
     @staticmethod
-    def create(directory, name, index=0, now_ns=0):
+    def create(
+            directory: str | os.PathLike[str], name: str, index: int = 0,
+            now_ns: int = 0) -> ReaderRegistration:
         """Register a reader in an instance's directory; entries of dead ones are removed.
 
         Parameters
@@ -106,7 +108,7 @@ cdef class ReaderRegistration:
                     return registration
                 registration.region.close()
 
-    def report(self, RingCursor cursor, int64_t now_ns, read=None):
+    def report(self, RingCursor cursor, int64_t now_ns, read: int | None = None) -> None:
         """Say how far the cursor is. From C: `reader_report`.
 
         Parameters
@@ -123,7 +125,7 @@ cdef class ReaderRegistration:
             store_relaxed(&self.entry.read, <uint64_t>read)
         reader_report(self.entry, &cursor.reader, now_ns)
 
-    def close(self):
+    def close(self) -> None:
         """Remove the entry. Idempotent."""
         if self.region.pointer != NULL:
             self._leave()
@@ -157,12 +159,13 @@ cdef ReaderRegistration _register(path, name, index, now_ns):
     return registration
 
 
-def list_readers(directory):
+def list_readers(directory: str | os.PathLike[str]) -> list[ReaderInfo]:
     """Return what the readers of an instance said last, dead ones included, by pid."""
     return [info for info, _ in _read_entries(directory, _HISTOGRAMS)]
 
 
-def reader_histograms(directory):
+def reader_histograms(
+        directory: str | os.PathLike[str]) -> list[tuple[ReaderInfo, dict[str, LatencyHistogram]]]:
     """Return what the readers of an instance said last and the latencies that they measured.
 
     Returns
@@ -174,7 +177,7 @@ def reader_histograms(directory):
             for info, text in _read_entries(directory, sizeof(ReaderEntry))]
 
 
-def remove_dead_readers(directory):
+def remove_dead_readers(directory: str | os.PathLike[str]) -> int:
     """Remove the entries of processes that are gone; return how many.
 
     What is no entry goes too: at once if the process that its name is of is gone, or another

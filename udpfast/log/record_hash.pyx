@@ -34,7 +34,9 @@ cdef class RecordHash:
     def __cinit__(self):
         self._hash = hashlib.sha256()
 
-    def add(self, headers, offsets, payloads) -> None:
+    def add(
+            self, headers: NDArray[Any], offsets: NDArray[np.uint64],
+            payloads: NDArray[np.uint8]) -> None:
         """Add records, as a batch or a cursor holds them.
 
         Parameters

@@ -49,13 +49,15 @@ cdef class RecordedRuns:
         Nobody knows how many records of the log before are missing.
     """
 
-    def __init__(self, JournalCursor cursor not None, log=b"", index=0, journal_index=0):
+    def __init__(
+            self, JournalCursor cursor not None, log: bytes = b"", index: int = 0,
+            journal_index: int = 0):
         self.cursor = cursor
         self.log, self.index, self.journal_index = log, index, journal_index
         self.known = self.exact = self.from_exact = bool(log)
         self.from_log, self.from_index = log, index
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[NDArray[np.void]]:
         """Yield the headers of run after run, valid until the next: `log` and `index` tell which
         they are of. Behind the last, they tell which record would come next.
         """

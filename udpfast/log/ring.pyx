@@ -14,7 +14,8 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 4  # of RingHeader: counts its changes
+# 4 is of RingHeader: it counts its changes.
+RING_LAYOUT: int = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 4
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
     raise ImportError(f"RingHeader has {sizeof(RingHeader)} bytes, not 512")
@@ -32,7 +33,9 @@ cdef class Ring:
     """
 
     @staticmethod
-    def create(path, capacity_bytes, payload_hash=0, publish=True, names=0, huge=False):
+    def create(
+            path: str | os.PathLike[str], capacity_bytes: int, payload_hash: int = 0,
+            publish: bool = True, names: int = 0, huge: bool = False) -> Ring:
         """Create a ring, or go on in the ring of a writer that was killed.
 
         A ring that its writer closed, whatever ended that, of another capacity, or whose records go
@@ -74,7 +77,7 @@ cdef class Ring:
             ring.publish()
         return ring
 
-    def publish(self):
+    def publish(self) -> None:
         """Become its writer: readers find it from now on. What may fail comes before. Idempotent.
         """
         cdef RingHeader* header = self.writer.header
@@ -99,8 +102,10 @@ cdef class Ring:
             self._before = None
 
     def append(
-            self, kind, payload, flags=0, received_ns=0, published_ns=0, *, line=0, number=0,
-            object=0, flight_ns=FLIGHT_UNKNOWN, stream=0, session=0):
+            self, kind: int, payload: bytes | bytearray | memoryview, flags: int = 0,
+            received_ns: int = 0, published_ns: int = 0, *, line: int = 0, number: int = 0,
+            object: int = 0, flight_ns: int = FLIGHT_UNKNOWN, stream: int = 0,
+            session: int = 0) -> int:
         """Append one record; return its position. For tools and tests: the hot loop uses C.
 
         Parameters
@@ -141,7 +146,7 @@ cdef class Ring:
         ring_commit(&self.writer, size)
         return position
 
-    def announce_restart(self, now_ns):
+    def announce_restart(self, now_ns: int) -> None:
         """Append the RESTART record that tells readers of the new writer.
 
         Parameters
@@ -157,44 +162,44 @@ cdef class Ring:
                     stream=STREAM_NONE, session=self.writer.header.session)
         self.flush()
 
-    def flush(self):
+    def flush(self) -> None:
         """Publish how far the ring reaches, for tools and for readers that attach."""
         self._check_open()
         ring_flush(&self.writer)
 
     @property
-    def capacity_bytes(self):
+    def capacity_bytes(self) -> int:
         """Bytes of records that it holds."""
         return self.writer.capacity
 
     @property
-    def payload_max(self):
+    def payload_max(self) -> int:
         """The largest payload, in bytes."""
         return self.writer.record_max - RECORD_SIZE
 
     @property
-    def position(self):
+    def position(self) -> int:
         """Position of the next record."""
         return self.writer.position
 
     @property
-    def index(self):
+    def index(self) -> int:
         """Index of the next record: the number of records ever written."""
         return self.writer.index
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """Number of this writer in the log, from 1: it grows by one with each."""
         self._check_open()
         return self.writer.header.epoch
 
     @property
-    def log(self):
+    def log(self) -> bytes:
         """Which log it writes: 16 bytes, random. With an index it names a record for good."""
         self._check_open()
         return bytes((<uint8_t*>self.writer.header.log)[:16])
 
-    def close(self, bint failed=False):
+    def close(self, bint failed=False) -> None:
         """Say how its writer ended, and let go of the ring. Idempotent.
 
         A ring that was not published is let go of as it was.
@@ -226,7 +231,7 @@ cdef class Ring:
             raise ValueError(f"ring {self.region.path} is closed")
 
 
-def ring_path(path):
+def ring_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a ring's file; of an instance's directory, its file `ring`."""
     path = Path(path)
     return path / "ring" if path.is_dir() else path

@@ -37,10 +37,10 @@ cdef bytes _MAGIC = b"UDPFSEG\0"
 _NAME = re.compile(r"([0-9]{8,19})\.segment")
 
 #: Version of what a segment is walked by. Readers know each one from 3 on.
-SEGMENT_FORMAT = SEGMENT_VERSION
+SEGMENT_FORMAT: int = SEGMENT_VERSION
 
 #: One entry of a segment's index by time.
-SEGMENT_ENTRY = np.dtype([
+SEGMENT_ENTRY: np.dtype[np.void] = np.dtype([
     ("position", "<u8"), ("index", "<u8"), ("before_ns", "<i8"), ("counted", "<u4"),
     ("checksum", "<u4"),
 ])
@@ -135,23 +135,23 @@ class SegmentInfo:
     source_index: int
 
 
-def segment_path(directory, number) -> Path:
+def segment_path(directory: str | os.PathLike[str], number: int) -> Path:
     """Return the path of a segment's file."""
     return Path(directory) / f"{number:08}.segment"
 
 
-def list_segments(directory) -> list[int]:
+def list_segments(directory: str | os.PathLike[str]) -> list[int]:
     """Return the numbers of a journal's segments, in their order."""
     found = (_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in found if match)
 
 
-def segment_file_bytes(capacity_bytes) -> int:
+def segment_file_bytes(capacity_bytes: int) -> int:
     """Return the size of a segment's file with room for so many bytes of records."""
     return _first_byte(capacity_bytes) + capacity_bytes
 
 
-def segments_identity(directory):
+def segments_identity(directory: str | os.PathLike[str]) -> bytes | None:
     """Return the identity that most segments of a directory have; None: there is no such one."""
     found = segments_identities(directory).most_common(2)
     if len(found) == 2 and found[0][1] == found[1][1]:
@@ -159,7 +159,7 @@ def segments_identity(directory):
     return found[0][0] if found else None
 
 
-def segments_identities(directory):
+def segments_identities(directory: str | os.PathLike[str]) -> Counter[bytes]:
     """Return how many segments of a directory have which identity."""
     found = collections.Counter()
     for number in list_segments(directory):
@@ -170,7 +170,7 @@ def segments_identities(directory):
     return found
 
 
-def aside_path(path) -> Path:
+def aside_path(path: Path) -> Path:
     """Return the name that `set_aside` would give a file."""
     for count in itertools.count(1):
         target = path.with_name(f"{path.name}.aside-{count}")
@@ -178,7 +178,7 @@ def aside_path(path) -> Path:
             return target
 
 
-def set_aside(path) -> Path:
+def set_aside(path: Path) -> Path:
     """Give a file that is no part of the journal another name; return that. Nothing is deleted."""
     return path.rename(aside_path(path))
 
@@ -195,7 +195,7 @@ cdef class Segment:
         self.fd = -1
 
     @staticmethod
-    def prepare(path, capacity_bytes):
+    def prepare(path: str | os.PathLike[str], capacity_bytes: int) -> Segment:
         """Make the file of a segment that is not used yet: all its space on the disk is taken.
 
         Raises
@@ -226,7 +226,7 @@ cdef class Segment:
         return segment
 
     @staticmethod
-    def open(path, writable=False):
+    def open(path: str | os.PathLike[str], writable: bool = False) -> Segment:
         """Map an existing segment, after comparing all that its header says.
 
         Parameters
@@ -326,7 +326,7 @@ cdef class Segment:
             capacity_bytes=header.capacity, source=header.source[:IDENTITY_SIZE],
             source_index=header.source_index)
 
-    def index(self):
+    def index(self) -> NDArray[Any]:
         """Return the valid entries of the index by time, an array of dtype `SEGMENT_ENTRY`."""
         cdef uint64_t i, count = 0
         self._open_header()
@@ -337,12 +337,12 @@ cdef class Segment:
             count += _valid(target + count)
         return found[:count]
 
-    def view(self):
+    def view(self) -> memoryview:
         """Return a memoryview of the whole file. It keeps the mapping alive after `close`."""
         self._open_header()
         return memoryview(self.mapping)
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the file. Views stay valid. Idempotent."""
         self.pointer = NULL
         self.mapping = None

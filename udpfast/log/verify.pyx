@@ -46,7 +46,7 @@ class SegmentCheck:
     problems: tuple[str, ...]
 
 
-def verify_segments(directory):
+def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]:
     """Yield a `SegmentCheck` for each segment of a journal, the oldest first.
 
     Nothing is changed. A journal that is written meanwhile is valid up to where its writer is.

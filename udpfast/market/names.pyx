@@ -43,7 +43,7 @@ cdef uint32_t names_probe(
     return name_id
 
 
-def name_text(name: bytes) -> str:
+def name_text(bytes name) -> str:
     r"""Return a name as text: a byte that is no UTF-8 is shown as `\xNN`.
 
     A sign for "no character" in its place would make one name of two that differ.
@@ -80,7 +80,7 @@ cdef class NameTable:
         The memory is too small for `capacity`, or not aligned.
     """
 
-    def __cinit__(self, memory=None, *, capacity: int = 0, key: bytes = b""):
+    def __cinit__(self, memory: Buffer | None = None, *, capacity: int = 0, bytes key=b""):
         if memory is None:
             capacity = capacity or 4096
             memory = bytearray(name_table_size(capacity))
@@ -113,7 +113,7 @@ cdef class NameTable:
         return self.names.capacity
 
     @property
-    def key(self) -> bytes:
+    def key(self) -> builtins.bytes:
         """What its hashes go by: 16 bytes."""
         return (<const char*> &self.names.header.key)[:sizeof(Key)]
 
@@ -124,7 +124,7 @@ cdef class NameTable:
         return <uint32_t> ~crc32c_words(
             CRC32C_BEGIN, <const uint8_t*> key, sizeof(Key)) or 1
 
-    def bytes(self, name_id: int):
+    def bytes(self, name_id: int) -> builtins.bytes | None:
         """Return a name's bytes; None for 0, and for one that is damaged: its hash tells.
 
         Raises
@@ -145,12 +145,12 @@ cdef class NameTable:
             return None
         return PyBytes_FromStringAndSize(<const char*> text, size)
 
-    def __getitem__(self, name_id: int):
+    def __getitem__(self, name_id: int) -> str | None:
         """Return a name as text (`name_text`); None as `bytes` does."""
         text = self.bytes(name_id)
         return None if text is None else name_text(text)
 
-    def intern(self, name) -> int:
+    def intern(self, name: str | builtins.bytes) -> int:
         """Return the id of a name (str or bytes), new or known.
 
         0 if the table is full, or the name longer than 120 bytes.

@@ -110,10 +110,10 @@ cdef class OrderQueues:
     def __len__(self) -> int:
         return self._count
 
-    def __contains__(self, order_id) -> bool:
+    def __contains__(self, order_id: object) -> bool:
         return _name(order_id) in self._places
 
-    def bids(self, count: int | None = None) -> np.ndarray:
+    def bids(self, count: int | None = None) -> NDArray[np.void]:
         """Return the bids, the best price first, those of one price in the order of their queue.
 
         Parameters
@@ -129,11 +129,11 @@ cdef class OrderQueues:
         """
         return self._queue(SIDE_BUY, count)
 
-    def asks(self, count: int | None = None) -> np.ndarray:
+    def asks(self, count: int | None = None) -> NDArray[np.void]:
         """Return the asks; as `bids`."""
         return self._queue(SIDE_SELL, count)
 
-    def bid_levels(self, count: int | None = None) -> np.ndarray:
+    def bid_levels(self, count: int | None = None) -> NDArray[np.void]:
         """Return what the bids of each price sum up to, the best price first.
 
         Parameters
@@ -148,11 +148,11 @@ cdef class OrderQueues:
         """
         return self._levels(SIDE_BUY, count)
 
-    def ask_levels(self, count: int | None = None) -> np.ndarray:
+    def ask_levels(self, count: int | None = None) -> NDArray[np.void]:
         """Return what the asks of each price sum up to; as `bid_levels`."""
         return self._levels(SIDE_SELL, count)
 
-    def place(self, order_id) -> OrderPlace:
+    def place(self, order_id: str | int) -> OrderPlace:
         """Return where an order stands.
 
         Parameters

@@ -31,7 +31,7 @@ __all__ = ["ENTRY_HASH", "read_mark"]
 _LAYOUT = 6  # of StateHead, StateStream, StateEntry, StateEntryValue: counts their changes
 
 #: Tells the layouts that entries have.
-ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
+ENTRY_HASH: int = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
 
 cdef enum:
     STREAMS_MAX = STREAM_NONE    # no stream of a record is beyond it
@@ -41,7 +41,7 @@ if sizeof(StateEntry) != 64 or sizeof(StateEntryValue) != 88:
                       f"StateEntryValue {sizeof(StateEntryValue)}, not 88")
 
 
-def read_mark(entry: bytes) -> dict[str, int]:
+def read_mark(bytes entry) -> dict[str, int]:
     """Return what an image's first entry says of the image as a whole.
 
     Returns

@@ -98,7 +98,7 @@ _ITEM = re.compile(r"T\{|\}(?::\w+:)?|(?:\((\d+)\))?([A-Za-z])\:(\w+):")
 _TYPES = {"Q": "<u8", "q": "<i8", "I": "<u4", "i": "<i4", "H": "<u2", "B": "u1", "d": "<f8"}
 
 
-def _dtype(view: memoryview) -> np.dtype:
+def _dtype(memoryview view) -> np.dtype:
     """The dtype of a packed struct, with the header's fields lying flat."""
     fields = []
     for width, code, name in _ITEM.findall(view.format.replace("^", "")):

@@ -68,7 +68,9 @@ cdef class CaptureWriter:
     cdef bint pcapng, nanoseconds, swapped
     cdef int vlan                # -1: none
 
-    def __init__(self, path, *, bint nanoseconds=True, byteorder="little", vlan=None):
+    def __init__(
+            self, path: str | os.PathLike[str], *, bint nanoseconds=True,
+            byteorder: Literal['little', 'big'] = "little", vlan: int | None = None):
         if byteorder not in ("little", "big"):
             raise ValueError(f"byteorder must be 'little' or 'big', was {byteorder!r}")
         if vlan is not None and not 0 <= vlan < 4095:
@@ -96,7 +98,7 @@ cdef class CaptureWriter:
             f"{order}IIHHI", 1, size, _ETHERNET, 0, _SNAP) + resolution + struct.pack(
                 f"{order}I", size)
 
-    def write(self, batch) -> int:
+    def write(self, batch: CaptureBatch) -> int:
         """Write a batch, as `CaptureReader.read_batch` returns it; return the frames written.
 
         Addresses are those of its headers. Entries without a datagram go into pcapng only.
@@ -134,14 +136,14 @@ cdef class CaptureWriter:
                 self._flush()
         return self.frames - before
 
-    def close(self):
+    def close(self) -> None:
         """Write what is left and close the file. Idempotent."""
         if self.file is not None:
             self._flush()
             self.file.close()
             self.file = None
 
-    def __enter__(self):
+    def __enter__(self) -> CaptureWriter:
         return self
 
     def __exit__(self, *exception):

@@ -462,7 +462,7 @@ cdef class DatagramReceiver:
         What each socket option asked for and got.
     tied_to : int
         Index of the interface that the socket ends with (`line.tied_interface`); 0: none.
-    replaced : callable or None
+    replaced : Callable[[], object] or None
         Called after each time that another socket is put under the same descriptor.
 
     Raises
@@ -475,8 +475,10 @@ cdef class DatagramReceiver:
         self.batch.fd = -1
         self._lock = threading.Lock()
 
-    def __init__(self, line, options=None, int channel=0, int line_index=0, int capacity=BATCH_MAX,
-                 int address_index=0, DatagramReceiver memory=None):
+    def __init__(
+            self, line: LineAddress, options: ReceiveOptions | None = None, int channel=0,
+            int line_index=0, int capacity=BATCH_MAX, int address_index=0,
+            DatagramReceiver memory=None):
         if not 1 <= capacity <= BATCH_MAX:
             raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
         if self.batch.items is not NULL:
@@ -499,20 +501,20 @@ cdef class DatagramReceiver:
     def __dealloc__(self):
         datagram_batch_free(&self.batch)
 
-    def __enter__(self):
+    def __enter__(self) -> DatagramReceiver:
         return self
 
     def __exit__(self, *exception):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the socket and give the memory back; once more does nothing."""
         with self._lock:
             if self.socket is not None:
                 self.socket.close()
             datagram_batch_free(&self.batch)
 
-    def replace_socket(self):
+    def replace_socket(self) -> bool:
         """Put a new socket in the place of one whose interface is gone, from any thread.
 
         The loop that polls goes on with the new one; what waits in the old one is lost.
@@ -536,7 +538,7 @@ cdef class DatagramReceiver:
             self._put(self._open())
             return True
 
-    def find_tie(self):
+    def find_tie(self) -> int:
         """Return `tied_to`; asks once more where no route told it when the socket was opened."""
         if not self.tied_to:
             self.tied_to = tied_interface(self._line)
@@ -559,16 +561,16 @@ cdef class DatagramReceiver:
         _SOCKETS.add(sock)
         return sock
 
-    def fileno(self):
+    def fileno(self) -> int:
         """Return the socket's descriptor, -1 if closed."""
         return self.batch.fd
 
     @property
-    def address(self):
+    def address(self) -> tuple[Any, ...]:
         """Where the socket is bound, as (ip, port, ...): shows the port that 0 became."""
         return self.socket.getsockname()
 
-    def receive(self):
+    def receive(self) -> list[ReceivedDatagram]:
         """Return what waits, at most `capacity` datagrams; never blocks.
 
         Returns
@@ -594,19 +596,19 @@ cdef class DatagramReceiver:
                 self.batch.items[index].received_ns, self.batch.items[index].flags)
             for index in range(count)]
 
-    def read_kernel_drops(self):
+    def read_kernel_drops(self) -> int:
         """Ask the kernel, and return how many datagrams its full queue lost since the start."""
         if self.batch.items is not NULL:
             check(datagram_drops_read(&self.batch), "read the drop count")
         return self.batch.kernel_drops
 
     @property
-    def kernel_drops(self):
+    def kernel_drops(self) -> int:
         """Datagrams lost in the kernel's full queue, as far as received datagrams told."""
         return self.batch.kernel_drops
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """What the receive calls met besides datagrams, by name."""
         return {
             "calls": self.batch.calls,

@@ -87,7 +87,7 @@ cdef inline int64_t stamp_ns(timespec* stamp) noexcept nogil:
     return <int64_t>stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec
 
 
-def read_departures(int fd):
+def read_departures(int fd) -> list[tuple[int, int, bool]]:
     """Return the stamps that wait at a socket, as a list of (number, UNIX ns, by the NIC)."""
     cdef Departures found
     taken = []

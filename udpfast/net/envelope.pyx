@@ -20,7 +20,7 @@ if sizeof(Envelope) != ENVELOPE_SIZE:
     raise ImportError(f"Envelope has {sizeof(Envelope)} bytes, not {ENVELOPE_SIZE}")
 
 #: The envelope as a numpy dtype.
-ENVELOPE_DTYPE = np.dtype([
+ENVELOPE_DTYPE: np.dtype[Any] = np.dtype([
     ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("heartbeat_ms", "<u2"), ("layout", "<u8"),
     ("ring", "<u8"), ("epoch", "<u8"), ("began", "<u8"), ("began_at", "<u8"), ("stream", "<u8"),
     ("sequence", "<u8"), ("unseen", "<u8"), ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"),
@@ -28,7 +28,7 @@ ENVELOPE_DTYPE = np.dtype([
 ])
 
 #: Bytes that a topic may have.
-TOPIC_SIZE_MAX = LONGEST_TOPIC
+TOPIC_SIZE_MAX: int = LONGEST_TOPIC
 
 _NAME_SIZE = struct.Struct("<H")
 _FIRST_ID = struct.Struct("<I")
@@ -56,7 +56,7 @@ class Message(NamedTuple):
         The subscription that it belongs to.
     answer : bool
         For one subscriber alone, or for all of that topic.
-    envelope : numpy.void
+    envelope : Any
         dtype `ENVELOPE_DTYPE`
     body : bytes
     """
@@ -90,12 +90,12 @@ def unpack(message) -> Message:
         np.frombuffer(data, ENVELOPE_DTYPE, 1, start)[0], data[start + ENVELOPE_SIZE:])
 
 
-def pack_names(first_id, names) -> bytes:
+def pack_names(first_id: int, names: Iterable[bytes]) -> bytes:
     """Return the body of a NAMES message: names (bytes) whose ids count up from `first_id`."""
     return _FIRST_ID.pack(first_id) + b"".join(_NAME_SIZE.pack(len(n)) + n for n in names)
 
 
-def unpack_names(body, count):
+def unpack_names(body, count: int) -> tuple[int, list[bytes]]:
     """Take the body of a NAMES message apart.
 
     Returns

@@ -363,7 +363,7 @@ class CaptureEvent(IntEnum):
 
 #: One datagram of a capture: where its payload lies in the batch's buffer, its addresses, and what
 #: our own loop knew of it (`CaptureEvent`).
-CAPTURED = np.dtype([
+CAPTURED: np.dtype[np.void] = np.dtype([
     ("timestamp_ns", "<i8"), ("source", "u1", 16), ("destination", "u1", 16),
     ("source_port", "<u2"), ("destination_port", "<u2"), ("offset", "<u4"), ("size", "<u4"),
     ("frame", "<u4"), ("now_ns", "<i8"), ("unix_ns", "<i8"), ("flags", "<u4"), ("channel", "u1"),
@@ -393,10 +393,10 @@ class CapturedDatagram(NamedTuple):
 class CaptureBatch(NamedTuple):
     """Some datagrams of a capture: `headers` has dtype CAPTURED, offsets point into `buffer`."""
 
-    headers: np.ndarray
-    buffer: bytes
+    headers: NDArray[Any]
+    buffer: bytes | memoryview
 
-    def payload(self, index):
+    def payload(self, index: int) -> memoryview:
         """Return the payload of one datagram, without copying."""
         offset = int(self.headers["offset"][index])
         return memoryview(self.buffer)[offset:offset + int(self.headers["size"][index])]
@@ -442,7 +442,9 @@ cdef class CaptureReader:
     cdef readonly object damage
     cdef object path
 
-    def __init__(self, path, *, Py_ssize_t chunk_bytes=1 << 20, bint events=False):
+    def __init__(
+            self, path: str | os.PathLike[str], *, Py_ssize_t chunk_bytes=1 << 20,
+            bint events=False):
         if chunk_bytes < 64:
             raise ValueError(f"chunk_bytes must be 64 or more, was {chunk_bytes}")
         self.path = Path(path)
@@ -462,13 +464,13 @@ cdef class CaptureReader:
         self.position = begin
         self.parser.events = events
 
-    def __enter__(self):
+    def __enter__(self) -> CaptureReader:
         return self
 
     def __exit__(self, *exception):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the file; once more does nothing."""
         self.ended = True
         self.window = b""
@@ -477,7 +479,7 @@ cdef class CaptureReader:
             if file is not None:
                 file.close()
 
-    def read_batch(self, size_t count=4096):
+    def read_batch(self, size_t count=4096) -> CaptureBatch | None:
         """Return the next datagrams, at most `count`, or None at the end of the file.
 
         Returns
@@ -508,7 +510,7 @@ cdef class CaptureReader:
                 return None
             self._refill()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[CapturedDatagram]:
         """Yield every datagram as a `CapturedDatagram`."""
         names = {}
         while (batch := self.read_batch()) is not None:
@@ -521,7 +523,7 @@ cdef class CaptureReader:
                     bytes(batch.payload(index)))
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """What became of the frames so far, by name; `frames` is the sum of those before it."""
         return {name: self.parser.counts[index] for index, name in enumerate(_COUNT_NAMES)}
 

@@ -234,19 +234,19 @@ cdef class DatagramSender:
         send_batch_init(&self.batch, self.socket.fileno())
         self.batch.segment = segment
 
-    def __enter__(self):
+    def __enter__(self) -> DatagramSender:
         return self
 
     def __exit__(self, *exception):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the socket; once more does nothing."""
         if self.socket is not None:
             self.socket.close()
         self.batch.fd = -1
 
-    def replace_socket(self):
+    def replace_socket(self) -> None:
         """Put a new socket in the place of one whose interface is gone; not while another sends.
 
         Raises
@@ -260,7 +260,9 @@ cdef class DatagramSender:
         with opened:
             os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
 
-    def send(self, datagrams):
+    def send(
+            self,
+            datagrams: Sequence[Any] | tuple[Any, NDArray[np.int64], NDArray[np.int64]]) -> int:
         """Send datagrams in order; never blocks.
 
         Parameters
@@ -353,17 +355,17 @@ cdef class DatagramSender:
         return <int>check(sent, "send")
 
     @property
-    def carried(self):
+    def carried(self) -> int:
         """How many datagrams have left."""
         return self.batch.datagrams
 
     @property
-    def unreachable(self):
+    def unreachable(self) -> int:
         """How many datagrams were given up because there was no way for them."""
         return self.batch.unreachable
 
     @property
-    def trouble(self):
+    def trouble(self) -> str:
         """Why a datagram last found no way, as the system says it; "" if each found one."""
         try:
             check(-self.batch.unreachable_errno, "send")
@@ -372,7 +374,7 @@ cdef class DatagramSender:
         return ""
 
     @property
-    def counts(self):
+    def counts(self) -> dict[str, int]:
         """What was sent, and what hindered it, by name."""
         return {
             "datagrams": self.batch.datagrams,

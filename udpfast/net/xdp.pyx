@@ -150,7 +150,9 @@ cdef class XdpReceiver:
         if self.ports is NULL or self.own is NULL:
             raise MemoryError
 
-    def __init__(self, lines, options=None, int capacity=BATCH_MAX):
+    def __init__(
+            self, lines: Sequence[XdpLine], options: XdpOptions | None = None,
+            int capacity=BATCH_MAX):
         if not 1 <= capacity <= BATCH_MAX:
             raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
         if self.slots is not NULL:
@@ -194,13 +196,13 @@ cdef class XdpReceiver:
         free(self.ports)
         free(self.own)
 
-    def __enter__(self):
+    def __enter__(self) -> XdpReceiver:
         return self
 
     def __exit__(self, *exception):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Detach the program, close the sockets, give the memory back; once more does nothing."""
         for descriptor in reversed(self._descriptors):
             os.close(descriptor)
@@ -439,7 +441,7 @@ cdef class XdpReceiver:
 
     # --- for tests and slow tools ----------------------------------------------------------------
 
-    def receive(self):
+    def receive(self) -> list[XdpDatagram]:
         """Return what waits in all queues, at most `capacity` datagrams each; never blocks.
 
         Returns
@@ -468,7 +470,7 @@ cdef class XdpReceiver:
                     item.received_ns))
         return received
 
-    def read_counts(self):
+    def read_counts(self) -> list[dict[str, int]]:
         """Return the line counters of every line, by name, in the order of the lines.
 
         Those that the loop counts (`datagrams`, verdicts) are 0 unless a loop runs.

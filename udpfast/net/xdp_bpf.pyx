@@ -91,7 +91,7 @@ cdef int bpf(int command, Attributes* attributes) noexcept nogil:
     return -errno if rc < 0 else <int>rc
 
 
-def create_xskmap(int queues):
+def create_xskmap(int queues) -> int:
     """Return the descriptor of a map from queue to AF_XDP socket, with room for `queues`.
 
     Raises
@@ -108,7 +108,7 @@ def create_xskmap(int queues):
     return check(bpf(BPF_MAP_CREATE, &a), "create a map of AF_XDP sockets", RIGHTS)
 
 
-def put_socket(int map_fd, uint32_t queue, uint32_t socket_fd):
+def put_socket(int map_fd, uint32_t queue, uint32_t socket_fd) -> None:
     """Let the program hand a queue's frames to a socket, which must be bound to that queue."""
     cdef Attributes a
     memset(&a, 0, sizeof(a))
@@ -118,7 +118,7 @@ def put_socket(int map_fd, uint32_t queue, uint32_t socket_fd):
     check(bpf(BPF_MAP_UPDATE_ELEM, &a), "give the AF_XDP socket to its queue", str(queue))
 
 
-def load_program(bytes instructions):
+def load_program(bytes instructions) -> int:
     """Have the verifier check an XDP program, and return its descriptor.
 
     Raises
@@ -149,7 +149,7 @@ def load_program(bytes instructions):
     return check(rc, "load the XDP program", next(why, RIGHTS))
 
 
-def attach_link(int program_fd, int interface, int flags):
+def attach_link(int program_fd, int interface, int flags) -> int:
     """Attach a program to an interface for as long as the returned descriptor lives.
 
     Parameters
@@ -172,7 +172,7 @@ def attach_link(int program_fd, int interface, int flags):
     return bpf(BPF_LINK_CREATE, &a)
 
 
-def run_program(int program_fd, bytes frame):
+def run_program(int program_fd, bytes frame) -> int:
     """Run a loaded program on one frame and return what it says; needs root. For tests."""
     cdef Attributes a
     cdef const unsigned char* data = frame

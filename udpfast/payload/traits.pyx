@@ -101,7 +101,7 @@ cdef const Traits* venue_traits(int payload) noexcept nogil:
     return &MIAX if payload == PAYLOAD_MIAX else NULL
 
 
-def is_said_once(payload):
+def is_said_once(payload: int) -> bool:
     """Return whether a venue says something only once, which a late reader does not know.
 
     That is so where single orders are added, or instruments are defined. Levels and quotes of

@@ -99,6 +99,10 @@ cdef class Outgoing:
         The sockets ask for stamps of what they receive.
     departs : sequence of bool
         Whether a line's socket asks for stamps of what it sends.
+
+    Attributes
+    ----------
+    histograms : tuple[LatencyHistogram, ...]
     """
 
     cdef OutLine* lines
@@ -126,8 +130,10 @@ cdef class Outgoing:
         if self.lines is NULL:
             raise MemoryError("no memory for lines")
 
-    def __init__(self, senders, samples, const int64_t[::1] due_ns, *, nonce, int size_bytes,
-                 bint stamped, departs):
+    def __init__(
+            self, senders: Sequence[DatagramSender], samples: Sequence[Mapping[str, NDArray[Any]]],
+            const int64_t[::1] due_ns, *, nonce: int, int size_bytes, bint stamped,
+            departs: Sequence[bool]):
         cdef int index
         if not 1 <= len(senders) <= OUTGOING_LINES:
             raise ValueError(f"expected 1 to {OUTGOING_LINES} lines, found {len(senders)}")
@@ -173,29 +179,29 @@ cdef class Outgoing:
                 datagram_batch_free(&self.lines[index].receive)
             free(self.lines)
 
-    def set_cookie(self, int line, cookie):
+    def set_cookie(self, int line, cookie: int) -> None:
         """Have all further probes of a line carry this cookie; from any thread."""
         store_release(&self._line(line).cookie, <uint64_t>cookie)
 
-    def set_greeting(self, int line, bytes greeting):
+    def set_greeting(self, int line, bytes greeting) -> None:
         """Keep what is sent on a line at `greet`; before the run, at most 1200 bytes."""
         cdef const uint8_t* data = greeting
         if len(greeting) != CONTROL_BYTES:
             raise ValueError(f"a greeting must have {CONTROL_BYTES} bytes, had {len(greeting)}")
         memcpy(self._line(line).greeting, data, CONTROL_BYTES)
 
-    def greet(self):
+    def greet(self) -> None:
         """Have the loop send the greeting on every line, from any thread."""
         store_release(&self.greeting_wanted, 1)
 
-    def stop(self):
+    def stop(self) -> None:
         """Have the loop send no more and wait for what is on its way; once more: end at once.
 
         From any thread and from a signal's handler.
         """
         store_release(&self.stopping, load_acquire(&self.stopping) + 1)
 
-    def take_mail(self):
+    def take_mail(self) -> list[tuple[int, bytes]]:
         """Return the datagrams that are no echoes, as a list of (line, bytes); for one thread."""
         cdef Mail* mail
         found = []
@@ -206,7 +212,7 @@ cdef class Outgoing:
             found.append((mail.origin, <bytes>mail.data[:mail.size]))
             mail_done(&self.mailbox)
 
-    def run(self, int64_t linger_ns, bint spin=True):
+    def run(self, int64_t linger_ns, bint spin=True) -> None:
         """Send all probes when they are due, and take echoes until none came for `linger_ns`.
 
         Without the GIL. Ends early after `stop`, and when all that was sent came back.
@@ -221,7 +227,7 @@ cdef class Outgoing:
             rc = self._run(linger_ns, spin)
         check(rc, "send", "probes")
 
-    def counts(self, int line):
+    def counts(self, int line) -> dict[str, int]:
         """Return what was counted on a line so far, by name; from any thread."""
         cdef OutLine* own = self._line(line)
         if own.receive.items is not NULL:
@@ -239,17 +245,17 @@ cdef class Outgoing:
         }
 
     @property
-    def due(self):
+    def due(self) -> int:
         """Probes whose time has come so far."""
         return self.next
 
     @property
-    def start(self):
+    def start(self) -> int:
         """Monotonic ns at which the schedule began; 0: not yet."""
         return self.start_ns
 
     @property
-    def utc_offset(self):
+    def utc_offset(self) -> int:
         """UNIX time minus the monotonic clock, ns, as last read."""
         return self.utc_offset_ns
 

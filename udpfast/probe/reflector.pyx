@@ -92,7 +92,9 @@ cdef class Reflector:
                 datagram_batch_free(&self.tracks[place].receive)
             free(self.tracks)
 
-    def open(self, sock, arrays, *, nonce, cookie, int line, int size_bytes, bint stamped):
+    def open(
+            self, sock: socket.socket, arrays: Mapping[str, NDArray[Any]], *, nonce: int,
+            cookie: int, int line, int size_bytes, bint stamped) -> int:
         """Serve a line of a session from now on; one thread opens and closes.
 
         Parameters
@@ -142,7 +144,7 @@ cdef class Reflector:
             store_release(&self.used, <uint64_t>place + 1)
         return place
 
-    def close(self, int place):
+    def close(self, int place) -> None:
         """Serve a track no more; its arrays are the caller's again when this returns."""
         cdef Track* track = self._track(place)
         if load_acquire(&track.state) == TRACK_FREE:
@@ -158,11 +160,11 @@ cdef class Reflector:
         self._kept[place] = None
         store_release(&track.state, TRACK_FREE)
 
-    def stop(self):
+    def stop(self) -> None:
         """Have the loop end soon, from any thread and from a signal's handler."""
         store_release(&self.stopping, 1)
 
-    def take_mail(self):
+    def take_mail(self) -> list[tuple[int, bytes]]:
         """Return the datagrams that are no probes, as a list of (track, bytes); for one thread."""
         cdef Mail* mail
         found = []
@@ -173,7 +175,7 @@ cdef class Reflector:
             found.append((mail.origin, <bytes>mail.data[:mail.size]))
             mail_done(&self.mailbox)
 
-    def counts(self, int place):
+    def counts(self, int place) -> dict[str, int]:
         """Return what was counted on a track so far, by name; from any thread while it is open."""
         cdef Track* track = self._track(place)
         if track.receive.items is not NULL:
@@ -191,7 +193,7 @@ cdef class Reflector:
             "nic_stamps": track.receive.nic_stamps,
         }
 
-    def histograms(self, int place):
+    def histograms(self, int place) -> tuple[LatencyHistogram, LatencyHistogram]:
         """Return the histograms of the way out on a track: of values above 0, and of those below.
 
         They are differences of two hosts' clocks.
@@ -200,7 +202,7 @@ cdef class Reflector:
         kept = self._kept[place]
         return kept[5:7] if kept is not None else (LatencyHistogram(), LatencyHistogram())
 
-    def run(self, bint spin=True):
+    def run(self, bint spin=True) -> None:
         """Serve the tracks until `stop`; without the GIL. It sleeps while there are none."""
         store_release(&self.running, 1)
         fence_full()  # pairs with close

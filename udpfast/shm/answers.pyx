@@ -18,7 +18,7 @@ _LAYOUT_HASH = 2  # of AnswersHeader and the tallies: counts their changes
 _TRIES = 64
 
 #: What each kind of agent counts, by the name of its table in a feed's file.
-TALLIES = {
+TALLIES: dict[str, tuple[CounterInfo, ...]] = {
     "retransmission": (
         CounterInfo("requests", "count", "requests sent"),
         CounterInfo("repeated", "count", "of these, requests for numbers that were asked for "
@@ -90,11 +90,11 @@ class Wants(NamedTuple):
     ----------
     header : bytes
         The first bytes of a datagram that came just before.
-    wanted : list of Wanted
+    wanted : list[Wanted]
     """
 
     header: bytes
-    wanted: list
+    wanted: list[Wanted]
 
 
 cdef class AnswersRegion:
@@ -106,7 +106,8 @@ cdef class AnswersRegion:
     """
 
     @staticmethod
-    def create(directory, name, int channel, int line):
+    def create(
+            directory: str | os.PathLike[str], name: str, int channel, int line) -> AnswersRegion:
         """Create the file in an instance's directory, empty; it is found from `mark_ready` on.
 
         Parameters
@@ -128,7 +129,7 @@ cdef class AnswersRegion:
         return made
 
     @staticmethod
-    def attach(directory, name):
+    def attach(directory: str | os.PathLike[str], name: str) -> AnswersRegion:
         """Open the file of a running feed, to answer.
 
         Raises
@@ -151,7 +152,7 @@ cdef class AnswersRegion:
         self.answers.queue = self.region.pointer + REGION_PAGE
         self._written = self.answers.header.written
 
-    def put(self, data) -> bool:
+    def put(self, data: bytes | bytearray | memoryview) -> bool:
         """Hand a datagram to the loop; False: there is no room for it now.
 
         Parameters
@@ -190,7 +191,7 @@ cdef class AnswersRegion:
         """Whether the feed has ended."""
         return load_acquire(&self.answers.header.over) != 0
 
-    def wants(self):
+    def wants(self) -> Wants | None:
         """Return what the feed asks for now: `Wants`; None: the loop is writing just then."""
         cdef AnswersHeader* header = self.answers.header
         cdef AnswersHeader copied
@@ -220,7 +221,7 @@ cdef class AnswersRegion:
         counter_add(&self.answers.header.tallies[index],
                     value - self.answers.header.tallies[index])
 
-    def say(self, wanted, header=b"") -> None:
+    def say(self, wanted: list[Wanted], header: bytes = b"") -> None:
         """Write what is asked for, as the loop does; for tests."""
         cdef Answers* a = &self.answers
         cdef Want* want
@@ -235,7 +236,7 @@ cdef class AnswersRegion:
             count += 1
         wants_end(a, count)
 
-    def take(self) -> list:
+    def take(self) -> list[bytes]:
         """Return the datagrams that the loop would take in one turn; for tests."""
         cdef Datagram items[ANSWERS_BATCH]
         cdef int i, count = answers_take(&self.answers, items)
@@ -251,7 +252,7 @@ cdef class AnswersRegion:
         self.region.close()
 
 
-def read_tallies(directory, name) -> dict:
+def read_tallies(directory: str | os.PathLike[str], name: str) -> dict[str, int]:
     """Return what an agent of an instance counts, by name; empty: it has none.
 
     Raises

@@ -57,12 +57,15 @@ cdef class CounterBlock:
     region : Region
     lines_incremental, lines_snapshot : tuple of str
         Names of the lines of each channel, in the order of their numbers.
-    addresses : dict of tuple of str
+    addresses : dict[str, tuple[str, ...]]
         By scope (`incremental.A`), of each line that has several: where they are.
     """
 
     @staticmethod
-    def create(path, lines_incremental, lines_snapshot, publish=True, addresses=None):
+    def create(
+            path: str | os.PathLike[str], lines_incremental: Sequence[str],
+            lines_snapshot: Sequence[str], publish: bool = True,
+            addresses: Mapping[str, Sequence[str]] | None = None) -> CounterBlock:
         """Create the block with all counters 0, in place of a dead writer's.
 
         Parameters
@@ -101,7 +104,7 @@ cdef class CounterBlock:
         return block
 
     @staticmethod
-    def attach(path):
+    def attach(path: str | os.PathLike[str]) -> CounterBlock:
         """Attach to a block, read-only; its writer may be dead.
 
         Raises
@@ -129,7 +132,7 @@ cdef class CounterBlock:
         block.addresses = block._read_names()
         return block
 
-    def read(self):
+    def read(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope and name.
 
         Scopes are `feed`, `incremental`, `snapshot`, and one for each line: `incremental.A`.
@@ -143,7 +146,7 @@ cdef class CounterBlock:
             counters[scope] = {info.name: view[offset // 8 + i] for i, info in enumerate(infos)}
         return counters
 
-    def read_addresses(self):
+    def read_addresses(self) -> dict[str, dict[str, dict[str, int]]]:
         """Return the counters of each address of the lines that have several.
 
         Returns
@@ -162,7 +165,7 @@ cdef class CounterBlock:
                 at += ADDRESS_STRIDE
         return found
 
-    def add(self, scope, name, count=1):
+    def add(self, scope: str, name: str, count: int = 1) -> None:
         """Add to one counter, by name. For tests: the hot loop uses `counters`.
 
         Raises
@@ -182,7 +185,7 @@ cdef class CounterBlock:
                 return
         raise KeyError(scope)
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the block; the file stays for those who want to know how it ended."""
         self.region.close()
         memset(&self.counters, 0, sizeof(self.counters))

@@ -12,7 +12,7 @@ from udpfast.shm.region cimport REGION_PAGE, Region
 __all__ = ["VALUE_MAX", "LatencyBlock", "LatencyHistogram"]
 
 #: The largest value that is recorded as it is, in ns.
-VALUE_MAX = histogram_value_max()
+VALUE_MAX: int = histogram_value_max()
 
 _KIND = "HIST"
 _HISTOGRAM = np.dtype([
@@ -35,13 +35,13 @@ cdef class LatencyHistogram:
         self._memory = np.zeros((), _HISTOGRAM)
         self.histogram = <Histogram*><size_t>self._memory.ctypes.data
 
-    def record(self, value):
+    def record(self, value: int) -> None:
         """Count one value, in ns; below 0 or above `VALUE_MAX` it is clamped, and counted so."""
         if not self._memory.flags.writeable:
             raise ValueError("the histogram is attached read-only")
         histogram_record(self.histogram, value)
 
-    def percentile(self, percent):
+    def percentile(self, percent: float) -> int:
         """Return the value that `percent` percent of the recorded ones do not exceed.
 
         It is the largest value of its slot, hence at most 0.1 % too high; 0 if nothing was
@@ -49,24 +49,24 @@ cdef class LatencyHistogram:
         """
         return self.percentiles([percent])[0]
 
-    def percentiles(self, percents):
+    def percentiles(self, percents: Sequence[float]) -> list[int]:
         """Return one value for each of `percents`, all of the same instant; see `percentile`."""
         sums = np.cumsum(self._memory["counts"])
         total = int(sums[HISTOGRAM_COUNTS - 1])
         return [_value_at(sums, total, percent) for percent in percents]
 
-    def counts(self):
+    def counts(self) -> NDArray[np.int64]:
         """Return a copy of the counts of all 33792 slots, int64."""
         return self._memory["counts"].copy()
 
     @staticmethod
-    def values():
+    def values() -> NDArray[np.int64]:
         """Return the smallest value of each slot, int64: the x axis of `counts`."""
         slots = np.arange(HISTOGRAM_COUNTS, dtype=np.int64)
         buckets = np.maximum((slots >> HISTOGRAM_HALF_BITS) - 1, 0)
         return (slots - (buckets << HISTOGRAM_HALF_BITS)) << buckets
 
-    def merge(self, LatencyHistogram other):
+    def merge(self, LatencyHistogram other) -> None:
         """Add all that another histogram has counted."""
         cdef Histogram* mine = self.histogram
         cdef Histogram* theirs = other.histogram
@@ -79,27 +79,27 @@ cdef class LatencyHistogram:
             mine.counts[i] += theirs.counts[i]
 
     @property
-    def total(self):
+    def total(self) -> int:
         """Values recorded, clamped ones included."""
         return int(self._memory["counts"].sum())
 
     @property
-    def minimum(self):
+    def minimum(self) -> int:
         """The smallest value of the slot of the smallest one recorded; 0 if there is none."""
         return self.percentile(0)
 
     @property
-    def maximum(self):
+    def maximum(self) -> int:
         """The largest value of the slot of the largest one recorded; 0 if there is none."""
         return min(self.percentile(100), VALUE_MAX)
 
     @property
-    def below(self):
+    def below(self) -> int:
         """Values below 0, recorded as 0."""
         return self.histogram.below
 
     @property
-    def above(self):
+    def above(self) -> int:
         """Values above `VALUE_MAX`, recorded as `VALUE_MAX`."""
         return self.histogram.above
 
@@ -129,7 +129,9 @@ cdef class LatencyBlock:
     """
 
     @staticmethod
-    def create(path, names, publish=True):
+    def create(
+            path: str | os.PathLike[str], names: Sequence[str],
+            publish: bool = True) -> LatencyBlock:
         """Create a block of empty histograms, in place of a dead writer's.
 
         Parameters
@@ -158,7 +160,7 @@ cdef class LatencyBlock:
         return block
 
     @staticmethod
-    def attach(path):
+    def attach(path: str | os.PathLike[str]) -> LatencyBlock:
         """Attach to a block, read-only; its writer may be dead.
 
         Raises
@@ -177,7 +179,7 @@ cdef class LatencyBlock:
         block.names = tuple(names)
         return block
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> LatencyHistogram:
         """Return one histogram; it stays valid when the block is closed.
 
         Raises
@@ -194,7 +196,7 @@ cdef class LatencyBlock:
             return NULL
         return <Histogram*>(self.region.pointer + <size_t>_offset(self.names.index(name)))
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the block; the file stays for those who want to know how it ended."""
         self.region.close()
 

@@ -24,7 +24,7 @@ cdef class Image:
     """
 
     @staticmethod
-    def create(path, slots, size_bytes, entry_hash):
+    def create(path: str | os.PathLike[str], slots: int, size_bytes: int, entry_hash: int) -> Image:
         """Create an empty image, in place of a dead writer's.
 
         Parameters
@@ -59,7 +59,7 @@ cdef class Image:
         region.mark_ready()
         return image
 
-    def put(self, slot, entry):
+    def put(self, slot: int, entry: Buffer) -> bool:
         """Replace one entry; return whether there was room. For tests: agents use C."""
         cdef const uint8_t[::1] view = entry
         cdef uint8_t* place
@@ -76,7 +76,7 @@ cdef class Image:
         image_end(&self.writer, slot)
         return True
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the region; its entries stay. Idempotent."""
         self.region.close()
 
@@ -96,7 +96,7 @@ cdef class ImageView:
     """
 
     @staticmethod
-    def attach(path, entry_hash):
+    def attach(path: str | os.PathLike[str], entry_hash: int) -> ImageView:
         """Attach to an image.
 
         Parameters
@@ -130,11 +130,11 @@ cdef class ImageView:
         return view
 
     @property
-    def slots(self):
+    def slots(self) -> int:
         """How many entries there may be."""
         return self.reader.slots_count
 
-    def entry(self, slot):
+    def entry(self, slot: int) -> bytes | None:
         """Return a copy of one entry; None if it was never written.
 
         Raises
@@ -161,7 +161,7 @@ cdef class ImageView:
                 f"{self.region.path}: expected a complete entry in slot {slot}, found none")
         return bytes(room[:size]) if size else None
 
-    def close(self):
+    def close(self) -> None:
         """Detach. Idempotent."""
         self.region.close()
 
@@ -172,7 +172,7 @@ cdef class ImageView:
         self.close()
 
 
-def image_path(path):
+def image_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of an image's file; of an instance's directory, its file `image`."""
     path = Path(path)
     return path / "image" if path.is_dir() else path

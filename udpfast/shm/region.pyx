@@ -56,7 +56,9 @@ cdef class Region:
 
     @staticmethod
     def create(
-            path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True, huge=False):
+            path: str | os.PathLike[str], kind: str, size_bytes: int, layout_hash: int,
+            mode: int | None = None, replace: bool = False, keep: bool = True,
+            huge: bool = False) -> Region:
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
         Readers are refused until `mark_ready` is called; with `replace` they find what was there
@@ -122,7 +124,9 @@ cdef class Region:
         return region
 
     @staticmethod
-    def attach(path, kind, layout_hash, writable=False, populate=True):
+    def attach(
+            path: str | os.PathLike[str], kind: str, layout_hash: int, writable: bool = False,
+            populate: bool = True) -> Region:
         """Map an existing region, after comparing all that its header says.
 
         Parameters
@@ -159,7 +163,9 @@ cdef class Region:
                 os.close(fd)
 
     @staticmethod
-    def reopen_for_write(path, kind, layout_hash, claim=True):
+    def reopen_for_write(
+            path: str | os.PathLike[str], kind: str, layout_hash: int,
+            claim: bool = True) -> Region:
         """Become the writer of a region whose writer is dead; its contents stay as they are.
 
         Parameters
@@ -191,7 +197,7 @@ cdef class Region:
             _claim(region)
         return region
 
-    def mark_ready(self):
+    def mark_ready(self) -> None:
         """Let readers attach: everything in the region has its first value.
 
         What was created with `replace` takes its place now, and what was reopened without `claim`
@@ -205,7 +211,7 @@ cdef class Region:
         if self._aside is not None:
             _switch(self)
 
-    def describe(self, description):
+    def describe(self, description: dict[str, Any]) -> None:
         """Store a JSON object behind the header, before `mark_ready`: the region names its parts.
 
         It must fit the rest of the first page (3968 bytes of UTF-8).
@@ -218,7 +224,7 @@ cdef class Region:
         memcpy(self.pointer + REGION_HEADER_SIZE, <const char*>text, len(text))
         header.description_size = len(text)
 
-    def description(self):
+    def description(self) -> dict[str, Any]:
         """Return what `describe` stored; an empty dict if nothing was.
 
         Raises
@@ -244,12 +250,12 @@ cdef class Region:
                 f"{self.path}: expected a JSON object as description, found {text[:40]!r}")
         return found
 
-    def view(self):
+    def view(self) -> memoryview:
         """Return a memoryview of the whole file. It keeps the mapping alive after `close`."""
         _open_pointer(self)
         return memoryview(self._mapping)
 
-    def collapse(self):
+    def collapse(self) -> tuple[int, int, str]:
         """Move the region onto pages of 2 MiB (best before readers attach); contents stay.
 
         Returns
@@ -263,16 +269,16 @@ cdef class Region:
         return self._mapping.collapse()
 
     @property
-    def created_ns(self):
+    def created_ns(self) -> int:
         """When the writer created it (or took it over), UNIX ns."""
         return (<RegionHeader*>_open_pointer(self)).created_ns
 
     @property
-    def writer_pid(self):
+    def writer_pid(self) -> int:
         """Pid of the process that created it, or took it over last."""
         return (<RegionHeader*>_open_pointer(self)).writer_pid
 
-    def writer_alive(self):
+    def writer_alive(self) -> bool:
         """Whether the writer's process runs, in whichever container.
 
         True, too, where nobody can tell: it is out of sight, and its lock cannot be looked at.
@@ -299,7 +305,7 @@ cdef class Region:
             if fd >= 0 and fd != kept:
                 os.close(fd)
 
-    def replaced(self):
+    def replaced(self) -> bool:
         """Whether its path now names another file, or none: time to attach again."""
         try:
             status = os.lstat(self.path)
@@ -308,11 +314,11 @@ cdef class Region:
         return (status.st_dev, status.st_ino) != self._identity
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """Whether `close` was called."""
         return self.pointer == NULL
 
-    def close(self):
+    def close(self) -> None:
         """Let go of lock and mapping. Views stay valid: the last one unmaps. Idempotent.
 
         In a forked child it lets go of the child's mapping only: the lock is the parent's.

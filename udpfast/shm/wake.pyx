@@ -36,7 +36,7 @@ cdef class WakeRegion:
     """
 
     @staticmethod
-    def create(directory, publish=True):
+    def create(directory: str | os.PathLike[str], publish: bool = True) -> WakeRegion:
         """Create the file `wake` in an instance's directory, or take it over from a dead writer.
 
         Parameters
@@ -64,7 +64,7 @@ cdef class WakeRegion:
         wake.waker.fd = region._fd
         return wake
 
-    def turn(self, uint64_t position, int64_t now_ns):
+    def turn(self, uint64_t position, int64_t now_ns) -> None:
         """Wake who sleeps, if there is something new; `waker_turn`, for tests.
 
         Parameters
@@ -77,7 +77,7 @@ cdef class WakeRegion:
         if self.region.pointer != NULL:
             waker_turn(&self.waker, position, now_ns)
 
-    def close(self):
+    def close(self) -> None:
         """Wake everybody a last time, and let go of the file. Idempotent."""
         if self.region.pointer != NULL:
             self.waker.header = NULL
@@ -98,7 +98,7 @@ cdef class Sleeper:
         self._fd = -1
 
     @staticmethod
-    def attach(directory):
+    def attach(directory: str | os.PathLike[str]) -> Sleeper:
         """Watch the file `wake` of an instance.
 
         Raises

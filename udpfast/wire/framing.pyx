@@ -37,7 +37,7 @@ if len(FACTS) != FRAMING_COUNT:
     raise ImportError(f"{FRAMING_COUNT} framings, but facts of {len(FACTS)}")
 
 #: Names of all framings, as the settings have them.
-FRAMINGS = tuple(facts.name for facts in FACTS)
+FRAMINGS: tuple[str, ...] = tuple(facts.name for facts in FACTS)
 
 
 cdef int framing_units_seldom(
@@ -93,7 +93,7 @@ class MalformedError(FormatError):
         What is wrong.
     """
 
-    def __init__(self, framing, size, reason):
+    def __init__(self, framing: str, size: int, reason: Malformed):
         super().__init__(
             f"not a valid datagram of {framing} ({size} bytes): {_SENTENCES[reason]}")
         self.reason = reason
@@ -207,15 +207,15 @@ cdef class Framing:
         return f"Framing({self.facts.name!r})"
 
     @property
-    def name(self):
+    def name(self) -> str:
         """As in the settings."""
         return self.facts.name
 
-    def label(self, unit):
+    def label(self, unit: ParsedUnit) -> str:
         """Return how people name the numbering of a unit; empty where it is the line's own."""
         return self.facts.label(unit.stream, unit.session)
 
-    def units(self, const uint8_t[::1] datagram not None):
+    def units(self, const uint8_t[::1] datagram not None) -> list[ParsedUnit]:
         """Return the units of one datagram.
 
         Parameters
@@ -240,7 +240,7 @@ cdef class Framing:
         finally:
             free(units)
 
-    def messages(self, const uint8_t[::1] datagram not None):
+    def messages(self, const uint8_t[::1] datagram not None) -> list[NumberedMessage]:
         """Return the messages of one datagram, in its order.
 
         Where messages are not delimited, all of a unit's bytes are one.

@@ -192,7 +192,14 @@ cdef class LinkThread(Agent):
         store_release(&self._asleep, 0)
 
     def wake(self) -> None:
-        """Say that there is something for it, which it may not see for itself while it waits."""
+        """Say that there is something for it, which it may not see for itself while it waits.
+
+    Attributes
+    ----------
+    broken : bool
+    forged : bool
+    idle : str
+    """
         if load_acquire(&self._asleep):
             eventfd_write(self._bell, 1)
 
@@ -241,7 +248,9 @@ cdef class SourceThread(LinkThread):
     cdef const uint8_t* _records
     cdef uint64_t _size, _sent   # of both together
 
-    def __init__(self, LinkSender source, fd, str idle, *, acks=-1, seal=None):
+    def __init__(
+            self, LinkSender source, fd: int, str idle, *, acks: int = -1,
+            seal: LinkSeal | None = None):
         super().__init__(source, fd, "udpfast source", idle, seal)
         self._source = source
         self._acks = acks
@@ -348,7 +357,9 @@ cdef class ConsumerThread(LinkThread):
     cdef uint8_t[ACK_FRAME] _ack
     cdef Waker _waker            # of its own: the loop has another one, for the same readers
 
-    def __init__(self, LinkReceiver consumer, fd, str idle, *, seal=None, WakeRegion wake=None):
+    def __init__(
+            self, LinkReceiver consumer, fd: int, str idle, *, seal: LinkSeal | None = None,
+            WakeRegion wake=None):
         super().__init__(consumer, fd, "udpfast copy", idle, seal)
         self._consumer = consumer
         if wake is not None:
@@ -380,7 +391,10 @@ cdef class ConsumerThread(LinkThread):
         return got > 0
 
 
-def link_thread(end, fd, str idle, *, acks=-1, seal=None, wake=None):
+def link_thread(
+        end: LinkSender | LinkReceiver, fd: int, str idle, *, acks: int = -1,
+        seal: LinkSeal | None = None,
+        wake: WakeRegion | None = None) -> SourceThread | ConsumerThread:
     """Return the thread for an end of a link that follows, which it carries from now on."""
     if isinstance(end, LinkSender):
         thread = SourceThread(end, fd, idle, acks=acks, seal=seal)

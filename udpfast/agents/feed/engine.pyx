@@ -118,6 +118,11 @@ cdef class Engine:
     disk : StoreDisk, optional
         Of the store that it writes, where `config.output` says so, in place of a ring.
 
+    Attributes
+    ----------
+    directory : Path
+    capture_face : Ring or None
+
     Raises
     ------
     WriterExistsError
@@ -134,7 +139,9 @@ cdef class Engine:
     def __dealloc__(self):
         free(self.stages)
 
-    def __init__(self, config, directory, publish=True, disk=None):
+    def __init__(
+            self, config: FeedConfig, directory: Path, publish: bool = True,
+            disk: StoreDisk | None = None):
         self.directory = Path(directory)
         self._regions = Regions(config.agent.huge_pages)
         try:
@@ -184,12 +191,12 @@ cdef class Engine:
         return self._counter_block.read()
 
     @property
-    def ring_face(self):
+    def ring_face(self) -> Ring | None:
         """The ring that it writes: `log.ring.Ring`; None: a store."""
         return None if self.output is None else self.output.ring_face
 
     @property
-    def disk(self):
+    def disk(self) -> StoreDisk | None:
         """The disk of the store that it writes; None: a ring."""
         return self.output.disk
 

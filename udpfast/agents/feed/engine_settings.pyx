@@ -23,7 +23,7 @@ cdef enum:
     INSTRUMENTS_MAX = 1 << 18    # of a venue
 
 
-def engine_memory_size(config) -> tuple[int, int]:
+def engine_memory_size(config: FeedConfig) -> tuple[int, int]:
     """Return how many bytes an engine takes: of its slab's file, and for books, in no file."""
     cdef PipelineSettings pipeline
     cdef GateSettings gate

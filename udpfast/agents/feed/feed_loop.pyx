@@ -95,7 +95,7 @@ cdef class FeedLoop(Agent):
     cdef int64_t note_at_ns            # when it is told next when lines were heard
     cdef uint32_t sample
 
-    def __init__(self, Engine engine, config, ready=None):
+    def __init__(self, Engine engine, config: FeedConfig, ready: Callable[[], None] | None = None):
         super().__init__(f"udpfast {config.name}"[:15])
         self.engine = engine
         self.config = config

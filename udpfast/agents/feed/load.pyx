@@ -65,8 +65,10 @@ cdef class LoadGenerator:
     cdef Frame frame
     cdef uint8_t slots[BATCH_MAX][DATAGRAM_SIZE_MAX]
 
-    def __init__(self, senders, *, double rate_per_s, int size_bytes=64, int64_t count=0,
-                 session_id=1, first_seqno=1, object_type=0, object_id=0):
+    def __init__(
+            self, senders: Sequence[DatagramSender], *, double rate_per_s, int size_bytes=64,
+            int64_t count=0, session_id: int = 1, first_seqno: int = 1, object_type: int = 0,
+            object_id: int = 0):
         cdef int line
         if not 1 <= len(senders) <= LINES_MAX:
             raise ValueError(f"expected 1 to {LINES_MAX} lines, found {len(senders)}")
@@ -94,7 +96,7 @@ cdef class LoadGenerator:
         self.frame.seqno = first_seqno
         self.frame.last_seqno = 0
 
-    def run(self, int64_t duration_ns):
+    def run(self, int64_t duration_ns) -> bool:
         """Send what is due until `duration_ns` have passed, or all is sent.
 
         Without the GIL; call again to go on, the schedule stays that of the first call.
@@ -118,22 +120,22 @@ cdef class LoadGenerator:
         return rc == 1
 
     @property
-    def sent(self):
+    def sent(self) -> int:
         """Datagrams given to every line so far."""
         return self.sent_count
 
     @property
-    def unsent(self):
+    def unsent(self) -> list[int]:
         """Datagrams given up per line: its queue stayed full, or it failed."""
         return [self.unsent_counts[line] for line in range(self.line_count)]
 
     @property
-    def late_ns_max(self):
+    def late_ns_max(self) -> int:
         """The furthest that any datagram was behind its schedule."""
         return self.latest_ns
 
     @property
-    def next_seqno(self):
+    def next_seqno(self) -> int:
         """The seqno that the next datagram gets."""
         return self.frame.seqno
 

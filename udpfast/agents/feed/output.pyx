@@ -41,6 +41,11 @@ cdef class Output:
     ring : Ring, optional
     disk : StoreDisk, optional
         Of the store, if there is no ring.
+
+    Attributes
+    ----------
+    ring_face : Ring or None
+    disk : StoreDisk or None
     """
 
     def __cinit__(self):
@@ -51,7 +56,7 @@ cdef class Output:
     def __dealloc__(self):
         free(self._spare)
 
-    def __init__(self, Ring ring=None, disk=None):
+    def __init__(self, Ring ring=None, disk: StoreDisk | None = None):
         self.ring_face, self.disk = ring, disk
         if ring is not None:
             self.ring = &ring.writer

@@ -57,6 +57,10 @@ cdef class Recorder(Agent):
         The instance's.
     name : str
         The instance's name.
+
+    Attributes
+    ----------
+    recordings : list[Recording]
     """
 
     cdef object _config
@@ -73,7 +77,7 @@ cdef class Recorder(Agent):
     cdef object _begin               # records passed before it registered
     cdef int64_t _report_at_ns
 
-    def __init__(self, config, directory, name):
+    def __init__(self, config: RecordConfig, directory: Path, name: str):
         super().__init__("udpfast record")
         self._config = config
         self._directory = Path(directory)
@@ -273,7 +277,7 @@ def _name_journal(instance, journal):
         replace_file(instance / "journal", str(journal).encode())
 
 
-def count_missing(config, directory) -> int:
+def count_missing(config: FeedConfig, directory: Path) -> int:
     """Return how many records and datagrams a feed's journals say that they lack."""
     total = 0
     with contextlib.suppress(OSError, UdpfastError):  # there is none, or not both of them
@@ -284,6 +288,6 @@ def count_missing(config, directory) -> int:
     return total
 
 
-def build(config, directory) -> Recorder:
+def build(config: FeedConfig, directory: Path) -> Recorder:
     """Return the recorder that a feed's file asks for."""
     return Recorder(config.record, directory, config.name)

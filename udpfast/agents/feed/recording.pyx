@@ -60,7 +60,9 @@ cdef class Recording:
         What ended it.
     """
 
-    def __init__(self, ring, directory, layouts, instance, config, name):
+    def __init__(
+            self, ring: Path, directory: str | os.PathLike[str], layouts: Layouts,
+            instance: Path | None, config: RecordConfig, name: str):
         self._segment_ns = config.segment_s * 1_000_000_000
         self._sync_each = config.sync == "batch"
         self.journal = JournalFace.open(
@@ -154,20 +156,20 @@ cdef class Recording:
         """Do one turn, as a runner does; for tests."""
         return self.work(now_ns)
 
-    def drop(self, bint dropping):
+    def drop(self, bint dropping) -> None:
         """Count records instead of waiting for room; from the keeper's thread."""
         self.dropping = dropping
 
-    def fail(self, failure):
+    def fail(self, failure: BaseException) -> None:
         """End with this exception at the next turn; from the keeper's thread."""
         self.failure = failure
 
-    def sync_names(self):
+    def sync_names(self) -> None:
         """Have the disk take the names that were copied; from the keeper's thread."""
         if self._names is not None:
             self._names.sync()
 
-    def close(self):
+    def close(self) -> None:
         """End the journal, and let go of ring and names. Idempotent."""
         try:
             if self._lapped or self._dropped or self._unknown:

@@ -50,7 +50,7 @@ cdef class Replayer:
     cdef Datagram _items[BATCH_MAX]
     cdef object _lines               # of each channel, how many
 
-    def __init__(self, config, directory, disk=None):
+    def __init__(self, config: FeedConfig, directory: Path, disk: StoreDisk | None = None):
         self._lines = np.zeros(CHANNEL_NONE + 1, np.int64)
         self._lines[:2] = [len(names) for names in config.line_names]
         self._lines[CHANNEL_NONE] = 256
@@ -65,7 +65,7 @@ cdef class Replayer:
                 f"{self._lines[1]} snapshot), found one of channel {channels[wrong[0]]}, line "
                 f"{lines[wrong[0]]}")
 
-    def play(self, batch, int start, int stop, int limit=BATCH_MAX) -> int:
+    def play(self, batch: CaptureBatch, int start, int stop, int limit=BATCH_MAX) -> int:
         """Take entries [start, stop) of a batch whose channels and lines are told.
 
         What our own loop received goes by the loop's clocks, which stand beside it: the engine
@@ -171,8 +171,9 @@ cdef class Replayer:
         self._engine.accept(self._items, count, now_ns, unix_ns)
         return count
 
-    def replay(self, batch, const uint8_t[::1] channels, const uint8_t[::1] lines,
-               int start, int stop) -> None:
+    def replay(
+            self, batch: CaptureBatch, const uint8_t[::1] channels, const uint8_t[::1] lines,
+            int start, int stop) -> None:
         """Take the captured datagrams [start, stop) of a batch, in order.
 
         Parameters

@@ -53,7 +53,7 @@ cdef class Republisher:
     cdef object _target              # of the ring's
     cdef int64_t _names
 
-    def __init__(self, directory, capacity_bytes):
+    def __init__(self, directory: Path, capacity_bytes: int):
         self._directory = Path(directory)
         self._names = -1
         self.ring = RingFace.create(self._directory / "ring", capacity_bytes, PAYLOAD_HASH)

@@ -28,7 +28,7 @@ cdef class Wanted:
         The instance's, where a file is made for each kind of server that the feed has.
     """
 
-    def __init__(self, config, directory):
+    def __init__(self, config: FeedConfig, directory: Path):
         self.retransmission = self._open(config, directory, "retransmission", CHANNEL_INCREMENTAL)
         self.snapshot_server = self._open(config, directory, "snapshot_server", CHANNEL_SNAPSHOT)
         self.any = self.retransmission is not None or self.snapshot_server is not None
@@ -42,7 +42,7 @@ cdef class Wanted:
         return None
 
     @property
-    def regions(self) -> list:
+    def regions(self) -> list[AnswersRegion]:
         """The files that were made: `AnswersRegion` of each."""
         return [each for each in (self.retransmission, self.snapshot_server) if each is not None]
 

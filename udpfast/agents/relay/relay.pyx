@@ -58,6 +58,10 @@ cdef class Relay(Agent):
         What the feed is called in messages.
     keep : bool
         Datagrams are kept in `feed.kept`, and leave by no line: for tests.
+
+    Attributes
+    ----------
+    counts : RelayCounts
     """
 
     cdef object _config
@@ -152,7 +156,7 @@ cdef class Relay(Agent):
         """Index of the next record to read."""
         return self._cursor.index()
 
-    def read_counts(self) -> dict:
+    def read_counts(self) -> dict[str, dict[str, int]]:
         """Return what was counted, as `RelayCounts.read`; after the end too."""
         return self._last_counts or self.counts.read()
 

@@ -38,7 +38,7 @@ cdef class RelayEncoding:
         free(self.encoded)
         free(self.rows)
 
-    def use_names(self, NameTable names):
+    def use_names(self, NameTable names or None) -> None:
         """Turn the ids of records into names by this table from now on; None: they have none."""
         self._names_table = names
         self.has_names = names is not None

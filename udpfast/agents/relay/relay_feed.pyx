@@ -79,7 +79,7 @@ cdef class RelayFeed(RelayRounds):
     publication : Publication
     sessions : list of int
         Ids of all sessions so far.
-    kept : pair of list of bytes
+    kept : tuple[list[bytes], list[bytes]]
         Datagrams by channel, without lines.
     """
 
@@ -94,10 +94,12 @@ cdef class RelayFeed(RelayRounds):
         free(self.open_payload)
         free(self.told)
 
-    def __init__(self, RelayLines lines=None, *, objects=1 << 18,
-                 heartbeat_interval_ns=100_000_000, snapshot_interval_ns=1_000_000_000,
-                 snapshot_rate_per_s=20_000, session_id=None, counts=None, bits_per_s=0,
-                 burst_bytes=16_384, headers=HEADERS_IPV6, late_ns=1_000_000_000):
+    def __init__(
+            self, RelayLines lines=None, *, objects: int = 1 << 18,
+            heartbeat_interval_ns: int = 100_000_000, snapshot_interval_ns: int = 1_000_000_000,
+            snapshot_rate_per_s: int = 20_000, session_id: int | None = None,
+            counts: NDArray[np.int64] | None = None, bits_per_s: int = 0, burst_bytes: int = 16_384,
+            headers: int = HEADERS_IPV6, late_ns: int = 1_000_000_000):
         cdef int64_t[::1] memory
         state_init(&self.state, objects)
         self.lines = lines
@@ -129,7 +131,7 @@ cdef class RelayFeed(RelayRounds):
         self.available = True
         self._say_status()
 
-    def read_counts(self) -> dict:
+    def read_counts(self) -> dict[str, int]:
         """Return what was counted so far, by name."""
         return dict(zip(RELAY_COUNTS, self._counts_owner.tolist()))
 

@@ -34,7 +34,7 @@ if len(RELAY_LINE_COUNTS) != RELAY_LINE_COUNT:
     raise ImportError(f"expected {RELAY_LINE_COUNT} names, found {len(RELAY_LINE_COUNTS)}")
 
 
-def line_budget(lines) -> dict[str, int]:
+def line_budget(lines: Sequence[RelayLine]) -> dict[str, int]:
     """Return what a relay may send that sends the same by all lines, as `RelayFeed` takes it.
 
     The strictest budget of the lines that do not leave out.
@@ -66,6 +66,11 @@ cdef class RelayLines:
     parity_wait_ns : int
         After so long, parity is sent of datagrams that are fewer than a line's `parity` says.
 
+    Attributes
+    ----------
+    names : tuple[str, ...]
+    senders : list[list[DatagramSender]]
+
     Raises
     ------
     ConfigError, OSError
@@ -83,7 +88,9 @@ cdef class RelayLines:
             free(self.parities[line])
         free(self.mixed)
 
-    def __init__(self, lines, counts=None, *, parity_wait_ns=2_000_000):
+    def __init__(
+            self, lines: Sequence[RelayLine], counts: NDArray[np.int64] | None = None, *,
+            parity_wait_ns: int = 2_000_000):
         cdef DatagramSender sender
         cdef int64_t[:, ::1] memory
         cdef int channel
@@ -129,7 +136,7 @@ cdef class RelayLines:
             for sender in channel:
                 sender.close()
 
-    def troubles(self) -> dict:
+    def troubles(self) -> dict[str, str]:
         """Return what each line that cannot send failed with last, by name and channel."""
         cdef int channel, line
         found = {}
@@ -145,7 +152,7 @@ cdef class RelayLines:
                     found[name] = self.senders[channel][line].trouble
         return found
 
-    def send_publication(self, Publication publication not None, int64_t now_ns):
+    def send_publication(self, Publication publication not None, int64_t now_ns) -> None:
         """Send what a publication's send queues hold, by every line, and empty them; for tests."""
         cdef int channel
         for channel in range(CHANNEL_COUNT):

@@ -39,7 +39,13 @@ cdef inline bint is_level_or_top(Frame frame) noexcept nogil:
 
 
 cdef class RelayOutput(RelayEncoding):
-    """Messages leave, as far as the budget has room."""
+    """Messages leave, as far as the budget has room.
+
+    Attributes
+    ----------
+    lines : RelayLines or None
+    kept : tuple[list[bytes], list[bytes]]
+    """
 
     cdef int64_t _credit_ns(self) noexcept nogil:
         # What may leave at once after all that was put; below 0: so long it takes to leave.

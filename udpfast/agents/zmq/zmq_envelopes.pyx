@@ -57,7 +57,7 @@ cdef class Envelopes:
         To be told: the longest silence of a stream.
     """
 
-    def __init__(self, names, batch_bytes, heartbeat_ms):
+    def __init__(self, names: RingNames, batch_bytes: int, heartbeat_ms: int):
         self._names = names
         self._batch_bytes = batch_bytes
         self._heartbeat_ms = heartbeat_ms

@@ -85,7 +85,7 @@ cdef class ZmqFanout(Agent):
     cdef uint64_t requests
     cdef uint64_t refused
 
-    def __init__(self, config, directory, objects=65_536):
+    def __init__(self, config: ZmqConfig, directory: Path, objects: int = 65_536):
         super().__init__("udpfast zmq")
         if not isinstance(config, ZmqConfig):
             raise TypeError(f"config must be a ZmqConfig, was {type(config).__name__}")
@@ -118,7 +118,7 @@ cdef class ZmqFanout(Agent):
         finally:
             self.outlets.close()
 
-    def statistics(self) -> dict:
+    def statistics(self) -> dict[str, int]:
         """Return what was sent so far, and to how many.
 
         Returns
@@ -390,6 +390,6 @@ cdef int64_t _connection(frame) except -2:
         return -1
 
 
-def build(config, directory):
+def build(config: FeedConfig, directory: Path) -> ZmqFanout:
     """Build the fan-out of a feed; see `agents.feed.factories`."""
     return ZmqFanout(config.zmq, directory, config.objects.max)

@@ -33,7 +33,7 @@ cdef class LastValues:
         So many at most.
     """
 
-    def __init__(self, objects):
+    def __init__(self, objects: int):
         state_init(&self._state, objects)
 
     def __dealloc__(self):

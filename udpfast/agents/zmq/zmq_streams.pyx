@@ -43,7 +43,7 @@ cdef class TopicStreams:
     live : list of TopicStream
     """
 
-    def __init__(self, names, records):
+    def __init__(self, names: RingNames, records: int):
         self._names = names
         self._by_topic = {}
         self._known = {}

@@ -430,7 +430,7 @@ cdef class Decoder:
             context.symbol_id, context.fields_unknown, context.truncated, context.names_full,
             context.names_long)
 
-    def decode_into(self, const uint8_t[::1] payload, into) -> int:
+    def decode_into(self, const uint8_t[::1] payload, into: Buffer | NDArray[np.uint8]) -> int:
         """Decode one event payload into memory of the caller's: the fast way to numpy.
 
         Parameters
@@ -463,7 +463,7 @@ cdef class Decoder:
 
 
 def decode(
-        payload, NameTable names not None, *, support_mask: int = SUPPORT_MARKET_DATA,
+        payload: Buffer, NameTable names not None, *, support_mask: int = SUPPORT_MARKET_DATA,
         room: int | None = None) -> Decoded:
     """Decode one event payload; the parameters are those of `Decoder`."""
     return Decoder(names, support_mask=support_mask).decode(payload, room=room)

@@ -333,10 +333,12 @@ cdef int _trades(Trade* into, object rows) except -1:
 
 
 def encode_book(
-        exchange, symbol, *, bids=None, asks=None, update_type: int = 2, stream_id: int = 0,
-        exchange_time_utc: int = 0, exchange_sequence: int = 0, sending_time_utc: int = 0,
-        price_precision: int = 0, quantity_precision: int = 0, max_depth: int = 0,
-        source=_NO_STAMPS) -> bytearray:
+        exchange: str | bytes | None, symbol: str | bytes | None, *,
+        bids: NDArray[Any] | Sequence[Sequence[float]] | None = None,
+        asks: NDArray[Any] | Sequence[Sequence[float]] | None = None, update_type: int = 2,
+        stream_id: int = 0, exchange_time_utc: int = 0, exchange_sequence: int = 0,
+        sending_time_utc: int = 0, price_precision: int = 0, quantity_precision: int = 0,
+        max_depth: int = 0, source: SourceInfo | None = _NO_STAMPS) -> bytearray:
     """Encode a MarketByPriceUpdate.
 
     Parameters
@@ -390,11 +392,11 @@ def encode_book(
 
 
 def encode_top_of_book(
-        exchange, symbol, bid_price: float = NAN, bid_quantity: float = 0.0,
-        ask_price: float = NAN, ask_quantity: float = 0.0, *, update_type: int = 2,
-        stream_id: int = 0, exchange_time_utc: int = 0, exchange_sequence: int = 0,
-        sending_time_utc: int = 0, price_precision: int = 0, quantity_precision: int = 0,
-        source=_NO_STAMPS) -> bytearray:
+        exchange: str | bytes | None, symbol: str | bytes | None, bid_price: float = NAN,
+        bid_quantity: float = 0.0, ask_price: float = NAN, ask_quantity: float = 0.0, *,
+        update_type: int = 2, stream_id: int = 0, exchange_time_utc: int = 0,
+        exchange_sequence: int = 0, sending_time_utc: int = 0, price_precision: int = 0,
+        quantity_precision: int = 0, source: SourceInfo | None = _NO_STAMPS) -> bytearray:
     """Encode a TopOfBook; an absent side has the price NaN. The rest is as in `encode_book`."""
     cdef TopOfBook top
     memset(&top, 0, sizeof(TopOfBook))
@@ -410,9 +412,11 @@ def encode_top_of_book(
 
 
 def encode_trades(
-        exchange, symbol, trades, *, stream_id: int = 0, exchange_time_utc: int = 0,
-        exchange_sequence: int = 0, sending_time_utc: int = 0, price_precision: int = 0,
-        quantity_precision: int = 0, source=_NO_STAMPS) -> bytearray:
+        exchange: str | bytes | None, symbol: str | bytes | None,
+        trades: NDArray[Any] | Sequence[Sequence[Any]], *, stream_id: int = 0,
+        exchange_time_utc: int = 0, exchange_sequence: int = 0, sending_time_utc: int = 0,
+        price_precision: int = 0, quantity_precision: int = 0,
+        source: SourceInfo | None = _NO_STAMPS) -> bytearray:
     """Encode a TradeSummary.
 
     Parameters
@@ -434,7 +438,7 @@ def encode_trades(
     return _encode(KIND_TRADES, <const uint8_t*> summary, _encoded(exchange), _encoded(symbol))
 
 
-def encode_update(kind: int, payload, NameTable names) -> bytes | bytearray:
+def encode_update(kind: int, payload: Buffer, NameTable names) -> bytes | bytearray:
     """Encode the payload of a decoded record again: the inverse of `decode`, for every kind.
 
     Books, tops of book and trades take a few hundred ns, the others go through the official

@@ -1,6 +1,0 @@
-from typing_extensions import Buffer
-
-__all__ = ["send_file", "send_mapped"]
-
-def send_mapped(fd: int, mapped: Buffer, first: int, until: int) -> int: ...
-def send_file(fd: int, file: int, mapped: Buffer, first: int, until: int) -> int: ...

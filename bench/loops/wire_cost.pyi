@@ -1,6 +1,0 @@
-__all__ = ["main", "wire_cost_ns"]
-
-def wire_cost_ns(
-    name: str, datagram: bytes, count: int = 1_000_000, *, messages: bool = False
-) -> float: ...
-def main() -> None: ...

@@ -1,6 +1,0 @@
-from typing_extensions import Buffer
-
-__all__ = ["crc32c", "crc32c_in_hardware"]
-
-def crc32c(content: Buffer, *, tables: bool = False) -> int: ...
-def crc32c_in_hardware() -> bool: ...

@@ -1,3 +1,0 @@
-__all__ = ["explain_bus_errors"]
-
-def explain_bus_errors() -> None: ...

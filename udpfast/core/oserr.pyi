@@ -1,3 +1,0 @@
-__all__ = ["check"]
-
-def check(rc: int, what: str, where: str = ...) -> int: ...

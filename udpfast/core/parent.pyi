@@ -1,3 +1,0 @@
-__all__ = ["end_with_parent"]
-
-def end_with_parent(parent: int, number: int) -> None: ...

@@ -1,5 +1,0 @@
-__all__ = ["ENTRY_HASH", "read_mark"]
-
-ENTRY_HASH: int
-
-def read_mark(entry: bytes) -> dict[str, int]: ...

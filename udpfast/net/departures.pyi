@@ -1,3 +1,0 @@
-__all__ = ["read_departures"]
-
-def read_departures(fd: int) -> list[tuple[int, int, bool]]: ...

@@ -1,3 +1,0 @@
-__all__ = ["is_said_once"]
-
-def is_said_once(payload: int) -> bool: ...
