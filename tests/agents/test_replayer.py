@@ -3,6 +3,7 @@
 import hashlib
 import multiprocessing
 import os
+import resource
 import struct
 from pathlib import Path
 
@@ -111,6 +112,22 @@ def capture_batches(path):
         while (batch := source.read_batch()) is not None:
             ports = batch.headers["destination_port"]
             yield (batch, (ports == 9002).astype(np.uint8), (ports == 9101).astype(np.uint8))
+
+
+def test_engine_without_memory_for_its_books_leaves_no_files(tmp_path):
+    tables = {"streams": {"lines": [{"name": "A", "address": "0.0.0.0:9001"}]}}
+    tables["wire"] = {"framing": "moldudp64", "payload": "itch"}
+    tables |= {"name": "test", "window": {"size": 256}, "ring": {"capacity_bytes": 1 << 22}}
+    config = parse_feed(tables | {"books": {"orders_max": 50_000_000}})  # some 9 GB
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 30), before[1]))
+    try:
+        with pytest.raises(MemoryError, match="the kernel has no room"):
+            Replayer(config, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_replay_opaque_messages_come_out_as_published(tmp_path):

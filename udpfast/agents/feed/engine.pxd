@@ -2,8 +2,9 @@
 #
 #    windows (feed/pipeline) -> market/gate -> payload -> ring or store (agents/feed/output)
 #
-# One writer, one thread. No Python object, no allocation, no lock, no clock between a datagram
-# and its record.
+# One writer, one thread. No Python object, no allocation, no lock between a datagram and its
+# record, and no clock: whoever drives it says what time it is. (Answers of servers are stamped
+# here, once for all that a turn takes.)
 #
 # Only engine.pyx knows the stages: the modules that drive an engine (subscriber, replayer) read
 # none of their inline functions, and need not be compiled again when one of those changes.
@@ -57,16 +58,16 @@ cdef class Engine:
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
-    # When each line was heard last, for tools. `unix_ns`: UNIX time less the loop's clock, as of
-    # now: a clock that was set gives no line an age that it has not.
-    cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    # When each line was heard last, for tools. `unix_offset_ns`: UNIX time less the loop's clock,
+    # as of now: a clock that was set gives no line an age that it has not.
+    cdef void note_lines(self, int64_t now_ns, int64_t unix_offset_ns) noexcept nogil
 
     cdef int _take_answers(self, Answers* answers, int64_t now_ns) noexcept nogil
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil
-    cdef bint _note_parity(
+    cdef bint _take_parity(
         self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _rebuild(self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
-    cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _count_arrival(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_payload(
@@ -82,7 +83,7 @@ cdef class Engine:
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
     cdef bint _publish(self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
-    cdef int32_t _note_origin(
+    cdef int32_t _update_flight(
         self, const Message* message, const UpdateHeader* header) noexcept nogil
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil
     cdef bint _publish_raw(

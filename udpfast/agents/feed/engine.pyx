@@ -152,13 +152,13 @@ cdef class Engine:
             self._open_counters(config)
             self._open_wanted(config)
             self._open_slab(config)
+            decode_init(&self.stages.context, config.objects.status_mask)
+            self._begin_payload(config)
             if publish:
                 self.publish(clock_realtime_ns())
         except BaseException:
             self.close()
             raise
-        decode_init(&self.stages.context, config.objects.status_mask)
-        self._begin_payload(config)
         self.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
         self.carry_updates = config.ring.carry != "messages"
         self.carry_messages = config.ring.carry != "updates"
@@ -320,8 +320,8 @@ cdef class Engine:
             capture_datagrams(self.capture, items, count, pipeline.session, now_ns, unix_ns)
         if likely(pipeline.roq):
             for i in range(count):
-                self._note(&items[i], now_ns, unix_ns)
-                if unlikely(self._repairs) and self._note_parity(&items[i], now_ns, unix_ns):
+                self._count_arrival(&items[i], now_ns, unix_ns)
+                if unlikely(self._repairs) and self._take_parity(&items[i], now_ns, unix_ns):
                     continue
                 pipeline_accept(pipeline, &items[i], now_ns)
                 self._drain(unix_ns)
@@ -329,7 +329,7 @@ cdef class Engine:
                     self._rebuild(&items[i], now_ns, unix_ns)
         else:
             for i in range(count):
-                self._note(&items[i], now_ns, unix_ns)
+                self._count_arrival(&items[i], now_ns, unix_ns)
                 if unlikely(self.asks and self.wanted.is_books(&items[i])):
                     self._take_books(&items[i], unix_ns)
                     continue
@@ -340,7 +340,7 @@ cdef class Engine:
                 self.wanted.note_header(&items[count - 1])
         self._flush(now_ns, unix_ns)
 
-    cdef bint _note_parity(
+    cdef bint _take_parity(
             self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Whether it is a parity datagram, and all that it has to say is said.
         cdef Repair* repair = self.stages.repair
@@ -389,7 +389,7 @@ cdef class Engine:
         return count
 
     cdef void _take_books(self, const Datagram* item, int64_t unix_ns) noexcept nogil:
-        # It says of which stream of changes it is, and belongs to what that has by now.
+        # It names its stream; its books belong to that stream's present session.
         cdef Pipeline* pipeline = &self.stages.pipeline
         cdef const Window* window
         cdef Message message
@@ -415,7 +415,7 @@ cdef class Engine:
         output_flush(self.output, unix_ns)
         waker_turn(&self.wake.waker, output_position(self.output), now_ns)
 
-    cdef void _note(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+    cdef void _count_arrival(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Its line's counters, and when it came.
         cdef int64_t* line = self.counters.line[item.channel][item.line]
         cdef int64_t* address = self.counters.address[item.channel][item.line]
@@ -429,13 +429,14 @@ cdef class Engine:
         else:
             histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
-    cdef void note_lines(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        heard_tell(&self.stages.heard, &self.stages.pipeline, &self.counters, now_ns, unix_ns)
+    cdef void note_lines(self, int64_t now_ns, int64_t unix_offset_ns) noexcept nogil:
+        heard_tell(
+            &self.stages.heard, &self.stages.pipeline, &self.counters, now_ns, unix_offset_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = output_position(self.output)
-        # The first one begins the watch for silence, whether it says something or not.
-        cdef bint mattered = not self.stages.pipeline.watching
+        # The first call starts the watch for silence, so it is captured even if it says nothing.
+        cdef bint first_turn = not self.stages.pipeline.watching
         unix_ns = output_time(self.output, unix_ns)
         pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain(unix_ns)
@@ -445,7 +446,7 @@ cdef class Engine:
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
         if unlikely(self.capture != NULL and (
-                mattered or output_position(self.output) != position)):
+                first_turn or output_position(self.output) != position)):
             capture_clock(self.capture, CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -501,9 +502,9 @@ cdef class Engine:
         self._publish(&lost, TYPE_OPAQUE, unix_ns)
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
-        # Everything that the last unit, or the passing of time, has set free. Only Roq's frames say
-        # which object a message is of, and what that had before, so only its messages pass the
-        # gate here; what a venue's message is of is known to its decoder.
+        # Everything that the last unit, or the passing of time, has set free. Roq's frames name a
+        # message's object and its predecessor, so Roq passes the gate. Venues' messages do not;
+        # their decoders judge them.
         cdef Stages* stages = self.stages
         cdef Message message
         cdef Message* output
@@ -519,8 +520,9 @@ cdef class Engine:
             gate_admit(&stages.gate, &message, self._is_gated(&message, message_type))
             output = gate_take(&stages.gate)
             while output != NULL:
-                # Another one than was admitted is a state, or was kept. An update that is not
-                # published would leave its object silently wrong.
+                # An output that is not the admitted message is a STALE or RECOVERED, or an update
+                # released with it. An update that is not published would leave its object silently
+                # wrong.
                 if unlikely(not self._publish(
                         output, message_type if output == &message else self._type(output),
                         unix_ns)):
@@ -556,7 +558,7 @@ cdef class Engine:
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
         # A message as updates, as published, or both; or what the feed says. False: what the
-        # message said is in no record.
+        # message said is in no record. (Below, a function that decodes returns an OUTCOME.)
         cdef int32_t outcome = OUTCOME_OPAQUE
         if unlikely(message.kind != KIND_MESSAGE or not self.stages.pipeline.roq):
             return self._publish_neutral(message, unix_ns)
@@ -600,7 +602,7 @@ cdef class Engine:
             gate_tag(
                 &self.stages.gate, message.object,
                 (<uint64_t>context.exchange_id << 32) | context.symbol_id)
-        flight_ns = self._note_origin(
+        flight_ns = self._update_flight(
             message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
         doubted = outcome == KIND_BOOK and message.channel == CHANNEL_INCREMENTAL and (
             (<const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE)).update_type
@@ -609,10 +611,10 @@ cdef class Engine:
             record, message, outcome,
             message.flags | context.flags | (RECORD_DOUBT if doubted else 0), flight_ns,
             context.size, unix_ns)
-        # A publisher that doubts its own book: what it knew of it is of no use, as if it was lost.
+        # The publisher itself doubts this book: reject it, so that its object waits for a snapshot.
         return OUTCOME_NONE if unlikely(doubted) else outcome
 
-    cdef int32_t _note_origin(
+    cdef int32_t _update_flight(
             self, const Message* message, const UpdateHeader* header) noexcept nogil:
         # Returns Record.flight_ns. A snapshot may repeat an old stamp, and any u64 may stand in a
         # payload.

@@ -27,9 +27,9 @@ cdef inline void heard_note(
 
 cdef inline void heard_tell(
         Heard* heard, const Pipeline* pipeline, Counters* counters, int64_t now_ns,
-        int64_t unix_ns) noexcept nogil:
-    # `unix_ns`: UNIX time less the loop's clock, as of now: a clock that was set gives no line an
-    # age that it has not.
+        int64_t unix_offset_ns) noexcept nogil:
+    # `unix_offset_ns`: UNIX time less the loop's clock, as of now: a clock that was set gives no
+    # line an age that it has not.
     cdef int64_t heard_ns
     cdef int64_t* slot
     cdef uint32_t i
@@ -39,14 +39,14 @@ cdef inline void heard_tell(
             heard_ns = lines_spoke_ns(pipeline, channel, i)
             if heard_ns != INT64_MIN:
                 slot = &counters.line[channel][i][LINE_HEARD_NS]
-                counter_add(slot, heard_ns + unix_ns - slot[0])
+                counter_add(slot, heard_ns + unix_offset_ns - slot[0])
             if counters.address[channel][i] != NULL:
-                heard_tell_addresses(heard, counters, channel, i, now_ns, unix_ns)
+                heard_tell_addresses(heard, counters, channel, i, now_ns, unix_offset_ns)
 
 
 cdef inline void heard_tell_addresses(
         Heard* heard, Counters* counters, int channel, uint32_t line, int64_t now_ns,
-        int64_t unix_ns) noexcept nogil:
+        int64_t unix_offset_ns) noexcept nogil:
     # As of each, and how many of them bring nothing.
     cdef int64_t* address = counters.address[channel][line]
     cdef int64_t* heard_ns = heard.heard_ns[channel][line]
@@ -59,7 +59,7 @@ cdef inline void heard_tell_addresses(
             heard_ns[i] = now_ns         # its silence begins with the first look
         if address[ADDRESS_DATAGRAMS]:
             counter_add(&address[ADDRESS_HEARD_NS],
-                        heard_ns[i] + unix_ns - address[ADDRESS_HEARD_NS])
+                        heard_ns[i] + unix_offset_ns - address[ADDRESS_HEARD_NS])
         is_silent = heard.silent_after_ns and now_ns - heard_ns[i] >= heard.silent_after_ns
         counter_add(&address[ADDRESS_SILENT], is_silent - address[ADDRESS_SILENT])
         silent += is_silent
