@@ -19,7 +19,7 @@ from udpfast.client.composite_source cimport CompositeSource
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
     KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal cimport Journal, journal_flush
 from udpfast.log.segment cimport segment_append
 
@@ -338,7 +338,7 @@ cdef class CompositeCopy:
         cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
         if index <= known:
             return True
-        lapped_record(&header, &lapped, index - known, LAPPED_DAMAGE, at_ns)
+        doubt_record_lapped(&header, &lapped, index - known, LAPPED_DAMAGE, at_ns)
         header.session = session_of(0, self._input)
         if not segment_append(&self.journal.writer, &header, <const unsigned char*>&lapped):
             return False

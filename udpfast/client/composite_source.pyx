@@ -23,7 +23,7 @@ from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_READER, ORDER_BACK, RECORD_SIZE,
     STREAM_NONE, OrderEntry, Rollback)
-from udpfast.log.doubt cimport doubt_record
+from udpfast.log.doubt_records cimport doubt_record
 from udpfast.log.journal_cursor cimport JournalCursor
 
 from udpfast.archive.bus_files import read_composite

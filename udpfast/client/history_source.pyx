@@ -21,7 +21,7 @@ from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     KIND_CONNECTION, KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, Lapped, RECORD_SIZE, Record)
 from udpfast.log.cursor cimport RingCursor
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.recorded_runs cimport RecordedRuns, source_ended
 from udpfast.log.ring cimport ring_ready
@@ -352,7 +352,7 @@ cdef class HistorySource(Source):
             seam.index = end
         if seam.missed_between == 0:
             return self.live.say_ended(code) if self.among else code
-        lapped_record(
+        doubt_record_lapped(
             self.headers, &lapped, seam.missed_between, seam.between_reason, clock_realtime_ns())
         self.headers.position = self.live.cursor.reader.cursor
         self.headers.index = seam.index

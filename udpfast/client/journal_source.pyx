@@ -9,7 +9,7 @@ from udpfast.archive.copied_sessions cimport input_of
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
 from udpfast.core.layout cimport RECORD_SIZE, Lapped, Record
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.shm.region cimport Region
 
@@ -92,7 +92,7 @@ cdef class JournalSource(PolledSource):
         # Damage with no record behind it (yet) has none before which it could be told, and what is
         # missing of a copy may be of any input: it is a record of its own.
         cdef Lapped lapped
-        lapped_record(self.headers, &lapped, self.missed, self.missed_reason, 0)
+        doubt_record_lapped(self.headers, &lapped, self.missed, self.missed_reason, 0)
         self.headers.position = position
         self.headers.index = index - self.missed
         memcpy(self.payloads, &lapped, sizeof(lapped))

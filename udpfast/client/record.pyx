@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
 from udpfast.core.layout cimport KIND_BUS, KIND_LAPPED, Lapped, RECORD_SIZE
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.market.name_ids cimport NameIds, record_name_ids
 
 import numpy as np
@@ -262,7 +262,7 @@ cdef ReadRecord record_lapped(
     # The record that no ring carries: what the reader missed, where it missed it.
     cdef Record header
     cdef Lapped lapped
-    lapped_record(&header, &lapped, count, reason, 0)
+    doubt_record_lapped(&header, &lapped, count, reason, 0)
     header.position = position
     header.index = index
     return record_copy(&header, <const uint8_t*> &lapped, names)

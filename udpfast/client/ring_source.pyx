@@ -16,7 +16,7 @@ from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
     LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
 from udpfast.log.cursor cimport RingCursor
-from udpfast.log.doubt cimport doubt_record, lapped_record
+from udpfast.log.doubt_records cimport doubt_record, doubt_record_lapped
 from udpfast.log.readers cimport ReaderRegistration, reader_report
 from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 
@@ -187,7 +187,7 @@ cdef class RingSource(Source):
         self.missed = 0
         if missed == 0:
             return 0
-        lapped_record(self.headers, &lapped, missed, self.missed_reason, clock_realtime_ns())
+        doubt_record_lapped(self.headers, &lapped, missed, self.missed_reason, clock_realtime_ns())
         memcpy(self.payloads, &lapped, sizeof(lapped))
         self.headers.position = ring.cursor
         self.headers.index = ring.index

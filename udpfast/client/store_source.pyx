@@ -22,7 +22,7 @@ from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_WRITER, Connection, KIND_BUS, KIND_CONNECTION,
     KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_READER, RECORD_SIZE, Rollback,
     SenderEntry)
-from udpfast.log.doubt cimport doubt_record
+from udpfast.log.doubt_records cimport doubt_record
 
 from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry

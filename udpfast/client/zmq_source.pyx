@@ -18,7 +18,7 @@ from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, CONNECTION_WRITER, Connection,
     KIND_CONNECTION, KIND_ROLLBACK, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record, Rollback)
-from udpfast.log.doubt cimport doubt_record, lapped_record
+from udpfast.log.doubt_records cimport doubt_record, doubt_record_lapped
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_FAILED, ENVELOPE_LAST, ENVELOPE_NAMES,
     ENVELOPE_RECORDS, ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE,
@@ -239,7 +239,7 @@ cdef class ZmqSource(Source):
             return self._hand_out_connection()
         if self.pending == 0:
             return -EPIPE
-        lapped_record(&header, &lapped, 0, self.missed_reason, clock_realtime_ns())
+        doubt_record_lapped(&header, &lapped, 0, self.missed_reason, clock_realtime_ns())
         return self._hand_out_own(&header, &lapped)
 
     cdef int64_t _hand_out_connection(self) except -1:

@@ -14,7 +14,7 @@ from udpfast.bus.wire cimport EpochBegin
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_RESTART, LAPPED_DISK, STREAM_NONE, Lapped)
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal cimport journal_flush
 from udpfast.log.ring cimport Ring
 from udpfast.log.segment cimport SEGMENT_END_SIZE
@@ -158,7 +158,7 @@ cdef class Output:
         # There is room for it.
         cdef Record record
         cdef Lapped lapped
-        lapped_record(&record, &lapped, self.missed, LAPPED_DISK, unix_ns)
+        doubt_record_lapped(&record, &lapped, self.missed, LAPPED_DISK, unix_ns)
         record.published_ns = max(unix_ns, self.log.last_ns + 1)
         # A claim that was given up may have left something where the next record's word is read.
         store_relaxed(<uint64_t*>(segment_place(&self.log.writer) + record_size(record.length)), 0)

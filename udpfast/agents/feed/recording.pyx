@@ -10,7 +10,7 @@ from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN, Lapped, Record)
 from udpfast.core.linux cimport ECANCELED
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal cimport journal_flush, journal_note_resume
 from udpfast.log.recorded_runs cimport source_ended
 from udpfast.log.ring cimport ring_failed, ring_poll
@@ -334,7 +334,7 @@ cdef class Recording:
         cdef uint32_t reason = LAPPED_DISK if self._dropped else LAPPED_READER
         if self._unknown:
             reason = LAPPED_UNKNOWN
-        lapped_record(&header, &lapped, missed, reason, clock_realtime_ns())
+        doubt_record_lapped(&header, &lapped, missed, reason, clock_realtime_ns())
         if not self._put(&header, <const unsigned char*>&lapped, now_ns):
             return False
         self.journal.written.lapped += self._lapped

@@ -9,7 +9,7 @@ from libc.string cimport memcpy
 
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
-from udpfast.log.doubt cimport lapped_record
+from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
@@ -111,7 +111,7 @@ cdef class Republisher:
             raise FormatError(
                 f"expected room for {sizeof(Lapped)} bytes, but the ring takes at most "
                 f"{self.ring.payload_max}: use a larger ring")
-        lapped_record(&header, &lapped, missed, LAPPED_DAMAGE, unix_ns)
+        doubt_record_lapped(&header, &lapped, missed, LAPPED_DAMAGE, unix_ns)
         # Not the length: it is not there yet.
         memcpy(<uint8_t*>record + 4, <uint8_t*>&header + 4, RECORD_SIZE - 4)
         memcpy(<uint8_t*>record + RECORD_SIZE, &lapped, sizeof(lapped))

@@ -21,7 +21,7 @@ cdef inline void doubt_record(
     header.received_ns = header.published_ns = unix_ns
 
 
-cdef inline void lapped_record(
+cdef inline void doubt_record_lapped(
         Record* header, Lapped* lapped, uint64_t missed, uint32_t reason,
         int64_t unix_ns) noexcept nogil:
     # Header and payload of LAPPED: so many are missing where it stands.
