@@ -54,7 +54,7 @@ class Promotion:
     hosts : sequence of str
         All other hosts that have a copy of the store.
     random : int
-        24 random bits, for the epoch.
+        64 random bits, of which the epoch takes 24.
     now_ns : int
         Monotonic.
 

@@ -11,8 +11,8 @@ from udpfast.feed.window cimport window_is_whole
 from udpfast.feed.window_state cimport Window, window_number
 
 cdef enum:
-    # Slots that one search looks at: 10 to 30 us, at most twice in a millisecond. Holes behind them
-    # are found when those before them are filled, or lost.
+    # Slots of one stream that one search looks at: 10 to 30 us. Holes behind them are found when
+    # those before them are filled, or lost.
     HOLES_SLOTS_MAX = 8192
 
 cdef struct Hole:

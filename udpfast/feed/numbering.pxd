@@ -175,8 +175,8 @@ cdef inline int numbering_weigh_next(
     if where.forward:
         runs_refute(w, line)
     if not where.further and (run != NULL or back):
-        # It may be of the run or of the current numbering: deliver it, keep a copy with the run, let
-        # it prove neither.
+        # It may be of the run or of the current numbering: deliver it, keep a copy with the run,
+        # let it prove neither.
         where.evidence.bytes = BYTES_NONE
         where.evidence.filled = True
         return numbering_also_of(p, w, line, d, unit, where, False, now_ns, adoption)

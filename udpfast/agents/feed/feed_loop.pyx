@@ -277,7 +277,9 @@ cdef class FeedLoop(Agent):
                     store_release(<uint64_t*>&self.batches[i], 0)
             elif count > 0:
                 total += count
-                # The one clock read of this batch: what came was there before it.
+                # What came was there before this clock was read, the one time that a batch needs
+                # it. (Frames of AF_XDP are stamped by two clocks, and one batch of
+                # SAMPLE_BATCHES is timed.)
                 unix_ns = clock_realtime_ns()
                 if batch.xdp is not NULL:
                     xdp_stamp(batch.items, count, unix_ns - clock_monotonic_ns())
