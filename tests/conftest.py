@@ -18,6 +18,9 @@ from udpfast.net.ports import free_port
 settings.register_profile("udpfast", deadline=None)
 settings.load_profile("udpfast")
 
+# Nothing here multiplies matrices: numpy needs no thread for each core, in no process of a test.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # A shell has what it starts in the background ignore Ctrl-C, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

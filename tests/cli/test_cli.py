@@ -341,3 +341,20 @@ def test_file_that_is_not_there_is_said_without_a_number(
     assert result.returncode == 1
     assert result.stderr.startswith(f"udpfast: {tmp_path}/nothing: no ")
     assert "Errno" not in result.stderr
+
+
+def test_verb_starts_with_one_thread_and_looks_for_garbage_after_its_imports():
+    code = (
+        "import gc, os, sys\n"
+        "from udpfast.cli.main import main\n"
+        "sys.argv = ['udpfast', 'stat', 'nosuch']\n"
+        "try:\n    main()\n"
+        "except SystemExit:\n    pass\n"
+        "assert 'numpy' in sys.modules\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "print(threads, gc.isenabled(), gc.get_freeze_count() > 10_000)\n"
+    )
+    plain = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=plain)
+    assert done.stdout == "1 True True\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -60,6 +61,8 @@ def cli() -> None:
 
 def main(command: click.Command = cli) -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
+    # numpy's linear algebra, which no verb needs, would start a thread for each core.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     Interrupt().install()
     explain_bus_errors()
     try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 
+from udpfast.errors import similar
 from udpfast.log.segment import list_segments
 from udpfast.shm.instance import journal_root, list_instances, name_in_file
 
@@ -24,14 +24,14 @@ def address_hint(text: str) -> str:
         return f"; did you mean '{_prefix_of(path)}:{text}'?"
     known = {name: f"journal:{name}" for name in _journals()}
     known |= {each.name: f"ring:{each.name}" for each in list_instances()}
-    near = [text] if text in known else get_close_matches(text, known)
+    near = [text] if text in known else similar(text, known)
     addresses = [known[name] for name in near] or [f"ring:{text}"]
     return f"; did you mean {' or '.join(map(repr, addresses))}?"
 
 
 def prefix_hint(prefix: str, target: str, known: Iterable[str]) -> str:
     """Return the end of an error that suggests an address with a prefix that there is, or ""."""
-    near = get_close_matches(prefix, known, 1)
+    near = similar(prefix, known, 1)
     return f"; did you mean {f'{near[0]}:{target}'!r}?" if near else ""
 
 

@@ -12,10 +12,9 @@ from udpfast.client.reader cimport (
 from udpfast.client.record cimport ReadRecord
 from udpfast.core.layout cimport KIND_LAPPED
 
-import difflib
 
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, RingClosedError, unexpected_keyword
+from udpfast.errors import ConfigError, RingClosedError, similar, unexpected_keyword
 
 __all__ = ["CALLBACK_NAMES", "Callbacks"]
 
@@ -168,7 +167,7 @@ def _methods(strategy):
     known = {*CALLBACK_NAMES.values(), "on_other"}
     found = {name for name in dir(strategy) if name.startswith("on_")}
     for name in sorted(found - known):
-        close = difflib.get_close_matches(name, known, 1)
+        close = similar(name, known, 1)
         raise ConfigError(
             f"{name} is not a callback's name{f': did you mean {close[0]}?' if close else ''}")
     if not found:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
+
+from udpfast.errors import similar
 
 if TYPE_CHECKING:
     from udpfast.client.books import Books
@@ -20,12 +21,12 @@ def missing_book(books: Books, key: object) -> str:
     if isinstance(key, tuple) and len(key) == 2:
         # The same symbol elsewhere is meant, however little the exchanges' names are alike.
         near = [name for name in names.values() if name[1] == key[1]][:_SHOWN] or [
-            names[each] for each in get_close_matches(":".join(map(str, key)), names, _SHOWN)
+            names[each] for each in similar(":".join(map(str, key)), names, _SHOWN)
         ]
         said = f"no book of {key!r} among {len(names):,}"
     else:
         symbols = {str(symbol): (exchange, symbol) for exchange, symbol in books}
-        near = [symbols[each] for each in get_close_matches(str(key), symbols, _SHOWN)]
+        near = [symbols[each] for each in similar(str(key), symbols, _SHOWN)]
         said = f"a book goes by (exchange, symbol), was {key!r}"
     if near:
         said += f"; did you mean {' or '.join(map(repr, near))}?"

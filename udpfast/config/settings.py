@@ -7,7 +7,6 @@ description, its unit and why one would set it.
 from __future__ import annotations
 
 import codecs
-import difflib
 import functools
 import json
 import re
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 from msgspec import Meta
 
-from udpfast.errors import ConfigError, shown
+from udpfast.errors import ConfigError, shown, similar
 
 __all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables"]
 
@@ -215,7 +214,7 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         name = unknown.group(1)
         # The same key in another table is no suggestion: it is what was written.
         known = [each for each in _known_keys(target) if each != name]
-        close = difflib.get_close_matches(name, known, n=1)
+        close = similar(name, known, 1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         table = f"[{key}]" if key else "the file"
         return f"{_path(key, name)}: expected a key of {table}, found an unknown one{hint}"
