@@ -5,24 +5,28 @@
 #     gate_admit(&gate, &message, gated)      decides, counts
 #     while (output := gate_take(&gate)):     zero or more outputs, in publishing order
 #
-#               snapshot accepted, or saw the session from its first seqno
-#     WAITING ---------------------------------------------------------> LIVE <------------+
-#                                                                         | gap            |
-#                        next update does not continue, or    next update |  continues, or |
-#     STALE <------------------------------------------------ UNKNOWN <---+  a snapshot ---+
-#       +-- snapshot accepted --> LIVE
+#   from      what happens                                                    to
+#   --------  --------------------------------------------------------------  -------
+#   WAITING   a snapshot is accepted, or the session was seen from the first  LIVE
+#             seqno on, and the object's first update comes
+#   LIVE      a gap                                                           UNKNOWN
+#   UNKNOWN   the next update continues, or a snapshot is proven              LIVE
+#   UNKNOWN   the next update does not continue                               STALE
+#   any       a payload cannot be used, or copies disagree about the object   STALE
+#   STALE     a snapshot is accepted                                          LIVE
 #
 #   what comes                        LIVE      UNKNOWN                 STALE, WAITING
 #   --------------------------------  --------  ----------------------  ------------------------
 #   GAP (all at once, O(1))           UNKNOWN   stays                   stays
-#   update that continues its object  pass      RECOVERED, pass         keep
-#   update that does not              pass      STALE, keep             keep
+#   update that continues its object  pass      RECOVERED, pass         collect
+#   update that does not              pass      STALE, collect          collect
 #   snapshot in the stream            pass      RECOVERED, pass         RECOVERED, pass
-#   snapshot channel: same state      skip      RECOVERED if proven     (as the next row)
-#   snapshot channel: newer state     skip      pass; RECOVERED if      pass it, then what is kept
-#                                               proven                  behind it
+#   snapshot channel: same state      skip      RECOVERED if proven     pass it, then what was
+#                                                                       collected behind it
+#   snapshot channel: newer state     skip      pass; RECOVERED if      pass it, then what was
+#                                               proven                  collected behind it
 #   snapshot channel: older state     skip      skip                    skip; as newer, if the first
-#                                                                       of those kept continues it
+#                                                                       collected continues it
 #   first update of a session seen    pass      -                       WAITING: RECOVERED, pass
 #     from its first number
 #   payload that cannot be used       STALE     STALE                   STALE
@@ -32,23 +36,22 @@
 #
 # An accepted snapshot does not prove by itself that the object is sound: the snapshot channel may
 # lag, so that a lost update (or one from before we joined) is newer than the snapshot. It is proven
-# once any snapshot was seen that names an incremental seqno at or behind the last one that we miss
-# (`doubt`): later snapshots were taken later. Without that proof
+# once any snapshot was seen whose last_seqno is not before the last number that we lost
+# (`missed_to`): later snapshots were taken later. Without that proof
 #   - the first snapshot of a new object is believed, as the protocol says, but kept TRUSTED: LIVE
 #     outside, while its next update must continue it and a newer snapshot still replaces it;
 #   - an object in doubt after a gap stays UNKNOWN until its second snapshot since (a channel lags
 #     less than its own cycle) and is then TRUSTED.
 #
-# A last_seqno of 0 says "none yet", or names the number 0 that every circle has. As the place of a
-# snapshot it is the number 0 behind which snapshots are known to have been taken (`named`), so it
-# is never ahead and ends no doubt. As a continuation it proves nothing where a number 0 was missed
+# A last_seqno of 0 means either "no update yet" or number 0 of a 2^32 circle. Read as a place it is
+# the number 0 behind which snapshots are known to have been taken (`snapshots_named`), so it is
+# never ahead and ends no doubt; read as a continuation it proves nothing if a number 0 was missed
 # (`zero`): none yet before that, and none yet behind it, are two different states.
 #
 # An object that waits while no snapshots come (their channel is silent, or absent) says so by
 # a STALE with its next update, once for each silence: it may wait for ever.
 #
-# What has no gate is the next message of its object all the same: those behind it name it as the
-# one before. It passes, and extends the chain of an object that is known.
+# An ungated message still extends its object's chain: the next gated update names it in last_seqno.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -131,7 +134,7 @@ cdef enum:
 
 cdef struct GateSettings:
     uint32_t objects_max
-    uint32_t collect_messages_max  # kept per object
+    uint32_t collect_messages_max  # of each object
     uint64_t collect_bytes         # of all objects together
     bint snapshots                 # the feed has lines that bring them
 
@@ -141,18 +144,18 @@ cdef struct ObjectSlot:
 
 cdef struct Object:              # 64 bytes, one cache line
     uint64_t applied             # unwrapped seqno that its state contains; 0: no state yet
-    uint64_t first               # first one collected; 0: not collecting
+    uint64_t needs_from          # the first one collected, or lost; 0: not collecting
     uint64_t tag
     uint32_t key
     uint32_t generation          # of gaps: an older one turns LIVE into UNKNOWN
     uint32_t head                # collected messages, oldest first
     uint32_t tail
-    uint32_t kept                # how many of them
+    uint32_t collected           # how many of them
     uint8_t status               # ObjectStatus, or OBJECT_TRUSTED
-    uint8_t seen                 # UNKNOWN: a snapshot came since the gap
+    uint8_t snapshot_since_gap   # UNKNOWN: a snapshot came since the gap
     uint16_t said                # Gate.silence of which it has told that it waits in vain
-    uint32_t believed            # seqno of the snapshot that was believed last
-    uint32_t snapshots           # 1: its state began with one of the snapshot channel
+    uint32_t snapshot_number     # seqno of the snapshot that was believed last
+    uint32_t from_snapshot       # 1: its state began with one of the snapshot channel
     uint32_t reserved
 
 cdef struct Gate:
@@ -162,24 +165,24 @@ cdef struct Gate:
     int64_t* counters            # the feed's scope
     Collect collect
     uint64_t position            # unwrapped: the newest incremental seqno, delivered or lost
-    uint64_t doubt               # the newest incremental seqno that we never got
-    uint64_t named               # the newest one that a snapshot named: later ones are from later
+    uint64_t missed_to           # the newest incremental seqno that we never got
+    uint64_t snapshots_named     # the newest one that a snapshot named: later ones are from later
     uint64_t zero                # the newest number 0 that we may never have got
     Key key                      # of the slots
     uint32_t slots_mask
     uint32_t objects_max
     uint32_t objects_count
     uint32_t collect_messages_max
-    uint32_t kept                # collected messages of all objects
+    uint32_t collected           # messages, of all objects
     uint32_t epoch
     uint32_t generation
     uint32_t refuted             # the one that found the snapshots of before not to be the feed's
     uint16_t silence             # counts those of the snapshot channel; 0: none yet
     uint8_t waits                # ObjectWait: what a snapshot is waited for like
     bint joined                  # the session's first incremental message came
-    bint behind                  # snapshots may have been taken before `doubt` was published
+    bint snapshots_may_lag       # they may have been taken before `missed_to` was published
     bint saw_session_from_first  # no seqno of the session was missed, and none has wrapped
-    # what gate_take hands out next: first the state, then the message, then what was kept
+    # what gate_take hands out next: first the state, then the message, then what was collected
     Object* object               # of the message; NULL: ungated, or one of our own
     uint16_t state_kind          # KIND_STALE, KIND_RECOVERED or 0
     bint message_ready
@@ -236,15 +239,15 @@ cdef inline void gate_clear(Gate* gate) noexcept nogil:
     gate.epoch += 1
     gate.objects_count = 0
     counter_add(&gate.counters[FEED_OBJECTS], -gate.counters[FEED_OBJECTS])
-    counter_add(&gate.counters[FEED_COLLECT_DROPPED], gate.kept)
-    gate.kept = 0
+    counter_add(&gate.counters[FEED_COLLECT_DROPPED], gate.collected)
+    gate.collected = 0
     collect_clear(&gate.collect)
     gate.position = 0
-    gate.doubt = <uint64_t>-1
-    gate.named = 0
+    gate.missed_to = <uint64_t>-1
+    gate.snapshots_named = 0
     gate.zero = 0
     gate.joined = False
-    gate.behind = True
+    gate.snapshots_may_lag = True
     gate.saw_session_from_first = False
     gate.object = NULL
     gate.state_kind = 0
@@ -303,7 +306,7 @@ cdef inline Message* gate_take(Gate* gate) noexcept nogil:
     elif gate.release != COLLECT_NONE:
         collect_read(&gate.collect, gate.release, gate.payload, output)
         gate.release = collect_drop(&gate.collect, gate.release)
-        gate.kept -= 1
+        gate.collected -= 1
         output.flags |= RECORD_RELEASED
         counter_add(&gate.counters[FEED_RELEASED], 1)
     else:
@@ -334,11 +337,11 @@ cdef inline void gate_reject(Gate* gate, const Message* output) noexcept nogil:
         return
     while gate.release != COLLECT_NONE:
         gate.release = collect_drop(&gate.collect, gate.release)
-        gate.kept -= 1
+        gate.collected -= 1
         counter_add(&gate.counters[FEED_COLLECT_DROPPED], 1)
     gate_stale(gate, object)
-    if object.first == 0:
-        object.first = object.applied
+    if object.needs_from == 0:
+        object.needs_from = object.applied
 
 
 cdef inline uint8_t gate_status(Gate* gate, const Object* object) noexcept nogil:
@@ -371,16 +374,16 @@ cdef inline void gate_control(Gate* gate, const Message* message) noexcept nogil
     elif message.kind == KIND_GAP and message.channel != CHANNEL_INCREMENTAL:
         memcpy(&gap, message.payload, sizeof(Gap))
         if gap.reason == GAP_ANEW:
-            gate.doubt = gate.position
-            gate.behind = True
+            gate.missed_to = gate.position
+            gate.snapshots_may_lag = True
             gate.generation += 1
             gate.refuted = gate.generation
     elif message.kind == KIND_GAP:
         memcpy(&gap, message.payload, sizeof(Gap))
-        gate.doubt = position_advance(gate, <uint32_t>gap.last)
-        if <uint32_t>gate.doubt < gap.count:
-            gate.zero = position_zero(gate.doubt)
-        gate.behind = True
+        gate.missed_to = position_advance(gate, <uint32_t>gap.last)
+        if <uint32_t>gate.missed_to < gap.count:
+            gate.zero = position_zero(gate.missed_to)
+        gate.snapshots_may_lag = True
         gate.saw_session_from_first = False
         gate.generation += 1      # every LIVE object is UNKNOWN now
     elif message.kind == KIND_DISAGREEMENT:
@@ -399,7 +402,7 @@ cdef inline void gate_control(Gate* gate, const Message* message) noexcept nogil
 
 
 cdef inline void gate_silence(Gate* gate, uint8_t waits) noexcept nogil:
-    # From now on no snapshots come. Never 0: no object has told of this silence.
+    # From now on no snapshots come. 0 is left out: it means that an object has told of no silence.
     gate.waits = waits
     gate.silence = gate.silence % 0xFFFF + 1
 
@@ -408,19 +411,20 @@ cdef inline void gate_doubt(
         Gate* gate, Object* object, const Message* message) noexcept nogil:
     # Somebody said two things with one number, perhaps of this object: only a snapshot that was
     # taken behind it tells what is right. What a snapshot said matters only while it is believed.
-    if message.channel != CHANNEL_INCREMENTAL and object.believed != <uint32_t>message.number:
+    if (message.channel != CHANNEL_INCREMENTAL
+            and object.snapshot_number != <uint32_t>message.number):
         return
-    gate.doubt = gate.position
-    gate.behind = True
+    gate.missed_to = gate.position
+    gate.snapshots_may_lag = True
     gate_forget_state(gate, object)
 
 
 cdef inline void gate_forget_state(Gate* gate, Object* object) noexcept nogil:
     # What is known of it may be somebody else's invention: it waits for a snapshot.
-    gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
+    gate_forget_collected(gate, object, FEED_COLLECT_DROPPED)
     object.applied = 0
-    object.seen = 0
-    object.snapshots = 0
+    object.snapshot_since_gap = 0
+    object.from_snapshot = 0
     if object.status != OBJECT_STALE:
         gate_stale(gate, object)
 
@@ -432,8 +436,8 @@ cdef inline void gate_update(
         counter_add(&gate.counters[FEED_UPDATES_CONTAINED], 1)
         return
     if message.flags & RECORD_SNAPSHOT:
-        gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
-        object.snapshots = 0
+        gate_forget_collected(gate, object, FEED_COLLECT_DROPPED)
+        object.from_snapshot = 0
         if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
             gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
     elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
@@ -444,8 +448,7 @@ cdef inline void gate_update(
         if object.status == OBJECT_UNKNOWN:
             gate_recovered(gate, FEED_RECOVERED_CHAIN)
     elif object.status != OBJECT_LIVE:
-        if (not gate.saw_session_from_first or <uint32_t>message.detail != 0
-                or object.status != OBJECT_WAITING or object.first):
+        if not gate_begins_with(gate, object, message):
             gate_collect(gate, object, message, seqno)
             return
         gate_recovered(gate, FEED_RECOVERED_CHAIN)
@@ -453,6 +456,13 @@ cdef inline void gate_update(
     object.applied = seqno
     counter_add(&gate.counters[FEED_APPLIED], 1)
     gate.message_ready = True
+
+
+cdef inline bint gate_begins_with(
+        const Gate* gate, const Object* object, const Message* message) noexcept nogil:
+    # Whether an update is the very first of its object.
+    return (gate.saw_session_from_first and <uint32_t>message.detail == 0
+            and object.status == OBJECT_WAITING and object.needs_from == 0)
 
 
 cdef inline void gate_extend(
@@ -474,14 +484,14 @@ cdef inline void gate_extend(
     if likely(object.status == OBJECT_LIVE):
         object.applied = seqno
         return
-    if object.kept:
+    if object.collected:
         tail = collect_head(&gate.collect, object.tail)
         if <uint32_t>message.detail == <uint32_t>tail.through:
             tail.through = seqno
             return
-    # Between the kept ones and this one something is missing: no snapshot from before continues.
-    gate_forget_kept(gate, object, FEED_COLLECT_DROPPED)
-    object.first = seqno
+    # Between those collected and this one something is missing: no snapshot from before continues.
+    gate_forget_collected(gate, object, FEED_COLLECT_DROPPED)
+    object.needs_from = seqno
 
 
 cdef inline void gate_snapshot(
@@ -490,16 +500,16 @@ cdef inline void gate_snapshot(
     cdef uint64_t seqno = position_of(gate, <uint32_t>message.detail)
     cdef bint equal = ((object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED)
                        and object_continues(gate, object, <uint32_t>message.detail))
-    if seqno > gate.named:
-        gate.named = seqno
-    if gate.behind and seqno >= gate.doubt:
-        gate.behind = False       # this one, and all that follow, were taken behind it
+    if seqno > gate.snapshots_named:
+        gate.snapshots_named = seqno
+    if gate.snapshots_may_lag and seqno >= gate.missed_to:
+        gate.snapshots_may_lag = False       # this one, and all that follow, were taken behind it
     if likely(object.status == OBJECT_LIVE):
         counter_add(&gate.counters[FEED_SNAPSHOTS_SKIPPED], 1)
-    elif object.first:
-        if seqno < object.first and not kept_begin_at(gate, object, seqno):
+    elif object.needs_from:
+        if seqno < object.needs_from and not collected_begin_at(gate, object, seqno):
             counter_add(&gate.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
-        elif not kept_continue(gate, object, seqno):
+        elif not collected_continue(gate, object, seqno):
             counter_add(&gate.counters[FEED_SNAPSHOTS_BROKEN], 1)
         else:
             gate_accept(gate, object, seqno)
@@ -513,21 +523,21 @@ cdef inline void gate_snapshot(
 
 
 cdef inline void gate_accept(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
-    # Apply a snapshot, and behind it the kept updates that are newer.
+    # Apply a snapshot, and behind it the collected updates that are newer.
     object.applied = seqno
-    if object.kept and collect_head(&gate.collect, object.tail).through > seqno:
+    if object.collected and collect_head(&gate.collect, object.tail).through > seqno:
         object.applied = collect_head(&gate.collect, object.tail).through
-    while object.kept and collect_head(&gate.collect, object.head).seqno <= seqno:
+    while object.collected and collect_head(&gate.collect, object.head).seqno <= seqno:
         object.head = collect_drop(&gate.collect, object.head)
-        object.kept -= 1
-        gate.kept -= 1
+        object.collected -= 1
+        gate.collected -= 1
         counter_add(&gate.counters[FEED_COLLECT_DROPPED], 1)
     gate.release = object.head
-    if object.status == OBJECT_WAITING and object.first == 0:
-        object.seen = 1              # nothing known of it: the first snapshot is believed
+    if object.status == OBJECT_WAITING and object.needs_from == 0:
+        object.snapshot_since_gap = 1    # nothing known of it: the first snapshot is believed
     object.head = COLLECT_NONE
-    object.kept = 0
-    object.first = 0
+    object.collected = 0
+    object.needs_from = 0
     gate_believe(gate, object)
     counter_add(&gate.counters[FEED_APPLIED], 1)
     gate.message_ready = True
@@ -537,31 +547,32 @@ cdef inline void gate_accept(Gate* gate, Object* object, uint64_t seqno) noexcep
 cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
     # A snapshot says that the object's state was as of `applied`: is that all there is?
     cdef uint8_t status = OBJECT_UNKNOWN
-    if not gate.behind or (gate.joined and object.applied >= gate.doubt):
+    if not gate.snapshots_may_lag or (gate.joined and object.applied >= gate.missed_to):
         status = OBJECT_LIVE
-    elif object.seen or object.status == OBJECT_TRUSTED:
+    elif object.snapshot_since_gap or object.status == OBJECT_TRUSTED:
         status = OBJECT_TRUSTED
     if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:
         gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
     object.status = status
-    object.seen = 1
-    object.snapshots = 1
-    object.believed = <uint32_t>gate.message.number
+    object.snapshot_since_gap = 1
+    object.from_snapshot = 1
+    object.snapshot_number = <uint32_t>gate.message.number
 
 
-cdef inline bint kept_begin_at(Gate* gate, const Object* object, uint64_t seqno) noexcept nogil:
-    # Whether what is kept begins with the update that a snapshot from before it names as the one
+cdef inline bint collected_begin_at(
+        Gate* gate, const Object* object, uint64_t seqno) noexcept nogil:
+    # Whether what was collected begins with the update that a snapshot from before names as the one
     # due next: nothing of the object lies between them. 0 names none.
     cdef const CollectHead* head
-    if object.kept == 0 or <uint32_t>seqno == 0:
+    if object.collected == 0 or <uint32_t>seqno == 0:
         return False
     head = collect_head(&gate.collect, object.head)
-    return head.seqno == object.first and <uint32_t>head.detail == <uint32_t>seqno
+    return head.seqno == object.needs_from and <uint32_t>head.detail == <uint32_t>seqno
 
 
-cdef inline bint kept_continue(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
-    # Whether the kept updates newer than a snapshot form a chain that begins at it; it may have
-    # been taken at one of the ungated messages behind a kept one.
+cdef inline bint collected_continue(Gate* gate, Object* object, uint64_t seqno) noexcept nogil:
+    # Whether the collected updates newer than a snapshot form a chain that begins at it; it may
+    # have been taken at one of the ungated messages behind a collected one.
     cdef uint32_t index = object.head, previous = <uint32_t>seqno
     cdef const CollectHead* head
     while index != COLLECT_NONE:
@@ -576,7 +587,7 @@ cdef inline bint kept_continue(Gate* gate, Object* object, uint64_t seqno) noexc
 
 cdef inline void gate_collect(
         Gate* gate, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
-    # Keep an update until a snapshot comes. At a limit the object gives up what it kept and
+    # Collect an update until a snapshot comes. At a limit the object gives up what it has and
     # begins anew with this one: snapshots grow newer, so the newest updates are the ones that the
     # next snapshot needs, and a chain with its end missing would pass for complete.
     cdef uint32_t index = COLLECT_NONE
@@ -585,35 +596,35 @@ cdef inline void gate_collect(
         object.said = gate.silence
         gate.state_kind = KIND_STALE
         counter_add(&gate.counters[FEED_WAITS_IN_VAIN], 1)
-    if object.kept >= gate.collect_messages_max:
-        gate_forget_kept(gate, object, FEED_COLLECT_FULL)
+    if object.collected >= gate.collect_messages_max:
+        gate_forget_collected(gate, object, FEED_COLLECT_FULL)
     index = collect_put(&gate.collect, message, seqno)
-    if index == COLLECT_NONE and object.kept:
-        gate_forget_kept(gate, object, FEED_COLLECT_FULL)
+    if index == COLLECT_NONE and object.collected:
+        gate_forget_collected(gate, object, FEED_COLLECT_FULL)
         index = collect_put(&gate.collect, message, seqno)
     if index == COLLECT_NONE:
         counter_add(&gate.counters[FEED_COLLECT_FULL], 1)
-        object.first = seqno         # a snapshot must contain it
+        object.needs_from = seqno         # a snapshot must contain it
         return
-    if object.kept:
+    if object.collected:
         collect_head(&gate.collect, object.tail).next_message = index
     else:
         object.head = index
     object.tail = index
-    object.kept += 1
-    gate.kept += 1
-    if object.first == 0:
-        object.first = seqno
+    object.collected += 1
+    gate.collected += 1
+    if object.needs_from == 0:
+        object.needs_from = seqno
 
 
-cdef inline void gate_forget_kept(
+cdef inline void gate_forget_collected(
         Gate* gate, Object* object, int counter) noexcept nogil:
-    counter_add(&gate.counters[counter], object.kept)
-    gate.kept -= object.kept
+    counter_add(&gate.counters[counter], object.collected)
+    gate.collected -= object.collected
     while object.head != COLLECT_NONE:
         object.head = collect_drop(&gate.collect, object.head)
-    object.kept = 0
-    object.first = 0
+    object.collected = 0
+    object.needs_from = 0
 
 
 # --- outputs --------------------------------------------------------------------------------------
@@ -698,7 +709,7 @@ cdef inline bint object_continues(
 
 cdef inline bint object_is_refuted(const Gate* gate, const Object* object) noexcept nogil:
     # Its state began with a snapshot of a numbering that was not the feed's.
-    return object.snapshots and <int32_t>(gate.refuted - object.generation) > 0
+    return object.from_snapshot and <int32_t>(gate.refuted - object.generation) > 0
 
 
 cdef inline void object_refresh(Gate* gate, Object* object) noexcept nogil:
@@ -709,7 +720,7 @@ cdef inline void object_refresh(Gate* gate, Object* object) noexcept nogil:
         gate_forget_state(gate, object)
     object.status = gate_status(gate, object)
     object.generation = gate.generation
-    object.seen = 0
+    object.snapshot_since_gap = 0
 
 
 cdef inline uint64_t position_zero(uint64_t position) noexcept nogil:
@@ -735,10 +746,10 @@ cdef inline uint64_t position_advance(Gate* gate, uint32_t seqno) noexcept nogil
     unwrapped = gate.position + <uint64_t><int64_t><int32_t>(seqno - <uint32_t>gate.position)
     if not gate.joined:
         gate.joined = True
-        gate.doubt = unwrapped - 1
-        gate.behind = not gate.saw_session_from_first
-        if gate.behind and <uint32_t>gate.doubt < SEQNO_BEHIND_MAX:
-            gate.zero = position_zero(gate.doubt)
+        gate.missed_to = unwrapped - 1
+        gate.snapshots_may_lag = not gate.saw_session_from_first
+        if gate.snapshots_may_lag and <uint32_t>gate.missed_to < SEQNO_BEHIND_MAX:
+            gate.zero = position_zero(gate.missed_to)
     if unwrapped > gate.position:
         if unwrapped >> 32 != gate.position >> 32:
             gate.saw_session_from_first = False       # 0 is a number like any other now
@@ -750,7 +761,7 @@ cdef inline uint64_t position_of(Gate* gate, uint32_t seqno) noexcept nogil:
     # Unwrap the last_seqno of a snapshot, relative to where the incremental channel is.
     cdef uint32_t ahead
     if seqno == 0:
-        return position_zero(gate.named)
+        return position_zero(gate.snapshots_named)
     if gate.position == 0:
         gate.position = position_from(seqno)
     ahead = seqno - <uint32_t>gate.position

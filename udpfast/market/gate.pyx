@@ -154,8 +154,8 @@ cdef class ObjectGate:
         return ObjectView(
             ObjectStatus(gate_status(&self.objects, object)),
             <uint32_t>object.applied if object.applied else None,
-            <uint32_t>object.first if object.first else None,
-            object.kept, object.tag)
+            <uint32_t>object.needs_from if object.needs_from else None,
+            object.collected, object.tag)
 
     def probes(self, int object_type, int object_id) -> int:
         """Return how many places of the table were looked at to find an object."""
