@@ -11,6 +11,8 @@ from tests.agents.test_relay import STEP_NS, kinds
 from tests.agents.test_relay_budget import BITS_PER_S, BURST_BYTES, ShortWorld, line
 from tests.agents.test_silent_relay import SILENT_MS, FarWorld
 from udpfast.core.layout import Kind
+from udpfast.log.ring import Ring
+from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.relay_counts import RELAY_VERDICTS
 
 LATE_MS = 100
@@ -223,3 +225,69 @@ def test_pause_says_so_once(world: PausedWorld) -> None:
     world.go_on()
     found: list[Any] = world.records[first:]
     assert kinds(found).count(Kind.GAP) == 1
+
+
+FUTURE_NS = 1 << 62
+
+
+def stand_still(world: PausedWorld, ms: int) -> list[float | None]:
+    """Let time pass in which the relay runs, and the feed's loop does not; return what was seen."""
+    seen = []
+    world.near.ring.note_current(world.now_ns)
+    for _ in range(ms // 20):
+        world.go_on(turns=20_000_000 // STEP_NS)
+        seen += world.seen
+    return seen
+
+
+def available(world: PausedWorld) -> bool:
+    said = [each for each in world.records if each.kind == Kind.GATEWAY_STATUS]
+    return bool(said[-1].update.header["available"])
+
+
+def test_book_of_a_feed_that_stands_still_is_in_doubt_there_until_it_has_caught_up(
+    world: PausedWorld,
+) -> None:
+    world.tell(snapshot=True)
+    world.quiet()
+    assert available(world)
+    seen = stand_still(world, 5 * SILENT_MS)
+    assert seen[-1] is None and set(seen[seen.index(None) :]) == {None}
+    assert not available(world)
+    old_ns = world.now_ns - 2 * LATE_MS * 1_000_000
+    for _ in range(3):  # it goes on, and is not at the end of what has come
+        world.tell()
+        world.near.ring.note_current(old_ns)
+        world.go_on()
+        assert set(world.seen) <= {None}
+    world.near.ring.note_current(FUTURE_NS)
+    world.go_on(turns=300)
+    world.check(None)
+    assert available(world)
+    assert world.counts["behind"] == 1
+
+
+def test_feed_that_is_late_by_less_than_a_book_may_be_is_not_stuck(world: PausedWorld) -> None:
+    world.tell(snapshot=True)
+    world.quiet()
+    for _ in range(10):
+        assert None not in stand_still(world, LATE_MS - 20)
+    assert world.counts["behind"] == 0
+
+
+def test_feed_behind_a_stuck_one_is_believed_once_it_has_begun(world: PausedWorld) -> None:
+    world.tell(snapshot=True)
+    world.quiet()
+    stand_still(world, 5 * SILENT_MS)
+    world.near.names_region.close()
+    world.near.ring.region.close()  # killed, and another one is there before the relay looks
+    world.near.ring = Ring.create(world.near.directory, 1 << 22, PAYLOAD_HASH)
+    world.go_on()
+    assert set(world.seen) <= {None} and not available(world)
+    world.near.ring.announce_restart(1)
+    world.begin(2, 2)
+    world.newest += 1
+    world.book((1.0, world.newest), snapshot=True, session=2)
+    world.go_on(turns=300)
+    world.check(None)
+    assert available(world)

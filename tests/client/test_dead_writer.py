@@ -328,3 +328,94 @@ def test_what_another_log_follows_is_in_doubt_before_that_has_a_record(instance:
         books.poll(timeout=0)
         assert books[BTC].stale and reader.lapped == 1
         after.close()
+
+
+STUCK_NS = 1_100_000_000
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_book_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
+    instance: Instance, face: Callable[[Reader], tuple[Books, Step]]
+) -> None:
+    live(instance)
+    instance.ring.note_current(monotonic_ns())
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = face(reader)
+        read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        assert (reader.state, books[BTC].stale) == ("stuck", True)
+        instance.book([(12, 1)], [(13, 1)], stream=1)  # old by now, like all that it catches up
+        instance.ring.flush()
+        found = read_until(step, lambda found: Kind.BOOK in found)
+        assert Kind.CONNECTION not in found and books[BTC].stale
+        instance.book([(12, 2)], [(13, 2)], stream=1)
+        instance.ring.flush()
+        instance.ring.note_current(monotonic_ns())
+        found = read_until(step, lambda found: Kind.CONNECTION in found)
+        assert found.index(Kind.BOOK) < found.index(Kind.CONNECTION)
+        assert (reader.state, books[BTC].stale) == ("alive", False)
+
+
+def test_stuck_writer_says_so_in_the_records_scope(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        said = next(reader)
+        assert (said.stream, said.data["scope"]) == (Stream.NONE, ConnectionScope.LOOP)
+        assert said.data["status"] == ConnectionStatus.DISCONNECTED
+        instance.ring.note_current(monotonic_ns())
+        said = next(reader)
+        assert said.data["scope"] == ConnectionScope.LOOP
+        assert said.data["status"] == ConnectionStatus.READY
+
+
+@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
+def test_writer_behind_a_stuck_one_ends_the_doubt_by_its_restart_alone(
+    instance: Instance, capacity: int
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = by_batch(reader)
+        read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        die(instance)
+        other = Instance(instance.directory, capacity)
+        try:
+            found = read_until(step, lambda _: reader.alive)
+            for _ in range(10):
+                found += step()
+                assert books[BTC].stale, found
+            other.ring.announce_restart(1)
+            other.ring.flush()
+            read_until(step, lambda more: Kind.RESTART in more)
+            live(other)
+            read_until(step, lambda _: not books[BTC].stale)
+        finally:
+            other.close()
+
+
+def test_image_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
+    instance: Instance,
+) -> None:
+    live(instance)
+    keep(instance).on_stop()
+    instance.ring.note_current(monotonic_ns() - STUCK_NS)
+    with pytest.warns(RuntimeWarning, match="stands still"):
+        reader = Reader(instance.address, image=True)
+    with reader:
+        books = Books(reader)
+        assert kinds_of(books.poll(timeout=0)) == [Kind.CONNECTION]
+        while reader.joining:
+            books.poll(timeout=0)
+            assert not [book for book in books.values() if not book.stale]
+        instance.ring.note_current(monotonic_ns())
+        assert kinds_of(books.poll(timeout=1)) == [Kind.CONNECTION]
+        assert not books[BTC].stale
+
+
+def test_writer_that_never_says_that_it_is_at_work_is_not_stuck(instance: Instance) -> None:
+    live(instance)
+    with Reader(instance.address) as reader:
+        assert reader.state == "alive"
+        assert len(reader.poll(timeout=0.5)) == 0

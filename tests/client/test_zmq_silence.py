@@ -8,6 +8,7 @@ from tests.agents.fanout import Turned
 from tests.client.instance import Instance
 from udpfast import Kind, Reader, ReadRecord
 from udpfast.client.zmq_silence import Silence
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import ConnectionStatus, Stream
 from udpfast.errors import ConfigError
 
@@ -101,6 +102,22 @@ def test_event_loop_hears_of_silence(instance: Instance) -> None:
 def test_fanout_tells_its_heartbeat(instance: Instance) -> None:
     with Turned(instance, heartbeat_ms=1) as turned, turned.open() as reader:
         assert said(next(reader), ConnectionStatus.DISCONNECTED)
+
+
+def test_fanout_is_silent_while_its_feed_stands_still(instance: Instance) -> None:
+    def messages_of_a_second(now_ns: int) -> int:
+        before = turned.fanout.statistics()["messages"]
+        for ms in range(0, 1000, 10):
+            turned.fanout.work(now_ns + ms * MS)
+        return turned.fanout.statistics()["messages"] - before
+
+    with Turned(instance, heartbeat_ms=10) as turned, turned.open("?silent_ms=60000"):
+        now_ns = monotonic_ns()
+        instance.ring.note_current(now_ns)
+        assert messages_of_a_second(now_ns) > 50
+        assert messages_of_a_second(now_ns + 1000 * MS) == 0
+        instance.ring.note_current(now_ns + 2000 * MS)
+        assert messages_of_a_second(now_ns + 2000 * MS) > 50
 
 
 @pytest.mark.parametrize("query", ["silent_ms=", "silent_ms=-1", "silent_ms=1s", "silent=1"])

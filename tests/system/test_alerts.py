@@ -48,6 +48,7 @@ WELL: dict[Key, Value] = {
     ("udpfast_group_up", ""): 1,
     ("udpfast_group_ended", ""): 0,
     ("udpfast_group_feed_down", ""): 0,
+    ("udpfast_feed_stuck", ""): 0,
     ("udpfast_line_silent", ""): 0,
     ("udpfast_agent_up", ""): 1,
     ("udpfast_objects_in_doubt", ""): 0,
@@ -83,6 +84,7 @@ DROPS = ("udpfast_line_kernel_drops_total", 'line="B"')
 STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastNotScraped": ({}, set()),
     "UdpfastFeedDown": ({("udpfast_feed_up", ""): 0}, set()),
+    "UdpfastFeedStuck": ({("udpfast_feed_stuck", ""): 1}, set()),
     "UdpfastGroupDown": ({("udpfast_group_up", ""): 0}, set()),
     "UdpfastGroupFeedDown": ({("udpfast_group_feed_down", ""): 1}, set()),
     "UdpfastFeedUnreadable": ({("udpfast_feed_readable", ""): 0}, set()),

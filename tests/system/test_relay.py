@@ -23,6 +23,7 @@ from udpfast import Books, Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import NotReadyError
 from udpfast.monitor.status import read_status
+from udpfast.monitor.troubles import feed_troubles
 from udpfast.net.ports import free_ports
 
 pytestmark = pytest.mark.system
@@ -175,6 +176,12 @@ class Chain:
                     out.sendto(datagram.payload, ("127.0.0.1", self.venue))
                     time.sleep(0.0005)
 
+    def look(self) -> None:
+        """Take what both feeds have published, and what the readers themselves have to say."""
+        for reader, followed in self.ends.values():
+            while reader.wait(0.3):
+                followed.take(next(reader))
+
     def read(self) -> list[Any]:
         """Take what both feeds have published; return the records of the far end."""
         self.read_end("near")
@@ -303,6 +310,40 @@ def test_no_old_book_is_sound_behind_a_relay_that_stood_still(
         else:
             wait_until(lambda old=old: old.extend(world.old()) or world.agree())
         assert old == []
+
+
+def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
+    chain: Callable[..., Chain],
+) -> None:
+    datagrams = read_set(shared("venues", "books", "itch_small"), "clean")[1]
+    third = len(datagrams) // 3
+    world = chain(0.0)
+    world.start("near", "relay")
+    world.await_session()
+    world.send_some(datagrams[:third])
+    wait_until(world.agree)
+    feed = world.processes["run near"]
+    feed.send_signal(signal.SIGSTOP)
+    told = received("far", "fibre")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        for _, datagram in datagrams[third : 2 * third]:
+            out.sendto(datagram.payload, ("127.0.0.1", world.venue))
+
+    def doubted() -> bool:
+        world.look()
+        return not any([*world.books("near").values(), *world.books("far").values()])
+
+    wait_until(doubted, "doubt at both ends")
+    assert world.ends["near"][0].state == "stuck"
+    wait_until(lambda: received("far", "fibre") > told + 10)  # the relay lives all the while
+    assert doubted()
+    assert any("stands still" in text for text in feed_troubles("near", read_status("near")))
+    feed.send_signal(signal.SIGCONT)
+    old: list[Any] = []
+    wait_until(lambda: world.look() or old.extend(world.old()) or world.agree())
+    assert old == []
+    assert any(world.books("near").values())
+    assert world.ends["near"][0].state == "alive"
 
 
 def test_end_of_the_feed_puts_all_in_doubt_until_the_next_one(chain: Callable[..., Chain]) -> None:

@@ -34,6 +34,8 @@ cdef class FeedCursor:
     cdef bint follow(self) except -1
     cdef bint ended(self) except -1
     cdef bint failed(self) except -1
+    cdef bint gone(self) except -1
+    cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil
     cdef check(self)
     cdef fail(self, int64_t code)
     cdef int64_t names_number(self) noexcept

@@ -15,7 +15,7 @@ from udpfast.log.cursor cimport RingCursor
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry, reader_report
-from udpfast.log.ring cimport ring_failed, ring_poll, ring_ready
+from udpfast.log.ring cimport ring_failed, ring_poll, ring_ready, ring_stuck
 from udpfast.shm.region cimport RegionHeader
 
 from udpfast.archive.bus_files import Live, noted_store, shared_directory
@@ -30,6 +30,7 @@ __all__ = ["FeedCursor", "RingFeedCursor", "StoreFeedCursor", "open_feed_cursor"
 
 cdef enum:
     LOOK_NS = 1_000_000          # without a sign of more, files are looked at this often
+    ALIVE_NS = 1_000_000_000     # a daemon that was silent for so long is not at work
     #: An agent that is started again does not read more than a ring has by default.
     BACK_BYTES = 1 << 26
 
@@ -112,6 +113,14 @@ cdef class FeedCursor:
 
     cdef bint failed(self) except -1:
         # Whether an error ended it: the next one goes on with the same log.
+        return False
+
+    cdef bint gone(self) except -1:
+        # Whether its process was killed.
+        return False
+
+    cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil:
+        # Whether its process has not been up to date for so long.
         return False
 
     cdef check(self):
@@ -224,6 +233,12 @@ cdef class RingFeedCursor(FeedCursor):
 
     cdef bint failed(self) except -1:
         return self.cursor.life == "failed"
+
+    cdef bint gone(self) except -1:
+        return self.cursor.life == "gone"
+
+    cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil:
+        return ring_stuck(self.cursor.reader.header, now_ns, patience_ns)
 
     cdef check(self):
         if self.cursor.region.replaced() and not (
@@ -399,6 +414,11 @@ cdef class StoreFeedCursor(FeedCursor):
 
     cdef bint failed(self) except -1:
         return self.said.feed_failed
+
+    cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil:
+        # Its daemon says that it is at work: a process that was killed is silent, too.
+        cdef int64_t alive_ns = <int64_t>load_acquire(<const uint64_t*>&self.said.alive_ns)
+        return now_ns - alive_ns >= max(patience_ns, <int64_t>ALIVE_NS)
 
     cdef fail(self, int64_t code):
         if code == -EBADMSG and self.failure is not None:

@@ -284,7 +284,7 @@ class _Page:
 
 def _first(feeds: Mapping[str, FeedChange]) -> str:
     # Which feed is shown until one is chosen: one that runs, rather than what another one left.
-    lives = ("running", "failed", "dead", "stopped")
+    lives = ("running", "stuck", "failed", "dead", "stopped")
     return min(feeds, key=lambda name: lives.index(feeds[name].status.life), default="")
 
 

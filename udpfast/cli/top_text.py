@@ -32,6 +32,8 @@ def host_caption(look: HostLook) -> str:
     """Return the time, and how many feeds run."""
     lives = [status.life for status in look.feeds.values()]
     states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "failed", "dead")]
+    if "stuck" in lives:
+        states.insert(1, f"{lives.count('stuck')} stuck")
     if look.unreadable:
         states.append(f"{len(look.unreadable)} unreadable")
     when = datetime.fromtimestamp(look.unix_ns / 1e9, UTC)

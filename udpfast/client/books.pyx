@@ -8,9 +8,9 @@ from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
-    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_CONNECTION,
-    KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART, KIND_SESSION, KIND_STALE,
-    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
+    CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_WRITER, Connection,
+    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
+    KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
 from udpfast.core.update_kinds cimport KIND_BOOK, KIND_ORDERS
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_apply, book_room, update_replaces
 from udpfast.market.doubt cimport (
@@ -640,17 +640,17 @@ cdef class Books:
             book.book.stale = True
 
     cdef _note_writer(self, const Record* header, const uint8_t* payload):
-        # While its writer is dead, or not heard, no book is known to be what it is by now. Another
-        # writer knows nothing of them: its RESTART, which empties them, ends the doubt.
+        # While its writer is dead, stuck, or not heard, no book is known to be what it is by now.
+        # Another writer knows nothing of them: its RESTART, which empties them, ends the doubt.
         cdef Connection said
         if header.length < <int64_t> (RECORD_SIZE + sizeof(Connection)):
             return
         memcpy(&said, payload, sizeof(said))
-        if said.scope != CONNECTION_WRITER and said.scope != CONNECTION_FANOUT:
+        if said.scope == CONNECTION_CHANNEL or said.scope == CONNECTION_LINE:
             return
         if said.status == CONNECTION_DISCONNECTED:
             self._orphaned = True
-        elif said.scope == CONNECTION_FANOUT:
+        elif said.scope != CONNECTION_WRITER:
             self._orphaned = False
         self._refresh_all()
 

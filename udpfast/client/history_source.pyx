@@ -448,6 +448,9 @@ cdef class HistorySource(Source):
     cdef bint writer_failed(self):
         return self.live.writer_failed()
 
+    cdef bint writer_stuck(self):
+        return self.live.writer_stuck()
+
     cdef bint detached(self):
         return self.live.detached()
 

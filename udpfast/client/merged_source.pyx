@@ -248,6 +248,13 @@ cdef class MergedSource(PolledSource):
                 return False
         return True
 
+    cdef bint writer_stuck(self):
+        cdef Member member
+        for member in self.members:
+            if not member.ended and member.source.writer_stuck():
+                return True
+        return False
+
     cdef names_published(self):
         return {name for each in self.members for name in (<Member>each).source.names_published()}
 

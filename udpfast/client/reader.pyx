@@ -298,8 +298,10 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """What its writer does, in a word; there may be records left to read whatever it is.
 
         "alive": it is at work. "ended": it was stopped in good order, and nothing more will come.
-        "failed": an error ended it, as it said itself. "dead": it was killed, or is silent. Behind
-        these two the next writer may continue. "closed": this reader is.
+        "stuck": its process is there, but has not been up to date for a second: it was stopped by
+        a signal or a debugger, or has no time, and may continue. "failed": an error ended it, as
+        it said itself. "dead": it was killed, or is silent. Behind these two the next writer may
+        continue. "closed": this reader is.
         """
         if self._closed():
             return "closed"
@@ -307,6 +309,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             return "alive"
         if self._source.writer_ended():
             return "ended"
+        if self._source.writer_stuck():
+            return "stuck"
         return "failed" if self._source.writer_failed() else "dead"
 
     @property

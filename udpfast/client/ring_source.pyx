@@ -8,17 +8,17 @@ from libc.string cimport memcpy, memset
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
-from udpfast.core.atomics cimport load_acquire, store_relaxed
+from udpfast.core.atomics cimport load_acquire, load_relaxed, store_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
-    CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
-    LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
+    CONNECTION_DISCONNECTED, CONNECTION_LOOP, CONNECTION_READY, CONNECTION_WRITER, Connection,
+    KIND_CONNECTION, LAPPED_READER, LAPPED_UNKNOWN, Lapped, RECORD_SIZE, Record)
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.doubt_records cimport doubt_record, doubt_record_lapped
 from udpfast.log.readers cimport ReaderRegistration, reader_report
-from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
+from udpfast.log.ring cimport RING_STUCK_NS, RingReader, ring_poll, ring_ready, ring_stuck
 
 import contextlib
 import errno
@@ -44,7 +44,7 @@ __all__ = ["RingSource", "open_source"]
 cdef enum:
     LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
     NAMES_PAUSE_NS = 20_000_000  # between two looks for names in vain
-    WRITER_LOOK_NS = 200_000_000  # whether the writer lives is looked at so often, in 20 us
+    WRITER_LOOK_NS = 200_000_000  # how the writer is is looked at so often, in 20 us
 
 # A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
 _PATIENCE_S = 1.0
@@ -77,8 +77,8 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.join_left = 0 if join is None else join.left
-        if self.join_left and not self.writer_alive():
-            self.turned = CONNECTION_DISCONNECTED  # an image as old as its writer's end
+        if self.join_left:
+            self._look_at_writer(True, True)  # the image is as old as its writer's end
 
     @property
     def log(self) -> bytes:
@@ -102,7 +102,7 @@ cdef class RingSource(Source):
             self.join_taken += count
             self.missed = 0
             return count
-        if unlikely(self.dead and ring_ready(ring)):
+        if unlikely(self.gone and self._is_back()):
             with gil:
                 return self._hand_out_connection()
         ring.waiting = False  # not yet: a poll returns what is there
@@ -131,6 +131,20 @@ cdef class RingSource(Source):
             turns += 1
             look = idle.parked or turns % LOOK_TURNS == 0
 
+    cdef bint _is_back(self) noexcept nogil:
+        # Another writer has put out something; or the loop that stood still has caught up, and
+        # this reader with it.
+        cdef RingReader* ring = &self.cursor.reader
+        cdef bint stuck = ring_stuck(ring.header, clock_monotonic_ns(), RING_STUCK_NS)
+        if load_relaxed(&ring.header.epoch) != self.gone_epoch:
+            self.gone = CONNECTION_WRITER
+        if self.gone == CONNECTION_WRITER:
+            return ring_ready(ring)
+        if not (stuck or self.current):
+            self.current = True
+            self.current_index = load_relaxed(&ring.header.tail_index)
+        return self.current and ring.index >= self.current_index
+
     cdef void _note_unknown(self) noexcept nogil:
         # Nobody knows how many records of the log before are missing, if any.
         self.unknown = False
@@ -153,9 +167,9 @@ cdef class RingSource(Source):
     cdef int64_t say_ended(self, int64_t code) except? -1:
         # Nothing more comes: what its writer left is as old from now on as what a dead one left.
         # Said once, then `code`.
-        if self.dead or not self.writer_ended():
+        if self.gone == CONNECTION_WRITER or not self.writer_ended():
             return code
-        self.turned = CONNECTION_DISCONNECTED
+        self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_WRITER
         return self._hand_out_connection()
 
     cdef bint _follow(self) except -1:
@@ -165,6 +179,8 @@ cdef class RingSource(Source):
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.unknown = self.unknown or not same
         self.followed = True
+        if self.gone:
+            self.gone = CONNECTION_WRITER  # another one writes this file
         return True
 
     cdef int64_t _hand_out_lapped(self) noexcept:
@@ -200,10 +216,12 @@ cdef class RingSource(Source):
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.names_region = None
         self.names = NameCache()
-        self.unknown = self.dead = self.followed = False
+        self.unknown = self.followed = False
+        self.gone = 0
 
     cdef int64_t _hand_out_connection(self) noexcept:
-        # The writer is dead or has ended, or another one is there: a record that no ring carries.
+        # The writer is dead, stuck or has ended, goes on, or is another one: a record that no ring
+        # carries.
         cdef Connection said
         cdef Record* header = self.headers
         cdef RingReader* ring = &self.cursor.reader
@@ -211,9 +229,13 @@ cdef class RingSource(Source):
         memset(&said, 0, sizeof(said))
         doubt_record(header, KIND_CONNECTION, sizeof(said), now_ns)
         said.status = self.turned if self.turned else CONNECTION_READY
-        said.scope = CONNECTION_WRITER
+        said.scope = self.gone
+        self.gone = 0
+        if said.status == CONNECTION_DISCONNECTED:
+            said.scope = self.gone = self.turned_scope
+            self.gone_epoch = load_relaxed(&ring.header.epoch)
+            self.current = False
         said.silent_ns = now_ns - self._last_ns()
-        self.dead = said.status == CONNECTION_DISCONNECTED
         self.turned = 0
         memcpy(self.payloads, &said, sizeof(said))
         header.position = ring.cursor
@@ -244,11 +266,23 @@ cdef class RingSource(Source):
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
             return
         self.looked_ns = now_ns
-        if self.writer_alive():
-            self.turned = CONNECTION_READY if self.dead else 0
-        elif not (self.dead or self.writer_ended() or ring_ready(&self.cursor.reader)):
-            # What it left comes first, and behind that the word of one that ended in good order.
-            self.turned = CONNECTION_DISCONNECTED
+        self._look_at_writer(False, not ring_ready(&self.cursor.reader))
+
+    cdef _look_at_writer(self, bint joins, bint all_read):
+        # What it left comes first, and behind that the word of one that ended in good order.
+        life = self.cursor.life
+        self.turned = 0
+        if life in ("gone", "failed") or joins and life == "finished":
+            if self.gone:
+                self.gone = CONNECTION_WRITER  # whatever was said of it: it does not go on
+            elif all_read:
+                self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_WRITER
+        elif life == "finished":
+            return
+        elif self.gone == CONNECTION_WRITER:
+            self.turned = CONNECTION_READY
+        elif life == "stuck" and all_read and not self.gone:
+            self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_LOOP
 
     cdef bint writer_alive(self):
         return self.cursor.region.pointer != NULL and self.cursor.life == "running"
@@ -258,6 +292,9 @@ cdef class RingSource(Source):
 
     cdef bint writer_failed(self):
         return self.cursor.region.pointer != NULL and self.cursor.life == "failed"
+
+    cdef bint writer_stuck(self):
+        return self.cursor.region.pointer != NULL and self.cursor.life == "stuck"
 
     cdef names_published(self):
         with contextlib.suppress(UdpfastError):  # said to who reads
@@ -389,10 +426,12 @@ cdef _warn(RingSource source, start):
     life = cursor.life
     if life == "running" or life == "finished" and start in ("begin", "time"):
         return
-    how = {"gone": "is dead", "failed": "has failed", "finished": "has ended"}[life]
+    how = {"gone": "is dead", "failed": "has failed", "finished": "has ended",
+           "stuck": "stands still"}[life]
+    then = {"finished": "ends", "stuck": "waits until it goes on"}
     import_module("udpfast.client.no_writer").warn_of_no_writer(
         cursor.region.path, f"its writer (pid {cursor.region.writer_pid}) {how}",
-        source._last_ns(), "ends" if life == "finished" else "waits for the next writer")
+        source._last_ns(), then.get(life, "waits for the next writer"))
 
 
 def _attach(target, options):

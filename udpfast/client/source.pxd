@@ -45,6 +45,7 @@ cdef class Source:
     cdef bint writer_alive(self)
     cdef bint writer_ended(self)
     cdef bint writer_failed(self)
+    cdef bint writer_stuck(self)
     cdef names_published(self)
     cdef bint detached(self)
     cdef detach(self)

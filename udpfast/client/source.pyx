@@ -118,6 +118,10 @@ cdef class Source:
         # Whether it said that an error ended it: the next one may go on.
         return False
 
+    cdef bint writer_stuck(self):
+        # Whether its process is there, but its loop stands still.
+        return False
+
     cdef names_published(self):
         # All exchanges and symbols that were published so far, as far as they are known here.
         table = self.names.table

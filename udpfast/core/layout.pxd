@@ -227,6 +227,7 @@ cdef enum:  # ConnectionScope
     CONNECTION_LINE = 1      # the record's line, one of several of its channel
     CONNECTION_WRITER = 2    # the ring's writer: READY is another one, whose RESTART follows
     CONNECTION_FANOUT = 3    # the fan-out, or the way to it: it goes on, and says what was missed
+    CONNECTION_LOOP = 4      # the ring's writer, whose loop stood still: READY is the same one
 
 cdef packed struct Connection:  # 16 bytes
     uint32_t status          # ConnectionStatus

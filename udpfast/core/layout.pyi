@@ -134,6 +134,7 @@ class ConnectionScope(enum.IntEnum):
     LINE = 1
     WRITER = 2
     FANOUT = 3
+    LOOP = 4
 
 FRAME: np.dtype[np.void]
 RECORD: np.dtype[np.void]

@@ -197,6 +197,7 @@ class ConnectionScope(enum.IntEnum):
     LINE = CONNECTION_LINE
     WRITER = CONNECTION_WRITER
     FANOUT = CONNECTION_FANOUT
+    LOOP = CONNECTION_LOOP
 
 
 #: The 16-byte wire header.

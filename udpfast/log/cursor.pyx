@@ -6,6 +6,7 @@ from libc.errno cimport EPIPE
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
+from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError, RingClosedError
@@ -15,12 +16,14 @@ from udpfast.log.ring cimport (
     RING_DATA,
     RING_FAILED,
     RING_OPEN,
+    RING_STUCK_NS,
     RingHeader,
     RingReader,
     ring_aligned,
     ring_poll,
     ring_reader_init,
     ring_ready,
+    ring_stuck,
     ring_walk,
 )
 from udpfast.log.ring import RING_KIND, RING_LAYOUT, ring_path
@@ -217,8 +220,9 @@ cdef class RingCursor:
     def life(self) -> str:
         """What became of the writer, in a word; there may be records left to read.
 
-        "running"; "finished": it closed the ring, and nothing more will come; "failed": an error
-        ended it; "gone": it was killed. Behind the last two the next writer may go on.
+        "running"; "stuck": its process is there, but its loop stands still, or catches up after
+        that; "finished": it closed the ring, and nothing more will come; "failed": an error ended
+        it; "gone": it was killed. Behind the last two the next writer may go on.
         """
         cdef uint64_t state
         self._check_open()
@@ -227,7 +231,16 @@ cdef class RingCursor:
             return "finished"
         if state == RING_FAILED:
             return "failed"
-        return "running" if state == RING_OPEN and self.region.writer_alive() else "gone"
+        if state != RING_OPEN or not self.region.writer_alive():
+            return "gone"
+        stuck = ring_stuck(self.reader.header, clock_monotonic_ns(), RING_STUCK_NS)
+        return "stuck" if stuck else "running"
+
+    @property
+    def current_ns(self) -> int:
+        """When its writer said last that it had read all that had come, monotonic; 0: never."""
+        self._check_open()
+        return load_relaxed(<const uint64_t*>&self.reader.header.current_ns)
 
     @property
     def log(self) -> bytes:

@@ -49,6 +49,8 @@ cdef enum:
     RING_REST_MIN = 4            # pauses: 70 ns on Zen 4
     RING_REST_MAX = 128          # 2 us, 190 records of 64 bytes at full speed
     RING_ATTEMPTS = 16           # jumps to `latest` within one poll, before it returns empty
+    # A loop at rest sleeps for 1 ms at most, so one that says nothing for so long stands still.
+    RING_STUCK_NS = 1_000_000_000
 
 cdef enum:  # RingState
     RING_OPEN = 1
@@ -65,7 +67,7 @@ cdef enum:  # RingState
 
 # --- RingHeader: the first 512 bytes of the region ------------------------------------------
 #
-#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state .. names | 4096 data
+#   0 RegionHeader | 128 intent | 256 latest .. current_ns | 384 state .. names | 4096 data
 #
 # Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
 # reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
@@ -77,7 +79,8 @@ cdef struct RingHeader:
     uint64_t latest          # position of the newest record, as of the last flush
     uint64_t tail            # committed end, for tools: as of the last flush
     uint64_t tail_index      # number of records below tail
-    uint8_t pad_tail[104]
+    int64_t current_ns       # what had come by then (monotonic) lies below tail; 0: not said
+    uint8_t pad_tail[96]
     uint64_t state           # RingState
     uint64_t epoch           # grows by 1 with each writer of the log
     uint64_t began           # position of this writer's first record
@@ -150,6 +153,11 @@ cdef inline void ring_flush(RingWriter* w) noexcept nogil:
     # Release: who looks for records below `tail` (_seek_oldest) finds each of them committed.
     store_release(&w.header.tail, w.position)
 
+cdef inline void ring_note_current(RingWriter* w, int64_t now_ns) noexcept nogil:
+    # Say that the loop turns, and has read all that had come by then. A writer that never says so
+    # is never taken for stuck. Release: who sees it finds what was committed before.
+    store_release(<uint64_t*>&w.header.current_ns, <uint64_t>now_ns)
+
 cdef inline void ring_advance(RingWriter* w, uint64_t end) noexcept nogil:
     # Say that everything below `end` (and a chunk more) may be overwritten from now on.
     ring_flush(w)
@@ -219,6 +227,12 @@ cdef inline void ring_fetch_ahead(RingWriter* w, uint64_t size) noexcept nogil:
 
 
 # --- reading ----------------------------------------------------------------------------------
+
+cdef inline bint ring_stuck(
+        const RingHeader* header, int64_t now_ns, int64_t patience_ns) noexcept nogil:
+    # Whether the writer's loop has not been up to date for so long: it stands still, or catches up.
+    cdef int64_t current_ns = <int64_t>load_acquire(<const uint64_t*>&header.current_ns)
+    return current_ns != 0 and now_ns - current_ns >= patience_ns
 
 cdef inline void ring_reader_init(
         RingReader* r, const uint8_t* region, uint64_t size_bytes) noexcept nogil:

@@ -14,8 +14,8 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-# 4 is of RingHeader: it counts its changes.
-RING_LAYOUT: int = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 4
+# 5 is of RingHeader: it counts its changes.
+RING_LAYOUT: int = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 5
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
     raise ImportError(f"RingHeader has {sizeof(RingHeader)} bytes, not 512")
@@ -84,7 +84,7 @@ cdef class Ring:
         self._check_open()
         if self._published:
             return
-        self.writer.header.names = self._names
+        header.names = self._names
         self.region.mark_ready()
         self._published = True
         if self._before is None and self.restarted:
@@ -92,6 +92,8 @@ cdef class Ring:
             header.began_index = self.writer.index
             # Orders where this writer begins before its number; read by _seek.
             store_release(&header.epoch, header.epoch + 1)
+            # What the writer before said of itself. Release: who sees it knows of this writer.
+            ring_note_current(&self.writer, 0)
         if self._before is not None:
             # Who reads the old file to its end is told to look for the new one. A ring that was
             # closed ends its readers.
@@ -161,6 +163,18 @@ cdef class Ring:
                     received_ns=now_ns, published_ns=now_ns,
                     stream=STREAM_NONE, session=self.writer.header.session)
         self.flush()
+
+    def note_current(self, now_ns: int) -> None:
+        """Say that the writer is at work, and has read what had come by then; from then on it is
+        taken for stuck where it does not say so for a second.
+
+        Parameters
+        ----------
+        now_ns : int
+            By the monotonic clock.
+        """
+        self._check_open()
+        ring_note_current(&self.writer, now_ns)
 
     def flush(self) -> None:
         """Publish how far the ring reaches, for tools and for readers that attach."""

@@ -163,6 +163,8 @@ def _add_troubles(families: Families, host: HostFacts, feeds: dict[str, Instance
 def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     up = "whether the feed's process lives"
     families.gauge("feed_up", up, status.alive, feed=feed)
+    stuck = "whether the feed's process lives, and its loop stands still"
+    families.gauge("feed_stuck", stuck, status.life == "stuck", feed=feed)
     ended = "whether the feed ended in good order: it was stopped, and is not to be missed"
     families.gauge("feed_ended", ended, status.life == "stopped", feed=feed)
     start = "when the feed was started, UNIX time"

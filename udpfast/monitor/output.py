@@ -6,7 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from udpfast.archive.bus_files import noted_store, shared_directory
+from udpfast.archive.bus_files import Live, noted_store, shared_directory
+from udpfast.core.clock import monotonic_ns
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import PAYLOAD_HASH
@@ -25,6 +26,8 @@ class OutputFacts(Struct, frozen=True):
         The writer's process is there, whether it has closed it or not.
     state : str
         open, closed (the writer said that nothing more comes) or failed (an error ended it).
+    stuck_ns : int
+        The writer's process is there, and has not been up to date for so long; 0: it is.
     epoch, records, position : int
         Which writer, and records and bytes so far.
     readers : Path
@@ -36,6 +39,7 @@ class OutputFacts(Struct, frozen=True):
     writer_pid: int
     alive: bool
     state: str
+    stuck_ns: int
     epoch: int
     records: int
     position: int
@@ -56,16 +60,25 @@ def read_output(instance: Path) -> OutputFacts:
         with RingCursor.attach(
             instance, limit=1, payload_hash=PAYLOAD_HASH, populate=False
         ) as cursor:
-            state = {"finished": "closed", "failed": "failed"}.get(cursor.life, "open")
+            life = cursor.life
+            state = {"finished": "closed", "failed": "failed"}.get(life, "open")
+            stuck_ns = monotonic_ns() - cursor.current_ns if life == "stuck" else 0
             return OutputFacts(
-                cursor.region.writer_pid, cursor.region.writer_alive(), state,
+                cursor.region.writer_pid, cursor.region.writer_alive(), state, stuck_ns,
                 cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
             )  # fmt: skip
     kept = journal_state(store)
     state = "failed" if kept.failed else "closed" if kept.closed else "open"
     with CounterBlock.attach(instance) as block:
         pid, alive = block.region.writer_pid, block.region.writer_alive()
+    stuck_ns = _silent_ns(store) if alive and state == "open" else 0
     return OutputFacts(
-        pid, alive, state, kept.epoch, kept.index, kept.position,
+        pid, alive, state, stuck_ns, kept.epoch, kept.index, kept.position,
         shared_directory(store), "store",
     )  # fmt: skip
+
+
+def _silent_ns(store: Path) -> int:
+    # For how long who keeps a store has not said that it is at work; 0: it does.
+    live = Live(store)
+    return 0 if live.is_alive() else monotonic_ns() - live.read().alive_ns

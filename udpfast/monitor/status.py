@@ -88,6 +88,8 @@ class InstanceStatus(Struct, frozen=True):
         What it writes: ring or store.
     state : str
         Of that: open, closed (in good order) or failed (an error ended the feed).
+    stuck_ns : int
+        Its process is there, and has not been up to date for so long; 0: it is.
     epoch, records, position : int
         Of the ring or store: which writer, and records and bytes so far.
     started_ns : int
@@ -123,6 +125,7 @@ class InstanceStatus(Struct, frozen=True):
     alive: bool
     output: str
     state: str
+    stuck_ns: int
     epoch: int
     records: int
     position: int
@@ -154,17 +157,19 @@ class InstanceStatus(Struct, frozen=True):
 
     @property
     def life(self) -> str:
-        """In a word: running, stopped (it closed the ring), failed (by an error), or dead."""
+        """In a word: running, stuck (its loop stands still), stopped (it closed the ring), failed
+        (by an error), or dead.
+        """
         if self.state == "failed":
             return "failed"
         if self.alive:
-            return "running"
+            return "stuck" if self.stuck_ns else "running"
         return "stopped" if self.state == "closed" else "dead"
 
     @property
     def life_shown(self) -> str:
         """The same, in capitals where that needs attention."""
-        return self.life.upper() if self.life in ("failed", "dead") else self.life
+        return self.life.upper() if self.life in ("stuck", "failed", "dead") else self.life
 
     @property
     def limits(self) -> dict[str, str]:
@@ -221,6 +226,7 @@ def read_status(
         alive=output.alive,
         output=output.kind,
         state=output.state,
+        stuck_ns=output.stuck_ns,
         epoch=output.epoch,
         records=output.records,
         position=output.position,

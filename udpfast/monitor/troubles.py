@@ -40,18 +40,19 @@ class TroubleKind(IntEnum):
     """What is wrong, the worst first: that is their order wherever they are shown."""
 
     FEED_DEAD = 1
-    FEED_SILENT = 2
-    AGENT_DOWN = 3
-    SOURCE_GONE = 4
-    DISK_FULL = 5
-    LINE_SILENT = 6
-    SERVER_SILENT = 7
-    TABLE_FULL = 8
-    OUTBOX_FULL = 9
-    NOT_RECORDED = 10
-    RELAY_SHORT = 11
-    HOST_FAULT = 12
-    UNREADABLE = 13
+    FEED_STUCK = 2
+    FEED_SILENT = 3
+    AGENT_DOWN = 4
+    SOURCE_GONE = 5
+    DISK_FULL = 6
+    LINE_SILENT = 7
+    SERVER_SILENT = 8
+    TABLE_FULL = 9
+    OUTBOX_FULL = 10
+    NOT_RECORDED = 11
+    RELAY_SHORT = 12
+    HOST_FAULT = 13
+    UNREADABLE = 14
 
 
 class Trouble(Struct, frozen=True):
@@ -98,6 +99,13 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
     if status.life == "failed":
         reason = next((each.failure for each in status.agents if each.failure), "see its log")
         yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
+    if status.life == "stuck":
+        yield Trouble(
+            TroubleKind.FEED_STUCK,
+            f"feed {name} stands still: its process {status.writer_pid} is there, and its loop has "
+            f"not been up to date for {status.stuck_ns // 1_000_000_000} s: a signal or a debugger "
+            "stopped it, or its core has no time for it",
+        )
     for sentence in status.limits.values():
         yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
     if status.life != "running":

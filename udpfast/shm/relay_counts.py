@@ -49,7 +49,7 @@ RELAY_COUNTS = {
     "waiting": "updates that wait for a short line now",
     "late": "objects that waited for longer than late_ms, and were said to be in doubt",
     "behind": "times that the relay stood still, or was late_ms behind the feed, or the feed was "
-    "dead: all was said to be in doubt until it had caught up",
+    "dead or stood still: all was said to be in doubt until it had caught up",
     "short": "whether an update had to wait in the last second",
 }
 #: Those of the relay that tell how it is, rather than what it has done.

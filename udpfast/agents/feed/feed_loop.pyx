@@ -10,6 +10,7 @@ import cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.agents.feed.engine cimport Engine
+from udpfast.agents.feed.output cimport output_note_current
 from udpfast.core.agent cimport Agent, AgentRunner
 from udpfast.core.atomics cimport counter_add, load_acquire, store_release
 from udpfast.core.check cimport unlikely
@@ -228,6 +229,7 @@ cdef class FeedLoop(Agent):
     def pass_time(self, int64_t now_ns) -> None:
         """Let time pass after the thread has ended: silence is said in-band."""
         self.engine.expire(now_ns, clock_realtime_ns())
+        output_note_current(self.engine.output, now_ns)
 
     def count_reopened(self, channel: int, line: int) -> None:
         """Count a socket that was opened anew. Only one thread may call this."""
@@ -295,6 +297,8 @@ cdef class FeedLoop(Agent):
         if now_ns >= self.expire_at_ns:
             self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
             self.engine.expire(self.read_until_ns, clock_realtime_ns())
+            if not backlog:
+                output_note_current(self.engine.output, now_ns)
         if now_ns >= self.drops_at_ns:
             self._look_around(now_ns)
         return total if total else backlog  # it is not idle that read frames for no line

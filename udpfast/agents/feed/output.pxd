@@ -8,7 +8,8 @@ from udpfast.bus.log cimport Store, log_note
 from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.log.ring cimport RingWriter, ring_claim, ring_commit, ring_flush
+from udpfast.log.ring cimport (
+    RingWriter, ring_claim, ring_commit, ring_flush, ring_note_current)
 from udpfast.log.segment cimport record_size, segment_commit, segment_has_room, segment_place
 
 cdef class Output:
@@ -76,6 +77,12 @@ cdef inline void output_flush(Output o, int64_t unix_ns) noexcept nogil:
         ring_flush(o.ring)
     else:
         o._flush_store(unix_ns)
+
+
+cdef inline void output_note_current(Output o, int64_t now_ns) noexcept nogil:
+    # All that had come by then was read. Of a store its daemon says that it is at work.
+    if o.ring != NULL:
+        ring_note_current(o.ring, now_ns)
 
 
 cdef inline uint64_t output_position(Output o) noexcept nogil:

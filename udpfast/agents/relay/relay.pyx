@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint64_t
 from udpfast.agents.feed.feed_state cimport state_open
 from udpfast.agents.relay.relay_feed cimport RelayFeed
 from udpfast.agents.relay.relay_told cimport RELAY_LAPPED
-from udpfast.archive.feed_cursor cimport FeedCursor, RingFeedCursor
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.check cimport unlikely
@@ -40,7 +40,7 @@ __all__ = ["Relay", "build"]
 
 cdef enum:
     BATCH = 256                  # records of one turn
-    LOOK_NS = 100_000_000        # lines, and whether the feed's process is there, so often
+    LOOK_NS = 100_000_000        # lines, and how the feed's process is, so often
     REPORT_NS = 10_000_000       # tools see how far it is so often, or at every turn with records
     REJOIN_NS = 1_000_000_000    # between two tries to go on with an image
 
@@ -83,7 +83,8 @@ cdef class Relay(Agent):
     cdef int64_t _look_at_ns
     cdef int64_t _rejoin_at_ns
     cdef uint64_t _joined                # records before this index lie back: they are learnt
-    cdef bint _gone                      # the feed's process was killed
+    cdef bint _gone                      # the feed's process was killed,
+    cdef bint _stuck                     # or its loop stands still, or catches up after that
     cdef bint _ended                     # the far end was told that nothing more comes
     cdef dict _troubles
     cdef dict _last_counts               # of a relay that was stopped
@@ -204,11 +205,11 @@ cdef class Relay(Agent):
             with gil:
                 self._look()
         if self._at == self._count and not self._cursor.ready():
-            if self.feed.behind and not self._gone:
+            if self.feed.behind and not (self._gone or self._stuck):
                 with gil:
-                    self._look()     # of a feed that is dead nothing is new
+                    self._look()     # of a feed that is dead or stuck nothing is new
             self._current_ns = now_ns
-            self.feed.fall_behind(self._gone)
+            self.feed.fall_behind(self._gone or self._stuck)
         # In the middle of what lies back, what is true is an old truth.
         rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if count or now_ns >= self._report_at_ns:
@@ -248,7 +249,7 @@ cdef class Relay(Agent):
         # The feed's process is back, or records are missing before those that were read. Whether
         # to poll anew.
         if self._gone:
-            self._gone = False
+            self._gone = self._stuck = False
             self.feed.say_available(True)
         if not self._cursor.missed:
             return False
@@ -287,19 +288,36 @@ cdef class Relay(Agent):
     cdef _look(self):
         # What is rarely different: by whom nothing waits.
         cdef dict troubles = {} if self.feed.lines is None else self.feed.lines.troubles()
-        if not self._gone and isinstance(self._cursor, RingFeedCursor) and (
-                (<RingFeedCursor>self._cursor).cursor.life == "gone"):
-            self._gone = True
-            self.feed.say_available(False)
-            say_warning(
-                f"udpfast: {self._name}: relay: the feed's process is gone: the far end is told "
-                "that all is in doubt")
+        self._look_at_feed()
         for line, trouble in troubles.items():
             if self._troubles.get(line) != trouble:
                 say_warning(f"udpfast: {self._name}: relay: line {line} cannot send: {trouble}")
         for line in self._troubles.keys() - troubles.keys():
             say_info(f"udpfast: {self._name}: relay: line {line} sends again")
         self._troubles = troubles
+
+    cdef _look_at_feed(self):
+        cdef bint stuck
+        if not self._gone and self._cursor.gone():
+            self._gone = True
+            self.feed.say_available(False)
+            say_warning(
+                f"udpfast: {self._name}: relay: the feed's process is gone: the far end is told "
+                "that all is in doubt")
+        # Behind a stuck one another may write, which knows nothing of what was before its RESTART.
+        stuck = self._cursor.stuck(self.feed.now_ns, max(self.feed.late_ns, LOOK_NS)) or (
+            self._stuck and self._cursor.epoch() != self.feed.state.mark.epoch)
+        if stuck == self._stuck or self._gone:
+            return
+        self._stuck = stuck
+        self.feed.say_available(not stuck)
+        if stuck:
+            say_warning(
+                f"udpfast: {self._name}: relay: the feed stands still, though its process is "
+                "there: the far end is told that all is in doubt")
+            return
+        self.feed.look_at_connection()
+        say_info(f"udpfast: {self._name}: relay: the feed goes on")
 
     cdef _say_end(self):
         if not self._ended:

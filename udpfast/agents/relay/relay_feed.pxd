@@ -55,7 +55,7 @@ cdef class RelayFeed(RelayRounds):
     cdef void miss(self, uint64_t count, uint64_t epoch) noexcept nogil
     cdef void _take_control(
         self, const Record* header, const uint8_t* payload, uint32_t gaps) noexcept nogil
-    cdef void _look_at_connection(self) noexcept nogil
+    cdef void look_at_connection(self) noexcept nogil
     cdef void _take_update(self, const Record* header, const uint8_t* payload) noexcept nogil
     cdef void _look_at_object(self, const Record* header, uint64_t tag) noexcept nogil
     cdef void _doubt_values(self, int64_t stream) noexcept nogil

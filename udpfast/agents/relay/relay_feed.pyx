@@ -231,13 +231,13 @@ cdef class RelayFeed(RelayRounds):
             self.counts[RELAY_LAPPED] += <int64_t>lapped.missed
             self._doubt_values(-1)
         elif header.kind == KIND_CONNECTION:
-            if self.state.mark.has_connection[CHANNEL_INCREMENTAL]:
-                self._look_at_connection()
+            self.look_at_connection()
 
-    cdef void _look_at_connection(self) noexcept nogil:
+    cdef void look_at_connection(self) noexcept nogil:
+        # Tell whether the venue is heard, as the feed has said last, if ever.
         cdef bint available = (
             self.state.mark.connection[CHANNEL_INCREMENTAL].status == CONNECTION_READY)
-        if available != self.available:
+        if self.state.mark.has_connection[CHANNEL_INCREMENTAL] and available != self.available:
             with gil:
                 self.say_available(available)
 

@@ -20,6 +20,7 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport KIND_RESTART
 from udpfast.core.linux cimport ECANCELED
 from udpfast.log.readers cimport ReaderRegistration
+from udpfast.log.ring cimport RING_STUCK_NS
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_FAILED, ENVELOPE_REFUSED, TOPIC_ANSWER, TOPIC_STREAM)
 
@@ -230,7 +231,9 @@ cdef class ZmqFanout(Agent):
         for stream in self.streams.live:
             if self.end_ns and now_ns - stream.sent_ns >= END_PAUSE_NS:
                 self.envelopes.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
-            elif now_ns - stream.sent_ns >= self.heartbeat_ns:
+            elif now_ns - stream.sent_ns >= self.heartbeat_ns and not (
+                    # Then the fan-out is silent, too: what readers know grows old.
+                    self.cursor is not None and self.cursor.stuck(now_ns, RING_STUCK_NS)):
                 self.envelopes.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
         if self.cursor is not None:
             self.registration.entry.read = self.read

@@ -713,18 +713,18 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     return 0;
 }
 
-/* While its writer is dead, or not heard, no book is known to be what it is by now. */
+/* While its writer is dead, stuck, or not heard, no book is known to be what it is by now. */
 static inline void udpfast_books_note_writer(struct udpfast_books *books,
                                              const struct udpfast_record *record)
 {
     const struct udpfast_connection *said =
         (const struct udpfast_connection *) udpfast_record_payload(record);
     if (udpfast_record_payload_size(record) < sizeof *said
-        || (said->scope != UDPFAST_CONNECTION_WRITER && said->scope != UDPFAST_CONNECTION_FANOUT))
+        || said->scope == UDPFAST_CONNECTION_CHANNEL || said->scope == UDPFAST_CONNECTION_LINE)
         return;
     if (said->status == UDPFAST_CONNECTION_DISCONNECTED)
         books->orphaned = 1;
-    else if (said->scope == UDPFAST_CONNECTION_FANOUT)
+    else if (said->scope != UDPFAST_CONNECTION_WRITER)
         books->orphaned = 0;
     udpfast_books_mark_all(books);
 }

@@ -45,7 +45,9 @@ struct udpfast_reader {
         uint8_t payload[16];
     } made; /* a record of the reader */
     int64_t looked_ns, names_looked_ns;
-    int dead;    /* the writer's death was said */
+    int gone;    /* connection scope: the writer's death was said, or that its loop stands still */
+    int current; /* that loop was up to date again when it had put out `current_index` records */
+    uint64_t gone_epoch, current_index; /* gone_epoch: which writer that was */
     int jumped;  /* the record at `position` may have a later index */
     int unknown; /* another log took the place of the one before */
     int pending; /* the first of `copies` is handed out next: LAPPED came before it */
@@ -417,17 +419,19 @@ static inline int64_t udpfast_reader_last_ns(const struct udpfast_reader *reader
     return record != NULL ? record->published_ns : reader->ring.header->created_ns;
 }
 
-/* Say that the writer is dead, or that there is one again. Returns 1. */
-static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int dead,
+/* Say that the writer is dead or stuck (`scope`), or that it goes on, or another (0). Returns 1. */
+static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int scope,
                                             const struct udpfast_record **records)
 {
     struct udpfast_connection said;
     int64_t now_ns = udpfast_clock(CLOCK_REALTIME);
     memset(&said, 0, sizeof said);
-    said.status = dead ? UDPFAST_CONNECTION_DISCONNECTED : UDPFAST_CONNECTION_READY;
-    said.scope = UDPFAST_CONNECTION_WRITER;
+    said.status = scope ? UDPFAST_CONNECTION_DISCONNECTED : UDPFAST_CONNECTION_READY;
+    said.scope = (uint32_t) (scope ? scope : reader->gone);
     said.silent_ns = now_ns - udpfast_reader_last_ns(reader);
-    reader->dead = dead;
+    reader->gone = scope;
+    reader->gone_epoch = UDPFAST_LOAD_RELAXED(&reader->header->epoch);
+    reader->current = 0;
     udpfast_reader_make(reader, UDPFAST_KIND_CONNECTION, &said, reader->index, records);
     reader->made.header.received_ns = reader->made.header.published_ns = now_ns;
     return 1;
@@ -476,6 +480,8 @@ static inline int udpfast_reader_follow(struct udpfast_reader *reader)
     else if (index <= reader->index)
         reader->index = index;
     reader->jumped = 1; /* one record at first: what was missed is said before it */
+    if (reader->gone)
+        reader->gone = UDPFAST_CONNECTION_WRITER; /* another one writes this file */
     return 1;
 }
 
@@ -550,6 +556,31 @@ static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
     return count;
 }
 
+/* Whether the writer's loop has not been up to date for a second. */
+static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
+{
+    /* Acquire: what it had put out by then is there. */
+    int64_t current_ns = UDPFAST_LOAD_ACQUIRE(&reader->header->current_ns);
+    return current_ns != 0
+           && udpfast_clock(CLOCK_MONOTONIC) - current_ns >= UDPFAST_RING_STUCK_NS;
+}
+
+/* Whether another writer has put out something; or the loop that stood still has caught up, and
+ * this reader with it. */
+static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
+{
+    int stuck = udpfast_reader_stuck(reader);
+    if (UDPFAST_LOAD_RELAXED(&reader->header->epoch) != reader->gone_epoch)
+        reader->gone = UDPFAST_CONNECTION_WRITER;
+    if (reader->gone == UDPFAST_CONNECTION_WRITER)
+        return (uint32_t) udpfast_ring_word(reader, reader->position) != 0;
+    if (!stuck && !reader->current) {
+        reader->current = 1;
+        reader->current_index = UDPFAST_LOAD_RELAXED(&reader->header->tail_index);
+    }
+    return reader->current && reader->index >= reader->current_index;
+}
+
 /* Nothing is there: whether something is to be said of the writer. Returns 1 and the record; 2: the
  * ring goes on in another file; 0: no. */
 static inline int udpfast_reader_look(struct udpfast_reader *reader,
@@ -558,7 +589,7 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
     char path[PATH_MAX + 8];
     int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
     uint64_t state;
-    int result, alive;
+    int result, dead;
     if (now_ns - reader->looked_ns < UDPFAST_WRITER_LOOK_NS)
         return 0;
     reader->looked_ns = now_ns;
@@ -574,10 +605,20 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
                            "%.400s was removed: open another reader", path);
     }
     state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
-    alive = state == UDPFAST_RING_CLOSED
-            || (state != UDPFAST_RING_FAILED && udpfast_region_writer_alive(&reader->ring));
-    if (alive == reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) == 0)
-        return udpfast_reader_say_writer(reader, !alive, records);
+    if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0)
+        return 0; /* what one that died left comes first */
+    dead = state != UDPFAST_RING_CLOSED
+           && (state == UDPFAST_RING_FAILED || !udpfast_region_writer_alive(&reader->ring));
+    if (dead && reader->gone) {
+        reader->gone = UDPFAST_CONNECTION_WRITER; /* whatever was said of it: it does not go on */
+        return 0;
+    }
+    if (dead)
+        return udpfast_reader_say_writer(reader, UDPFAST_CONNECTION_WRITER, records);
+    if (reader->gone == UDPFAST_CONNECTION_WRITER)
+        return udpfast_reader_say_writer(reader, 0, records);
+    if (!reader->gone && state == UDPFAST_RING_OPEN && udpfast_reader_stuck(reader))
+        return udpfast_reader_say_writer(reader, UDPFAST_CONNECTION_LOOP, records);
     return 0;
 }
 
@@ -603,7 +644,8 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
  * Returns how many; 0: nothing is new; UDPFAST_ENDED; below it: see `problem`.
  *
  * Records that a reader missed because it was lapped are told by one of kind LAPPED, exactly. The
- * writer's death or failure, and its return, are told by one of kind CONNECTION and scope WRITER.
+ * writer's death or failure, and its return, are told by one of kind CONNECTION and scope WRITER; a
+ * loop that stands still, and that it has caught up, by one of scope LOOP.
  * Each of these comes alone.
  */
 static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
@@ -618,8 +660,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         records[0] = (const struct udpfast_record *) reader->copies;
         return 1;
     }
-    if (reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) != 0)
-        return udpfast_reader_say_writer(reader, 0, records); /* another one writes */
+    if (reader->gone && udpfast_reader_is_back(reader))
+        return udpfast_reader_say_writer(reader, 0, records);
     for (;;) {
         int64_t count = udpfast_reader_run(reader, records, limit, &missed, &end);
         if (count > 0) {
