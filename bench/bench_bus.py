@@ -1,6 +1,6 @@
 """What does a bus cost: a copy of a store over TCP, a message's place in the order, a restart?
 
-    store --> SourceThread --TCP on loopback, another process--> ConsumerThread --> copy
+    store --> SenderThread --TCP on loopback, another process--> ReceiverThread --> copy
     bytes -----------------TCP on loopback, another process------------------> nowhere  (the floor)
 
     datagrams of many messages --> sequencer --> store        one core

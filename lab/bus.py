@@ -282,7 +282,7 @@ def settle(*worlds: World) -> None:
             host.log.disk_full = host.frozen = False
             host.log.kill_in = 0
             host.quarantine = True
-            if host.node is None or host.daemon.follows.stop_reason:
+            if host.node is None or host.daemon.copying.stop_reason:
                 _start_again(world, host)
     for _ in range(60):
         time.run(time.now_ns + 1 * S)
@@ -300,7 +300,7 @@ def settle(*worlds: World) -> None:
 
 def _start_again(world: World, host: Host) -> None:
     # As an operator does who looked at why it stopped.
-    if host.node is not None and host.daemon.follows.stop_reason in ("gone", "wrong_store"):
+    if host.node is not None and host.daemon.copying.stop_reason in ("gone", "wrong_store"):
         host.wipe()
     else:
         host.kill()
@@ -316,13 +316,13 @@ def _look_after(world: World) -> None:
     if any(host.daemon.promotion is not None for host in hosts):
         return
     for host in hosts:
-        if host.daemon.follows.stop_reason:
+        if host.daemon.copying.stop_reason:
             _start_again(world, host)
             return
     if not writers:
         furthest = max(hosts, key=lambda host: (host.daemon.store.epoch, host.daemon.store.end))
         if len(world.hosts) == 1:
-            furthest.daemon.resume(world.now_ns, furthest.unix_ns)
+            furthest.daemon.write_on(world.now_ns, furthest.unix_ns)
         else:
             world.promote(furthest)
         furthest.wake()

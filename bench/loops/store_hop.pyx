@@ -1,6 +1,6 @@
 """Records on a schedule, each timed until the other end acknowledges it: with a store, and bare.
 
-    StorePace + SourceThread, one thread --TCP--> ConsumerThread    append, send; check, place, ack
+    StorePace + SenderThread, one thread --TCP--> ReceiverThread    append, send; check, place, ack
     TcpPace -------------------------------TCP--> TcpEcho           the same bytes of nothing
 
 A gap of 0 sends the next when the one before is acknowledged.

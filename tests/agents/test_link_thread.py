@@ -15,7 +15,7 @@ import pytest
 from lab.bus_memory import MemoryLog
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.bus.link_thread import ConsumerThread, SourceThread
+from udpfast.agents.bus.link_thread import ReceiverThread, SenderThread
 from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.link_sender import LinkSender
@@ -64,21 +64,21 @@ class Threads:
         sockets: tuple[socket.socket, socket.socket] | None = None,
     ) -> None:  # fmt: skip
         now_ns = monotonic_ns()
-        self.source, self.consumer = (
+        self.source, self.receiver = (
             LinkSender(source, 1, now_ns),
             LinkReceiver(copy, 2, now_ns, any_source=not source.writer),
         )
-        self.source.feed(self.consumer.output(), now_ns)
-        self.consumer.feed(self.source.output(1), now_ns)
-        assert self.consumer.following
+        self.source.feed(self.receiver.output(), now_ns)
+        self.receiver.feed(self.source.output(1), now_ns)
+        assert self.receiver.following
         self.sockets = sockets or socket.socketpair()
         for each in self.sockets:
             each.setblocking(False)
-        self.source.carried = self.consumer.carried = True
-        copy.intake = self.consumer
+        self.source.carried = self.receiver.carried = True
+        copy.intake = self.receiver
         sends, takes = keyed or (None, None)
-        self.sends = SourceThread(self.source, self.sockets[0].fileno(), idle, seal=sends)
-        self.takes = ConsumerThread(self.consumer, self.sockets[1].fileno(), idle, seal=takes)
+        self.sends = SenderThread(self.source, self.sockets[0].fileno(), idle, seal=sends)
+        self.takes = ReceiverThread(self.receiver, self.sockets[1].fileno(), idle, seal=takes)
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Threads"]:
@@ -92,7 +92,7 @@ class Threads:
 
     def attend(self) -> "Threads":
         now_ns = monotonic_ns()
-        for end in (self.source, self.consumer):
+        for end in (self.source, self.receiver):
             end.work(now_ns, time.time_ns())
             end.attend()
         odd = self.sends.odd()
@@ -139,9 +139,9 @@ def test_nothing_of_a_lower_epoch_is_taken_behind_a_promise() -> None:
         other.fence(seq.store.epoch << 1)
         end = other.end
         send(seq, 11, 50)
-        wait_until(lambda: link.attend().consumer.closed, "the end of the link")
+        wait_until(lambda: link.attend().receiver.closed, "the end of the link")
     assert other.end == end
-    assert link.consumer.closed in ("records of an epoch that has ended", "an epoch that has ended")
+    assert link.receiver.closed in ("records of an epoch that has ended", "an epoch that has ended")
 
 
 def test_a_copy_that_sets_records_aside_is_no_source_any_more() -> None:
@@ -165,8 +165,8 @@ def test_damage_on_the_way_is_never_seen() -> None:
     before = other.end
     link.sockets[0].send(frame)
     with AgentRunner(link.takes, idle=link.takes.idle):
-        wait_until(lambda: link.attend().consumer.closed, "the end of the link")
-    assert link.consumer.damaged
+        wait_until(lambda: link.attend().receiver.closed, "the end of the link")
+    assert link.receiver.damaged
     assert content(seq.store).startswith(content(other))
     assert before <= other.end < seq.store.end
 
@@ -196,7 +196,7 @@ def test_acks_wake_whoever_waits_for_them() -> None:
     seq, other = filled(10), store("one")
     link = Threads(seq.store, other)
     heard, bell = os.pipe()
-    link.sends = SourceThread(link.source, link.sockets[0].fileno(), "backoff", acks=bell)
+    link.sends = SenderThread(link.source, link.sockets[0].fileno(), "backoff", acks=bell)
     send(seq, 11)
     with link.running():
         assert os.read(heard, 1), "blocks until an ACK was there"
@@ -210,7 +210,7 @@ def test_a_reader_of_the_copy_that_sleeps_is_woken_by_its_thread(tmp_path: Path)
     link = Threads(seq.store, other)
     wake = WakeRegion.create(tmp_path)
     sleeper = Sleeper.attach(tmp_path)
-    link.takes = ConsumerThread(link.consumer, link.sockets[1].fileno(), "backoff", wake=wake)
+    link.takes = ReceiverThread(link.receiver, link.sockets[1].fileno(), "backoff", wake=wake)
     with link.running():
         wait_until(link.level, "the copy")
         for number in range(11, 15):
@@ -229,7 +229,7 @@ def test_a_copy_without_room_waits_and_goes_on() -> None:
     link = Threads(seq.store, other)
     log.disk_full = True
     with link.running():
-        wait_until(lambda: link.attend().consumer.stalled, "the copy to stand still")
+        wait_until(lambda: link.attend().receiver.stalled, "the copy to stand still")
         end = other.end
         for _ in range(20):
             link.attend()
@@ -261,7 +261,7 @@ def test_a_reader_that_takes_a_byte_at_a_time_gets_whole_frames(sealed: bool) ->
         def level() -> bool:
             with contextlib.suppress(BlockingIOError):
                 said = link.sockets[1].recv(7)
-                link.consumer.feed(said if theirs is None else theirs.unwrap(said), monotonic_ns())
+                link.receiver.feed(said if theirs is None else theirs.unwrap(said), monotonic_ns())
             link.source.work(monotonic_ns(), time.time_ns())
             link.source.attend()
             return other.end == seq.store.end
@@ -378,7 +378,7 @@ def test_nothing_is_believed_that_was_not_sealed_so(name: str, to_copy: bool, se
                 number += 3
             between.carry()
             link.attend()
-            return bool(link.takes.broken or link.sends.broken or link.consumer.closed)
+            return bool(link.takes.broken or link.sends.broken or link.receiver.closed)
 
         wait_until(found, "the end of the link")
         assert attack.done

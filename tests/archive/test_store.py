@@ -83,7 +83,7 @@ def test_segment_left_empty_by_a_stop_in_good_order_is_not_followed_by_another(
     seq.store.log.close()
     seq = lead(opened(tmp_path / "a"))
     fill(seq, 101, 4000)
-    for end in (link.source, link.consumer):
+    for end in (link.source, link.receiver):
         end.close("over")
     copied(seq.store, other)
     assert content(other) == content(seq.store)
@@ -329,8 +329,8 @@ def test_copy_without_room_for_its_last_segment_waits_for_it(tmp_path: Path, mon
     with monkeypatch.context() as patched:
         patched.setattr(os, "posix_fallocate", full)
         link = Copy(seq.store, other).pump()
-        assert link.consumer.closed == "records beyond the end of their segment"
-        assert link.consumer.failed
+        assert link.receiver.closed == "records beyond the end of their segment"
+        assert link.receiver.failed
         assert "cannot go on in the last segment" in other.log.notes[-1]
     link.source.close("over")
     Copy(seq.store, other).pump()

@@ -33,17 +33,17 @@ def follow(link: Copy) -> Copy:
     """Copy for three seconds, with room for each segment as it is needed."""
     for _ in range(300):
         link.pump()
-        if link.consumer.store.log.identity != bytes(16):
-            link.consumer.store.log.keep()
+        if link.receiver.store.log.identity != bytes(16):
+            link.receiver.store.log.keep()
         link.work(10 * MS)
-        if link.source.closed or link.consumer.closed:
+        if link.source.closed or link.receiver.closed:
             break
     return link
 
 
 def again(source: Store, copy: Store) -> Copy:
     link = follow(Copy(source, copy))
-    for end in (link.source, link.consumer):
+    for end in (link.source, link.receiver):
         end.close("over")
     return link
 
@@ -84,10 +84,10 @@ def test_record_that_is_damaged_at_the_source_is_named_by_both(
     link = again(written, copy)
     assert copy.end == position
     link = again(written, copy)
-    assert link.consumer.refused.reason is RefuseReason.DAMAGED
-    assert link.consumer.refused.at == position
-    assert link.consumer.failed
-    assert f"position {position}" in link.consumer.closed
+    assert link.receiver.refused.reason is RefuseReason.DAMAGED
+    assert link.receiver.refused.at == position
+    assert link.receiver.failed
+    assert f"position {position}" in link.receiver.closed
     assert f"position {position} is damaged" in written.damage
     assert written.said.count(written.damage) == 1
     change(path, at, before)
@@ -128,7 +128,7 @@ def test_segment_that_is_deleted_under_its_daemon_is_named_by_both(
     link = again(written, copy)
     link = again(written, copy)
     assert copy.end == position
-    assert link.consumer.refused.reason is RefuseReason.DAMAGED
+    assert link.receiver.refused.reason is RefuseReason.DAMAGED
     assert f"position {position} is damaged or missing" in written.damage
     assert written.log.stands_at(position) is None
     assert written.log.checksum_at(position) is None
@@ -153,4 +153,4 @@ def test_copy_is_not_said_to_differ_from_a_damaged_record(tmp_path: Path, writte
     assert copy.log.last[0] == position
     change(path, at + 60, bytes(4))  # its checksum
     link = Copy(written, copy, now_ns=S).pump()
-    assert link.consumer.refused.reason is RefuseReason.DAMAGED
+    assert link.receiver.refused.reason is RefuseReason.DAMAGED

@@ -66,26 +66,26 @@ class Copy:
 
     def __init__(self, source, copy, now_ns=0, **options):
         self.source = LinkSender(source, 1, now_ns)
-        self.consumer = LinkReceiver(copy, 2, now_ns, **options)
+        self.receiver = LinkReceiver(copy, 2, now_ns, **options)
         self.now_ns = now_ns
         self.waiting = b""  # what the consumer had no room for
 
     def pump(self, chunk=1 << 20, turns=100):
         """Carry bytes until nothing more comes."""
         for _ in range(turns):
-            self.source.feed(self.consumer.output(), self.now_ns)
+            self.source.feed(self.receiver.output(), self.now_ns)
             self.waiting += self.source.output() if not self.waiting else b""
-            if not self.waiting or not self.consumer.room:
+            if not self.waiting or not self.receiver.room:
                 break
-            while self.waiting and self.consumer.room:
-                taken = self.consumer.feed(self.waiting[:chunk], self.now_ns)
+            while self.waiting and self.receiver.room:
+                taken = self.receiver.feed(self.waiting[:chunk], self.now_ns)
                 self.waiting = self.waiting[taken:]
         return self
 
     def work(self, by_ns):
         self.now_ns += by_ns
         self.source.work(self.now_ns, T0 + self.now_ns)
-        self.consumer.work(self.now_ns, T0 + self.now_ns)
+        self.receiver.work(self.now_ns, T0 + self.now_ns)
         return self.pump()
 
 

@@ -93,7 +93,7 @@ def test_host_begins_when_all_others_say_that_they_have_nothing():
     host.has.update(one=NOTHING, two=NOTHING)
     assert host.work(MS).writes
     assert host.node.store.identity == IDENTITY
-    assert (host.node.waiting_for, host.node.store.said) == ("", ["begins a new store"])
+    assert (host.node.why_not_writing, host.node.store.said) == ("", ["begins a new store"])
 
 
 @pytest.mark.parametrize("two", [None, NOTHING, OTHER])
@@ -104,8 +104,8 @@ def test_host_that_lost_its_disk_follows_whoever_has_the_store(two):
         host.work(100 * MS)
     assert not host.writes
     assert host.node.store.identity == NOTHING
-    assert "this host has nothing, and copies the store from" in host.node.waiting_for
-    assert "bus promote" in host.node.waiting_for
+    assert "this host has nothing, and copies the store from" in host.node.why_not_writing
+    assert "bus promote" in host.node.why_not_writing
 
 
 def test_host_waits_for_one_that_is_down_and_says_for_whom():
@@ -114,13 +114,13 @@ def test_host_waits_for_one_that_is_down_and_says_for_whom():
     for _ in range(4000):
         host.work(S)
     assert not host.writes
-    assert "still waiting for two" in host.node.waiting_for
-    assert host.node.store.said == [host.node.waiting_for], "it is said once"
+    assert "still waiting for two" in host.node.why_not_writing
+    assert host.node.store.said == [host.node.why_not_writing], "it is said once"
     host.has.update(two=NOTHING)
     for _ in range(3):
         host.work(S)
     assert host.writes
-    assert host.node.waiting_for == ""
+    assert host.node.why_not_writing == ""
 
 
 def test_host_does_not_wait_where_it_is_told_so():
@@ -186,8 +186,8 @@ def test_host_that_promised_an_epoch_begins_no_store_by_itself():
     for _ in range(40):
         host.work(300 * MS)
     assert not host.writes
-    assert "no host has the store, although one of them wrote it" in host.node.waiting_for
-    assert host.node.store.said == [host.node.waiting_for], "it is said once"
+    assert "no host has the store, although one of them wrote it" in host.node.why_not_writing
+    assert host.node.store.said == [host.node.why_not_writing], "it is said once"
     host = Host(insist=True)
     host.node.store.fence(5 << 40)
     for _ in range(3):

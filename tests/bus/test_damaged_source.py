@@ -44,7 +44,7 @@ def test_copy_takes_what_its_writer_has_damaged_from_another_host(tmp_path: Path
     send(seq, 1, 3)
     link = Copy(seq.store, other).pump()
     link.source.close("copied")
-    link.consumer.close("copied")
+    link.receiver.close("copied")
     record = next(seq.store.log.records(damaged, damaged + 1))
     with segment_path(tmp_path, 1).open("r+b") as file:
         file.seek(file.read().index(record) + len(record) - 8)
@@ -55,5 +55,5 @@ def test_copy_takes_what_its_writer_has_damaged_from_another_host(tmp_path: Path
     three.run(20 * S)
     assert "two" in three.hosts
     assert three.node.store.end == seq.store.end
-    assert three.node.consumer is not None
+    assert three.node.copying.receiver is not None
     assert three.hosts[-1] == "S"

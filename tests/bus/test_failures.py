@@ -97,7 +97,7 @@ class Pair:
             link, source = self.links, self.source
             if source is None:
                 continue
-            if self.node.consumer is None:
+            if self.node.copying.receiver is None:
                 self.node.opened(link, self.now_ns)
             source.work(self.now_ns, T0 + self.now_ns)
             data = self.tell(source.output())
@@ -117,11 +117,11 @@ def test_copy_that_cannot_copy_says_why_tries_seldom_and_goes_on_when_it_can() -
     tried = [began for began in pair.began if began > S]
     assert len(tried) < 2 * 60 + 10, "a few at once, then one or two a second"
     assert all(later - sooner <= 2 * RETRY_MAX_NS for sooner, later in itertools.pairwise(tried))
-    reason = pair.node.follows.failures.reason
+    reason = pair.node.copying.failures.reason
     assert "a record that differs from what was written" in reason
     assert pair.node.store.said.count(reason) == 1
     pair.tell = lambda data: data
     pair.run(65 * S)
     assert pair.node.store.end == seq.store.end
-    assert pair.node.follows.failures.reason == ""
+    assert pair.node.copying.failures.reason == ""
     assert pair.node.store.said[-1] == "copies again from S"

@@ -48,7 +48,7 @@ def diverged(*names: str) -> World:
     world.apart.clear()
     run(world, 3)
     assert writers(world) == ["one"]
-    assert world.hosts["S"].daemon.follows.stop_reason == "diverged"
+    assert world.hosts["S"].daemon.copying.stop_reason == "diverged"
     return world
 
 
@@ -62,7 +62,7 @@ def test_host_that_differs_is_refused_and_whoever_writes_goes_on() -> None:
     host = world.hosts["S"]
     assert host.daemon.outcome[0].startswith("not promoted: ")
     assert host.daemon.outcome[0].endswith("has more records, and refuses to give them: DIVERGED")
-    assert host.daemon.follows.stop_reason == "diverged", "it still does not copy"
+    assert host.daemon.copying.stop_reason == "diverged", "it still does not copy"
     world.send(world.hosts["two"], "b")
     run(world, 2)
     assert world.hosts["two"].daemon.store.end == world.hosts["one"].daemon.store.end
@@ -78,8 +78,8 @@ def test_planned_failover_leaves_one_history() -> None:
     world.hosts["S"].start()
     run(world, 5)
     assert writers(world) == ["one"]
-    assert world.hosts["S"].daemon.following
-    assert world.hosts["S"].daemon.follows.stop_reason == ""
+    assert world.hosts["S"].daemon.stream_comes
+    assert world.hosts["S"].daemon.copying.stop_reason == ""
     assert world.hosts["S"].log.end == world.hosts["one"].log.end >= end
     assert not world.hosts["S"].log.aside
     world.promote(world.hosts["S"])

@@ -53,9 +53,9 @@ def test_link_cut_anywhere_goes_on_at_the_copys_own_end() -> None:
     seq, other = filled(50), store("one")
     for turn in range(300):
         link = Copy(seq.store, other)
-        link.source.feed(link.consumer.output(), 0)
+        link.source.feed(link.receiver.output(), 0)
         data = link.source.output()
-        link.consumer.feed(data[: rng.randrange(len(data) + 1)], 0)
+        link.receiver.feed(data[: rng.randrange(len(data) + 1)], 0)
         assert content(seq.store).startswith(content(other))
         link.source.close("cut")
         if turn % 3 == 0:
@@ -67,7 +67,7 @@ def test_link_cut_anywhere_goes_on_at_the_copys_own_end() -> None:
 def test_bit_flipped_in_records_is_never_visible() -> None:
     seq = filled(3)
     source = Copy(seq.store, store("one"))
-    source.source.feed(source.consumer.output(), 0)
+    source.source.feed(source.receiver.output(), 0)
     data = source.source.output()
     sound = content(seq.store)
     for bit in range(8 * len(data)):
@@ -75,9 +75,9 @@ def test_bit_flipped_in_records_is_never_visible() -> None:
         bad[bit // 8] ^= 1 << bit % 8
         other = store("two")
         link = Copy(seq.store, other)
-        link.consumer.feed(bytes(bad), 0)
+        link.receiver.feed(bytes(bad), 0)
         assert sound.startswith(content(other))
-        assert link.consumer.closed or len(content(other)) < len(sound), bit
+        assert link.receiver.closed or len(content(other)) < len(sound), bit
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_bit_flipped_in_records_is_never_visible() -> None:
 )
 def test_copy_of_something_else_is_refused(make, reason: str) -> None:
     link = Copy(filled(3).store, make()).pump()
-    assert link.consumer.refused.reason is RefuseReason[reason]
-    assert link.consumer.store.end == 0
+    assert link.receiver.refused.reason is RefuseReason[reason]
+    assert link.receiver.store.end == 0
 
 
 def test_empty_segment_that_was_ended_is_announced_once() -> None:
@@ -100,7 +100,7 @@ def test_empty_segment_that_was_ended_is_announced_once() -> None:
     one.log.close()
     link = Copy(one, two, any_source=True).pump()
     assert content(two) == content(one)
-    assert link.work(100 * MS).consumer.following
+    assert link.work(100 * MS).receiver.following
     assert [segment.position for segment in two.log.segments] == [0, two.end]
 
 
@@ -124,8 +124,8 @@ def test_copy_that_needs_what_was_removed_is_told_what_is_kept() -> None:
         pass
     before = content(other)
     link = Copy(seq.store, other).pump()
-    assert link.consumer.refused.reason is RefuseReason.GONE
-    assert link.consumer.refused.at == seq.store.log.first()[0]
+    assert link.receiver.refused.reason is RefuseReason.GONE
+    assert link.receiver.refused.at == seq.store.log.first()[0]
     assert content(other) == before
     new = store("two")
     Copy(seq.store, new).pump()
@@ -141,9 +141,9 @@ def test_copy_beyond_a_promotion_is_told_the_exact_record() -> None:
     promoted = lead(one, promoted=True)
     send(promoted, 11, 2)
     link = Copy(one, two).pump()
-    assert link.consumer.refused.reason is RefuseReason.DIVERGED
-    assert link.consumer.refused.at == at
-    assert link.consumer.refused.own == one.log.checksum_at(at) != two.log.checksum_at(at)
+    assert link.receiver.refused.reason is RefuseReason.DIVERGED
+    assert link.receiver.refused.at == at
+    assert link.receiver.refused.own == one.log.checksum_at(at) != two.log.checksum_at(at)
     assert two.cut(at) == 5
     Copy(one, two).pump()
     assert content(two) == content(one)
@@ -161,7 +161,7 @@ def test_two_promoted_at_one_position_are_told_apart() -> None:
     Copy(one, three).pump()
     low, high = sorted((one, two), key=lambda kept: kept.epoch)
     link = Copy(low, high).pump()
-    assert link.consumer.refused.reason is RefuseReason.FENCED
+    assert link.receiver.refused.reason is RefuseReason.FENCED
     assert not low.writer
     assert three.end > at
 
@@ -172,8 +172,8 @@ def test_consumer_with_a_later_promise_fences_the_writer() -> None:
     later = epoch_after(other.epoch, 1, promoted=True)
     assert other.fence(later)
     link = Copy(seq.store, other).pump()
-    assert link.consumer.refused.reason is RefuseReason.FENCED
-    assert link.consumer.refused.at == later == seq.store.promised
+    assert link.receiver.refused.reason is RefuseReason.FENCED
+    assert link.receiver.refused.at == later == seq.store.promised
     end = seq.store.end
     send(seq, 6)
     assert seq.store.end == end
@@ -193,9 +193,9 @@ def test_second_link_of_a_living_host_is_refused_and_a_dead_one_is_replaced() ->
     seq = filled(5)
     first = Copy(seq.store, store("one")).pump()
     second = Copy(seq.store, store("one"), now_ns=500 * MS).pump()
-    assert second.consumer.refused.reason is RefuseReason.NAME_IN_USE
+    assert second.receiver.refused.reason is RefuseReason.NAME_IN_USE
     third = Copy(seq.store, store("one"), now_ns=2 * S).pump()
-    assert third.consumer.following
+    assert third.receiver.following
     assert first.source.closed
     assert seq.store.links["one"] is third.source
 
@@ -203,12 +203,12 @@ def test_second_link_of_a_living_host_is_refused_and_a_dead_one_is_replaced() ->
 def test_replica_serves_only_who_follows_it() -> None:
     seq, one = filled(5), store("one")
     Copy(seq.store, one).pump()
-    assert Copy(one, store("two")).pump().consumer.refused.reason is RefuseReason.NOT_WRITER
+    assert Copy(one, store("two")).pump().receiver.refused.reason is RefuseReason.NOT_WRITER
     two = store("two")
-    assert Copy(one, two, any_source=True).pump().consumer.following
+    assert Copy(one, two, any_source=True).pump().receiver.following
     assert content(two) == content(seq.store)
     behind = store("three")
-    assert Copy(behind, two, any_source=True).pump().consumer.refused.reason is RefuseReason.BEHIND
+    assert Copy(behind, two, any_source=True).pump().receiver.refused.reason is RefuseReason.BEHIND
 
 
 def test_copy_leaves_a_host_that_writes_no_more() -> None:
@@ -337,13 +337,13 @@ def test_disk_full_stops_the_copy_and_nothing_else() -> None:
     for first in range(6, 150):
         send(seq, first)
     link.pump()
-    assert link.consumer.stalled
+    assert link.receiver.stalled
     assert not link.source.closed
     end = other.end
     for _ in range(30):
         link.work(100 * MS)
     assert other.end == end
-    assert not link.consumer.closed
+    assert not link.receiver.closed
     assert not link.source.closed
     other.log.disk_full = False
     link.work(100 * MS)
@@ -355,18 +355,18 @@ def test_end_that_says_nothing_for_a_second_is_dead() -> None:
     for _ in range(50):
         link.work(50 * MS)
     assert not link.source.closed
-    assert not link.consumer.closed
+    assert not link.receiver.closed
     link.source.work(link.now_ns + 1001 * MS, 0)
-    link.consumer.work(link.now_ns + 1001 * MS, 0)
-    assert link.source.closed == link.consumer.closed == "silent"
+    link.receiver.work(link.now_ns + 1001 * MS, 0)
+    assert link.source.closed == link.receiver.closed == "silent"
 
 
 @pytest.mark.parametrize("bit", [12, 17])
-@pytest.mark.parametrize("at", ["consumer", "source"])
+@pytest.mark.parametrize("at", ["receiver", "source"])
 def test_frame_whose_length_was_turned_is_not_waited_for(at: str, bit: int) -> None:
     # Beats go on, and would be the rest of it.
     link = Copy(filled(1).store, store("one")).pump()
-    kind = LinkType.HEARTBEAT if at == "consumer" else LinkType.ACK
+    kind = LinkType.HEARTBEAT if at == "receiver" else LinkType.ACK
     frame = bytearray(link_frame(kind, 0, link.source.store.epoch, bytes(48)))
     frame[8 + bit // 8] ^= 1 << bit % 8
     getattr(link, at).feed(bytes(frame), link.now_ns)
@@ -396,7 +396,7 @@ def test_stale_ack_of_more_than_there_is_ends_the_link() -> None:
     link = Copy(seq.store, other).pump()
     bigger = filled(10)
     Copy(bigger.store, ahead := store("one")).pump()
-    link.source.feed(Copy(bigger.store, ahead).pump().work(2 * MS).consumer.output(), 0)
+    link.source.feed(Copy(bigger.store, ahead).pump().work(2 * MS).receiver.output(), 0)
     assert numbers(other) == [1, 2, 3]
 
 

@@ -36,7 +36,7 @@ def test_host_writes_on_when_all_others_say_that_nobody_wrote_since():
     assert host.log.end == host.before, "nothing was written yet"
     host.has.update(two=IDENTITY)
     assert host.work(100 * MS).writes
-    assert (host.node.waiting_for, host.said) == ("", [])
+    assert (host.node.why_not_writing, host.said) == ("", [])
     assert host.log.end > host.before
 
 
@@ -76,8 +76,8 @@ def test_host_that_lost_what_another_has_waits_for_promote_whenever_it_is_starte
     host.end += 64
     host.work(100 * MS)
     assert not host.writes
-    assert "has records that this host lost" in host.node.waiting_for
-    assert "bus promote" in host.node.waiting_for
+    assert "has records that this host lost" in host.node.why_not_writing
+    assert "bus promote" in host.node.why_not_writing
     assert not host.node.intact, "which whoever starts it next shall know"
 
 
@@ -88,8 +88,8 @@ def test_host_that_lost_something_asks_nobody_and_waits_for_promote():
         host.work(100 * MS)
     assert not host.writes
     assert host.log.end == host.before
-    assert "bus promote" in host.node.waiting_for
-    assert host.said == [host.node.waiting_for]
+    assert "bus promote" in host.node.why_not_writing
+    assert host.said == [host.node.why_not_writing]
 
 
 def test_host_with_another_store_of_the_name_has_no_say():

@@ -30,7 +30,7 @@ def test_host_named_with_a_feed_is_fed_and_alone_writes() -> None:
 def test_writer_that_hears_of_another_one_follows() -> None:
     host = Host(("one",), identity=IDENTITY)
     host.has["one"] = IDENTITY
-    host.node.resume(0, 0)
+    host.node.write_on(0, 0)
     host.node.store.fence(host.node.store.promised + (9 << 40))
     assert host.work(MS).node.role is Role.FOLLOWING
 

@@ -137,7 +137,7 @@ def test_copy_whose_writer_was_stopped_in_good_order_says_so_without_alarm(tmp_p
 
         for times in (1, 2):
             with running(config, "S", tmp_path):
-                wait_until(lambda: part.node.following, "the stream")
+                wait_until(lambda: part.node.stream_comes, "the stream")
             wait_until(lambda times=times: left() == times, "its goodbye")
         wait_until(lambda: state(tmp_path, "one")["source_left"] == "S", "its word")
         done = CliRunner().invoke(cli, command)
@@ -155,7 +155,7 @@ def test_copy_whose_writer_is_gone_says_so_and_since_when(
     command = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "one")]
     with running(config, "one", tmp_path) as copy:
         with running(config, "S", tmp_path):
-            wait_until(lambda: copy.parts[0].node.following, "the stream")
+            wait_until(lambda: copy.parts[0].node.stream_comes, "the stream")
             wait_until(lambda: state(tmp_path, "one")["following"], "its word")
             assert CliRunner().invoke(cli, [*command, "--host", "one"]).exit_code == 0
         wait_until(lambda: state(tmp_path, "one")["source_gone_ns"], "the end of the stream")

@@ -39,7 +39,7 @@ class Following:
     ----------
     link : int or None
     receiver : LinkReceiver or None
-    leader : str
+    tried : str
         Whom it tried last.
     stop_reason : str
         Why it follows nobody any more, until somebody looks at it; empty: it does.
@@ -64,7 +64,7 @@ class Following:
     ) -> None:
         self.link: int | None = None
         self.receiver: LinkReceiver | None = None
-        self.leader = self.stop_reason = self.left = ""
+        self.tried = self.stop_reason = self.left = ""
         self.failures = Failures()
         self.damaged = self.reconnects = self.quarantined = 0
         self._store = store
@@ -85,6 +85,11 @@ class Following:
         return receiver is not None and receiver.following and not receiver.closed
 
     @property
+    def source_end(self) -> int | None:
+        """Where the store of the host that it copies from ends; None: there is no link."""
+        return None if self.receiver is None else self.receiver.source_end
+
+    @property
     def room(self) -> int:
         """How many bytes `received` takes."""
         return AHEAD_BYTES if self.receiver is None else self.receiver.room
@@ -94,18 +99,18 @@ class Following:
         if self.link is not None or self.stop_reason or now_ns < self._retry_ns or not self._peers:
             return
         if self._source:
-            self.leader = self._source
+            self.tried = self._source
         elif self._lacked is None and self._store.writer_host in self._peers and self._draw() % 2:
-            self.leader = self._store.writer_host
+            self.tried = self._store.writer_host
         else:
-            at = self._peers.index(self.leader) if self.leader in self._peers else -1
-            self.leader = self._peers[(at + 1) % len(self._peers)]
-        self.link = self._carrier.connect(self.leader)
+            at = self._peers.index(self.tried) if self.tried in self._peers else -1
+            self.tried = self._peers[(at + 1) % len(self._peers)]
+        self.link = self._carrier.connect(self.tried)
 
     def connect_to(self, host: str, now_ns: int) -> None:
         """Begin a link to a certain host, when it is time."""
         if self.link is None and now_ns >= self._retry_ns:
-            self.leader = host
+            self.tried = host
             self.link = self._carrier.connect(host)
             self._wait(now_ns)
 
@@ -165,7 +170,7 @@ class Following:
             self._note_following(now_ns)
             if self._lacked is not None and self._store.end > self._lacked:
                 self._lacked = None
-                if self.leader != self._store.writer_host:
+                if self.tried != self._store.writer_host:
                     receiver.close("this copy has what the writer's lacks")
         if receiver.closed:
             self._end(receiver, now_ns)
@@ -175,10 +180,10 @@ class Following:
     def _end(self, receiver: LinkReceiver, now_ns: int) -> None:
         if not receiver.failed:
             self.failures.broke()
-        elif self.failures.ended(receiver.closed, self.leader, self._store.end):
+        elif self.failures.ended(receiver.closed, self.tried, self._store.end):
             self._say(self.failures.reason)
         if receiver.left:
-            self.left = self.leader
+            self.left = self.tried
             self._say(f"{self.left} was stopped in good order: this copy ends at {self._store.end}")
         self.receiver = None
         self._close()
@@ -187,13 +192,13 @@ class Following:
 
     def _note_following(self, now_ns: int) -> None:
         if self.left:
-            self._say(f"copies from {self.leader} again")
+            self._say(f"copies from {self.tried} again")
             self.left = ""
         failing = self.failures.reason
         if self.failures.follows(self._store.end, now_ns):
             self.hurry()
             if failing:
-                self._say(f"copies again from {self.leader}")
+                self._say(f"copies again from {self.tried}")
 
     def _refused(self, refused: Refuse) -> None:
         reason, at = refused.reason, refused.at

@@ -16,7 +16,7 @@ cdef enum:
 
 cdef class LinkSender(LinkEnd):
     cdef readonly Store store
-    cdef readonly str consumer   # the host that it copies to; empty before its HELLO
+    cdef readonly str receiver_host   # the host that it copies to; empty before its HELLO
     cdef readonly str closed     # why it ended; empty: it lives
     cdef readonly bint following
     cdef readonly uint64_t acked, acked_synced

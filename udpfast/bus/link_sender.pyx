@@ -41,7 +41,7 @@ cdef class LinkSender(LinkEnd):
 
     Attributes
     ----------
-    consumer : str
+    receiver_host : str
         The host that it copies to; empty before its HELLO.
     closed : str
         Why it ended; empty: it lives.
@@ -52,7 +52,7 @@ cdef class LinkSender(LinkEnd):
 
     def __init__(self, Store store, nonce: int, int64_t now_ns):
         self.store = store
-        self.consumer = self.closed = ""
+        self.receiver_host = self.closed = ""
         self._nonce = nonce
         self._input = b""
         self._output = []
@@ -111,7 +111,7 @@ cdef class LinkSender(LinkEnd):
         # Each time: what was known of other epochs may have been dropped since.
         if self._acks != self._acks_known:
             self._acks_known = self._acks
-            self.store.acks[self.consumer] = (self.acked, self.acked_kept)
+            self.store.acks[self.receiver_host] = (self.acked, self.acked_kept)
 
     def _fence(self, uint64_t epoch, bytes identity):
         cdef Store store = self.store
@@ -130,7 +130,7 @@ cdef class LinkSender(LinkEnd):
             self.close(f"refused {refuse.reason.name}")
             return
         first, first_index = store.log.first()
-        self.consumer = hello.host
+        self.receiver_host = hello.host
         self.following = True
         self._relayed = hello.any_source or hello.drain
         self._lost = not store.writer_known
@@ -348,5 +348,5 @@ cdef class LinkSender(LinkEnd):
             self.over = True
             hold_give(&self.hold)
             self._memory = self._names_memory = None
-            if self.store.links.get(self.consumer) is self:
-                del self.store.links[self.consumer]
+            if self.store.links.get(self.receiver_host) is self:
+                del self.store.links[self.receiver_host]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from udpfast.bus.creation import Decision, StoreCreation
 from udpfast.bus.following import AHEAD_BYTES, Following
 from udpfast.bus.hello import Answer
-from udpfast.bus.link_receiver import LinkReceiver
 from udpfast.bus.links import Carrier, Questions, Serving
 from udpfast.bus.log import Store
 from udpfast.bus.outbox_sender import OutboxSender, StreamWatch
@@ -53,17 +52,17 @@ class Node:
     promotion : Promotion or None
     sequencer : Sequencer or None
         Also while this host is promoted, if it wrote the store before.
-    follows : Following
+    copying : Following
         The link on which this host copies.
     watch : StreamWatch
     outcome : tuple of str
         What the last promotion came to, and who was not reached; empty: there was none, or it goes
         on.
-    waiting_for : str
+    why_not_writing : str
         Why this host does not begin the store that it shall write, or does not write it on; empty:
         it does, or shall not.
     intact : bool
-        Of what this host wrote nothing is lost, as far as it knows.
+        As far as it knows, this host still has everything it wrote.
     """
 
     def __init__(
@@ -83,12 +82,12 @@ class Node:
         self.asking: StoreCreation | Returning | None = None
         self.promotion: Promotion | None = None
         self.sequencer: Sequencer | None = None
-        self.follows = Following(
+        self.copying = Following(
             store, self.peers, carrier, draw, source=source, quarantine=quarantine
         )
         self.watch = StreamWatch(store)
         self.outcome: tuple[str, ...] = ()
-        self.waiting_for = ""
+        self.why_not_writing = ""
         self.intact = True
         self._draw = draw
         self._serves = Serving(store, carrier, draw)
@@ -99,27 +98,21 @@ class Node:
         self._look_ns = 0
 
     @property
-    def consumer(self) -> LinkReceiver | None:
-        """This host's end of the link on which it copies."""
-        return self.follows.receiver
-
-    @property
     def written_by_feed(self) -> bool:
         """Whether a feed on this host writes the store: it follows nobody, takes no messages."""
         return self.role is Role.FED
 
     @property
-    def following(self) -> bool:
+    def stream_comes(self) -> bool:
         """Whether the stream comes: from another host, or from this one's own sequencer."""
         if self.sequencer is not None or self.written_by_feed:  # also while it is promoted again
             return self.store.writer
-        return self.follows.comes
+        return self.copying.comes
 
     def _note(self, event: Event) -> None:
-        # Change the role by what happened. What a promotion interrupts goes on if that fails.
+        # Change the role by what happened. If a promotion fails, the role before it returns.
         if self.role is Role.PROMOTING and event is Event.OTHER_WRITES:
             self._before = Role.FOLLOWING
-            return
         if self.role is not Role.PROMOTING and event is Event.PROMOTED:
             self._before = self.role
         self.role = AFTER[self.role][event]
@@ -142,7 +135,7 @@ class Node:
         ----------
         now_ns, unix_ns : int
         named : bool
-            It shall begin the store, if nobody has it.
+            bus.toml names this host to create the store if no host has it.
         intact : bool
             Of what this host wrote nothing can be lost: memory outlives a process, not the power,
             and no file was found damaged since.
@@ -160,7 +153,7 @@ class Node:
         elif feeds:
             self._note(Event.FEED_WRITES)
         elif store.was_writer and not self.peers:
-            self.resume(now_ns, unix_ns)
+            self.write_on(now_ns, unix_ns)
         elif store.was_writer and intact:
             self.asking = Returning(store, self.peers, now_ns)
             self._note(Event.WROTE_BEFORE)
@@ -174,13 +167,13 @@ class Node:
     def _wait_for_promote(self, why: str) -> None:
         # Other copies may have more than what is left here.
         self.intact = False
-        self.waiting_for = (
+        self.why_not_writing = (
             f"{why}, so other copies may have more: run `udpfast bus promote` for the host that "
             "is to write")  # fmt: skip
-        self._say(self.waiting_for)
+        self._say(self.why_not_writing)
 
     def _go_on_returning(self, returning: Returning, now_ns: int, unix_ns: int) -> None:
-        # Whoever connects may say it, too, that another host wrote since.
+        # An incoming link, too, may have told that another host wrote since.
         decision = returning.decide(now_ns) if self.store.was_writer else Return.FOLLOW
         if decision is Return.WAIT:
             self._questions.ask_again(returning.due(now_ns))
@@ -193,7 +186,7 @@ class Node:
                     f"writes on without an answer from {', '.join(missing)}: if another host was "
                     "promoted meanwhile, this one follows it as soon as they meet"
                 )
-            self.resume(now_ns, unix_ns)
+            self.write_on(now_ns, unix_ns)
         elif decision is Return.FETCH:
             self._wait_for_promote(f"{returning.further} has records that this host lost")
         else:
@@ -201,7 +194,7 @@ class Node:
             self._say(f"{who} knows of a later epoch, so this host does not write on")
 
     def _go_on_beginning(self, beginning: StoreCreation, now_ns: int, unix_ns: int) -> None:
-        if self.follows.receiver is not None and self.follows.receiver.following:
+        if self.copying.receiver is not None and self.copying.receiver.following:
             self._end_asking()
             return
         decision = beginning.decide(now_ns, self.store.promised)
@@ -209,16 +202,16 @@ class Node:
             self._ask_who_has(beginning, now_ns)
         elif decision is Decision.BEGIN:
             self._end_asking()
-            self.follows.drop()
+            self.copying.drop()
             self.store.log.create()
-            self._write(0, now_ns, unix_ns)
+            self._begin_writing(now_ns, unix_ns)
             self._say("begins a new store")
         else:
             self._end_asking()
-            self.waiting_for = (
+            self.why_not_writing = (
                 f"this host has nothing, and copies the store from {beginning.owner}; if no host "
                 "writes it, choose one with `udpfast bus promote`")  # fmt: skip
-            self._say(self.waiting_for)
+            self._say(self.why_not_writing)
 
     def _ask_who_has(self, beginning: StoreCreation, now_ns: int) -> None:
         self._questions.ask_again(beginning.due(now_ns))
@@ -230,43 +223,43 @@ class Node:
                 f"nothing: still waiting for {', '.join(unheard)} (`udpfast bus run --begin` does "
                 "not wait)")  # fmt: skip
         elif self.store.promised and beginning.missing(now_ns):
-            why = self.waiting_for
+            why = self.why_not_writing
         elif self.store.promised:
             why = (
                 "no host has the store, although one of them wrote it: start the host that has "
                 "it, or begin another one with `udpfast bus run --begin`")  # fmt: skip
-        if why != self.waiting_for:
-            self.waiting_for = why
+        if why != self.why_not_writing:
+            self.why_not_writing = why
             if why:
                 self._say(why)
 
     def _end_asking(self) -> None:
         self.asking = None
-        self.waiting_for = ""
-        self._note(Event.OTHER_WRITES)
+        self.why_not_writing = ""
+        self._note(Event.ASKING_ENDED)
         self._questions.close_all()
 
-    def _write(self, epoch: int, now_ns: int, unix_ns: int) -> None:
-        # Write the store from now on; what a feed writes has the epoch that its loop begins.
+    def _begin_writing(self, now_ns: int, unix_ns: int, epoch: int = 0) -> None:
+        # With a feed, its loop begins the epoch, so `epoch` is not used; 0: one of its own.
         self.asking = None
-        self.waiting_for = ""
+        self.why_not_writing = ""
         if self._feeds:
-            self.follows.drop()
+            self.copying.drop()
             self._note(Event.FEED_WRITES)
         elif epoch:
-            self.lead(epoch, now_ns, unix_ns)
+            self.write_epoch(epoch, now_ns, unix_ns)
         else:
-            self.resume(now_ns, unix_ns)
+            self.write_on(now_ns, unix_ns)
 
-    def resume(self, now_ns: int, unix_ns: int) -> Sequencer:
+    def write_on(self, now_ns: int, unix_ns: int) -> Sequencer:
         """Write the store on: this host did before, and nobody said that another one does."""
         epoch = max(self.store.promised, self.store.epoch)
-        return self.lead(epoch_after(epoch, self._draw(), promoted=False), now_ns, unix_ns)
+        return self.write_epoch(epoch_after(epoch, self._draw(), promoted=False), now_ns, unix_ns)
 
-    def lead(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
-        """Write the store from now on."""
-        self.follows.drop()
-        self.follows.left = ""
+    def write_epoch(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
+        """Write this epoch of the store from now on."""
+        self.copying.drop()
+        self.copying.left = ""
         self.intact = True  # of what it writes from now on
         self._note(Event.WRITES)
         self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
@@ -274,9 +267,9 @@ class Node:
 
     def promote(self, now_ns: int) -> Promotion:
         """Become the writer, if this host can; `work` goes on with it."""
-        self.follows.drop()
+        self.copying.drop()
         self.outcome = ()
-        self.follows.hurry()
+        self.copying.hurry()
         self._note(Event.PROMOTED)
         self.promotion = Promotion(self.store, self.peers, self._draw(), now_ns)
         self._ask_for(self.promotion)
@@ -291,21 +284,21 @@ class Node:
         promotion.work(now_ns, unix_ns)
         self._ask_for(promotion)
         if promotion.links:
-            self.follows.connect_to(promotion.source, now_ns)
+            self.copying.connect_to(promotion.source, now_ns)
         if promotion.state in (PromotionState.READY, PromotionState.REFUSED):
-            self.follows.drop()
+            self.copying.drop()
             self._questions.close_all()
             self.promotion = None
             if promotion.state is PromotionState.READY:
-                self._take_over(promotion, now_ns, unix_ns)
+                self._become_writer(promotion, now_ns, unix_ns)
             else:
                 self.role = self._before
                 self._say_refused(promotion)
 
-    def _take_over(self, promotion: Promotion, now_ns: int, unix_ns: int) -> None:
-        self.follows.stop_reason = ""
-        self._write(promotion.epoch, now_ns, unix_ns)
-        self.end_promotion(
+    def _become_writer(self, promotion: Promotion, now_ns: int, unix_ns: int) -> None:
+        self.copying.stop_reason = ""
+        self._begin_writing(now_ns, unix_ns, promotion.epoch)
+        self.report_promotion(
             f"now writes epoch {promotion.epoch:x}",
             *(f"{host} could not be reached" for host in promotion.unreachable),
         )
@@ -317,9 +310,9 @@ class Node:
                 "; no host writes the store now: run `udpfast bus promote` for "
                 f"{promotion.furthest(self.store.host)}"
             )
-        self.end_promotion(said)
+        self.report_promotion(said)
 
-    def end_promotion(self, *said: str) -> None:
+    def report_promotion(self, *said: str) -> None:
         """Say what a promotion came to."""
         self.outcome = said
         self._say(*said)
@@ -333,11 +326,11 @@ class Node:
         """Take a link that `connect` began."""
         if link in self._questions:
             self._questions.opened(link)
-        elif link == self.follows.link:
+        elif link == self.copying.link:
             receiver = None
             if self.promotion is not None:
-                receiver = self.promotion.copy(self.follows.leader, self._draw(), now_ns)
-            self.follows.opened(now_ns, receiver)
+                receiver = self.promotion.copy(self.copying.tried, self._draw(), now_ns)
+            self.copying.opened(now_ns, receiver)
         else:
             self.carrier.close(link)
 
@@ -347,14 +340,14 @@ class Node:
 
     def room(self, link: int) -> int:
         """Return how many bytes `received` takes of a link."""
-        return self.follows.room if link == self.follows.link else AHEAD_BYTES
+        return self.copying.room if link == self.copying.link else AHEAD_BYTES
 
     def received(self, link: int, data: bytes, now_ns: int) -> None:
         """Take bytes that arrived on a link, at most `room`."""
         if link in self._serves:
             self._serves.received(link, data, now_ns)
-        elif link == self.follows.link and self.follows.receiver is not None:
-            self.follows.receiver.feed(data, now_ns)
+        elif link == self.copying.link and self.copying.receiver is not None:
+            self.copying.receiver.feed(data, now_ns)
             self._look_at_copy(now_ns)
         elif link in self._questions:
             answer = self._questions.received(link, data)
@@ -365,18 +358,18 @@ class Node:
         """Note that a link is over, or could not be begun."""
         self._serves.broken(link)
         self._questions.broken(link)
-        if link == self.follows.link:
+        if link == self.copying.link:
             self._note_copying()
-            self.follows.broken(now_ns, promoting=self.role is Role.PROMOTING)
+            self.copying.broken(now_ns, promoting=self.role is Role.PROMOTING)
 
     def _look_at_copy(self, now_ns: int) -> None:
         # After each time that the link on which this host copies was given something.
         self._note_copying()
-        self.follows.look(now_ns, promoting=self.role is Role.PROMOTING)
+        self.copying.look(now_ns, promoting=self.role is Role.PROMOTING)
 
     def _note_copying(self) -> None:
-        if self.follows.receiver is not None and self.follows.receiver.following:
-            self.waiting_for = ""
+        if self.copying.receiver is not None and self.copying.receiver.following:
+            self.why_not_writing = ""
 
     def _take_answer(self, host: str, answer: Answer, now_ns: int) -> None:
         if isinstance(self.asking, StoreCreation):
@@ -425,7 +418,7 @@ class Node:
         self._decide(now_ns, unix_ns)
         self._copy(now_ns, unix_ns)
         if self.sequencer is not None:
-            self._lead_on(self.sequencer, now_ns, unix_ns)
+            self._work_as_writer(self.sequencer, now_ns, unix_ns)
         self.store.look_at_standbys(now_ns)
         self._serves.work(now_ns, unix_ns)
         self._send_messages(now_ns, unix_ns)
@@ -449,17 +442,17 @@ class Node:
             self._go_on_returning(self.asking, now_ns, unix_ns)
 
     def _copy(self, now_ns: int, unix_ns: int) -> None:
-        # Copy from another host, in the roles that do; a promotion works its own link's end.
-        follows = self.follows
+        # Only FOLLOWING and BEGINNING connect here; a promotion drives its own link.
+        copying = self.copying
         if self.role in (Role.FOLLOWING, Role.BEGINNING):
-            follows.connect(now_ns)
-        if follows.receiver is not None and follows.link is not None:
+            copying.connect(now_ns)
+        if copying.receiver is not None and copying.link is not None:
             if self.role is not Role.PROMOTING:
-                follows.receiver.work(now_ns, unix_ns)
-            follows.carry()
+                copying.receiver.work(now_ns, unix_ns)
+            copying.carry()
             self._look_at_copy(now_ns)
 
-    def _lead_on(self, sequencer: Sequencer, now_ns: int, unix_ns: int) -> None:
+    def _work_as_writer(self, sequencer: Sequencer, now_ns: int, unix_ns: int) -> None:
         if sequencer.full:
             sequencer.make_room(now_ns, unix_ns)
         if now_ns >= self._look_ns:
@@ -471,7 +464,7 @@ class Node:
         # What is in the outboxes of this host's apps.
         self.watch.work()
         for outbox_sender in self.watch.outbox_senders:
-            for datagram in outbox_sender.work(now_ns, self.following):
+            for datagram in outbox_sender.work(now_ns, self.stream_comes):
                 self._bring(datagram, now_ns, unix_ns, outbox_sender)
 
     def stop(self) -> None:

@@ -74,7 +74,7 @@ class Promotion:
         Nobody writes since: it was refused after others were fenced.
     source : str
         The host that has more than this one; empty: there is none.
-    consumer : LinkReceiver or None
+    receiver : LinkReceiver or None
         To feed with what the host that `copy` was told sends, while `links`.
     """
 
@@ -88,8 +88,8 @@ class Promotion:
         self.asks = True
         self.source = ""
         self._put_off = ""  # why `source` does not give what it has, for now
-        self._copied = ""  # the host at the other end of `consumer`
-        self.consumer: LinkReceiver | None = None
+        self._copied = ""  # the host at the other end of `receiver`
+        self.receiver: LinkReceiver | None = None
         self._random = random
         self._hosts = hosts
         self._waiting = set(hosts)
@@ -128,8 +128,8 @@ class Promotion:
 
     def work(self, now_ns: int, unix_ns: int) -> None:
         """Let time pass."""
-        if self.consumer is not None:
-            self.consumer.work(now_ns, unix_ns)
+        if self.receiver is not None:
+            self.receiver.work(now_ns, unix_ns)
         self._work(now_ns)
 
     def _work(self, now_ns: int) -> None:
@@ -152,7 +152,7 @@ class Promotion:
         if self.store.writer or not self._is_behind(now_ns):
             if self.state is PromotionState.COMPARING:
                 self._fence(now_ns)
-        elif self.consumer is not None and self.consumer.following:
+        elif self.receiver is not None and self.receiver.following:
             self._fence(now_ns)
 
     def _fence(self, now_ns: int) -> None:
@@ -184,7 +184,7 @@ class Promotion:
 
     def _is_behind(self, now_ns: int) -> bool:
         # Whether another host has more; that is `source` then. Refused, if it cannot be had.
-        store, consumer = self.store, self.consumer
+        store, receiver = self.store, self.receiver
         furthest = max(self.answers, key=self._how_far, default="")
         # An epoch of which nothing was written counts for nothing.
         written = max((epoch for epoch, _ in store.lineage.before(store.end)), default=0)
@@ -198,7 +198,7 @@ class Promotion:
             self.source, self._reached_ns, self._put_off = furthest, now_ns, ""
             if self._copied != furthest:
                 self._end_copy(f"{furthest} has more")
-        if consumer is not None and consumer.following and not consumer.closed:
+        if receiver is not None and receiver.following and not receiver.closed:
             self._reached_ns, self._put_off = now_ns, ""
         elif now_ns - self._reached_ns >= ANSWER_NS:
             # It answered, and cannot be reached any more, or does not give what it has.
@@ -207,9 +207,9 @@ class Promotion:
                 return False
             del self.answers[furthest]
             self._waiting.add(furthest)
-        if consumer is not None and consumer.closed:
-            self.consumer = None
-            refused = consumer.refused
+        if receiver is not None and receiver.closed:
+            self.receiver = None
+            refused = receiver.refused
             if refused is not None and self._copied == furthest:
                 self._put_off = refused.reason.name
                 if refused.reason not in PASSING:
@@ -222,17 +222,17 @@ class Promotion:
     def copy(self, host: str, nonce: int, now_ns: int) -> LinkReceiver:
         """Return the end of a new link to a host; to `source`, whenever there is none."""
         self._copied = host
-        self.consumer = LinkReceiver(self.store, nonce, now_ns, drain=True)
-        return self.consumer
+        self.receiver = LinkReceiver(self.store, nonce, now_ns, drain=True)
+        return self.receiver
 
     def _end_copy(self, why: str) -> None:
-        if self.consumer is not None:
-            self.consumer.close(why)
-            self.consumer = None
+        if self.receiver is not None:
+            self.receiver.close(why)
+            self.receiver = None
 
     def _correct(self) -> None:
         # A source that lost its power since it answered may have less than it said.
-        welcome = None if self.consumer is None else self.consumer.welcome
+        welcome = None if self.receiver is None else self.receiver.welcome
         if welcome is None or self._copied not in self.answers:
             return
         has = True, max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end

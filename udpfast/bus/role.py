@@ -35,10 +35,12 @@ class Event(Enum):
     WROTE_BEFORE = "it starts with a store that it wrote, and lost nothing of it"
     FEED_WRITES = "a feed on this host writes the store from now on"
     WRITES = "this host writes the store from now on"
-    OTHER_WRITES = "another host writes the store, or has it"
+    OTHER_WRITES = "another host writes the store"
+    ASKING_ENDED = "it has asked the others, and does not write, or not yet"
     PROMOTED = "an operator wants this host to write the store"
 
 
+_NOT_WRITING = {Event.OTHER_WRITES: Role.FOLLOWING, Event.ASKING_ENDED: Role.FOLLOWING}
 _WRITES = {
     Event.WRITES: Role.SEQUENCING,
     Event.FEED_WRITES: Role.FED,
@@ -49,13 +51,14 @@ _WRITES = {
 AFTER: dict[Role, dict[Event, Role]] = {
     Role.FOLLOWING: {
         **_WRITES,
-        Event.OTHER_WRITES: Role.FOLLOWING,
+        **_NOT_WRITING,
         Event.HAS_NOTHING: Role.BEGINNING,
         Event.WROTE_BEFORE: Role.RETURNING,
     },
-    Role.BEGINNING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
-    Role.RETURNING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
+    Role.BEGINNING: {**_WRITES, **_NOT_WRITING},
+    Role.RETURNING: {**_WRITES, **_NOT_WRITING},
     Role.SEQUENCING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
     Role.FED: {},
-    Role.PROMOTING: _WRITES,
+    # Only the role that returns if it fails is another one then.
+    Role.PROMOTING: {**_WRITES, Event.OTHER_WRITES: Role.PROMOTING},
 }

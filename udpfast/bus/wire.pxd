@@ -45,12 +45,12 @@ cdef enum:
     NAME_SIZE = 32               # bytes of a host's or sender's name, UTF-8
 
 cdef enum:  # LinkType
-    LINK_HELLO = 1               # consumer: which store, how far, which lineage
+    LINK_HELLO = 1               # receiver: which store, how far, which lineage
     LINK_WELCOME = 2             # source: what follows continues it
     LINK_REFUSE = 3              # source: why not
     LINK_SEGMENT = 4             # the header of the segment whose records follow
     LINK_DATA = 5                # whole records, one behind the other
-    LINK_ACK = 6                 # consumer: how far it is
+    LINK_ACK = 6                 # receiver: how far it is
     LINK_HEARTBEAT = 7           # source: how far it is, and that it lives
     LINK_BYE = 8                 # source: its host is being stopped in good order
     # How far is it? Who is asked takes nothing of lower epochs than the one that is named any more.

@@ -164,7 +164,7 @@ class _Part:
         if self.merger is not None:
             self.merger.work(now_ns, unix_ns)
         self.sockets.write(now_ns)
-        self.disk.tell(self.node.following)
+        self.disk.tell(self.node.stream_comes)
 
     def _look(self, now_ns: int) -> None:
         # For what comes and goes seldom: outboxes, an operator's wish, old segments.
@@ -194,10 +194,10 @@ class _Part:
         node, said = self.node, self.store.said
         # What else keeps it from following says so itself.
         known = (
-            node.following
-            or node.follows.stop_reason
-            or node.waiting_for
-            or node.follows.left
+            node.stream_comes
+            or node.copying.stop_reason
+            or node.why_not_writing
+            or node.copying.left
             or node.promotion is not None
         )
         news = self._source.look(bool(known), now_ns, unix_ns)
@@ -209,7 +209,7 @@ class _Part:
                 "promote`"
             )
         elif news is News.BACK:
-            lacks = max(node.consumer.source_end - self.store.end, 0) if node.consumer else 0
+            lacks = max((node.copying.source_end or 0) - self.store.end, 0)
             said.append(
                 f"the stream comes again after {self._source.away_ns / 1e9:,.0f} s: {lacks:,} "
                 "bytes to copy"
@@ -232,7 +232,7 @@ class _Part:
         if not take_wish(self.directory):
             return
         if self.settings.feed and (self.feed is None or self.node.written_by_feed):
-            self.node.end_promotion("not promoted: this store is written by a feed")
+            self.node.report_promotion("not promoted: this store is written by a feed")
         else:
             self.node.promote(now_ns)
 
@@ -275,17 +275,17 @@ class _Part:
         sequencer = node.sequencer
         return {
             **self.disk.description(),
-            "following": node.following,
-            "source_end": node.consumer.source_end if node.following and node.consumer else None,
+            "following": node.stream_comes,
+            "source_end": node.copying.source_end if node.stream_comes else None,
             "source_gone_ns": self._source.since_ns,
-            "source_left": node.follows.left,
+            "source_left": node.copying.left,
             "wish": self._wish,
             "outcome": node.outcome,
-            "waits": node.waiting_for or self._lacks(),
-            "stopped": node.follows.stop_reason or node.follows.failures.reason,
-            "reconnects": node.follows.reconnects,
-            "damaged": node.follows.damaged,
-            "quarantined": node.follows.quarantined,
+            "waits": node.why_not_writing or self._lacks(),
+            "stopped": node.copying.stop_reason or node.copying.failures.reason,
+            "reconnects": node.copying.reconnects,
+            "damaged": node.copying.damaged,
+            "quarantined": node.copying.quarantined,
             "unauthentic": self.sockets.unauthentic,
             "verdicts": {} if sequencer is None else {
                 verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict
@@ -311,7 +311,7 @@ class _Part:
         """End everything in good order."""
         self.sockets.say_goodbye()
         self.sockets.drop_links()
-        self.disk.end(self.node.following, self.description())
+        self.disk.end(self.node.stream_comes, self.description())
         self.sockets.close_all()
 
 

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from udpfast.agents.bus.link_thread import ConsumerThread, SourceThread, link_thread
+from udpfast.agents.bus.link_thread import ReceiverThread, SenderThread, link_thread
 from udpfast.agents.bus.store_disk import StoreDisk
 from udpfast.archive.bus_files import bell_path, shared_directory
 from udpfast.bus.link_receiver import LinkReceiver
@@ -52,7 +52,7 @@ class _Link:
     seal: LinkSeal | None = None
     proven: bytearray = field(default_factory=bytearray)  # received, and not yet the node's
     events: int = 0
-    thread: SourceThread | ConsumerThread | None = None  # that carries its bytes ...
+    thread: SenderThread | ReceiverThread | None = None  # that carries its bytes ...
     runner: AgentRunner | None = None  # ... and runs here
     core: int | None = None
 
@@ -346,14 +346,14 @@ class BusSockets:
             if link.thread is not None:
                 link.thread.wake()
 
-    def _attend(self, link: _Link, thread: SourceThread | ConsumerThread, now_ns: int) -> None:
+    def _attend(self, link: _Link, thread: SenderThread | ReceiverThread, now_ns: int) -> None:
         if thread.broken:
             if thread.forged:
                 self._note_forged(
                     "a piece of its data was not sealed with a key of this host, for this place"
                 )
             self._failed.append(link.key)
-        elif isinstance(thread, SourceThread):
+        elif isinstance(thread, SenderThread):
             odd = thread.odd()
             if odd:
                 self.node.received(link.key, odd, now_ns)

@@ -27,7 +27,7 @@ from udpfast.core.hold cimport hold_enter, hold_leave
 from udpfast.net.datagram cimport iovec, msghdr
 from udpfast.shm.wake cimport Waker, WakeRegion, waker_turn
 
-__all__ = ["ConsumerThread", "SourceThread", "link_thread"]
+__all__ = ["ReceiverThread", "SenderThread", "link_thread"]
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int eventfd_read(int fd, uint64_t* value)
@@ -213,7 +213,7 @@ cdef class LinkThread(Agent):
 
 
 @cython.final
-cdef class SourceThread(LinkThread):
+cdef class SenderThread(LinkThread):
     """Sends a store's records to one copy, from where they lie, and hears how far it is.
 
     Parameters
@@ -327,12 +327,12 @@ cdef class SourceThread(LinkThread):
 
 
 @cython.final
-cdef class ConsumerThread(LinkThread):
+cdef class ReceiverThread(LinkThread):
     """Takes records of a store's source into the copy, and says how far that is.
 
     Parameters
     ----------
-    consumer : LinkReceiver
+    receiver : LinkReceiver
         That follows; its bytes are this thread's from now on.
     fd : int
         Of a socket that does not block. The caller's; it must outlive the thread.
@@ -353,15 +353,15 @@ cdef class ConsumerThread(LinkThread):
         ... because bytes came that the other end did not seal so.
     """
 
-    cdef LinkReceiver _consumer
+    cdef LinkReceiver _receiver
     cdef uint8_t[ACK_FRAME] _ack
     cdef Waker _waker            # of its own: the loop has another one, for the same readers
 
     def __init__(
-            self, LinkReceiver consumer, fd: int, str idle, *, seal: LinkSeal | None = None,
+            self, LinkReceiver receiver, fd: int, str idle, *, seal: LinkSeal | None = None,
             WakeRegion wake=None):
-        super().__init__(consumer, fd, "udpfast copy", idle, seal)
-        self._consumer = consumer
+        super().__init__(receiver, fd, "udpfast copy", idle, seal)
+        self._receiver = receiver
         if wake is not None:
             self._waker = wake.waker
 
@@ -369,23 +369,23 @@ cdef class ConsumerThread(LinkThread):
         cdef uint64_t room, unacked
         cdef uint8_t* place
         cdef ssize_t got = 0
-        if not self._consumer.wants:
-            place = self._consumer.space(&room)
+        if not self._receiver.wants:
+            place = self._receiver.space(&room)
             got = self._read(place, min(room, <uint64_t>READ_BYTES))
             if got <= 0:
                 if self._lost(got):
                     return 0
                 got = 0
-            elif not self._consumer.arrived(<uint64_t>got, now_ns):
-                self._consumer.wants = True
-        waker_turn(&self._waker, self._consumer._log.writer.position, now_ns)
+            elif not self._receiver.arrived(<uint64_t>got, now_ns):
+                self._receiver.wants = True
+        waker_turn(&self._waker, self._receiver._log.writer.position, now_ns)
         # One that is up to date says so at once: records may be shown, and let go, by its word.
-        unacked = self._consumer._log.writer.position - self._consumer._acked
+        unacked = self._receiver._log.writer.position - self._receiver._acked
         if not (self._say() and unacked):
             return got > 0
         if unacked >= ACK_BYTES or (<uint64_t>got < READ_BYTES // 2
-                                    and now_ns - self._consumer._acked_ns >= ACK_GAP_NS):
-            self.end.said_size = self._consumer.ack(self._ack, now_ns, clock_realtime_ns())
+                                    and now_ns - self._receiver._acked_ns >= ACK_GAP_NS):
+            self.end.said_size = self._receiver.ack(self._ack, now_ns, clock_realtime_ns())
             self.end.said = self._ack
             self._say()
         return got > 0
@@ -394,11 +394,11 @@ cdef class ConsumerThread(LinkThread):
 def link_thread(
         end: LinkSender | LinkReceiver, fd: int, str idle, *, acks: int = -1,
         seal: LinkSeal | None = None,
-        wake: WakeRegion | None = None) -> SourceThread | ConsumerThread:
+        wake: WakeRegion | None = None) -> SenderThread | ReceiverThread:
     """Return the thread for an end of a link that follows, which it carries from now on."""
     if isinstance(end, LinkSender):
-        thread = SourceThread(end, fd, idle, acks=acks, seal=seal)
+        thread = SenderThread(end, fd, idle, acks=acks, seal=seal)
     else:
-        thread = ConsumerThread(end, fd, idle, seal=seal, wake=wake)
+        thread = ReceiverThread(end, fd, idle, seal=seal, wake=wake)
     end.carried = True
     return thread
