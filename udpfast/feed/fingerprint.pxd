@@ -10,6 +10,7 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from udpfast.core.check cimport likely
 from udpfast.core.keyed cimport keyed_fold
 
 cdef enum:
@@ -136,3 +137,10 @@ cdef inline uint32_t message_hash(const uint8_t* data, uint32_t size, bint sever
     if several or size <= 2 * FINGERPRINT_EDGE:
         return fingerprint(data, size)
     return fingerprint_edges(data, size)
+
+
+cdef inline uint32_t datagram_hash(const uint8_t* data, uint32_t size, bint several) noexcept nogil:
+    # message_hash where each datagram is one message: what most of them need is inlined.
+    if likely(size > 2 * FINGERPRINT_EDGE and not several):
+        return fingerprint_edges(data, size)
+    return message_hash(data, size, several)

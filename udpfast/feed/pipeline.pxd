@@ -27,7 +27,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport DATAGRAM_SENDER_REFUSED, FRAGMENT_SIZE, FRAME_SIZE, Datagram, Frame
 from udpfast.feed.adoption cimport adoption_adopt
-from udpfast.feed.fingerprint cimport message_hash
+from udpfast.feed.fingerprint cimport datagram_hash, message_hash
 from udpfast.feed.lines cimport line_bring, line_reach, line_steps_back, lines_hear
 from udpfast.feed.locating cimport pipeline_is_packed_otherwise, pipeline_locate
 from udpfast.feed.named cimport named_add
@@ -94,7 +94,7 @@ cdef inline int pipeline_judge(
         w.forward_ns = now_ns
         pipeline_deliver(
             p, w, line, d, frame_object(&frame),
-            message_hash(d.data, d.size, w.several),
+            datagram_hash(d.data, d.size, w.several),
             now_ns)
         return VERDICT_DELIVERED
     if frame.fragment and pipeline_adds_fragment(p, w, line, d, &frame, now_ns):
