@@ -1,5 +1,6 @@
 """Feeds of venues: books of orders, by place and by price, and what losses leave of them."""
 
+import random
 import re
 import struct
 from collections.abc import Iterable
@@ -86,6 +87,17 @@ def test_levels_are_sums_of_orders_which_keep_their_queue() -> None:
     queue = sorted((row[3], order) for order, row in known.orders[NAME].items() if row[0] == 0)
     assert [order for _, order in queue] == ["2", "4"]
     assert known.tops[NAME] == (100.0, 110.0, 100.01, 10.0)
+
+
+def test_orders_are_named_by_all_digits_of_their_numbers() -> None:
+    seeded = random.Random(8)
+    numbers = {0, 1, 9, 2**63, 2**64 - 1}
+    for digits in range(1, 20):
+        numbers |= {10**digits - 1, 10**digits, 10**digits + 1, seeded.randrange(10**digits)}
+    messages = [add(number, "B", 1, 1_000_000) for number in sorted(numbers)]
+    datagrams = [sent(1 + n, tuple(messages[n : n + 20])) for n in range(0, len(messages), 20)]
+    known, _ = followed("moldudp64", "itch", datagrams)
+    assert set(known.orders[NAME]) == {str(number) for number in numbers}
 
 
 def test_execution_is_a_trade_of_the_taker() -> None:

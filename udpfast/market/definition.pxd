@@ -5,7 +5,7 @@ from libc.stdint cimport uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport FEED_BOOKS_UNDEFINED, FEED_OBJECTS, FEED_OBJECTS_FULL
 from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport OBJECT_WAITING
@@ -85,6 +85,14 @@ cdef inline Instrument* instrument_of(
         Market* market, const Change* c, uint16_t stream) noexcept nogil:
     # NULL: there is no room for it.
     cdef Instrument* i = instrument_find(&market.instruments, c.instrument)
+    if likely(i != NULL and i.named and i.symbol_id and not i.homeless):
+        return i
+    return meet_instrument(market, i, c, stream)
+
+
+cdef inline Instrument* meet_instrument(
+        Market* market, Instrument* i, const Change* c, uint16_t stream) noexcept nogil:
+    # One that is new, has no name yet, or had no change yet.
     cdef const char* exchange
     cdef uint8_t text[64]
     cdef uint32_t size
