@@ -18,11 +18,13 @@ NAMES_CAPACITY = 64
 class Instance:
     """A ring with names in a directory, and short ways to append to it."""
 
-    def __init__(self, directory: Path, capacity_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, directory: Path, capacity_bytes: int = 1 << 20, names: int = NAMES_CAPACITY
+    ) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
-        self.names_region = create_names(directory / "names", name_table_size(NAMES_CAPACITY))
-        self.names = NameTable(names_table(self.names_region), capacity=NAMES_CAPACITY)
+        self.names_region = create_names(directory / "names", name_table_size(names))
+        self.names = NameTable(names_table(self.names_region), capacity=names)
         self.names_region.mark_ready()
         self.ring = Ring.create(directory, capacity_bytes, PAYLOAD_HASH)
         self.number = 0

@@ -1,6 +1,9 @@
 """Books: which records change them, and when they admit that they may be wrong."""
 
+import contextlib
+import itertools
 import math
+import random
 from pathlib import Path
 
 import numpy as np
@@ -403,6 +406,44 @@ def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
         book = feed.books["binance-usdm", f"S{number}"]
         assert book.stale == (number % 2 == 1)
         assert bid(book) == number
+
+
+def test_books_of_which_the_next_are_fetched_ahead_are_kept_as_one_by_one(tmp_path: Path) -> None:
+    count = 700  # of so many, batches look ahead
+    seeded = random.Random(9)
+    instance = Instance(tmp_path / "many", 1 << 22, names=1024)
+    feed = Feed(instance, by_batch=True)
+    singles = Reader(instance.address)
+    feed.session()
+    for number in range(count):
+        feed.state(Kind.RECOVERED, follows=0, object_id=number)
+        feed.snapshot(100.0, symbol=f"S{number}", object_id=number)
+    contained = {number: instance.contained[1, 3 << 16 | number] for number in range(count)}
+    for number in (seeded.randrange(count) for _ in range(3_000)):
+        frame = {"object_id": number, "follows": contained[number]}
+        contained[number] = instance.number + 1
+        if seeded.random() < 0.02:
+            update = instance.update(BOOK, "binance-usdm", f"S{number}", bid_count=9)
+            instance.append(Kind.BOOK, update.tobytes(), object_type=3, session=1, **frame)
+        else:
+            price = float(seeded.randrange(50, 100))
+            instance.book([(price, 2.0)], [(200 - price, 3.0)], f"S{number}", **frame)
+    while len(batch := feed.reader.poll(timeout=0)):
+        with contextlib.suppress(FormatError):
+            feed.books.apply_batch(batch)
+    expected, refused = Books(singles), 0  # a damaged one of a book that is known
+    for record in itertools.islice(singles, instance.number):
+        try:
+            expected.apply(record)
+        except FormatError:
+            refused += 1
+    assert refused > 0
+    assert len(feed.books) == count
+    for name, book in expected.items():
+        assert feed.books[name].stale == book.stale, name
+        assert feed.books[name].bids().tolist() == book.bids().tolist()
+        assert feed.books[name].asks().tolist() == book.asks().tolist()
+    instance.close()
 
 
 def test_apply_says_which_book_was_updated(instance: Instance) -> None:
