@@ -117,6 +117,68 @@ def test_orders_are_mbo_with_clears_and_what_goes_of_an_order(dbn: Any) -> None:
     assert set(frame["symbol"]) == {"A"}
 
 
+class Queues:
+    """Orders in their queues, by what DBN's actions mean to those who read them."""
+
+    def __init__(self) -> None:
+        self.orders: dict[int, tuple[bytes, int, int]] = {}
+
+    def apply(self, row: Any) -> None:
+        order = int(row["order_id"])
+        now = bytes(row["side"]), int(row["price"]), int(row["size"])
+        if row["action"] == b"R":
+            self.orders.clear()
+        elif row["action"] == b"C":
+            assert self.orders.pop(order)[2] == now[2]
+        elif row["action"] == b"A":
+            assert order not in self.orders
+            self.orders[order] = now
+        else:
+            before = self.orders[order]
+            if now[:2] != before[:2] or now[2] > before[2]:
+                del self.orders[order]
+            self.orders[order] = now
+
+    def at(self, side: bytes, price: int) -> list[int]:
+        return [order for order, row in self.orders.items() if row[:2] == (side, price)]
+
+
+def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    market = Market(tmp_path / "feed", 1 << 22)
+
+    def orders(*rows: tuple[int, float, int, int], header: Any = None) -> None:
+        market.tell(
+            Kind.ORDERS,
+            [
+                {"order_id": b"%d" % order, "price": 7.0, "quantity": quantity, "side": 1,
+                 "action": action, "priority": priority, "present": 1}
+                for order, quantity, action, priority in rows
+            ],
+            "A", header,
+        )  # fmt: skip
+
+    orders((13, 5, 1, 30), (11, 5, 1, 10), (12, 5, 1, 20), header=SNAPSHOT)
+    orders((11, 4, 2, 10))  # smaller: it keeps its place
+    orders((11, 4, 2, 40), (12, 6, 2, 50))  # moved; larger: moved
+    orders((13, 5, 3, 30))
+    market.tell(Kind.ORDERS, [{"order_id": b"14", "price": 7.0, "quantity": 1, "side": 1,
+                               "action": 1, "priority": 60, "present": 1}],
+                "A", {"flags": int(RecordFlag.DOUBT)})  # fmt: skip
+    record(market, tmp_path / "journal")
+    market.close()
+    words = ("--format", "dbn", "--table", "orders")
+    assert exported(tmp_path / "journal", tmp_path / "x.dbn", *words).exit_code == 0
+    queues, found = Queues(), []
+    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    for row in rows:
+        queues.apply(row)
+        if row["flags"] & 128:
+            found.append(queues.at(b"B", 7_000_000_000))
+    assert found == [[11, 12, 13], [11, 12, 13], [13, 11, 12], [11, 12], [11, 12, 14]]
+    assert [bool(row["flags"] & 4) for row in rows] == [False] * (len(rows) - 1) + [True]
+
+
 def test_tops_are_mbp_1_and_a_side_that_is_missing_is_undefined(dbn: Any) -> None:
     row = dbn("tops").to_ndarray()[0]
     assert (row["bid_px_00"], row["bid_sz_00"]) == (99_500_000_000, 3)

@@ -5,7 +5,7 @@ One file has one schema: `mbo` from `orders`, `mbp-1` from `tops`, `trades` and 
 
 DBN's prices are integers of 1e-9 and its sizes and order ids whole numbers: what does not fit is
 refused with the value, and never rounded. Sizes may be counted in a unit of their own. It has no
-records for losses.
+records for losses, but a flag for a book that the feed was not sure of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, RecordFlag
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
 from udpfast.export.rows import snapshots
@@ -55,6 +55,17 @@ class _Interval:
     start_date: datetime.date
     end_date: datetime.date
     symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Resting:
+    price: int
+    size: int
+    priority: int
+
+    def loses_place(self, now: _Resting) -> bool:
+        """Whether it moves in its queue, though neither its price nor its size says so."""
+        return self.priority != now.priority and self.price == now.price and now.size <= self.size
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class DbnWriter:
         self._unit = size_unit
         self._ids: dict[tuple[str, str], int] = {}
         self._exchanges: dict[str, str] = {}
-        self._sizes: dict[tuple[int, int], int] = {}
+        self._resting: dict[tuple[int, int], _Resting] = {}
         self._first_ns, self._last_ns = 2**63 - 1, 0
         self._body = path.with_name(f"{path.name}.rows")
         self._file = self._body.open("wb")
@@ -143,11 +154,13 @@ class DbnWriter:
             "definition": self._definitions,
         }[self._schema]
         batch = tables[self._table]
+        if self._schema == "mbo":
+            batch = _queued(batch)
         rows = self._begin(batch)
         fill(batch, rows)
         if self._schema == "mbo":
-            cleared = snapshots(tables["messages"], Kind.ORDERS)
-            rows = self._with_clears(rows, _integers(batch, "index"), cleared)
+            rows, index = self._with_moves(rows, batch)
+            rows = self._with_clears(rows, index, snapshots(tables["messages"], Kind.ORDERS))
         self._file.write(rows.tobytes())
         self.rows += len(rows)
 
@@ -216,7 +229,9 @@ class DbnWriter:
         if "flags" in (self._dtype.names or ()):
             index = _integers(batch, "index")
             last = np.append(index[1:] != index[:-1], True)[: len(index)]
+            doubt = _integers(batch, "flags") & int(RecordFlag.DOUBT) != 0
             rows["flags"] = np.where(last, self._dbn.F_LAST, 0)
+            rows["flags"] |= np.where(doubt, self._dbn.F_MAYBE_BAD_BOOK, 0).astype("u1")
         if len(rows):
             self._first_ns = min(self._first_ns, int(received.min()))
             self._last_ns = max(self._last_ns, int(received.max()))
@@ -248,17 +263,30 @@ class DbnWriter:
         snapshot = np.array(batch["snapshot"].to_pylist(), bool)
         rows["flags"] |= np.where(snapshot, self._dbn.F_SNAPSHOT, 0).astype("u1")
         rows["action"][snapshot] = b"A"
-        self._track(rows)
 
-    def _track(self, rows: Rows) -> None:
-        # A cancel says how much of the order goes; the journal, how much stays: nothing.
-        sizes = self._sizes
-        for row in rows:
+    def _with_moves(self, rows: Rows, batch: pa.RecordBatch) -> tuple[Rows, Rows]:
+        # A cancel says how much of the order goes; the journal, how much stays: nothing. And who
+        # reads M moves an order to the end of a queue only if its price changes or its size grows:
+        # one that the venue moves for another reason is cancelled, and added anew.
+        resting, moved = self._resting, []
+        for at, priority in enumerate(_integers(batch, "priority").tolist()):
+            row = rows[at]
             key = int(row["instrument_id"]), int(row["order_id"])
             if row["action"] == b"C":
-                row["size"] = sizes.pop(key, int(row["size"]))
+                before = resting.pop(key, None)
+                row["size"] = row["size"] if before is None else before.size
             elif row["action"] in (b"A", b"M"):
-                sizes[key] = int(row["size"])
+                before = resting.get(key)
+                now = resting[key] = _Resting(int(row["price"]), int(row["size"]), priority)
+                if row["action"] == b"M" and before is not None and before.loses_place(now):
+                    moved.append((at, before.size))
+        places = np.array([at for at, _ in moved], np.int64)
+        cancels = rows[places]
+        cancels["action"], cancels["size"] = b"C", [size for _, size in moved]
+        cancels["flags"] &= ~np.uint8(self._dbn.F_LAST)
+        rows["action"][places] = b"A"
+        index = _integers(batch, "index")
+        return np.insert(rows, places, cancels), np.insert(index, places, index[places])
 
     def _with_clears(self, rows: Rows, index: Rows, cleared: pa.RecordBatch) -> Rows:
         # Before the orders of a snapshot its book is cleared.
@@ -353,6 +381,13 @@ class DbnWriter:
                 "(--size-unit)"
             )
         return np.where(np.isnan(values), absent, whole).astype("i8")
+
+
+def _queued(batch: pa.RecordBatch) -> pa.RecordBatch:
+    # The orders of a record that is a snapshot, by priority: who reads A puts each behind the last.
+    index, priority = _integers(batch, "index"), _integers(batch, "priority")
+    snapshot = np.array(batch["snapshot"].to_pylist(), bool)
+    return batch.take(np.lexsort((np.where(snapshot, priority, 0), index)))
 
 
 def _opened(path: Path, compressed: bool) -> Any:
