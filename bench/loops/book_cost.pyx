@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport KIND_MESSAGE, Message
+from udpfast.core.layout cimport KIND_MESSAGE, Message, Session
 from udpfast.core.memory cimport Memory
 from udpfast.market.ahead cimport AHEAD
 from udpfast.market.change cimport *
@@ -268,6 +268,7 @@ cdef class OrderFlow:
         """
         cdef Venue venue
         cdef MarketSettings settings
+        cdef Session session
         cdef Run run
         cdef NameTable names = NameTable(capacity=self.stocks + 16)
         cdef int64_t feed[256]
@@ -287,7 +288,9 @@ cdef class OrderFlow:
         if into == NULL:
             raise MemoryError
         venue_init(&venue, PAYLOAD_ITCH, &settings, memory.pointer, feed)
-        market_session(&venue.market, 0, 0, 1, 0)
+        memset(&session, 0, sizeof(session))
+        session.first_number = 1
+        market_session(&venue.market, 0, 1, &session)
         with nogil:
             pieces_begin(&pieces, self.live)
             at = run(&venue, self.data, self.data + self.filled, 1, into, names, &pieces)

@@ -6,7 +6,7 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef struct Change:  # 64 bytes: a cache line
-    uint64_t instrument          # the venue's id; 0: that of the order, CLEAR: all of the stream
+    uint64_t instrument          # the venue's id; 0: that of the order
     # The venue's id; of TRADE: its id; of a snapshot: its number; of DEFINE: the tick size, as the
     # multiplier in `order_before` with DEFINED_DECIMALS. 0: not said.
     uint64_t order
@@ -26,7 +26,8 @@ cdef struct Change:  # 64 bytes: a cache line
 
 cdef enum:  # Verb
     VERB_DEFINE = 1              # name, depth (orders: implied depth), what else is said of it
-    VERB_CLEAR                   # nothing is left of the instrument, or of its stream; `chain`
+    VERB_CLEAR                   # nothing is left of the instrument; `chain`
+    VERB_CLEAR_STREAM            # nothing is left of any instrument of the stream
     VERB_SET                     # price -> quantity; 0 removes the level
     VERB_PLACE_NEW               # at a place: those behind move away from the best
     VERB_PLACE_SET
@@ -64,11 +65,13 @@ cdef enum:  # ChangeFlag
     CHANGE_REST = 4              # `orders` says what must be left of the order
     CHANGE_SILENT = 8            # EXECUTE: no trade for the tape
     # A part of a snapshot: `orders`, from 1, of `chain`. 0 parts: as many as come, in order; part
-    # 0: the order is that of their stream.
+    # 0: the order is that of their stream. CHAIN: perhaps the rest of what the datagram before
+    # began.
     CHANGE_PART = 16
     CHANGE_ORDERS = 32           # of a snapshot: of orders, not of levels
-    # END_SNAPSHOT: another part follows; SET: its event goes on; CLEAR: the orders that there are
-    # come again where nobody listens.
+    # END_SNAPSHOT: another part follows; CHAIN, where it names the number before: another message
+    # of this number does; SET: its event goes on; CLEAR: the orders that there are come again where
+    # nobody listens.
     CHANGE_MORE = 64
     CHANGE_ROW = 128             # a row of a snapshot, wherever that comes
 
@@ -109,6 +112,7 @@ cdef struct Traits:
     bint heals                   # snapshots come, so changes are worth keeping until then
     bint loops                   # they come on lines of their own
     uint8_t names                # NamesFrom
+    bint renumbers               # ids are given anew in each session, and names with them
     bint orders_by_instrument    # an order's id is its instrument's
     bint nameless                # what changes an order names that alone, not its instrument
     bint doubles                 # prices and quantities are doubles (change_double)
@@ -142,3 +146,10 @@ cdef extern from *:
     # A double as a mantissa: in the order of doubles, and 0 is 0.
     int64_t change_double "udpfast_change_double" (double value) noexcept nogil
     double change_undouble "udpfast_change_undouble" (int64_t mantissa) noexcept nogil
+
+
+cdef inline uint8_t change_side(uint8_t said, uint8_t bid, uint8_t ask) noexcept nogil:
+    # SIDE_NONE: it is neither, and no order is of it.
+    if said == bid:
+        return SIDE_BID
+    return SIDE_ASK if said == ask else SIDE_NONE

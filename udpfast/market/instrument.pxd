@@ -74,7 +74,8 @@ cdef struct Instrument:  # 448 bytes
     uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
     Side shown[4]                # what readers have of them, where that is compared
     uint64_t defined_as          # a hash of what readers were told of its definition; 0: nothing
-    uint8_t reserved[16]
+    uint8_t unfinished           # its last number has further messages (CHAIN_PREVIOUS)
+    uint8_t reserved[15]
 
 cdef struct InstrumentSlot:      # as OrderSlot
     uint32_t hash

@@ -21,7 +21,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from udpfast.core.layout cimport Message
+from udpfast.core.layout cimport Message, Session
 from udpfast.market.change cimport CHANGES_MAX, DECIMALS_MAX, Change, Traits
 from udpfast.market.instrument cimport Instrument, Instruments
 from udpfast.market.names cimport Names
@@ -155,8 +155,7 @@ cdef void market_init(
     Market* market, const Traits* traits, const MarketSettings* settings, uint8_t* memory,
     int64_t* feed) noexcept nogil
 cdef void market_session(
-    Market* market, uint16_t stream, uint32_t venue, uint64_t first_number,
-    uint64_t unseen) noexcept nogil
+    Market* market, uint16_t stream, uint16_t ordinal, const Session* session) noexcept nogil
 cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept nogil
 cdef void market_begin(Market* market, const Message* message, Names* names) noexcept nogil
 cdef void market_apply(Market* market, const Change* change) noexcept nogil

@@ -6,7 +6,7 @@ from libc.string cimport memset
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport FEED_ORDERS_UNKNOWN
-from udpfast.core.layout cimport OBJECT_LIVE, Message
+from udpfast.core.layout cimport OBJECT_LIVE, Message, Session
 from udpfast.market.change cimport *
 from udpfast.market.definition cimport instrument_define, instrument_of
 from udpfast.market.instrument cimport (
@@ -278,7 +278,7 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     if c.verb == VERB_END_SNAPSHOT or c.verb == VERB_END_ROUND:
         end_told(market, c)
         return
-    if c.instrument == 0 and c.verb == VERB_CLEAR:
+    if c.verb == VERB_CLEAR_STREAM:
         market_clear(market, market.stream)
         return
     i = market_find(market, c)
@@ -325,14 +325,13 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     i.chain = i.chain_taken = 0
     i.quoted[0] = i.quoted[1] = i.status_since[0] = i.status_since[1] = 0
     i.open = False
-    if market.traits.names == NAMES_MENTIONED:
+    if market.traits.renumbers:
         i.named = i.defined = False
         i.symbol_id = 0
 
 
 cdef void market_session(
-        Market* market, uint16_t stream, uint32_t venue, uint64_t first_number,
-        uint64_t unseen) noexcept nogil:
+        Market* market, uint16_t stream, uint16_t ordinal, const Session* session) noexcept nogil:
     # What was there of its stream is void.
     cdef MarketStream* s
     cdef uint32_t at
@@ -345,10 +344,12 @@ cdef void market_session(
         if i.stream == stream:
             forget_instrument(market, i)
     memset(s, 0, sizeof(MarketStream))
-    s.venue = venue
+    s.venue = session.stream
+    s.session = ordinal
     s.seen = s.broken = True
-    s.number = s.lost = first_number - 1 if first_number else 0
-    s.whole = first_number <= 1 and unseen == 0 and market.traits.empty_at_start
+    s.number = s.lost = session.first_number - 1 if session.first_number else 0
+    s.whole = (
+        session.first_number <= 1 and session.unseen == 0 and market.traits.empty_at_start)
     s.needs = 0 if s.whole else s.lost + 1
 
 

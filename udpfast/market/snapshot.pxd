@@ -21,7 +21,7 @@ from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
     face_drop_held, face_held_is_lost, levels_are_live, face_become_live, levels_resume,
-    face_become_stale, levels_become_stale)
+    face_become_stale, held_goes_on, levels_become_stale)
 
 cdef inline bint face_replay(
         Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
@@ -39,10 +39,10 @@ cdef inline bint face_replay(
         if by_number and held.number <= number:
             continue
         if chained and (c.chain or (market.traits.chain == CHAIN_PREVIOUS and c.order)):
-            i.passing = (c.order_before == i.chain if market.traits.chain == CHAIN_PREVIOUS
-                         else c.chain == i.chain + 1)
+            i.passing = held_goes_on(market, i, held)
             if i.passing:
                 i.chain = c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain
+                i.unfinished = c.flags & CHANGE_MORE
             elif (c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain) > i.chain:
                 return False
         if chained and not i.passing:
@@ -131,7 +131,8 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
     if snapshot_is_too_old(market, i, face, c):
         counter_add(&market.feed[FEED_SNAPSHOTS_TOO_OLD], 1)
         return
-    if which == FACE_LEVELS and i.linked and face.status == OBJECT_LIVE and chain == i.chain:
+    if which == FACE_LEVELS and i.linked and face.status == OBJECT_LIVE and (
+            chain == i.chain and not i.unfinished):
         levels_resume(market, i)        # what it has is as new
         if levels_are_live(market, i):
             return
@@ -195,6 +196,7 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
     face = &i.face[market.taking_face]
     if market.taking_face == FACE_LEVELS and market.traits.chain != CHAIN_NONE:
         i.linked = True
+        i.unfinished = False
         i.chain = i.chain_taken = (
             market.taking_number if market.traits.chain == CHAIN_PREVIOUS else market.taking_chain)
     if market.traits.nameless:   # what was held names orders of any instrument: all at once

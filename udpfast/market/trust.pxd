@@ -127,6 +127,40 @@ cdef inline void instrument_begin_empty(Market* market, Instrument* i) noexcept 
             face_become_live(market, i, &i.face[which])
 
 
+cdef inline bint is_whole(const MarketStream* s, uint64_t number, const Change* c) noexcept nogil:
+    # False: it may be the rest of a change that began in a datagram that did not come.
+    return not c.flags & CHANGE_PART or s.lost == 0 or number != s.lost + 1
+
+
+cdef inline bint previous_goes_on(const Instrument* i, const Change* c) noexcept nogil:
+    # Whether a change is the next message of the number at hand, or begins the next number.
+    return c.order == i.chain if i.unfinished else c.order_before == i.chain
+
+
+cdef inline bint held_goes_on(
+        const Market* market, const Instrument* i, const HeldChange* held) noexcept nogil:
+    # Whether what was held goes on where its instrument ends.
+    if market.traits.chain == CHAIN_PREVIOUS:
+        return previous_goes_on(i, &held.change) and (
+            is_whole(market.streams + i.stream, held.number, &held.change))
+    return held.change.chain == i.chain + 1
+
+
+cdef inline bint instrument_follow_previous(
+        Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Whether a change that names the one before goes on where that ended.
+    cdef const MarketStream* s = stream_of(market, i)
+    cdef bint whole = is_whole(s, s.number, c)
+    cdef bint goes_on = i.linked and whole and previous_goes_on(i, c) and (
+        not i.unfinished or i.face[FACE_LEVELS].sure == s.gaps)
+    if goes_on or c.order > i.chain:
+        i.unfinished = c.flags & CHANGE_MORE
+    if not i.linked and c.order_before == 0 and whole:
+        i.linked = goes_on = True
+        instrument_begin_empty(market, i)
+    return goes_on
+
+
 cdef inline bint instrument_follow_chain(
         Market* market, Instrument* i, const Change* c) noexcept nogil:
     # Whether a change goes on where the one before ended; else its levels are stale by now, or it
@@ -135,11 +169,7 @@ cdef inline bint instrument_follow_chain(
     cdef bint goes_on = i.linked and number == i.chain + 1
     if market.traits.chain == CHAIN_PREVIOUS:
         number = c.order
-        goes_on = i.linked and (c.order_before == i.chain or (
-            number == i.chain and stream_of(market, i).open))
-        if not i.linked and c.order_before == 0:
-            i.linked = goes_on = True
-            instrument_begin_empty(market, i)
+        goes_on = instrument_follow_previous(market, i, c)
     elif not i.linked and number == 1:
         i.linked = goes_on = True
         instrument_begin_empty(market, i)
@@ -149,8 +179,9 @@ cdef inline bint instrument_follow_chain(
         levels_resume(market, i)
         return True
     i.passing = False
-    if i.linked and number <= i.chain and number <= i.chain_taken:
-        return False             # the snapshot contains it
+    if market.traits.chain == CHAIN_PREVIOUS and i.linked and (
+            number <= i.chain and number <= i.chain_taken):
+        return False             # the snapshot, which may come early, contains it
     i.chain = number
     i.linked = True
     i.passing = market.traits.levels == LEVELS_BY_PLACE   # places come to be known from here on

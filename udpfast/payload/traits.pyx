@@ -13,11 +13,11 @@ cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
 DEFAULT = dict(
     orders=False, chain=CHAIN_NONE, empty_at_start=False, heals=False, loops=False,
     orders_by_instrument=False, nameless=False, doubles=False, depth=0, depth_implied=0,
-    defined_first=False, snapshots_from=0, absolute=False, protocols=[0, 0])
+    defined_first=False, renumbers=False, snapshots_from=0, absolute=False, protocols=[0, 0])
 
 ITCH = dict(
     DEFAULT, exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
-    names=NAMES_MENTIONED, decimals=4)
+    names=NAMES_MENTIONED, renumbers=True, decimals=4)
 PITCH = dict(
     DEFAULT, exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
     names=NAMES_IN_ID, nameless=True, decimals=4)
@@ -54,7 +54,7 @@ NYSE_IMBALANCES = dict(
     DEFAULT, exchange=b"NYSE", levels=LEVELS_NONE, names=NAMES_DEFINED, decimals=0)
 MEMX = dict(
     DEFAULT, exchange=b"MEMX", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
-    names=NAMES_DEFINED, decimals=6)
+    names=NAMES_DEFINED, renumbers=True, decimals=6)
 COINBASE = dict(
     DEFAULT, exchange=b"COINBASE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
     names=NAMES_DEFINED, orders_by_instrument=True, decimals=9)

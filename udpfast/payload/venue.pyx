@@ -77,8 +77,7 @@ cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
         market_gap(&venue.market, message.stream, gap.last)
     elif message.kind == KIND_SESSION and message.size >= sizeof(Session):
         memcpy(&session, message.payload, sizeof(Session))
-        market_session(&venue.market, message.stream, session.stream, session.first_number,
-                       session.unseen)
+        market_session(&venue.market, message.stream, message.session, &session)
 
 
 cdef int32_t venue_decode(

@@ -46,7 +46,9 @@ cdef inline int32_t b3_told(
         change.verb = VERB_DELETE
         if not b3_order(block, B3_DELETE_ID, B3_DELETE_PRICE, change):
             return OUTCOME_REFUSED
-        return 0 if change.price == PRICE_NONE else 1
+        if change.price == PRICE_NONE:
+            change.verb = VERB_PUT       # it may be in no book
+        return 1
     change.verb = VERB_PUT if block[B3_ACTION] else VERB_ADD
     change.time_ns = <int64_t>le64(block + B3_TIME)
     if block[B3_ACTION] > 1 or not b3_order(block, B3_ORDER_ID, B3_PRICE, change):
@@ -113,7 +115,7 @@ cdef inline int32_t b3_message(
     cdef int32_t made
     cdef bint ends
     if template == B3_CHANNEL_RESET:
-        b3_change(change, VERB_CLEAR, 0)
+        b3_change(change, VERB_CLEAR_STREAM, 0)
         return 1
     if b3_touches_none(template):
         return 0

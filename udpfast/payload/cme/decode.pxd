@@ -123,6 +123,8 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
         if kind == c"J":
             change.verb = VERB_CLEAR
         elif change.side != SIDE_NONE:
+            if at[CME_ENTRY_ACTION] > CME_ACTION_LAST:
+                return False
             change.verb = <uint8_t>cme_level_verb(at[CME_ENTRY_ACTION])
             change.price = cme_price(m, price)
             change.quantity = cme_quantity(m, price + CME_ENTRY_SIZE)
@@ -134,7 +136,8 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
         return False
     for n in range(orders.count):
         at = orders.entries + n * orders.block
-        if at[CME_REFER_ENTRY] == 0 or at[CME_REFER_ENTRY] > levels.count:
+        if at[CME_REFER_ENTRY] == 0 or at[CME_REFER_ENTRY] > levels.count or (
+                at[CME_REFER_ACTION] > CME_ORDER_ACTION_LAST):
             return False
         price = levels.entries + (at[CME_REFER_ENTRY] - 1) * levels.block
         change = cme_change(m, cme_order_verb(at[CME_REFER_ACTION]),
@@ -168,6 +171,8 @@ cdef inline bint cme_orders(CmeMessage* m, bint snapshot) noexcept nogil:
         change.flags = CHANGE_PART | CHANGE_ORDERS
     for n in range(orders.count):
         at = orders.entries + n * orders.block
+        if not snapshot and at[CME_ORDER_ACTION] > CME_ORDER_ACTION_LAST:
+            return False
         change = cme_change(
             m, VERB_ADD if snapshot else cme_order_verb(at[CME_ORDER_ACTION]),
             le32(m.root + CME_SNAPSHOT_ID) if snapshot else le32(at + CME_ORDER_ID), 0)
@@ -318,7 +323,7 @@ cdef inline bint cme_told(CmeMessage* m) noexcept nogil:
     cdef int template = m.template
     cdef Change* change
     if template == CME_RESET:
-        cme_change(m, VERB_CLEAR, 0, 0)
+        cme_change(m, VERB_CLEAR_STREAM, 0, 0)
     elif template == CME_STATUS:
         if m.block > CME_STATUS_STATE and le32(m.root + CME_STATUS_ID) != CME_NULL_32:
             change = cme_change(m, VERB_STATUS, le32(m.root + CME_STATUS_ID), 0)

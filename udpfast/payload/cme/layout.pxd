@@ -76,7 +76,8 @@ cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action,
     CME_ENTRY_CHAIN = 16
     CME_ENTRY_ORDERS = 20
     CME_ENTRY_LEVEL = 24
-    CME_ENTRY_ACTION = 25
+    CME_ENTRY_ACTION = 25        # 0 new, 1 change, 2 delete, 3 thru, 4 from, 5 overlay
+    CME_ACTION_LAST = 5
     CME_ENTRY_TYPE = 26
     CME_TRADE_AGGRESSOR = 24     # of 42, 48
     CME_TRADE_ID = 26            # u32, from version 7 on
@@ -96,7 +97,8 @@ cdef enum:  # entries of orders: id, priority, then
     CME_ORDER_PRICE = 16         # in 47, 53
     CME_ORDER_QUANTITY = 24
     CME_ORDER_ID = 28            # in 47
-    CME_ORDER_ACTION = 32
+    CME_ORDER_ACTION = 32        # 0 new, 1 change, 2 delete
+    CME_ORDER_ACTION_LAST = 2
     CME_ORDER_TYPE = 33
     CME_ORDER_TYPE_53 = 28
 

@@ -50,6 +50,8 @@ cdef inline bint deribit_levels(
         return False
     for n in range(m.count):
         at = m.entries + n * m.entry
+        if at[DERIBIT_SIDE] > 1 or (not snapshot and at[DERIBIT_ACTION] > 2):
+            return False
         change = deribit_change(m, VERB_SET, time_ms)
         change.side = SIDE_ASK if at[DERIBIT_SIDE] == 0 else SIDE_BID
         change.price = change_double(deribit_double(at + price))
@@ -71,6 +73,9 @@ cdef inline bint deribit_book(DeribitMessage* m) noexcept nogil:
     change = deribit_change(m, VERB_CHAIN, time_ms)
     change.order = le64(m.root + DERIBIT_CHANGE)
     change.order_before = le64(m.root + DERIBIT_PREVIOUS)
+    change.flags = 0 if m.root[DERIBIT_IS_LAST] else CHANGE_MORE
+    if m.root == m.data + DERIBIT_HEADER:
+        change.flags |= CHANGE_PART      # where the rest of one is that began in the datagram before
     if not deribit_levels(m, DERIBIT_PRICE, False, time_ms):
         return False
     if m.root[DERIBIT_IS_LAST]:

@@ -22,7 +22,7 @@ cdef inline void pitch_order(
         const uint8_t* data, bint short, uint32_t symbol_size, Change* change) noexcept nogil:
     # Side, size, symbol and price of an add or a trade.
     cdef const uint8_t* symbol = data + (PITCH_SYMBOL - 2 if short else PITCH_SYMBOL)
-    change.side = SIDE_BID if data[PITCH_SIDE] == c"B" else SIDE_ASK
+    change.side = change_side(data[PITCH_SIDE], c"B", c"S")
     change.quantity = le16(data + PITCH_SIZE) if short else le32(data + PITCH_SIZE)
     change.instrument = pitch_symbol(symbol, symbol_size)
     change.price = (<int64_t>le16(symbol + symbol_size) * 100 if short
@@ -43,7 +43,7 @@ cdef inline int32_t pitch_decode(
     change.side = SIDE_NONE
     change.price = PRICE_NONE
     if kind == PITCH_UNIT_CLEAR:
-        change.verb = VERB_CLEAR
+        change.verb = VERB_CLEAR_STREAM
         return 1
     if kind == PITCH_STATUS:
         change.verb = VERB_STATUS
@@ -59,7 +59,8 @@ cdef inline int32_t pitch_decode(
         pitch_order(
             data, kind == PITCH_TRADE_SHORT, 8 if kind == PITCH_TRADE_EXPANDED else 6, change)
         change.order = le64(data + least - 8)
-        change.side = 1 - change.side     # the hidden order's; the taker was on the other
+        if change.side != SIDE_NONE:
+            change.side = 1 - change.side     # the hidden order's; the taker was on the other
     elif kind == PITCH_EXECUTED:
         change.verb = VERB_EXECUTE
         change.quantity = le32(data + PITCH_LESS)
