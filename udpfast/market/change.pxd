@@ -27,7 +27,6 @@ cdef struct Change:  # 64 bytes: a cache line
 cdef enum:  # Verb
     VERB_DEFINE = 1              # name, depth (orders: implied depth), what else is said of it
     VERB_CLEAR                   # nothing is left of the instrument; `chain`
-    VERB_CLEAR_STREAM            # nothing is left of any instrument of the stream
     VERB_SET                     # price -> quantity; 0 removes the level
     VERB_PLACE_NEW               # at a place: those behind move away from the best
     VERB_PLACE_SET
@@ -51,6 +50,7 @@ cdef enum:  # Verb
     VERB_END_ROUND               # all snapshots as of `order` came: who had none is empty
     VERB_EVENT_BEGIN             # what follows belongs together
     VERB_EVENT_END
+    VERB_CLEAR_STREAM            # nothing is left of any instrument of the stream
 
 cdef enum:  # Side
     SIDE_BID = 0

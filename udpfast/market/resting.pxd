@@ -13,6 +13,11 @@ from udpfast.market.market cimport Market
 from udpfast.market.orders cimport RestingOrder, order_add, order_find, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
 
+cdef enum:
+    # No level is more: readers get doubles, which are exact until there.
+    QUANTITY_MAX = 9_007_199_254_740_992
+
+
 cdef inline void link_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
     cdef uint32_t at = <uint32_t>(order - market.orders.orders) + 1
     order.before = i.orders_last
@@ -39,13 +44,13 @@ cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) 
 cdef inline bint level_add(
         Market* market, Instrument* i, const RestingOrder* order, int64_t quantity,
         int orders) noexcept nogil:
-    # So much more, and so many orders more, at the order's price. False: no room.
+    # So much more, and so many orders more, at the order's price. False: no room, or too much.
     cdef Side* side = &i.sides[order.side]
     cdef SideLevel* level
     if market.traits.levels != LEVELS_OF_ORDERS:
         return True
     level = side_put(&market.slab, side, order.price)
-    if unlikely(level == NULL):
+    if unlikely(level == NULL or quantity > <int64_t>QUANTITY_MAX - level.quantity):
         return False
     level.quantity += quantity
     level.orders += <uint32_t>orders
@@ -101,6 +106,9 @@ cdef inline bint change_order(
     cdef bint moves = order.price != c.price
     cdef bint keeps = c.flags & CHANGE_KEEPS_PLACE and not moves
     cdef int64_t more
+    if unlikely(c.side != order.side and c.side != SIDE_NONE):
+        counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+        return False             # an order never changes its side
     if c.quantity <= 0:
         delete_order(market, i, order)
         return True

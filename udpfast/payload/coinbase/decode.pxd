@@ -2,7 +2,7 @@
 # keeps its place is not said: it goes to the end of its price's queue. Of snapshots, the names are
 # taken: of which instrument one is, its datagram says.
 
-from libc.stdint cimport int32_t, int64_t, int8_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
 
 from udpfast.market.change cimport *
@@ -91,7 +91,7 @@ cdef inline int32_t coinbase_message(
     if COINBASE_PUT <= template <= COINBASE_DELETE:
         change.verb = VERB_PUT if template == COINBASE_PUT else VERB_DELETE
         change.order = le64(message + COINBASE_ORDER)
-        change.side = SIDE_BID if <int8_t>message[COINBASE_SIDE] > 0 else SIDE_ASK
+        change.side = change_side(message[COINBASE_SIDE], 1, COINBASE_ASK)
     if template == COINBASE_PUT:
         change.price = <int64_t>le64(message + COINBASE_PRICE)
         change.quantity = <int32_t>le32(message + COINBASE_QUANTITY)

@@ -26,6 +26,7 @@ cdef enum:  # offsets
     COINBASE_TEMPLATE = 4
     COINBASE_FLAGS = 10
     COINBASE_SIDE = 11           # i8: 1 bid, -1 ask
+    COINBASE_ASK = 255
     COINBASE_ID = 12             # u32
     COINBASE_CHAIN = 16          # u32
     COINBASE_TIME = 24           # i64 UNIX ns

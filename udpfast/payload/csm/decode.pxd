@@ -57,13 +57,15 @@ cdef inline int32_t csm_decode(
     for _ in range(data[at - 1]):
         if size - at < 8 + actions or change + 2 > changes + room:
             return OUTCOME_REFUSED
+        if not refresh and csm_verb(data[at]) == 0:
+            return OUTCOME_REFUSED
         csm_change(data, change, VERB_PLACE_SET, 0)
         change.flags = CHANGE_ROW if refresh else 0
         if not refresh:
             change.verb = <uint8_t>csm_verb(data[at])
-        change.side = SIDE_BID if data[at + actions] == c"0" else SIDE_ASK
+        change.side = change_side(data[at + actions], c"0", c"1")
         change.place = data[at + actions + 1]
-        if not csm_price(data + at + actions + 2, &change.price):
+        if change.side == SIDE_NONE or not csm_price(data + at + actions + 2, &change.price):
             return OUTCOME_REFUSED
         at += actions + 8
         k = data[at - 1]
@@ -81,8 +83,11 @@ cdef inline int32_t csm_decode(
 
 
 cdef inline int csm_verb(uint8_t action) noexcept nogil:
+    # 0: nobody knows it.
     if action == 0:
         return VERB_PLACE_NEW
     if action == 1:
         return VERB_PLACE_SET
-    return VERB_PLACE_DELETE if action == 2 else VERB_PLACE_OVERLAY
+    if action == 2:
+        return VERB_PLACE_DELETE
+    return VERB_PLACE_OVERLAY if action == 5 else 0

@@ -75,7 +75,7 @@ cdef inline bint deribit_book(DeribitMessage* m) noexcept nogil:
     change.order_before = le64(m.root + DERIBIT_PREVIOUS)
     change.flags = 0 if m.root[DERIBIT_IS_LAST] else CHANGE_MORE
     if m.root == m.data + DERIBIT_HEADER:
-        change.flags |= CHANGE_PART      # where the rest of one is that began in the datagram before
+        change.flags |= CHANGE_PART      # here is the rest of one that began in the datagram before
     if not deribit_levels(m, DERIBIT_PRICE, False, time_ms):
         return False
     if m.root[DERIBIT_IS_LAST]:

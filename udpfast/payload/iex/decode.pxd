@@ -91,7 +91,7 @@ cdef inline int32_t iex_order(uint8_t kind, const uint8_t* data, Change* change)
     change.price = <int64_t>le64(data + IEX_ORDER_PRICE)
     if kind == c"a":
         change.verb = VERB_ADD
-        change.side = SIDE_BID if data[IEX_FLAGS] == c"8" else SIDE_ASK
+        change.side = change_side(data[IEX_FLAGS], c"8", c"5")
     elif kind == c"M":
         change.verb = VERB_CHANGE
         change.flags = CHANGE_KEEPS_PLACE if data[IEX_FLAGS] & IEX_KEEPS_PLACE else 0

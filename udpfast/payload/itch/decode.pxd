@@ -27,7 +27,7 @@ cdef inline int32_t itch_decode(
     change.side = SIDE_NONE
     if kind == c"A" or kind == c"F":
         change.verb = VERB_ADD
-        change.side = SIDE_BID if data[ITCH_SIDE] == c"B" else SIDE_ASK
+        change.side = change_side(data[ITCH_SIDE], c"B", c"S")
         change.quantity = be32(data + ITCH_SHARES)
         change.price = be32(data + ITCH_PRICE)
         change.name = ITCH_STOCK + 1

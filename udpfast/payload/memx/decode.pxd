@@ -36,7 +36,7 @@ cdef inline int32_t memx_decode(
     change.order = be64(data + MEMX_ORDER)
     if template == MEMX_ADD:
         change.verb = VERB_ADD
-        change.side = SIDE_BID if data[MEMX_SIDE] == c"B" else SIDE_ASK
+        change.side = change_side(data[MEMX_SIDE], c"B", c"S")
         change.quantity = be32(data + MEMX_SIZE)
         change.price = <int64_t>be64(data + MEMX_PRICE)
     elif template == MEMX_REDUCE:

@@ -48,7 +48,7 @@ cdef inline int32_t nyse_decode(
         change.quantity = le32(data + NYSE_SIZE)
         if kind == NYSE_ADD:
             change.verb = VERB_ADD
-            change.side = SIDE_BID if data[NYSE_SIDE] == c"B" else SIDE_ASK
+            change.side = change_side(data[NYSE_SIDE], c"B", c"S")
         else:
             change.verb = VERB_CHANGE
             change.flags = CHANGE_KEEPS_PLACE if data[NYSE_MOVED] == 0 else 0
