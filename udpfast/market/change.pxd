@@ -51,6 +51,9 @@ cdef enum:  # Verb
     VERB_EVENT_BEGIN             # what follows belongs together
     VERB_EVENT_END
     VERB_CLEAR_STREAM            # nothing is left of any instrument of the stream
+    # The DEFINE behind it is of an option: `price` its strike with DEFINED_DECIMALS, `place` schema
+    # OptionType, `name` and `quantity` the text that names what it is on.
+    VERB_OPTION
 
 cdef enum:  # Side
     SIDE_BID = 0
@@ -85,6 +88,10 @@ cdef enum:  # schema SecurityType
     SECURITY_SPOT = 1
     SECURITY_FUTURES = 2
     SECURITY_OPTION = 3
+
+cdef enum:  # schema OptionType
+    OPTION_CALL = 1
+    OPTION_PUT = 2
 
 cdef enum:  # Levels: what the levels of a venue are made of
     LEVELS_NONE = 0

@@ -166,10 +166,17 @@ cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c)
     # Loops say the same again and again: readers are told what is new.
     cdef uint64_t said = <uint64_t>0x9E3779B97F4A7C15 ^ i.symbol_id
     cdef uint8_t kind = 0 if c.side == SIDE_NONE else c.side
+    cdef const Change* option = &market.option
+    cdef int64_t n
     cdef Row* row
     said = keyed_word(&market.instruments.key, said ^ c.order)
     said = keyed_word(&market.instruments.key, said ^ c.order_before)
-    said = keyed_word(&market.instruments.key, said ^ <uint64_t>c.time_ns ^ kind) | 1
+    said = keyed_word(&market.instruments.key, said ^ <uint64_t>c.time_ns ^ kind)
+    said = keyed_word(&market.instruments.key, said ^ <uint64_t>option.price ^ option.place)
+    for n in range(option.quantity):
+        said = keyed_word(
+            &market.instruments.key, said ^ market.message.payload[option.name - 1 + n])
+    said |= 1
     if said == i.defined_as or i.symbol_id == 0 or market.rows_count == CHANGES_MAX:
         return
     i.defined_as = said
@@ -181,6 +188,10 @@ cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c)
     row.instrument = index_of(market, i)
     row.verb = VERB_DEFINE
     row.side = kind
+    row.strike = option.price if option.verb else PRICE_NONE
+    row.option_type = option.place
+    row.underlying = option.name
+    row.underlying_size = <uint8_t>option.quantity
     market.rows_count += 1
 
 

@@ -92,7 +92,10 @@ cdef struct Row:                 # a trade, a status or a definition: it touches
     uint32_t instrument
     uint8_t verb
     uint8_t side
-    uint8_t reserved[2]
+    uint8_t option_type          # of a definition, as the rest
+    uint8_t underlying_size
+    uint32_t underlying          # where its text begins in the message, + 1; 0: it has none
+    int64_t strike               # PRICE_NONE: it is not said
 
 cdef struct Emission:            # where publish_next is
     uint32_t row
@@ -121,6 +124,7 @@ cdef struct Market:
     uint32_t order_rows_count
     Row* rows
     uint32_t rows_count
+    Change option                # what OPTION said of the definition that comes next; verb 0: nothing
     uint32_t* dirty              # instruments whose updates are to be told
     uint32_t dirty_count
     uint32_t* pending            # whose tops are to be told when their event ends

@@ -281,11 +281,16 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     if c.verb == VERB_CLEAR_STREAM:
         market_clear(market, market.stream)
         return
-    i = market_find(market, c)
-    if i == NULL:
+    if unlikely(c.verb == VERB_OPTION):
+        market.option = c[0]
         return
+    i = market_find(market, c)
     if c.verb == VERB_DEFINE:
-        instrument_define(market, i, c)
+        if i != NULL:
+            instrument_define(market, i, c)
+        memset(&market.option, 0, sizeof(Change))
+        return
+    if i == NULL:
         return
     if c.time_ns:
         i.time_ns = c.time_ns

@@ -17,6 +17,7 @@ from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_MARKET_STATUS, KIND_ORDERS, KIND_REFERENCE_DATA, KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.market.change cimport (
     DEFINED_DECIMALS, LEVELS_BY_PLACE, LEVELS_NONE, LEVELS_OF_ORDERS, LEVELS_OF_QUOTES, NAMES_IN_ID,
+    PRICE_NONE,
     SIDE_ASK, SIDE_BID, SIDE_BID_IMPLIED, SIDE_NONE, VERB_DEFINE, VERB_STATUS, change_undouble)
 from udpfast.market.found cimport Found
 from udpfast.market.instrument cimport (
@@ -187,6 +188,16 @@ cdef inline double defined_number(const Market* market, int64_t mantissa) noexce
     return <double>mantissa / market.price_units[DEFINED_DECIMALS] if mantissa else NAN
 
 
+cdef inline void text_write(
+        char* into, uint32_t room, const uint8_t* text, uint32_t size) noexcept nogil:
+    # A text of a message, without what fills its field up behind it.
+    size = min(size, room - 1)
+    while size and (text[size - 1] == c" " or text[size - 1] == 0):
+        size -= 1
+    if size:
+        memcpy(into, text, size)
+
+
 cdef inline int32_t definition_write(
         Market* market, Instrument* i, const Row* row, uint8_t* into, Found* told) noexcept nogil:
     cdef ReferenceData* data = <ReferenceData*>into
@@ -197,7 +208,13 @@ cdef inline int32_t definition_write(
     data.tick_size = defined_number(market, row.price)
     data.multiplier = defined_number(market, row.quantity)
     data.min_trade_vol = data.max_trade_vol = data.trade_vol_step_size = NAN
-    data.strike_price = data.min_notional = NAN
+    data.min_notional = NAN
+    data.strike_price = NAN if row.strike == PRICE_NONE else (
+        <double>row.strike / market.price_units[DEFINED_DECIMALS])
+    data.option_type = row.option_type
+    text_write(
+        data.underlying, sizeof(data.underlying), market.message.payload + row.underlying - 1,
+        row.underlying_size)
     data.expiry_datetime = data.expiry_datetime_utc = row.time_ns // 1_000_000_000
     data.security_type = row.side
     if market.traits.names != NAMES_IN_ID:

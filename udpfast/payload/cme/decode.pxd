@@ -262,22 +262,41 @@ cdef inline uint8_t cme_security(int template) noexcept nogil:
     return SECURITY_SPOT if template == CME_FX else 0
 
 
+cdef inline void cme_option(CmeMessage* m) noexcept nogil:
+    # What an option is: behind the feeds come two groups, then what it is on.
+    cdef CmeGroup attributes, lots, underlyings
+    cdef Change* change = cme_change(m, VERB_OPTION, 0, 0)
+    change.place = OPTION_CALL if m.root[CME_CALL_OR_PUT] else OPTION_PUT
+    if le64(m.root + CME_STRIKE) != <uint64_t>CME_NULL_64:
+        change.price = cme_price(m, m.root + CME_STRIKE)
+    if cme_group(m, 3, 0, &attributes) and cme_group(m, 3, 0, &lots) and (
+            cme_group(m, 3, 24, &underlyings) and underlyings.count):
+        change.name = <uint32_t>(underlyings.entries + 4 - m.data) + 1
+        change.quantity = CME_SYMBOL_SIZE
+
+
 cdef inline bint cme_definition(CmeMessage* m) noexcept nogil:
     cdef CmeGroup events, feeds
+    cdef bint option = (m.template == CME_OPTION or m.template == CME_OPTION_8) and (
+        m.block >= CME_OPTION_TICK + 8)
     cdef Change* change
     cdef const uint8_t* at
     cdef uint32_t n
     if m.block < 59 or not cme_group(m, 3, 0, &events) or not cme_group(m, 3, 4, &feeds):
         return False
-    if m.root[CME_ACTION] == c"D" or m.changes == m.stop:
+    if m.root[CME_ACTION] == c"D" or m.changes + 2 > m.stop:
         return True
+    if option:
+        cme_option(m)
     change = cme_change(m, VERB_DEFINE, le32(m.root + CME_DEFINED_ID), 0)
     change.time_ns = 0
     change.name = <uint32_t>(m.root + CME_SYMBOL - m.data) + 1
     change.quantity = CME_SYMBOL_SIZE
     change.side = cme_security(m.template)
-    if m.template == CME_FUTURE and m.block >= CME_TICK + 8:
-        change.order = le64(m.root + CME_TICK)
+    if option or (m.template == CME_FUTURE and m.block >= CME_TICK + 8):
+        at = m.root + (CME_OPTION_TICK if option else CME_TICK)
+        if le64(at) != <uint64_t>CME_NULL_64:
+            change.order = <uint64_t>cme_price(m, at)
     for n in range(events.count):
         at = events.entries + n * events.block
         if events.block >= 9 and at[0] == CME_LAST_TRADED:

@@ -66,6 +66,9 @@ cdef enum:  # root blocks
     CME_DEFINED_ID = 55
     CME_ACTION = 5               # A, D, M
     CME_TICK = 91                # of 54: i64, nine decimals
+    CME_CALL_OR_PUT = 71         # of options: 0 put, 1 call
+    CME_STRIKE = 80              # i64
+    CME_OPTION_TICK = 111        # i64
     CME_LAST_TRADED = 7          # type of an event of 9 bytes, with its u64 UNIX ns
 
 cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type; of 64 and 65
@@ -113,4 +116,5 @@ cdef enum:  # entries of 52: price, size, orders, level, .., type
 
 cdef enum:
     CME_NULL_32 = 0x7FFFFFFF
+    CME_NULL_64 = 0x7FFFFFFFFFFFFFFF
     CME_NULL_ID = 0xFFFFFFFF

@@ -137,6 +137,19 @@ cdef inline void deribit_define(
     change.time_ns = <int64_t>min(le64(at + DERIBIT_EXPIRES), <uint64_t>DERIBIT_MS_MAX) * 1_000_000
 
 
+cdef inline void deribit_option(DeribitMessage* m, uint32_t earlier) noexcept nogil:
+    # What an option is, in front of its definition.
+    cdef Change* change
+    cdef uint64_t strike
+    if m.block < DERIBIT_TICK + 8 - earlier or m.root[DERIBIT_KIND] != DERIBIT_IS_OPTION:
+        return
+    strike = deribit_defined(m.root + DERIBIT_STRIKE - earlier)
+    change = deribit_change(m, VERB_OPTION, 0)
+    change.place = m.root[DERIBIT_CALL_OR_PUT] if m.root[DERIBIT_CALL_OR_PUT] <= OPTION_PUT else 0
+    if strike:
+        change.price = <int64_t>strike
+
+
 cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil:
     # False: it is not as its template says, or nobody knows the template.
     cdef Change* change
@@ -146,11 +159,12 @@ cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil
         return deribit_trades(m)
     if template == DERIBIT_SNAPSHOT:
         return deribit_snapshot(m)
-    if m.changes == m.stop or template < DERIBIT_INSTRUMENT or template > DERIBIT_INSTRUMENT_2:
+    if m.changes + 2 > m.stop or template < DERIBIT_INSTRUMENT or template > DERIBIT_INSTRUMENT_2:
         return False
     if template == DERIBIT_SNAPSHOT_START:
         deribit_change(m, VERB_END_SNAPSHOT, 0)   # what comes now has its beginning
     elif (template == DERIBIT_INSTRUMENT or template == DERIBIT_INSTRUMENT_2) and m.text_size:
+        deribit_option(m, 0 if template == DERIBIT_INSTRUMENT else 1)
         change = deribit_change(m, VERB_DEFINE, 0)
         change.name = <uint32_t>(m.text - m.data) + 1
         change.quantity = m.text_size

@@ -18,7 +18,10 @@ cdef enum:  # templates
 
 cdef enum:  # root blocks: 0 u32 instrument
     DERIBIT_KIND = 5             # of instruments: 0 future, 1 option, 2 3 combos of them, 4 spot
+    DERIBIT_IS_OPTION = 1
+    DERIBIT_CALL_OR_PUT = 7      # 0 neither, 1 call, 2 put
     DERIBIT_EXPIRES = 60         # u64 ms; this and what follows one earlier in INSTRUMENT_2
+    DERIBIT_STRIKE = 68          # f64
     DERIBIT_CONTRACT = 76        # f64
     DERIBIT_TICK = 92
     DERIBIT_MS_MAX = 9_000_000_000_000
