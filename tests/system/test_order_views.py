@@ -1,4 +1,4 @@
-"""Single orders in `udpfast top` and on the page of `udpfast monitor`: real feeds of two venues."""
+"""Single orders in `udpfast top` and on the page of `udpfast monitor`: real feeds of venues."""
 
 import asyncio
 import subprocess
@@ -19,7 +19,9 @@ from udpfast.net.ports import free_port
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.system
-FRAMINGS = {"itch": "moldudp64", "pitch": "cboe_pitch"}
+FRAMINGS = {"itch": "moldudp64", "pitch": "cboe_pitch", "cme": "cme_mdp3"}
+#: CME's loops: of each table and option of that name, its lines.
+LOOPS = {"recovery": "SO", "definitions": "N"}
 
 
 @pytest.fixture(params=FRAMINGS)
@@ -29,16 +31,26 @@ def venue(
     """Run a feed of a simulated venue, with single orders; return the feed's name."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
-    payload, port = request.param, free_port()
+    payload = request.param
+    lines = {"streams": "A"} | (LOOPS if payload == "cme" else {})
+    addresses = {
+        table: {name: f"127.0.0.1:{free_port()}" for name in names}
+        for table, names in lines.items()
+    }
     settings: dict[str, Any] = {
         "name": "venue",
         "wire": {"framing": FRAMINGS[payload], "payload": payload},
-        "streams": {"lines": [{"name": "A", "address": f"127.0.0.1:{port}"}]},
         "books": {"orders": True},
         "image": {"enabled": True},
+    } | {
+        table: {"lines": [{"name": name, "address": address} for name, address in named.items()]}
+        for table, named in addresses.items()
     }
-    send = f"send --venue {payload} --simulate --seconds 300 --incremental 127.0.0.1:{port}"
-    command = [sys.executable, "-m", "udpfast", *send.split()]
+    command = [sys.executable, "-m", "udpfast", "send", "--venue", payload, "--simulate"]
+    command += ["--seconds", "300"]
+    for table, named in addresses.items():
+        option = "incremental" if table == "streams" else table
+        command += [f"--{option}", ",".join(named.values())]
     with Subscriber(settings), subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
         try:
             wait_until(lambda: any("largest asks" in one for one in shown("venue")), "orders")
