@@ -124,7 +124,7 @@ cdef struct Market:
     uint32_t order_rows_count
     Row* rows
     uint32_t rows_count
-    Change option                # what OPTION said of the definition that comes next; verb 0: nothing
+    Change option                # said of the definition that comes next; verb 0: nothing was
     uint32_t* dirty              # instruments whose updates are to be told
     uint32_t dirty_count
     uint32_t* pending            # whose tops are to be told when their event ends
