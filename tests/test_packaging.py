@@ -36,7 +36,7 @@ GENERATED = {
 BUY, SELL = 1, 2
 
 #: Packages whose modules the wheel's build compiles, as a user's build does all of them.
-COMPILED_AGAIN = ("core",)
+COMPILED_AGAIN = ("wire",)
 
 IMPORT_ALL = """
 import importlib, sys
@@ -97,7 +97,7 @@ def take_over(unpacked: Path) -> None:
     if (ROOT / "build/cython").is_dir():
         shutil.copytree(ROOT / "build/cython", unpacked / "build/cython")
     library = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for source in files("udpfast", ".pyx"):
+    for source in [ROOT / "udpfast/_cython.pyx", *files("udpfast", ".pyx")]:
         built = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
         name = built.relative_to(ROOT)
         if name.parts[1] not in COMPILED_AGAIN and built.exists():

@@ -28,7 +28,7 @@ from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram, CaptureReader
 
-__all__ = ["Followed", "Line", "check", "follow", "read_set", "venue_config"]
+__all__ = ["SINGLE", "Followed", "Line", "check", "follow", "read_set", "venue_config"]
 
 #: Payload and exchange of each framing that the sets have.
 VENUES = {
@@ -81,6 +81,10 @@ def venue_config(
         tables["definitions"] = {"lines": looped[:1]}
         tables["recovery"] = {"lines": looped[1:]}
     return parse_feed(tables)
+
+
+#: Settings of `venue_config` for one datagram or message: the memory for more takes half a second.
+SINGLE = {"window": 64, "ring_bytes": 1 << 22, "names": 256}
 
 
 @dataclass(slots=True)

@@ -43,6 +43,8 @@ class IexUpdates:
         All of them, from number 1 on.
     deep : bool
         DEEP, otherwise TOPS.
+    **settings
+        Of `venue_config`.
 
     Attributes
     ----------
@@ -52,16 +54,15 @@ class IexUpdates:
         By symbol.
     """
 
-    def __init__(self, messages: Iterable[NumberedMessage], deep: bool) -> None:
+    def __init__(self, messages: Iterable[NumberedMessage], deep: bool, **settings: Any) -> None:
         rows: dict[str, Any] = {}
         self.decoded = DecodedIex(rows)
         self._rows = rows
         self.books: dict[str, OrderBook] = {}
         messages = list(messages)
         self._numbers = [number for number, _ in messages]
-        config = venue_config(
-            "iex_tp", "iex_deep" if deep else "iex_tops", 1, names=1 << 14, top=not deep
-        )
+        payload = "iex_deep" if deep else "iex_tops"
+        config = venue_config("iex_tp", payload, 1, top=not deep, **settings)
         with tempfile.TemporaryDirectory() as directory:
             instance = Path(directory, "feed")
             instance.mkdir()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.conformance import Report, nyse
-from lab.conformance.books import Followed, Line, Name, follow, text, text_of, venue_config
+from lab.conformance.books import SINGLE, Followed, Line, Name, follow, text, text_of, venue_config
 from lab.conformance.looked import Looked
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 
@@ -64,7 +64,7 @@ def check(path: Path, report: Report) -> None:
 
 def check_single(path: Path, lines: list[list[Any]]) -> str | None:
     """Run a datagram of CME alone: its trades come, and it makes no book that is known."""
-    followed = _last(_of(path, None), "cme_mdp3", "cme", 1)
+    followed = _last(_of(path, None), "cme_mdp3", "cme", 1, **SINGLE)
     cells = [line.split(",") for _, kind, line in lines if kind == "trades"]
     wanted = [[one[1], one[5], one[6]] for one in cells if one[4] == "0"]
     return _none_sound(followed) or _traded(followed, wanted)

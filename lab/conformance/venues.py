@@ -21,6 +21,7 @@ from udpfast.payload.iex.layouts import PRICE_DECIMALS
 from udpfast.wire.framing import Framing, NumberedMessage, ParsedUnit
 
 from . import Report, difference, fit
+from .books import SINGLE
 from .iex_updates import IexUpdates, scaled
 
 __all__ = ["check"]
@@ -469,7 +470,7 @@ def _single(path: Path, expect: list[list[Any]]) -> str | None:
 
 
 def _update_lines(frame: int, message: NumberedMessage, deep: bool) -> list[list[Any]]:
-    decoded = IexUpdates([message], deep).decoded
+    decoded = IexUpdates([message], deep, **SINGLE).decoded
     quotes = [_row(one, _quote_cells(one)[:-1]) for _, one in _ordered(decoded, "Q")]
     return [
         *([frame, "quotes", line] for line in quotes),

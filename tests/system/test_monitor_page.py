@@ -43,7 +43,8 @@ def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     port = free_port()
     lines = [{"name": "A", "address": f"127.0.0.1:{port}"}]
-    with Subscriber({"name": "deribit", "incremental": {"lines": lines}}):
+    ring = {"capacity_bytes": 1 << 22}
+    with Subscriber({"name": "deribit", "ring": ring, "incremental": {"lines": lines}}):
         yield port
 
 
@@ -182,6 +183,7 @@ def test_page_shows_a_book_when_it_is_chosen(
     market, snapshots = free_port(), free_port()
     settings = {
         "name": "deribit",
+        "ring": {"capacity_bytes": 1 << 22},
         "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{market}"}]},
         "snapshot": {"lines": [{"name": "S", "address": f"127.0.0.1:{snapshots}"}]},
         "image": {"enabled": True},

@@ -42,6 +42,7 @@ def venue(
         "wire": {"framing": FRAMINGS[payload], "payload": payload},
         "books": {"orders": True},
         "image": {"enabled": True},
+        "ring": {"capacity_bytes": 1 << 24},
     } | {
         table: {"lines": [{"name": name, "address": address} for name, address in named.items()]}
         for table, named in addresses.items()

@@ -30,7 +30,8 @@ def test_top_runs_in_tmux_and_ends_with_q(tmp_path: Path, monkeypatch: pytest.Mo
         wait_until(lambda: all(word in tmux("capture-pane", "-p") for word in words), f"{words}")
 
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
-    with Subscriber({"name": "deribit", "incremental": {"lines": lines}}):
+    ring = {"capacity_bytes": 1 << 22}
+    with Subscriber({"name": "deribit", "ring": ring, "incremental": {"lines": lines}}):
         start = f"cd {ROOT}; NO_COLOR=1 {sys.executable} -m udpfast top; echo ended with $?"
         tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "sh")
         try:

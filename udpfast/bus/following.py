@@ -24,16 +24,8 @@ class Following:
 
     Parameters
     ----------
-    store : Store
-    peers : tuple of str
-        All other hosts that have the store.
-    carrier : Carrier
-    draw : callable
-        Returns 64 random bits.
-    source : str
-        Follow this host, whatever it is; empty: whichever peer writes the store.
-    quarantine : bool
-        Set records aside that the writer's store does not have, and go on.
+    store, peers, carrier, draw, source, quarantine
+        Those of `Node`.
 
     Attributes
     ----------
