@@ -140,6 +140,7 @@ cdef enum:  # FeedCounter
     FEED_RECORDS_RAW              # of these: payloads as published (MESSAGE)
     FEED_RECORDS_CONTROL          # of these: the feed's own word (GAP, SESSION, STALE, ...)
     FEED_RECORDS_TOO_LARGE        # did not fit the ring's largest record: refused
+    FEED_CONTROLS_FULL            # what the feed had to say itself, and there was no room for
     FEED_STREAMS                  # numberings found on the lines
     FEED_STREAMS_REPLACED         # windows that went to another one, before their numbers went on
     FEED_BATCHES                  # receive calls that brought something

@@ -247,6 +247,10 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "records by the feed itself (GAP, SESSION, STALE, ...)"),
     CounterInfo("records_too_large", "count", "records refused because they exceed the largest "
                                               "size that the ring takes"),
+    CounterInfo(
+        "controls_full", "count",
+        "words of the feed itself (SESSION, GAP, DISAGREEMENT, CONNECTION) that are lost, as too "
+        "many waited to be said at once"),
     CounterInfo("streams", "count", "streams found on the lines"),
     CounterInfo(
         "streams_replaced", "count",

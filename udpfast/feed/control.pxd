@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
+from udpfast.core.atomics cimport counter_add
 from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
 
 cdef enum:
@@ -31,15 +32,17 @@ cdef struct Control:
     ControlPayload payload
 
 cdef struct ControlQueue:
+    int64_t* lost                # a counter: what there was no room for
     uint32_t first
     uint32_t count
     Control control[2048]        # CONTROLS_MAX
 
 
 cdef inline Control* control_push(ControlQueue* queue) noexcept nogil:
-    # A cleared slot to fill in, or NULL when the queue is full.
+    # A cleared slot to fill in, or NULL when the queue is full, which is counted.
     cdef Control* control
     if queue.count == CONTROLS_MAX:
+        counter_add(queue.lost, 1)
         return NULL
     control = &queue.control[(queue.first + queue.count) & (CONTROLS_MAX - 1)]
     memset(control, 0, sizeof(Control))

@@ -5,7 +5,7 @@ from libc.errno cimport EINVAL
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from udpfast.core.counter cimport Counters
+from udpfast.core.counter cimport FEED_CONTROLS_FULL, Counters
 from udpfast.core.keyed cimport Key, keyed_draw
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, FRAGMENT_SIZE,
@@ -263,6 +263,7 @@ cdef inline int pipeline_init(
     memset(memory, 0, size)
     pipeline_carve(p, s, <uint8_t*>memory)
     p.counters = counters[0]
+    p.controls.lost = &p.counters.feed[FEED_CONTROLS_FULL]
     p.roq = framing_is_roq(s.framing)
     p.framing = s.framing
     p.legacy = s.framing == FRAMING_ROQ_LEGACY or s.framing == FRAMING_ROQ_LEGACY_BIG

@@ -14,7 +14,7 @@ from udpfast.errors import RegionError
 __all__ = ["AnswersRegion", "TALLIES", "Wants", "Wanted", "read_tallies"]
 
 _KIND = "ANSW"
-_LAYOUT_HASH = 2  # of AnswersHeader and the tallies: counts their changes
+_LAYOUT_HASH = 3  # of AnswersHeader and the tallies: counts their changes
 _TRIES = 64
 
 #: What each kind of agent counts, by the name of its table in a feed's file.
@@ -34,6 +34,7 @@ TALLIES: dict[str, tuple[CounterInfo, ...]] = {
         CounterInfo("failures", "count", "requests that could not be sent, or that the server's "
                                          "host refused"),
         CounterInfo("full", "count", "answers that had to wait for room"),
+        CounterInfo("dropped", "count", "answers dropped because too many waited for room"),
         CounterInfo("silent", "code", "1: the server has not answered its last requests, or "
                                       "cannot be asked"),
         CounterInfo("refusals", "count", "logins and requests that the server refused"),

@@ -163,6 +163,8 @@ class Retransmission:
                 return
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.append(data)
+        else:
+            self._count("dropped")
 
     def _is_missing(self, stream: int, first: int, count: int) -> bool:
         return any(
