@@ -34,6 +34,25 @@ def test_relay_waits_for_a_feed_that_was_never_there_and_says_what_it_may_be(
     assert relay.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["cme"],
+            "cme is the name of a feed, and nothing says where its relay sends: give --lines",
+        ),
+        (
+            ["cme", "--lines", "A=127.0.0.1:9,B=127.0.0.1:19", "--budget", "C=1"],
+            "expected names of --lines (A, B), found C",
+        ),
+    ],
+)
+def test_relay_says_what_to_give(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(cli, ["relay", *words])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
     line = {"name": "A", "address": "127.0.0.1:0"}

@@ -150,6 +150,11 @@ def _settings(source: str, options: dict[str, Any]) -> tuple[str, RelayConfig]:
     }
     lines = _lines(options.pop("lines_text"), options.pop("interface"), options.pop("ttl"), further)
     chosen = {key: value for key, value in options.items() if value is not None}
+    if not lines and not Path(source).is_file() and not source.endswith(".toml"):
+        raise click.UsageError(
+            f"{source} is the name of a feed, and nothing says where its relay sends: give --lines "
+            "NAME=IP:PORT,..., or instead of the name the feed's file with its table [relay]"
+        )
     if Path(source).is_file():
         feed = load_feed(source)
         name, config = feed.name, feed.relay
@@ -200,7 +205,8 @@ def _lines(
     unknown = named - {line["name"] for line in found}
     if unknown:
         raise click.BadParameter(
-            f"expected names of --lines, found {', '.join(sorted(unknown))}",
+            f"expected names of --lines ({', '.join(line['name'] for line in found)}), found "
+            f"{', '.join(sorted(unknown))}",
             param_hint="--budget and --parity",
         )
     return parse_relay({"lines": found}, "--lines").lines
