@@ -179,7 +179,8 @@ class Chain:
     def look(self) -> None:
         """Take what both feeds have published, and what the readers themselves have to say."""
         for reader, followed in self.ends.values():
-            while reader.wait(0.3):
+            reader._look()  # type: ignore[attr-defined]
+            while reader.wait(0):
                 followed.take(next(reader))
 
     def read(self) -> list[Any]:
@@ -344,6 +345,26 @@ def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
     assert old == []
     assert any(world.books("near").values())
     assert world.ends["near"][0].state == "alive"
+
+
+@pytest.mark.nightly  # a second and a half of silence, twice
+def test_no_old_book_is_sound_at_a_far_end_that_stood_still(chain: Callable[..., Chain]) -> None:
+    datagrams = read_set(shared("venues", "books", "itch_small"), "clean")[1]
+    third = len(datagrams) // 3
+    world = chain(0.0)
+    world.start("near", "relay")
+    world.await_session()
+    world.send_some(datagrams[:third])
+    wait_until(world.agree)
+    far = world.processes["run far"]
+    far.send_signal(signal.SIGSTOP)
+    world.send_some(datagrams[third : 2 * third])
+    wait_until(lambda: world.look() or not any(world.books("far").values()), "doubt")
+    far.send_signal(signal.SIGCONT)
+    old: list[Any] = []
+    wait_until(lambda: old.extend(world.old()) or world.look() or world.agree())
+    assert old == []
+    assert any(world.books("far").values())
 
 
 def test_end_of_the_feed_puts_all_in_doubt_until_the_next_one(chain: Callable[..., Chain]) -> None:
