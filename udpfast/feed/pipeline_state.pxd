@@ -53,7 +53,7 @@ cdef struct PipelineSettings:
     uint32_t on_gap                      # 0 keep_all, 1 latest_run
     uint32_t session_adopt_datagrams     # 1..32
     int64_t stale_session_grace_ns
-    uint32_t restart_datagrams           # 2..256; 0: never believe a restart with the same id
+    uint32_t restart_datagrams           # 1..256; 0: no restart with the same id (PROOF_BACK)
     int64_t inactivity_timeout_ns
     bint doubt_when_silent       # a silent incremental channel is a gap of no number
     int64_t line_dead_ns

@@ -13,9 +13,10 @@
 # fixed width, filled with zeros; longer ones are cut at a character and the record is flagged
 # RECORD_TRUNCATED. An absent string, list or table is told from an empty one by a bit of `present`.
 #
-# All else that names a kind follows from these structs (scripts/generate_layouts.py): `Kind`, its
-# size, dtype, stub, table of exports, udpfast.h. So the comment behind a struct has a form:
-# its kind, its bytes, its rows, the event that it is made of.
+# What names every kind follows from these structs (scripts/generate_layouts.py): `Kind`, its size,
+# dtype, stub, table of exports, udpfast.h. So the comment behind a struct has a form: its kind, its
+# bytes, its rows, the event that it is made of. What depends on whether an update is an event, says
+# all, or is a part, is told by hand: tests/market/test_kinds.py names the places.
 #
 # Deprecated schema fields are not kept: no current publisher writes them.
 
