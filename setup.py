@@ -222,9 +222,9 @@ SELDOM = {
     for name in (
         *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
         *("agents/feed/engine_settings", "agents/feed/feed_loop", "agents/feed/feed_names"),
-        "agents/feed/republisher",
+        *("agents/feed/feed_state", "agents/feed/republisher"),
         *("agents/zmq/zmq_last", "agents/zmq/zmq_envelopes", "agents/zmq/zmq_streams"),
-        *("archive/feed_cursor", "archive/store", "bus/link_seal"),
+        *("archive/feed_cursor", "archive/store", "bus/link_seal", "bus/wire"),
         *("bus/link_receiver", "bus/link_sender", "bus/outbox_sender"),
         *("client/aio", "client/arrow", "client/callbacks", "client/merged_source"),
         *("client/history_seam", "client/history_source", "client/image_join"),
@@ -242,6 +242,7 @@ SELDOM = {
         *("log/segment", "log/verify"),
         *("market/found", "market/gate", "market/names", "market/updates"),
         *("net/capture_writer", "net/envelope", "net/pcap", "net/xdp_bpf"),
+        *("payload/traits", "shm/answers"),
         *("shm/counters", "shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
         *("wire/frame", "wire/framing"),
     )
