@@ -14,7 +14,7 @@ cdef class RingSource(Source):
     cdef ImageJoin join          # what comes before the ring's records; None: nothing (more)
     cdef int64_t join_left       # records of it
     cdef uint64_t join_taken     # handed out, and not the ring's: records of it, and our own
-    # ConnectionScope: its writer's death or end was said, or that its loop stands still; 0: neither.
+    # ConnectionScope: its writer's end was said, or that its loop stands still; 0: neither.
     cdef uint32_t gone
     cdef uint64_t gone_epoch     # which writer that was
     cdef bint current            # its loop was up to date again,
