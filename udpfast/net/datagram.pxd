@@ -59,7 +59,7 @@ cdef struct DatagramBatch:
     uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
     bint backlog                 # the last call brought something: ask for a whole batch
     bint full                    # the last call brought all that was asked for: more may wait
-    bint names                   # sender addresses are asked for (13 % of a receive)
+    bint asks_senders            # sender addresses are asked for (13 % of a receive)
     bint control                 # time stamps are asked for, and with them drop counts
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
     uint64_t replaced            # another socket lies behind `fd`: its drops begin at 0
@@ -83,7 +83,7 @@ cdef struct DatagramBatch:
 # into by turns: they then stay in the cache, however many sockets there are. 0 or -ENOMEM.
 cdef int datagram_batch_init(
     DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint8_t address,
-    uint32_t capacity, bint names, bint control, bint trains, uint8_t* slots) noexcept nogil
+    uint32_t capacity, bint asks_senders, bint control, bint trains, uint8_t* slots) noexcept nogil
 cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
 
 # Adds one allowed sender: 16 address bytes, port in network byte order (0 = any). 0 or -ENOSPC.

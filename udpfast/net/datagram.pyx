@@ -93,7 +93,8 @@ cdef struct ScmTimestamping:  # linux/errqueue.h; its header clashes with <time.
 
 cdef int datagram_batch_init(
         DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint8_t address,
-        uint32_t capacity, bint names, bint control, bint trains, uint8_t* slots) noexcept nogil:
+        uint32_t capacity, bint asks_senders, bint control, bint trains,
+        uint8_t* slots) noexcept nogil:
     cdef uint32_t index, items_max
     memset(batch, 0, sizeof(DatagramBatch))
     batch.fd = fd
@@ -101,7 +102,7 @@ cdef int datagram_batch_init(
     batch.slot_size = TRAIN_SLOT_SIZE if trains else SLOT_SIZE
     items_max = batch.capacity * TRAIN_LENGTH_MAX if trains else batch.capacity
     capacity = batch.filled = batch.capacity
-    batch.names = names
+    batch.asks_senders = asks_senders
     batch.control = control or trains    # the train's datagram size comes as a control message
     batch.trains = trains
     batch.items = <Datagram*>calloc(items_max, sizeof(Datagram))
@@ -131,7 +132,7 @@ cdef int datagram_batch_init(
         batch.vectors[index].iov_len = batch.slot_size
         batch.headers[index].msg_hdr.msg_iov = &batch.vectors[index]
         batch.headers[index].msg_hdr.msg_iovlen = 1
-        if names:
+        if asks_senders:
             batch.headers[index].msg_hdr.msg_name = &batch.addresses[index]
         if batch.control:
             batch.headers[index].msg_hdr.msg_control = (
@@ -184,7 +185,7 @@ cdef int datagram_receive(DatagramBatch* batch) noexcept nogil:
     rearm(batch)
     if batch.backlog:
         count = recvmmsg(batch.fd, batch.headers, batch.capacity, MSG_DONTWAIT, NULL)
-    elif batch.names or batch.control:
+    elif batch.asks_senders or batch.control:
         count = receive_one_message(batch)
     else:
         return receive_one_bare(batch)
@@ -243,11 +244,11 @@ cdef inline bint is_icmp_error(int error) noexcept nogil:
 cdef inline void rearm(DatagramBatch* batch) noexcept nogil:
     # The kernel overwrites the lengths it was given with those it used.
     cdef uint32_t index
-    if not (batch.names or batch.control):
+    if not (batch.asks_senders or batch.control):
         return
     note_replaced(batch)
     for index in range(batch.filled):
-        batch.headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in6) if batch.names else 0
+        batch.headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in6) if batch.asks_senders else 0
         batch.headers[index].msg_hdr.msg_controllen = CONTROL_SIZE if batch.control else 0
     batch.filled = 0
 
@@ -273,7 +274,7 @@ cdef inline void finish(DatagramBatch* batch, int count) noexcept nogil:
             item.flags |= DATAGRAM_TRUNCATED
         if batch.control:
             read_control(batch, &header.msg_hdr, item)
-        if batch.names and not sender_is_allowed(batch, &batch.addresses[index]):
+        if batch.asks_senders and not sender_is_allowed(batch, &batch.addresses[index]):
             item.flags |= DATAGRAM_SENDER_REFUSED
 
 
@@ -290,7 +291,7 @@ cdef inline int finish_trains(DatagramBatch* batch, int count) noexcept nogil:
         head.flags = DATAGRAM_NO_TIMESTAMP
         left = batch.headers[index].msg_len
         size = read_control(batch, &batch.headers[index].msg_hdr, &head)
-        if batch.names and not sender_is_allowed(batch, &batch.addresses[index]):
+        if batch.asks_senders and not sender_is_allowed(batch, &batch.addresses[index]):
             head.flags |= DATAGRAM_SENDER_REFUSED
         if unlikely(batch.headers[index].msg_hdr.msg_flags & MSG_TRUNC):
             head.flags |= DATAGRAM_TRUNCATED
