@@ -1,6 +1,7 @@
 """Objects one rule at a time: what is passed on, what is kept, and what is said about it."""
 
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -106,6 +107,11 @@ class Feed:
         view = self.objects.state(*key)
         assert view is not None
         return view.applied_seqno
+
+    def waiting(self, numbers: Iterable[int]) -> int:
+        """Return how many objects wait for a snapshot."""
+        waits = (ObjectStatus.WAITING, ObjectStatus.STALE)
+        return [self.status((3, number)) in waits for number in numbers].count(True)
 
     def count(self, name: str) -> int:
         return self.objects.counters()[name]
@@ -380,9 +386,11 @@ def test_last_seqno_zero_proves_nothing_otherwise(feed: Feed, event: str) -> Non
 def test_session_forgets_all_objects(feed: Feed) -> None:
     live(feed, 200)
     feed.update(201, 5, (3, 8))
+    assert feed.count("objects_waiting") == 1
     assert feed.session(77) == ["SESSION"]
     assert feed.status() is None
     assert (feed.count("objects"), feed.count("collect_dropped")) == (0, 1)
+    assert feed.count("objects_waiting") == 0
     assert feed.update(77, 200) == []
 
 
@@ -464,9 +472,11 @@ def test_quiet_object_survives_half_a_circle_of_other_traffic(feed: Feed) -> Non
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_message_has_one_outcome(seed: int) -> None:
+def test_every_message_has_one_outcome_and_who_waits_is_counted(seed: int) -> None:
     rng = random.Random(seed)
-    feed = Feed(collect_messages_max=5, collect_bytes=512 * 40, objects_max=12)
+    feed = Feed(
+        collect_messages_max=5, collect_bytes=512 * 40, objects_max=12, snapshots=seed % 2 == 0
+    )
     messages = 0
     last = dict.fromkeys(range(16), 0)
     for seqno in range(1, 1500):
@@ -481,6 +491,9 @@ def test_every_message_has_one_outcome(seed: int) -> None:
         else:
             feed.update(seqno, last[number], (3, number), event < 0.32, bytes(rng.randrange(900)))
             last[number] = seqno
+        waiting, stranded = feed.count("objects_waiting"), feed.count("objects_stranded")
+        assert (stranded, waiting)[seed % 2] == 0
+        assert waiting + stranded == feed.waiting(range(16))
     counted = feed.objects.counters()
     outcomes = (
         "applied",

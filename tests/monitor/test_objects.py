@@ -42,13 +42,22 @@ def say(instance: Instance, kind: Kind, number: int, waits: int = 0) -> None:
     instance.append(kind, state.tobytes(), object_type=3, object_id=number, session=1)
 
 
-def counted(instance: Instance, keeper: ImageKeeper, known: int = 0) -> ObjectStates:
+def feed(known: int, waiting: int = 0) -> dict[str, int]:
+    """Return what a feed counts."""
+    return {"objects": known, "objects_waiting": waiting, "objects_stranded": 0}
+
+
+def counted(
+    instance: Instance, keeper: ImageKeeper, known: int = 64, waiting: int = 0
+) -> ObjectStates:
     """Return what is counted once the keeper has read everything."""
     instance.ring.flush()
     while keeper.work(ALWAYS):
         pass
     keeper.publish()
-    found = read_objects(instance.directory, known, read_image(instance.directory, 1))
+    found = read_objects(
+        instance.directory, feed(known, waiting), read_image(instance.directory, 1)
+    )
     assert found is not None
     assert found.in_doubt.keys() == REASONS.keys()
     return found
@@ -64,7 +73,7 @@ def test_objects_are_counted_by_what_they_wait_for(instance: Instance, keeper: I
     waits = (ObjectWait.SNAPSHOT, ObjectWait.SNAPSHOT_SILENT, ObjectWait.SNAPSHOT_ABSENT)
     for number, wait in enumerate(waits, 1):
         say(instance, Kind.STALE, number, wait)
-    found = counted(instance, keeper, known=10)
+    found = counted(instance, keeper, known=10, waiting=6)
     assert found.sound == 4
     assert doubts(found) == {"first": 3, "snapshot": 1, "silent": 1, "absent": 1}
     assert found.doubted == 6
@@ -99,7 +108,7 @@ def test_objects_of_a_damaged_or_lost_image_are_not_counted(
     say(instance, Kind.RECOVERED, 1)
     assert counted(instance, keeper).sound == 1
     image = read_image(instance.directory, 1)
-    assert read_objects(instance.directory, 1, None) is None
+    assert read_objects(instance.directory, feed(1), None) is None
     path = instance.directory / "image"
     whole = path.read_bytes()
 
@@ -110,13 +119,13 @@ def test_objects_of_a_damaged_or_lost_image_are_not_counted(
 
     # Its slots, of which each says where an entry lies, and how long it is.
     damage(whole[:4096] + b"\xff" * 4096 + whole[8192:])
-    assert read_objects(instance.directory, 1, image) is None
+    assert read_objects(instance.directory, feed(1), image) is None
     # All but the first have one.
     damage(whole[: 4096 + 64] + b"\xff" * (4096 - 64) + whole[8192:])
-    found = read_objects(instance.directory, 1, image)
+    found = read_objects(instance.directory, feed(1), image)
     assert found is not None
     assert (found.sound, doubts(found)) == (0, {"damaged": 1})
     damage(whole[:4096])
-    assert read_objects(instance.directory, 1, image) is None
+    assert read_objects(instance.directory, feed(1), image) is None
     path.unlink()
-    assert read_objects(instance.directory, 1, image) is None
+    assert read_objects(instance.directory, feed(1), image) is None

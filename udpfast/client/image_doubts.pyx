@@ -13,7 +13,7 @@ __all__ = ["read_doubts"]
 
 
 def read_doubts(directory: str | os.PathLike[str]) -> dict[str, int]:
-    """Count an image's objects that have a gate.
+    """Count an image's objects that have a gate, and the levels of a venue's instruments.
 
     Reads 64 bytes of each, not its values.
 

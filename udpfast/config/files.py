@@ -69,6 +69,11 @@ class FeedConfig(Struct, frozen=True):
         """Whether lines of their own say what the instruments of a venue are."""
         return any(line.name.startswith("definitions.") for line in self.snapshot.lines)
 
+    @property
+    def has_loops(self) -> bool:
+        """Whether lines of their own bring snapshots."""
+        return any(not line.name.startswith("definitions.") for line in self.snapshot.lines)
+
 
 class PublishConfig(Struct, frozen=True):
     """Everything a `Publisher` needs to know (docs/protocol.md)."""

@@ -115,6 +115,8 @@ cdef enum:  # FeedCounter
     FEED_UPDATES_CONTAINED        # the snapshot that their object has contains them
     FEED_OBJECTS                  # objects known in this session
     FEED_OBJECTS_FULL             # messages of objects beyond the table's size
+    FEED_OBJECTS_WAITING          # objects that wait for a snapshot, as of now,
+    FEED_OBJECTS_STRANDED         # or would, if anything brought any
     FEED_STALE                    # times that an object turned STALE
     FEED_WAITS_IN_VAIN            # objects that said that no snapshots come: the channel is silent
     FEED_RECOVERED_CHAIN          # times that one recovered by last_seqno, without a snapshot

@@ -205,6 +205,12 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "updates that the object's snapshot already contains"),
     CounterInfo("objects", "count", "objects seen in this session"),
     CounterInfo("objects_full", "count", "messages of objects for which the table had no room"),
+    CounterInfo("objects_waiting", "count", "objects whose book waits now for a snapshot, or for "
+                                            "what else tells all of it"),
+    CounterInfo(
+        "objects_stranded", "count",
+        "objects whose book waits now for a snapshot, although nothing that is configured brings "
+        "any"),
     CounterInfo("stale", "count", "times that an object became STALE"),
     CounterInfo(
         "waits_in_vain", "count",

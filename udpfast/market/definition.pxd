@@ -16,7 +16,8 @@ from udpfast.market.levels cimport face_forget
 from udpfast.market.marked cimport has_face, index_of, instrument_mark
 from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream, Row
 from udpfast.market.names cimport names_intern
-from udpfast.market.trust cimport instrument_begin_empty, levels_become_stale
+from udpfast.market.trust cimport (
+    count_waiting, instrument_begin_empty, levels_become_stale)
 
 cdef inline void name_instrument(
         Market* market, Instrument* i, const uint8_t* text, uint32_t size) noexcept nogil:
@@ -76,6 +77,7 @@ cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream
         i.face[which].held_since = s.lost
         if has_face(market, which):
             face_forget(market, i, which)
+    count_waiting(market, 1)
     if s.whole:                  # the first number of its chain, if it has one, is 1
         i.linked = market.traits.chain == CHAIN_DENSE
         instrument_begin_empty(market, i)

@@ -57,7 +57,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport invariant, likely
+from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     FEED_APPLIED,
     FEED_COLLECT_DROPPED,
@@ -65,6 +65,8 @@ from udpfast.core.counter cimport (
     FEED_COLLECTED,
     FEED_OBJECTS,
     FEED_OBJECTS_FULL,
+    FEED_OBJECTS_STRANDED,
+    FEED_OBJECTS_WAITING,
     FEED_RECOVERED_CHAIN,
     FEED_RECOVERED_SNAPSHOT,
     FEED_RELEASED,
@@ -177,6 +179,7 @@ cdef struct Gate:
     uint32_t epoch
     uint32_t generation
     uint32_t refuted             # the one that found the snapshots of before not to be the feed's
+    uint16_t waiting             # the FeedCounter of objects that wait
     uint16_t silence             # counts those of the snapshot channel; 0: none yet
     uint8_t waits                # ObjectWait: what a snapshot is waited for like
     bint joined                  # the session's first incremental message came
@@ -228,6 +231,7 @@ cdef inline void gate_init(
     collect_init(&gate.collect, place, settings.collect_bytes)
     gate.collect_messages_max = settings.collect_messages_max
     gate.waits = WAIT_SNAPSHOT
+    gate.waiting = FEED_OBJECTS_WAITING if settings.snapshots else FEED_OBJECTS_STRANDED
     if not settings.snapshots:
         gate_silence(gate, WAIT_SNAPSHOT_ABSENT)
     keyed_draw(&gate.key)
@@ -239,6 +243,7 @@ cdef inline void gate_clear(Gate* gate) noexcept nogil:
     gate.epoch += 1
     gate.objects_count = 0
     counter_add(&gate.counters[FEED_OBJECTS], -gate.counters[FEED_OBJECTS])
+    counter_add(&gate.counters[gate.waiting], -gate.counters[gate.waiting])
     counter_add(&gate.counters[FEED_COLLECT_DROPPED], gate.collected)
     gate.collected = 0
     collect_clear(&gate.collect)
@@ -452,7 +457,7 @@ cdef inline void gate_update(
             gate_collect(gate, object, message, seqno)
             return
         gate_recovered(gate, FEED_RECOVERED_CHAIN)
-    object.status = OBJECT_LIVE
+    object_turn(gate, object, OBJECT_LIVE)
     object.applied = seqno
     counter_add(&gate.counters[FEED_APPLIED], 1)
     gate.message_ready = True
@@ -480,7 +485,7 @@ cdef inline void gate_extend(
         else:
             if object.status == OBJECT_UNKNOWN:
                 gate_recovered(gate, FEED_RECOVERED_CHAIN)
-            object.status = OBJECT_LIVE
+            object_turn(gate, object, OBJECT_LIVE)
     if likely(object.status == OBJECT_LIVE):
         object.applied = seqno
         return
@@ -553,7 +558,7 @@ cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
         status = OBJECT_TRUSTED
     if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:
         gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
-    object.status = status
+    object_turn(gate, object, status)
     object.snapshot_since_gap = 1
     object.from_snapshot = 1
     object.snapshot_number = <uint32_t>gate.message.number
@@ -635,7 +640,7 @@ cdef inline bint gate_pending(const Gate* gate) noexcept nogil:
 
 
 cdef inline void gate_stale(Gate* gate, Object* object) noexcept nogil:
-    object.status = OBJECT_STALE
+    object_turn(gate, object, OBJECT_STALE)
     gate.state_kind = KIND_STALE
     counter_add(&gate.counters[FEED_STALE], 1)
 
@@ -693,11 +698,23 @@ cdef inline Object* gate_find(Gate* gate, uint32_t key, bint insert) noexcept no
     object = &gate.objects[gate.objects_count]
     gate.objects_count += 1
     counter_add(&gate.counters[FEED_OBJECTS], 1)
+    counter_add(&gate.counters[gate.waiting], 1)
     memset(object, 0, sizeof(Object))
     object.key = key
     object.generation = gate.generation
     object.head = COLLECT_NONE
     return object
+
+
+cdef inline void object_turn(Gate* gate, Object* object, uint8_t status) noexcept nogil:
+    if unlikely(status != object.status):
+        counter_add(
+            &gate.counters[gate.waiting], object_waits(status) - object_waits(object.status))
+        object.status = status
+
+
+cdef inline int object_waits(uint8_t status) noexcept nogil:
+    return status == OBJECT_WAITING or status == OBJECT_STALE
 
 
 cdef inline bint object_continues(
@@ -718,7 +735,7 @@ cdef inline void object_refresh(Gate* gate, Object* object) noexcept nogil:
         return
     if object_is_refuted(gate, object):
         gate_forget_state(gate, object)
-    object.status = gate_status(gate, object)
+    object_turn(gate, object, gate_status(gate, object))
     object.generation = gate.generation
     object.snapshot_since_gap = 0
 

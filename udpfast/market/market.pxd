@@ -45,6 +45,7 @@ cdef struct MarketSettings:      # [books]
     uint32_t instruments_max
     uint8_t places[2]            # depths of books by place that are not defined; 0: not known
     bint awaits_definitions      # the lines that bring them are there
+    bint loops                   # those of snapshots are
     uint32_t held_max            # changes kept for the snapshots of a server; 0: there is none
 
 cdef struct MarketStream:
@@ -116,6 +117,7 @@ cdef struct Market:
     HeldChange* held
     uint64_t held_mask
     bint heals                   # snapshots come, by the venue or of a server
+    uint16_t waiting             # the FeedCounter of instruments whose levels are not LIVE
     uint64_t held_count          # ever
     uint64_t arrivals            # places given in queues
     Touched* touched

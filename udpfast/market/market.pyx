@@ -5,7 +5,8 @@ from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
-from udpfast.core.counter cimport FEED_ORDERS_UNKNOWN
+from udpfast.core.counter cimport (
+    FEED_OBJECTS_STRANDED, FEED_OBJECTS_WAITING, FEED_ORDERS_UNKNOWN)
 from udpfast.core.layout cimport OBJECT_LIVE, Message, Session
 from udpfast.market.change cimport *
 from udpfast.market.definition cimport instrument_define, instrument_of
@@ -19,8 +20,8 @@ from udpfast.market.orders cimport RestingOrder, order_find, orders_init, orders
 from udpfast.market.side cimport Side, SideLevel, side_put, side_free
 from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
-    instrument_begin_empty, face_check_places, instrument_follow_chain, face_hold, keep_change,
-    levels_are_live, face_become_live, face_become_stale, levels_become_stale)
+    count_waiting, instrument_begin_empty, face_check_places, instrument_follow_chain, face_hold,
+    keep_change, levels_are_live, face_become_live, face_become_stale, levels_become_stale)
 
 __all__ = []
 
@@ -45,6 +46,15 @@ cdef inline uint64_t levels_max_of(const Traits* traits, const MarketSettings* s
 cdef inline uint64_t held_max_of(const Traits* traits, const MarketSettings* s) noexcept nogil:
     # 0: nothing is held, since nothing ever heals.
     return s.held_max if s.held_max else (HELD_MAX if traits.heals else 0)
+
+
+cdef inline bint is_stranded(const Traits* traits, const MarketSettings* s) noexcept nogil:
+    # Whether a book that waits would come with snapshots, and nothing brings any. Quotes say all of
+    # a book themselves; what neither begins nor chains never has a sound one, whatever is set.
+    if traits.levels == LEVELS_OF_QUOTES or not (
+            traits.heals or traits.empty_at_start or traits.chain != CHAIN_NONE):
+        return False
+    return s.held_max == 0 and not (traits.heals and (s.loops or not traits.loops))
 
 
 cdef size_t market_memory_size(const Traits* traits, const MarketSettings* s) noexcept nogil:
@@ -85,6 +95,8 @@ cdef void market_init(
     market.feed = feed
     market.streams = <MarketStream*>carve(&memory, MARKET_STREAMS * sizeof(MarketStream))
     market.heals = held_max_of(traits, settings) != 0
+    market.waiting = FEED_OBJECTS_STRANDED if is_stranded(traits, settings) else (
+        FEED_OBJECTS_WAITING)
     if market.heals:
         market.held_mask = held_max_of(traits, settings) - 1
         market.held = <HeldChange*>carve(
@@ -318,6 +330,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
 cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     # Its session is over.
     cdef int which
+    if not i.homeless:
+        count_waiting(market, -(i.face[FACE_LEVELS].status != OBJECT_LIVE))
     for which in range(FACES):
         if has_face(market, which):
             face_empty(market, i, which)

@@ -26,6 +26,8 @@ from udpfast.market.market cimport (
     STREAM_NOWHERE, Emission, Market, MarketStream, Row, Touched, TouchedOrder)
 from udpfast.market.orders cimport RestingOrder
 from udpfast.market.side cimport Side, SideLevel, side_find, side_levels, side_reserve
+from udpfast.market.update_header cimport (
+    OBJECT_IMPLIED, OBJECT_ORDERS, OBJECT_REFERENCE, OBJECT_STATUS, OBJECT_TRADES)
 from udpfast.market.updates cimport (
     Book, Level, MarketStatus, Order, Orders, PRESENT_ASKS, PRESENT_LAYER, PRESENT_MORE,
     PRESENT_ROWS, PRESENT_ROW_TEXT, ReferenceData, TopOfBook, Trade, Trades, UpdateHeader)
@@ -36,13 +38,6 @@ cdef extern from *:
 cdef enum:
     EIGHT_DIGITS = 100_000_000   # what a number has to be below to have no more
     PUBLISH_ROOM = 65536 - 64    # bytes of an update at most
-
-cdef enum:  # beside the symbol's id, which is below 2^24: objects of their own
-    OBJECT_IMPLIED = 0x10000000
-    OBJECT_ORDERS = 0x20000000
-    OBJECT_TRADES = 0x40000000
-    OBJECT_STATUS = 0x80000000
-    OBJECT_REFERENCE = 0xC0000000
 
 cdef enum:  # steps of one instrument
     STEP_RENAMED = 0

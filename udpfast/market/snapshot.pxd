@@ -20,8 +20,8 @@ from udpfast.market.names cimport names_get
 from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
-    face_drop_held, face_held_is_lost, levels_are_live, face_become_live, levels_resume,
-    face_become_stale, held_goes_on, levels_become_stale)
+    face_drop_held, face_held_is_lost, face_turn, levels_are_live, face_become_live,
+    levels_resume, face_become_stale, held_goes_on, levels_become_stale)
 
 cdef inline bint face_replay(
         Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
@@ -75,7 +75,7 @@ cdef inline bint stage_part(
         face.stage = c.order + 1
         face.stage_place = slot + 1
         face.stage_parts = 0
-        face.status = OBJECT_STALE
+        face_turn(market, i, face, OBJECT_STALE)
         face_forget(market, i, <int>(face - i.face))
     bits = market.stage_bits + (face.stage_place - 1) * (STAGE_PARTS_MAX // 64) + part // 64
     if bits[0] >> (part & 63) & 1:
@@ -165,7 +165,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         face_empty(market, i, which)
         if which == FACE_LEVELS and has_face(market, FACE_IMPLIED):
             face_empty(market, i, FACE_IMPLIED)
-    face.status = OBJECT_STALE    # until it is complete
+    face_turn(market, i, face, OBJECT_STALE)  # until it is complete
     market.taking = i
     market.taking_face = <uint8_t>which
     market.taking_number = c.order

@@ -48,7 +48,7 @@ cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint8_t reserved[2]
     Record record
 
-cdef struct StateDoubts:         # how many objects with a gate are sound, or in doubt, and why
+cdef struct StateDoubts:         # how many objects are sound, or in doubt, and why: `doubts_count`
     uint64_t sound
     uint64_t gap                 # a message was lost since, which may have been theirs
     uint64_t waits[4]            # the feed said STALE: by ObjectWait

@@ -19,7 +19,8 @@ from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladd
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateSession, StateValue, state_add, state_at,
     state_changed, state_fixed, state_keep, state_reach, state_value, state_value_add)
-from udpfast.market.update_header cimport Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader
+from udpfast.market.update_header cimport (
+    Level, OBJECT_IMPLIED, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 from udpfast.market.updates cimport Book
 
 from udpfast.core.layout import CONNECTION, RECORD, SESSION, layout_hash
@@ -325,8 +326,11 @@ cdef void doubts_read_entries(
 
 cdef inline void doubts_count(
         StateDoubts* out, uint32_t gaps, const StateEntry* entry) noexcept nogil:
-    # What has no gate has no doubt of its own. An entry may know of later gaps than the head.
-    if doubt_ungated(entry.doubt.key):
+    # A venue's instruments have one doubt each, that of their levels; nothing else without a gate
+    # has one of its own. An entry may know of later gaps than the head.
+    if doubt_ungated(entry.doubt.key) and (
+            doubt_key_stream(entry.doubt.key) == 0
+            or <uint32_t>entry.doubt.key >= <uint32_t>OBJECT_IMPLIED):
         return
     if entry.doubt.doubted == DOUBT_UNHEARD:
         out.unheard += 1

@@ -16,6 +16,19 @@ from udpfast.market.marked cimport has_face, instrument_mark, need_snapshot, str
 from udpfast.market.market cimport HeldChange, Market, MarketStream
 from udpfast.market.side cimport places_missing
 
+cdef inline void face_turn(
+        Market* market, Instrument* i, Face* face, uint8_t status) noexcept nogil:
+    # An instrument waits as long as its levels do.
+    if face == &i.face[FACE_LEVELS]:
+        count_waiting(market, (status != OBJECT_LIVE) - (face.status != OBJECT_LIVE))
+    face.status = status
+
+
+cdef inline void count_waiting(Market* market, int more) noexcept nogil:
+    if has_face(market, FACE_LEVELS):
+        counter_add(&market.feed[market.waiting], more)
+
+
 cdef inline void face_drop_held(Market* market, Face* face, uint64_t since) noexcept nogil:
     face.held_first = face.held_last = 0
     face.held_since = since
@@ -70,7 +83,7 @@ cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) no
             need_snapshot(market, i)
         if face.held_first == 0:  # of what was unsure nothing came since the gap
             face.held_since = s.number if face_is_sure(market, i, face) else s.lost
-    face.status = OBJECT_STALE
+    face_turn(market, i, face, OBJECT_STALE)
     face.stage = face.staged = 0
     i.top_said = False
     if market.traits.absolute:   # what is there stands until something else is said of it
@@ -96,7 +109,7 @@ cdef inline bint levels_are_live(const Market* market, const Instrument* i) noex
 cdef inline void face_become_live(Market* market, Instrument* i, Face* face) noexcept nogil:
     if face.status != OBJECT_LIVE:
         face.replaced = True
-    face.status = OBJECT_LIVE
+    face_turn(market, i, face, OBJECT_LIVE)
     face.sure = stream_of(market, i).gaps
     face.stage = face.staged = 0
     if face == &i.face[FACE_ORDERS] or levels_are_live(market, i):

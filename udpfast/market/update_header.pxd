@@ -12,6 +12,13 @@ cdef enum:  # Present, in UpdateHeader.present
     PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
     PRESENT_ROW_TEXT = 1         # the same in the `present` of a row
 
+cdef enum:  # of a venue, beside the symbol's id, which is below 2^24: objects of their own
+    OBJECT_IMPLIED = 0x10000000
+    OBJECT_ORDERS = 0x20000000
+    OBJECT_TRADES = 0x40000000
+    OBJECT_STATUS = 0x80000000
+    OBJECT_REFERENCE = 0xC0000000
+
 cdef packed struct UpdateHeader:  # 88 bytes
     uint64_t source_seqno            # of the origin's stream
     uint64_t source_send_time_utc    # UNIX ns, the origin's real-time clock

@@ -48,6 +48,8 @@ _GAUGES = {
     "heard_ns": "heard_timestamp_seconds",
     "lead_ns": "lead_seconds",
     "objects": "objects",
+    "objects_stranded": "objects_stranded",
+    "objects_waiting": "objects_waiting",
     "silent": "silent",
     "wait_ns": "hole_wait_seconds",
 }

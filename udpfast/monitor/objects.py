@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ REASONS = {
 
 
 class ObjectStates(Struct, frozen=True):
-    """The objects of a session that have a gate.
+    """The objects of a session that have snapshots, and a venue's instruments by their levels.
 
     Attributes
     ----------
@@ -43,7 +44,9 @@ class ObjectStates(Struct, frozen=True):
         return sum(self.in_doubt.values())
 
 
-def read_objects(directory: Path, known: int, image: dict[str, int] | None) -> ObjectStates | None:
+def read_objects(
+    directory: Path, feed: Mapping[str, int], image: dict[str, int] | None
+) -> ObjectStates | None:
     """Count the objects of an instance; None: it has no image that could be asked.
 
     Takes about 0.1 us per object: the image is read, of each object 64 bytes.
@@ -52,8 +55,8 @@ def read_objects(directory: Path, known: int, image: dict[str, int] | None) -> O
     ----------
     directory : Path
         Of the instance.
-    known : int
-        Objects of this session: the feed's counter `objects`.
+    feed : mapping of int
+        What the feed counts: how many objects there are, and how many of them wait.
     image : dict or None
         What the image says of itself (`read_image`).
     """
@@ -64,7 +67,9 @@ def read_objects(directory: Path, known: int, image: dict[str, int] | None) -> O
     except (OSError, UdpfastError):
         return None
     sound = found.pop("sound")
-    # The feed publishes nothing of an object that waits for its first snapshot; those for which
-    # the image has no room are another matter.
-    first = max(known - sound - sum(found.values()) - image["objects_refused"], 0)
-    return ObjectStates(sound, {reason: found.get(reason, first) for reason in REASONS})
+    # The feed publishes no book of an object that waits for its first snapshot, or says that it
+    # waits in vain. What else it publishes of one, trades of a venue's, is not sound for that.
+    waiting = feed["objects_waiting"] + feed["objects_stranded"]
+    first = max(waiting - found["snapshot"] - found["silent"] - found["absent"], 0)
+    in_doubt = {reason: found.get(reason, first) for reason in REASONS}
+    return ObjectStates(max(min(sound, feed["objects"] - sum(in_doubt.values())), 0), in_doubt)

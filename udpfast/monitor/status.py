@@ -245,7 +245,7 @@ def read_status(
         relay=_read_relay(directory),
         objects=paced.get(
             ("objects", directory),
-            lambda _: read_objects(directory, values["feed"]["objects"], image),
+            lambda _: read_objects(directory, values["feed"], image),
         ),
         journals=paced.get(
             ("journals", directory),

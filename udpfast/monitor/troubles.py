@@ -32,6 +32,8 @@ __all__ = [
 OUTBOX_FULL = 0.8
 #: A disk needs attention if so small a part of it is free, or if it is full so soon.
 DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0
+#: A feed that was just started may find itself at the beginning of a session after all.
+STRANDED_NS = 10_000_000_000
 #: A copy that is connected is behind by less than this, unless it catches up.
 LAG_MS = 10_000
 
@@ -42,17 +44,18 @@ class TroubleKind(IntEnum):
     FEED_DEAD = 1
     FEED_STUCK = 2
     FEED_SILENT = 3
-    AGENT_DOWN = 4
-    SOURCE_GONE = 5
-    DISK_FULL = 6
-    LINE_SILENT = 7
-    SERVER_SILENT = 8
-    TABLE_FULL = 9
-    OUTBOX_FULL = 10
-    NOT_RECORDED = 11
-    RELAY_SHORT = 12
-    HOST_FAULT = 13
-    UNREADABLE = 14
+    OBJECTS_STRANDED = 4
+    AGENT_DOWN = 5
+    SOURCE_GONE = 6
+    DISK_FULL = 7
+    LINE_SILENT = 8
+    SERVER_SILENT = 9
+    TABLE_FULL = 10
+    OUTBOX_FULL = 11
+    NOT_RECORDED = 12
+    RELAY_SHORT = 13
+    HOST_FAULT = 14
+    UNREADABLE = 15
 
 
 class Trouble(Struct, frozen=True):
@@ -123,6 +126,7 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
                 yield Trouble(TroubleKind.FEED_SILENT, text)
         else:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
+    yield from _of_objects(name, status)
     for sentence in status.silent_addresses:
         yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
     for sentence in describe_servers(status.servers):
@@ -138,6 +142,19 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
         if not agent.works:
             text = _of_agent(agent, status)
             yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: agent {agent.name} {text}")
+
+
+def _of_objects(name: str, status: InstanceStatus) -> Iterator[Trouble]:
+    counted = status.counters["feed"]
+    stranded = counted["objects_stranded"]
+    if stranded and realtime_ns() - status.started_ns >= STRANDED_NS:
+        yield Trouble(
+            TroubleKind.OBJECTS_STRANDED,
+            f"feed {name}: {stranded:,} of {counted['objects']:,} objects wait for a snapshot, and "
+            "nothing in its file brings any: no book of them before the market's next session. "
+            "Start the feed before its market, or set [[snapshot.lines]] (of a venue: "
+            "[[recovery.lines]], or [snapshot_server])",
+        )
 
 
 def _by_scope(status: InstanceStatus) -> dict[str, str]:

@@ -89,5 +89,6 @@ cdef int books_configure(MarketSettings* settings, config) except -1:
     settings.orders_max = config.books.orders_max
     settings.instruments_max = min(config.ring.names, INSTRUMENTS_MAX)
     settings.awaits_definitions = config.has_definitions
+    settings.loops = config.has_loops
     settings.held_max = (
         config.snapshot_server.held_changes if config.snapshot_server.enabled else 0)
