@@ -5,13 +5,14 @@ import os
 import shutil
 import signal
 import socket
+import traceback
 
 import pytest
 
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.run import say_removed
 from udpfast.client.reader import Reader
-from udpfast.errors import WriterExistsError
+from udpfast.errors import ConfigError, WriterExistsError
 from udpfast.net.ports import free_ports
 
 
@@ -23,6 +24,23 @@ def instance_settings(port, **more):
         "objects": {"max": 64},
         "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{port}"}]},
     } | more
+
+
+def test_settings_that_are_wrong_are_said_without_the_way_through_the_checks():
+    settings = instance_settings(1, incremental={"lines": [{"name": "A", "address": "239.1.1.1"}]})
+    with pytest.raises(ConfigError) as caught:
+        Subscriber(settings)
+    assert str(caught.value).endswith(": expected ip:port or [ip6]:port, found '239.1.1.1'")
+    assert [frame.name for frame in traceback.extract_tb(caught.tb)][1:] == ["__init__"]
+
+
+def test_second_subscriber_of_a_name_is_refused_without_the_way_to_the_lock(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    settings = instance_settings(0)
+    with Subscriber(settings), pytest.raises(WriterExistsError) as caught:
+        Subscriber(settings).start()
+    assert f"found process {os.getpid()}" in str(caught.value)
+    assert [frame.name for frame in traceback.extract_tb(caught.tb)][1:] == ["start"]
 
 
 def state_of(directory):

@@ -287,6 +287,11 @@ def test_send_wrong_usage_says_what_to_choose(arguments, message):
     assert message in run(*arguments, code=2).output
 
 
+def test_send_to_what_is_no_address_names_the_option():
+    found = CliRunner().invoke(send, ["--simulate", "--snapshot", "foo"])
+    assert str(found.exception).startswith("--snapshot: expected an address")
+
+
 def test_recorded_market_without_pyarrow_names_the_extra(listeners, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "x_l2.parquet").touch()

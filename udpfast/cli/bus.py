@@ -293,7 +293,11 @@ def adopt(address: str) -> None:
 
 @bus.command(epilog="Example: udpfast bus demo --json")
 @click.option(
-    "--messages", type=click.IntRange(1), default=3000, show_default=True, help="Per app."
+    "--messages",
+    type=click.IntRange(1),
+    default=3000,
+    show_default=True,
+    help="Messages that each app sends.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The last line is one JSON object.")
 def demo(messages: int, as_json: bool) -> None:

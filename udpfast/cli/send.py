@@ -24,6 +24,7 @@ from udpfast.cli.send_capture import send_capture
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.cli.send_options import EXAMPLES, GROUPS, ROLES, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.errors import ConfigError
 from udpfast.feed.carriage import Carriage
 from udpfast.feed.transmitter import Transmitter
 from udpfast.net.sender import DatagramSender
@@ -54,13 +55,7 @@ def send(**options: Any) -> None:
             addresses = options[role]
             interfaces = _spread(options["interfaces"], len(addresses))
             senders[role] = [
-                DatagramSender(
-                    address,
-                    interface=interface,
-                    ttl=options["ttl"],
-                    loop=not options["no_loop"],
-                    segment=options["segment"],
-                )
+                _sender(role, address, interface, options)
                 for address, interface in zip(addresses, interfaces, strict=True)
             ]
         if not senders["incremental"]:
@@ -124,6 +119,19 @@ def _check_lines(options: dict[str, Any]) -> None:
 def _spread(interfaces: list[str], lines: int) -> list[str]:
     """Return the interface of each line: its own by its place, or the one that all have."""
     return interfaces * lines if len(interfaces) == 1 else interfaces[:lines]
+
+
+def _sender(role: str, address: str, interface: str, options: dict[str, Any]) -> DatagramSender:
+    try:
+        return DatagramSender(
+            address,
+            interface=interface,
+            ttl=options["ttl"],
+            loop=not options["no_loop"],
+            segment=options["segment"],
+        )
+    except ConfigError as error:
+        raise ConfigError(f"--{role}: {error}") from None
 
 
 def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -> dict[str, Any]:

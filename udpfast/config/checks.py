@@ -125,7 +125,7 @@ POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
 PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
 ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))
 ENDPOINT_OR_NONE = Check(
-    f"{ENDPOINT.expected}, or nothing",
+    ENDPOINT.expected,
     lambda value: not value or ENDPOINT.holds(value),
 )
 ENDPOINT_RANGE = Check(
@@ -137,7 +137,7 @@ DESTINATION = Check(
     lambda value: _parsed(parse_endpoint, value, first_port=1),
 )
 DESTINATION_OR_NONE = Check(
-    "ip:port or [ip6]:port, with a port from 1 on, or nothing",
+    DESTINATION.expected,
     lambda value: not value or _parsed(parse_endpoint, value, first_port=1),
 )
 SENDER = Check("ip, ip:port or [ip6]:port, with a port from 1 on", _is_sender)

@@ -47,7 +47,7 @@ def _is_core_list(text: str) -> bool:
 
 
 _CORES = Check('cores such as "2-7,10"', _is_core_list)
-_GROUP_NAME = Check(f"{NAME.expected}, or nothing", lambda text: not text or NAME.holds(text))
+_GROUP_NAME = Check(NAME.expected, lambda text: not text or NAME.holds(text))
 
 
 class HostConfig(Struct, frozen=True):

@@ -25,6 +25,8 @@ __all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "re
 
 #: Bytes of a file: no settings are longer, and /dev/zero has no end.
 _FILE_BYTES_MAX = 1 << 20
+_PLACE = re.compile(r"at line (\d+), column (\d+)")
+_WORD = re.compile(r"\w+")
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -66,6 +68,7 @@ def describe(config: Struct) -> Iterator[Setting]:
 def read_tables(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raise `ConfigError` if it is missing or none."""
     where = str(path) if str(path).isprintable() else shown(str(path))
+    text = b""
     try:
         with Path(path).open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1)
@@ -79,8 +82,24 @@ def read_tables(path: str | Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{where}: expected TOML, found brackets nested too deeply") from None
     except ValueError as error:  # of TOML, UTF-8, integers of thousands of digits, a path with NULs
-        raise ConfigError(f"{where}: expected TOML, found an error: {error}") from None
+        raise ConfigError(
+            f"{where}: expected TOML, found an error: {error}{_python_word(text, str(error))}"
+        ) from None
     raise ConfigError(f"{where}: expected at most {_FILE_BYTES_MAX} bytes of TOML, found more")
+
+
+def _python_word(text: bytes, error: str) -> str:
+    # The habit of another language, where TOML says no more than "Invalid value".
+    place = _PLACE.search(error)
+    if place is None:
+        return ""
+    line, column = (int(number) for number in place.groups())
+    rest = text.decode(errors="replace").splitlines()[line - 1 :][:1]
+    word = _WORD.match(rest[0], column - 1) if rest else None
+    found = word.group() if word else ""
+    if found.lower() in ("true", "false"):
+        return f"; write {found.lower()}, not {found}"
+    return "; leave the key out instead of None" if found == "None" else ""
 
 
 def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:

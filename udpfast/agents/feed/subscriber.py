@@ -28,7 +28,7 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import realtime_ns
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
-from udpfast.errors import UdpfastError, unexpected_keyword
+from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
 from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import admit_group, instance_directory
@@ -78,15 +78,11 @@ class Subscriber:
     ) -> None:
         if unknown:
             raise unexpected_keyword(Subscriber, unknown)
-        if isinstance(config, (str, Path)):
-            config = load_feed(config)
-        elif isinstance(config, Mapping):
-            config = parse_feed(config)
-        if not isinstance(config, FeedConfig):
-            raise TypeError(
-                f"config must be a path, a mapping or a FeedConfig, was {type(config).__name__}"
-            )
-        self.config = config
+        try:
+            self.config = config = _read(config)
+        except ConfigError as error:
+            # What is wrong is in its sentence: the way through the checks helps nobody.
+            raise error.with_traceback(None) from None
         if config.access.group:
             find_group(config.access.group)
         # Who may read it is changed with the rest, by a start that is not refused.
@@ -119,10 +115,12 @@ class Subscriber:
         """
         try:
             shielded(self._start)
-        except BaseException:
+        except BaseException as failure:
             # A loop that ran on would hold the instance, and nobody could end it.
             with suppress(Exception):
                 self.stop()
+            if isinstance(failure, WriterExistsError):
+                raise failure.with_traceback(None) from None
             raise
 
     def _start(self) -> None:
@@ -411,6 +409,18 @@ class Subscriber:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _read(config: Any) -> FeedConfig:
+    if isinstance(config, (str, Path)):
+        config = load_feed(config)
+    elif isinstance(config, Mapping):
+        config = parse_feed(config)
+    if not isinstance(config, FeedConfig):
+        raise TypeError(
+            f"config must be a path, a mapping or a FeedConfig, was {type(config).__name__}"
+        )
+    return config
 
 
 def _failure_of(runner: AgentRunner | None) -> Exception | None:
