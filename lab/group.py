@@ -98,7 +98,7 @@ class _Feed:
         )
         return (
             f'name = "{self.name}"\nring.capacity_bytes = {1 << 22}\nring.names = 16\n'
-            "window.size = 1024\nwindow.slab_cells = 256\nwindow.lost_packet_wait_us = 2000\n"
+            "window.size = 1024\nwindow.slab_cells = 256\nwindow.lost_packet_wait_us = 10000\n"
             f'wire.framing = "siac_opra"\nagent.idle = "sleep"\n{lines}'
         )
 
