@@ -2,11 +2,9 @@
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
-from udpfast.client.books_ahead cimport (
-    BOOKS_AHEAD, BOOKS_AHEAD_MANY, BooksAhead, books_expect)
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
@@ -302,17 +300,11 @@ cdef class Books:
             self, BatchMemory memory, int64_t first, int64_t end, NameCache names,
             int64_t* applied):
         # The first failure, or None: a record that fails must not keep others from their books.
-        cdef BooksAhead ahead
-        cdef bint many = self._doubts.count >= BOOKS_AHEAD_MANY
         cdef int64_t i = first
         failure = None
-        memset(&ahead, 0, sizeof(ahead))
         while i < end:
             try:
                 while i < end:
-                    if many:
-                        books_expect(
-                            &self._doubts, self._books, memory, &ahead, i + BOOKS_AHEAD, end)
                     i += 1
                     if self._accept(memory.headers + i - 1, memory.payloads + memory.offsets[i - 1],
                                     names) is not None:
