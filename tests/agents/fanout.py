@@ -2,21 +2,23 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import zmq
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast import Reader
+from udpfast import Reader, ReadRecord
 from udpfast.agents.zmq.zmq_fanout import ZmqFanout
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.net.envelope import EnvelopeType, Message, unpack
+
+T = TypeVar("T")
 
 BOTH = ("ipc", "tcp://127.0.0.1:*")
 #: No machine is so loaded that a reader takes this fan-out for silent.
@@ -89,12 +91,21 @@ class Turned:
 
         With a pause its subscription has most likely come before the first turn.
         """
+        address = f"zmq:{self.fanout.addresses[0]}{query}"
+        return self._while_it_turns(lambda: Reader(address, **options), pause_s)
+
+    def rest(self, reader: Reader) -> list[ReadRecord]:
+        """Return what a reader gets up to the end, of which it may be told while it reads."""
+        return self._while_it_turns(lambda: list(reader))
+
+    def _while_it_turns(self, work: Callable[[], T], pause_s: float = 0.0) -> T:
         with ThreadPoolExecutor(1) as pool:
-            opened = pool.submit(Reader, f"zmq:{self.fanout.addresses[0]}{query}", **options)
+            done = pool.submit(work)
             time.sleep(pause_s)
-            while not opened.done():
+            while not done.done():
                 self.fanout.work(monotonic_ns())
-            return opened.result()
+                time.sleep(0.0005)  # the reader's turn: without it each waits for the other
+            return done.result()
 
     def turn(self) -> None:
         """Send what there is."""

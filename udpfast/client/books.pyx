@@ -337,7 +337,8 @@ cdef class Books:
             if doubts_gap(&self._doubts, header, payload):
                 self._refresh_stream(doubt_stream(header.stream))
         elif kind == KIND_SESSION or kind == KIND_RESTART:
-            if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
+            # Another writer; that of an image may be the one that died.
+            if kind == KIND_RESTART and not header.flags & RECORD_SNAPSHOT:
                 self._orphaned = False
             self._begin(header)
         elif kind == KIND_LAPPED:

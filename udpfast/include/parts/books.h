@@ -775,7 +775,8 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
         if (udpfast_objects_gap(&books->objects, record))
             udpfast_books_mark_all(books);
     } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
-        if ((record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
+        /* Another writer; that of an image may be the one that died. */
+        if (record->kind == UDPFAST_KIND_RESTART && (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
             books->orphaned = 0;
         udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
