@@ -106,6 +106,30 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     instance.close()
 
 
+def let_another_writer_go_on(
+    instance: Instance, capacity: int, reader: Reader, books: Books, step: Step
+) -> list[Kind]:
+    """See that the book is in doubt until another writer has spoken of it behind its RESTART.
+
+    Return what was read up to the RESTART.
+    """
+    other = Instance(instance.directory, capacity)  # it has said nothing yet
+    try:
+        found = read_until(step, lambda _: reader.alive)
+        for _ in range(10):
+            found += step()
+            assert books[BTC].stale, found
+        other.ring.announce_restart(1)
+        other.ring.flush()
+        found += read_until(step, lambda more: Kind.RESTART in more)
+        assert books[BTC].stale
+        live(other)
+        read_until(step, lambda _: not books[BTC].stale)
+    finally:
+        other.close()
+    return found
+
+
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
 @pytest.mark.parametrize("end", [die, fail])
@@ -123,21 +147,8 @@ def test_book_of_a_dead_writer_is_in_doubt_until_restart(
         read_until(step, lambda found: Kind.CONNECTION in found)
         assert reader.state == ("failed" if end is fail else "dead")
         assert books[BTC].stale
-        other = Instance(instance.directory, capacity)  # another writer: it has said nothing yet
-        try:
-            found = read_until(step, lambda _: reader.alive)
-            for _ in range(10):
-                found += step()
-                assert books[BTC].stale, found
-            other.ring.announce_restart(1)
-            other.ring.flush()
-            found += read_until(step, lambda more: Kind.RESTART in more)
-            assert found.index(Kind.CONNECTION) < found.index(Kind.RESTART)
-            assert books[BTC].stale
-            live(other)
-            read_until(step, lambda _: not books[BTC].stale)
-        finally:
-            other.close()
+        found = let_another_writer_go_on(instance, capacity, reader, books, step)
+        assert found.index(Kind.CONNECTION) < found.index(Kind.RESTART)
 
 
 def test_connection_says_whom_it_is_about(instance: Instance) -> None:
@@ -388,19 +399,7 @@ def test_writer_behind_a_stuck_one_ends_the_doubt_by_its_restart_alone(
         instance.ring.note_current(monotonic_ns() - STUCK_NS)
         read_until(step, lambda found: Kind.CONNECTION in found)
         die(instance)
-        other = Instance(instance.directory, capacity)
-        try:
-            found = read_until(step, lambda _: reader.alive)
-            for _ in range(10):
-                found += step()
-                assert books[BTC].stale, found
-            other.ring.announce_restart(1)
-            other.ring.flush()
-            read_until(step, lambda more: Kind.RESTART in more)
-            live(other)
-            read_until(step, lambda _: not books[BTC].stale)
-        finally:
-            other.close()
+        let_another_writer_go_on(instance, capacity, reader, books, step)
 
 
 def test_image_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(

@@ -313,9 +313,8 @@ def test_no_old_book_is_sound_behind_a_relay_that_stood_still(
         assert old == []
 
 
-def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
-    chain: Callable[..., Chain],
-) -> None:
+def relayed_third(chain: Callable[..., Chain]) -> tuple[Chain, list[Any], int]:
+    """Return a chain that has relayed a third of a market, its datagrams, and how many that are."""
     datagrams = read_set(shared("venues", "books", "itch_small"), "clean")[1]
     third = len(datagrams) // 3
     world = chain(0.0)
@@ -323,6 +322,13 @@ def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
     world.await_session()
     world.send_some(datagrams[:third])
     wait_until(world.agree)
+    return world, datagrams, third
+
+
+def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
+    chain: Callable[..., Chain],
+) -> None:
+    world, datagrams, third = relayed_third(chain)
     feed = world.processes["run near"]
     feed.send_signal(signal.SIGSTOP)
     told = received("far", "fibre")
@@ -349,13 +355,7 @@ def test_books_of_a_feed_that_stands_still_are_in_doubt_here_and_there(
 
 @pytest.mark.nightly  # a second and a half of silence, twice
 def test_no_old_book_is_sound_at_a_far_end_that_stood_still(chain: Callable[..., Chain]) -> None:
-    datagrams = read_set(shared("venues", "books", "itch_small"), "clean")[1]
-    third = len(datagrams) // 3
-    world = chain(0.0)
-    world.start("near", "relay")
-    world.await_session()
-    world.send_some(datagrams[:third])
-    wait_until(world.agree)
+    world, datagrams, third = relayed_third(chain)
     far = world.processes["run far"]
     far.send_signal(signal.SIGSTOP)
     world.send_some(datagrams[third : 2 * third])
