@@ -44,14 +44,8 @@ class Market(Instance):
         self.number += 1
         header = {"line": self.number % 2, "number": self.number, "session": 1, "object": 7}
         at_ns = BEGIN_NS + self.number * STEP_NS
-        self.ring.append(
-            kind,
-            payload,
-            flags=flags,
-            received_ns=at_ns + 1_234,
-            published_ns=at_ns + 5_678,
-            **(header | fields),
-        )
+        times = {"received_ns": at_ns + 1_234, "published_ns": at_ns + 5_678}
+        self.ring.append(kind, payload, flags=flags, **(header | times | fields))
 
     def say(self, kind: Kind, **fields: Any) -> None:
         """Append one of the feed's own records."""

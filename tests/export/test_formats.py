@@ -9,14 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
-from tests.export.market import BEGIN_NS, STEP_NS, Market, record
-from tests.shared import ROOT
+from lab.conformance.books import read_set
+from tests.export.market import BEGIN_NS, STEP_NS, Market, drive, record
+from tests.shared import ROOT, shared
+from udpfast.agents.feed.recorder import Recorder
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.cli.main import cli
+from udpfast.client.books import Books
+from udpfast.client.reader import Reader
+from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.export.dbn import DbnWriter
+from udpfast.net.pcap import CAPTURED, CaptureBatch
 
 SNAPSHOT = {"flags": int(RecordFlag.SNAPSHOT)}
+#: The update goes on in the next one.
+PRESENT_MORE = 16
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +187,88 @@ def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) 
             found.append(queues.at(b"B", 7_000_000_000))
     assert found == [[11, 12, 13], [11, 12, 13], [13, 11, 12], [11, 12], [11, 12, 14]]
     assert [bool(row["flags"] & 4) for row in rows] == [False] * (len(rows) - 1) + [True]
+
+
+@pytest.mark.parametrize("apart", [0, 1, 9_000])
+def test_snapshot_in_several_records_is_one_queue_in_mbo(tmp_path: Path, apart: int) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    market = Market(tmp_path / "feed", 1 << 26)
+    more = {"present": PRESENT_MORE}
+
+    def orders(
+        *rows: tuple[int, int], header: Any = None, symbol: str = "A", **fields: Any
+    ) -> None:
+        market.tell(
+            Kind.ORDERS,
+            [
+                {"order_id": b"%d" % order, "price": 7.0, "quantity": 5, "side": 1, "action": 1,
+                 "priority": priority, "present": 1}
+                for order, priority in rows
+            ],
+            symbol, (header or {}) | {"received_ns": BEGIN_NS}, **fields,
+        )  # fmt: skip
+
+    orders((13, 30), (11, 10), header=SNAPSHOT, **more)
+    for _ in range(apart):  # other blocks begin meanwhile
+        market.tell(Kind.TRADES, [], "B", {"received_ns": BEGIN_NS})
+    orders((15, 50), (12, 20), **more)
+    orders((14, 40))
+    orders((10, 60))
+    record(market, tmp_path / "journal")
+    market.close()
+    words = ("--format", "dbn", "--table", "orders")
+    assert exported(tmp_path / "journal", tmp_path / "x.dbn", *words).exit_code == 0
+    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    queues, found = Queues(), []
+    for row in rows:
+        queues.apply(row)
+        if row["flags"] & 128:
+            found.append(queues.at(b"B", 7_000_000_000))
+    assert found == [[11, 12, 13, 14, 15], [11, 12, 13, 14, 15, 10]]
+    assert [bool(row["flags"] & 32) for row in rows] == [True] * 6 + [False]
+
+
+def test_queues_of_mbo_are_those_of_a_strategy_behind_snapshots_in_parts(tmp_path: Path) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    folder = shared("venues", "books", "cme_esh4_first")
+    config, datagrams = read_set(folder, "feed", orders=True)
+    journal, instance = tmp_path / "journal", tmp_path / "feed"
+    instance.mkdir()
+    replayer = Replayer(replace(config, ring=replace(config.ring, carry="updates")), instance)
+    for (channel, line), sent in datagrams[:6_000]:
+        headers = np.zeros(1, CAPTURED)
+        headers["timestamp_ns"], headers["size"] = sent.timestamp_ns, len(sent.payload)
+        places = (np.full(1, value, np.uint8) for value in (channel, line))
+        replayer.replay(CaptureBatch(headers, sent.payload), *places, 0, 1)
+    replayer.finish()
+    books = Books()
+    with Reader(f"ring:{instance}", start="begin") as reader:
+        while reader.lag:
+            books.apply(next(reader))
+        assert reader.lapped == 0
+    recorder = Recorder(RecordConfig(directory=str(journal), sync_ms=1), instance, "feed")
+    recorder.on_start()
+    drive(recorder)
+    recorder.on_stop()
+    replayer.close()
+    words = ("--format", "dbn", "--table", "orders")
+    result = exported(journal, tmp_path / "x.dbn", *words)
+    assert result.exit_code == 0, result.output
+    queues = Queues()
+    for row in databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray():
+        queues.apply(row)
+    kept = books.orders("CME", "ESH4")
+    assert not kept.stale
+    found: dict[tuple[bytes, int], list[int]] = {}
+    for order, (side, price, _) in queues.orders.items():
+        found.setdefault((side, price), []).append(order)
+    wanted: dict[tuple[bytes, int], list[int]] = {}
+    for side, rows in ((b"B", kept.bids()), (b"A", kept.asks())):
+        for row in rows:
+            place = side, round(row["price"] * 1e9)
+            wanted.setdefault(place, []).append(int(row["order_id"]))
+    assert len(kept) > 8_000
+    assert found == wanted
 
 
 def test_tops_are_mbp_1_and_a_side_that_is_missing_is_undefined(dbn: Any) -> None:

@@ -8,7 +8,7 @@ from udpfast.core.layout cimport KIND_BUS, KIND_UPDATES, RECORD_SIZE, Record
 from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.market.book cimport update_replaces
 from udpfast.market.name_ids cimport NameIds, record_name_ids
-from udpfast.market.update_header cimport UpdateHeader
+from udpfast.market.update_header cimport PRESENT_MORE, UpdateHeader
 from udpfast.market.updates cimport Book
 
 import numpy as np
@@ -370,6 +370,12 @@ cdef class Rows:
                 update = <const UpdateHeader*> _ZEROS
             found[i] = update_replaces(record.flags, update.update_type)
         return values
+
+    def goes_on(self) -> NDArray[np.bool_]:
+        """Return whether each row's update goes on in the next one of its object: dtype bool."""
+        cdef UpdateHeader update
+        offset = <size_t> &update.present - <size_t> &update
+        return self.column("update", offset, np.uint32) & <int> PRESENT_MORE != 0
 
     def sizes(self) -> NDArray[np.int32]:
         """Return the size of each payload: dtype int32."""

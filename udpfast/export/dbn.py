@@ -14,6 +14,7 @@ import datetime
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -89,6 +90,71 @@ def tables_of(table: str) -> tuple[str, ...]:
     return ("messages", "orders") if table == "orders" else (table,)
 
 
+class _Snapshots:
+    """Puts the orders of a snapshot together, by priority: who reads A puts each behind the last.
+
+    A large one comes in several records, of which only the first says that it is one. Each goes on
+    in the next of its book, which may be in another block: then the rest of the block is held.
+    """
+
+    def __init__(self) -> None:
+        self._held: tuple[pa.RecordBatch, pa.RecordBatch] | None = None
+
+    def take(
+        self, batch: pa.RecordBatch, cleared: pa.RecordBatch
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        """Return rows and the records that clear books, as far as they are complete."""
+        if self._held is not None:
+            batch, cleared = _joined(self._held[0], batch), _joined(self._held[1], cleared)
+        first_open = self._put_together(batch)[2]
+        self._held = None
+        if first_open is not None:
+            at = int(np.searchsorted(_integers(batch, "index"), first_open))
+            clears_at = int(np.searchsorted(_integers(cleared, "index"), first_open))
+            self._held = batch.slice(at), cleared.slice(clears_at)
+            batch, cleared = batch.slice(0, at), cleared.slice(0, clears_at)
+        return self._queued(batch), cleared
+
+    def rest(self) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
+        """Return what is held, at the end of the journal."""
+        held, self._held = self._held, None
+        return None if held is None else (self._queued(held[0]), held[1])
+
+    def _queued(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        index, snapshot, _ = self._put_together(batch)
+        priority = np.where(snapshot, _integers(batch, "priority"), 0)
+        order = np.lexsort((priority, index))
+        columns = {name: batch[name].take(pa.array(order)) for name in batch.schema.names}
+        columns["index"] = pa.array(index[order], batch["index"].type)
+        columns["snapshot"] = pa.array(snapshot[order])
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _put_together(self, batch: pa.RecordBatch) -> tuple[Rows, Rows, int | None]:
+        # For each row the index of its snapshot's first record, and whether it is of one; and the
+        # first index of a snapshot that goes on behind these rows.
+        index = _integers(batch, "index").copy()
+        snapshot, more = (_booleans(batch, name) for name in ("snapshot", "more"))
+        received, is_new = _integers(batch, "received_ns"), np.array(batch["action"]) == "New"
+        names = list(zip(batch["exchange"].to_pylist(), batch["symbol"].to_pylist(), strict=True))
+        bounds = [*np.flatnonzero(np.diff(index, prepend=-1)).tolist(), len(index)]
+        open_at: dict[Any, tuple[int, int]] = {}
+        for begin, end in pairwise(bounds):
+            name = names[begin]
+            known = open_at.pop(name, None)
+            if snapshot[begin]:
+                known = int(index[begin]), int(received[begin])
+            elif known is None or known[1] != received[begin] or not is_new[begin:end].all():
+                continue
+            index[begin:end], snapshot[begin:end] = known[0], True
+            if more[begin]:
+                open_at[name] = known
+        # All parts come at once: what comes later is no part of it.
+        opened = [at for at, at_ns in open_at.values() if at_ns == received[-1]]
+        return index, snapshot, min(opened, default=None)
+
+
 class DbnWriter:
     """One DBN file. It appears under its name when `close` has completed it.
 
@@ -130,6 +196,7 @@ class DbnWriter:
         self._ids: dict[tuple[str, str], int] = {}
         self._exchanges: dict[str, str] = {}
         self._resting: dict[tuple[int, int], _Resting] = {}
+        self._snapshots = _Snapshots()
         self._first_ns, self._last_ns = 2**63 - 1, 0
         self._body = path.with_name(f"{path.name}.rows")
         self._file = self._body.open("wb")
@@ -147,26 +214,27 @@ class DbnWriter:
         FormatError
             A value does not fit; says which.
         """
+        batch = tables[self._table]
+        if self._schema == "mbo":
+            cleared = snapshots(tables["messages"], Kind.ORDERS)
+            self._write_orders(*self._snapshots.take(batch, cleared))
+            return
         fill: Callable[[pa.RecordBatch, Rows], None] = {
-            "mbo": self._orders,
             "mbp-1": self._tops,
             "trades": self._trades,
             "definition": self._definitions,
         }[self._schema]
-        batch = tables[self._table]
-        if self._schema == "mbo":
-            batch = _queued(batch)
         rows = self._begin(batch)
         fill(batch, rows)
-        if self._schema == "mbo":
-            rows, index = self._with_moves(rows, batch)
-            rows = self._with_clears(rows, index, snapshots(tables["messages"], Kind.ORDERS))
-        self._file.write(rows.tobytes())
-        self.rows += len(rows)
+        self._append(rows)
 
     def close(self) -> None:
         """Write the metadata before the rows, and show the file; after an error leave nothing."""
-        self._file.close()
+        try:
+            if (held := self._snapshots.rest()) is not None:
+                self._write_orders(*held)
+        finally:
+            self._file.close()
         partial = self._path.with_name(f"{self._path.name}.partial")
         packed = self._path.suffix == ".zst"
         try:
@@ -194,6 +262,16 @@ class DbnWriter:
         else:
             self._file.close()
             self._body.unlink(missing_ok=True)
+
+    def _write_orders(self, batch: pa.RecordBatch, cleared: pa.RecordBatch) -> None:
+        rows = self._begin(batch)
+        self._orders(batch, rows)
+        rows, index = self._with_moves(rows, batch)
+        self._append(self._with_clears(rows, index, cleared))
+
+    def _append(self, rows: Rows) -> None:
+        self._file.write(rows.tobytes())
+        self.rows += len(rows)
 
     def _metadata(self) -> Any:
         dbn = self._dbn
@@ -260,7 +338,7 @@ class DbnWriter:
             {"New": b"A", "Change": b"M", "Delete": b"C", "Trade": b"F"}.get(word or "", b"N")
             for word in batch["action"].to_pylist()
         ]
-        snapshot = np.array(batch["snapshot"].to_pylist(), bool)
+        snapshot = _booleans(batch, "snapshot")
         rows["flags"] |= np.where(snapshot, self._dbn.F_SNAPSHOT, 0).astype("u1")
         rows["action"][snapshot] = b"A"
 
@@ -383,13 +461,6 @@ class DbnWriter:
         return np.where(np.isnan(values), absent, whole).astype("i8")
 
 
-def _queued(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # The orders of a record that is a snapshot, by priority: who reads A puts each behind the last.
-    index, priority = _integers(batch, "index"), _integers(batch, "priority")
-    snapshot = np.array(batch["snapshot"].to_pylist(), bool)
-    return batch.take(np.lexsort((np.where(snapshot, priority, 0), index)))
-
-
 def _opened(path: Path, compressed: bool) -> Any:
     import pyarrow as pa
 
@@ -402,6 +473,19 @@ def _doubles(batch: pa.RecordBatch, column: str) -> NDArray[np.float64]:
 
 def _integers(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
     return np.asarray(batch[column].fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _booleans(batch: pa.RecordBatch, column: str) -> NDArray[np.bool_]:
+    return np.array(batch[column].to_pylist(), bool)
+
+
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = {
+        name: pa.concat_arrays([first[name], second[name]]) for name in first.schema.names
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _texts(batch: pa.RecordBatch, column: str) -> list[str]:

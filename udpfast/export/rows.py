@@ -10,7 +10,8 @@ import numpy as np
 
 from udpfast.core.layout import Kind
 from udpfast.errors import shown
-from udpfast.export.columns import Selection, record_batch
+from udpfast.export.block import Block
+from udpfast.export.columns import Names, Selection, record_batch
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import Blocks, journal_parts
 
@@ -28,6 +29,7 @@ class JournalRows:
     directory : Path
         Of the journal. What is still being written is left out.
     tables : collection of str
+        Rows of `orders` also have `more`: true if the update goes on in the next one of its book.
     symbols, exchanges : collection of str
         Rows of these alone; empty: all.
 
@@ -66,7 +68,7 @@ class JournalRows:
             for block, names in blocks:
                 self.doubts += int(np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED]).sum())
                 yield {
-                    name: self._filtered(record_batch(block, names, selection))
+                    name: self._filtered(_batch(block, names, selection))
                     for name, selection in self._selections.items()
                 }
 
@@ -78,6 +80,16 @@ class JournalRows:
             if words:
                 batch = batch.filter(pc.is_in(batch[column], value_set=pa.array(words)))
         return batch
+
+
+def _batch(block: Block, names: Names, selection: Selection) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    batch = record_batch(block, names, selection)
+    if selection.table.name != "orders":
+        return batch
+    more = block.select(1 << Kind.ORDERS, True).goes_on()
+    return batch.append_column("more", pa.array(more, pa.bool_()))
 
 
 def snapshots(messages: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
