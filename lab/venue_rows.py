@@ -37,8 +37,9 @@ FAULTS = {
     "wrap": LineFaults(loss=0.05),
 }
 _STEP_NS = 20_000
-#: A run of so many datagrams that contradict what was accepted fills no hole of it any more. Until
-#: then nothing tells whose a message is that fits into one (docs/protocol.md, 3).
+#: A run with so many datagrams that contradict what was accepted fills no hole of it any more, and
+#: a datagram that contradicts it never does. Until then nothing tells whose a message is that fits
+#: into one (docs/protocol.md, 3).
 _ESTABLISHED = 4
 _WAIT_NS = 5_000_000
 _BEFORE_WRAP = 40
@@ -56,7 +57,7 @@ def venue(seed: int, datagrams: int, framing: str = "iex_tp", fault: str = "loss
     arrived = network(sent, FAULTS[fault], seed)
     receiver = _Receiver(framing)
     for arrival in arrived:
-        receiver.take(arrival, sender.content[arrival.datagram][0][0])
+        receiver.take(arrival, sender.content[arrival.datagram])
     receiver.finish()
     brought = [sender.content[arrival.datagram] for arrival in arrived]
     return {"datagrams": len(arrived), **receiver.check(brought)}
@@ -137,15 +138,16 @@ class _Receiver:
         self.numberings: list[_Numbering] = []
         self.datagrams = 0
         self._now_ns = 0
-        self._brought: dict[tuple[int, int], int] = {}  # datagrams of a run that a line brought
+        self._accepted: set[tuple[int, int]] = set()  # messages of runs, in time for their gaps
+        self._contradicting: dict[tuple[int, int], int] = {}  # datagrams of a run, by line
+        self._may_fill: set[tuple[int, int]] = set()  # messages that may be of the run before
 
-    def take(self, arrival: Arrival, run: int) -> None:
-        """Take a datagram of a run; what waited too long is given up before."""
-        place = (run, arrival.line)
-        self._brought[place] = self._brought.get(place, 0) + 1
+    def take(self, arrival: Arrival, messages: list[tuple[int, int]]) -> None:
+        """Take a datagram with messages of a run; what waited too long is given up before."""
         self._now_ns = max(self._now_ns, arrival.time_ns)
         self.pipeline.expire(self._now_ns)
         self._out()
+        self._weigh(arrival.line, messages)
         self.pipeline.accept(0, arrival.line, arrival.datagram, arrival.time_ns, self._now_ns)
         self.datagrams += 1
         self._out()
@@ -179,7 +181,7 @@ class _Receiver:
         _, run, number = struct.unpack_from("<4sIQ", message.payload, place)
         numbering = self.numberings[-1]
         self._order(message.number)
-        if numbering.run not in (-1, run) and not self._is_early(numbering.run, run):
+        if numbering.run not in (-1, run) and (run, number) not in self._may_fill:
             raise Wrong(f"{run}:{number} came in the numbering of run {numbering.run}")
         if numbering.run == -1:
             numbering.run = run
@@ -187,10 +189,20 @@ class _Receiver:
             raise Wrong(f"message {number} of run {run} came as {message.number}")
         numbering.numbers.append(number)
 
-    def _is_early(self, before: int, run: int) -> bool:
-        # It filled a hole of the run before, when too few had come to contradict that.
-        brought = [self._brought.get((run, line), 0) for line in range(2)]
-        return run == before + 1 and max(brought) <= _ESTABLISHED
+    def _weigh(self, line: int, messages: list[tuple[int, int]]) -> None:
+        # What a datagram tells of the current numbering: that it is of it, or contradicts it, or
+        # has only what may fill its holes.
+        run = messages[0][0]
+        if not self.numberings or run <= self.numberings[-1].run:
+            gaps = self.numberings[-1].gaps if self.numberings else set()
+            self._accepted.update(one for one in messages if one[1] not in gaps)
+            return
+        before = run - 1
+        if any((before, number) in self._accepted for _, number in messages):
+            place = (run, line)
+            self._contradicting[place] = self._contradicting.get(place, 0) + 1
+        elif max(self._contradicting.get((run, i), 0) for i in range(2)) < _ESTABLISHED:
+            self._may_fill.update(messages)
 
     def _order(self, number: int) -> None:
         # What comes next is behind all that was delivered or given up.

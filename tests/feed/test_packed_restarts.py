@@ -64,6 +64,22 @@ def test_hole_is_not_filled_by_a_run_that_contradicts_the_numbering() -> None:
     assert feed.numbers() == [*range(1, 11), *range(1, 100)]
 
 
+def test_hole_is_not_filled_by_a_run_that_filled_one_before_it_contradicted() -> None:
+    # The first hole is filled when too few had contradicted, and refutes the run; these count on.
+    feed = Feed("cboe_pitch", window=8192)
+    for number in range(1, 250):
+        if number not in (4, 7):
+            feed.send(datagram("cboe_pitch", number))
+    for number in range(1, 20):
+        feed.send(datagram("cboe_pitch", number, run=8))
+    assert feed.numbers() == list(range(1, 7))
+    for number in range(20, 100):
+        feed.send(datagram("cboe_pitch", number, run=8))
+    feed.finish()
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers() == [*range(1, 7), *range(1, 100)]
+
+
 def test_restart_that_outruns_the_window_is_not_taken_for_the_numbering_before() -> None:
     # Behind a hole come more messages than the window has room for, up to where the old numbers
     # ended: what was accepted reaches up to there.

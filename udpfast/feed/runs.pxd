@@ -69,13 +69,16 @@ cdef inline void brought_add(Brought* brought, const Run* run, const Run* other)
 
 cdef inline const Run* runs_lead_to(const Window* w, const Unit* unit) noexcept nogil:
     # The run of more than a few datagrams that a unit goes on with, on any line; of several, the
-    # one that contradicts the current numbering most. NULL: none.
+    # one that contradicts the current numbering most. One that did so more than a few times is that,
+    # though what filled holes refuted it meanwhile. NULL: none.
     cdef const Run* run
     cdef const Run* found = NULL
     cdef uint32_t i
     for i in range(w.lines):
         run = &w.line[i].run
-        if run.since_count >= RUN_ESTABLISHED and run_follows(run, CLAIM_BACK, unit):
+        if max(run.since_count, run.contradicting) < RUN_ESTABLISHED:
+            continue
+        if run_follows(run, CLAIM_BACK, unit):
             if found == NULL or run.contradicting > found.contradicting:
                 found = run
     return found
