@@ -466,3 +466,25 @@ def test_forged_fragments_ahead_of_a_feed_begin_no_session() -> None:
     assert len(driver.sessions()) == 1
     lost = {seqno for first, last in driver.gaps() for seqno in range(first, last + 1)}
     assert lost == set(forged), "whose places they took; nothing else"
+
+
+@pytest.mark.parametrize("lines", [3, 7])
+def test_feed_that_goes_on_behind_a_forged_hole_is_alive(lines: int) -> None:
+    # A forged fragment takes the place of a message, which holds the feed up. What comes meanwhile
+    # equals what other lines brought, but for one message, and is not the furthest: something
+    # forged lies far ahead.
+    line = lines - 1
+    due = 1_300
+    forged = {
+        due - 74: [(line, datagram(due + 1_752, b"f" * 512, fragment=19, fragment_max=255))],
+        due - 34: [(line, datagram(due + 362, b"forged"))],
+        due - 19: [(0, datagram(due, b"f" * 512, fragment=245, fragment_max=255))],
+        due + 2: [(line, datagram(due - 200, b"forged"))],
+    }
+    driver = Driver(lines_incremental=lines)
+    for seqno in range(1_000, due + 400):
+        numbered(driver, range(seqno, seqno + 1), b"live", tuple(range(lines)), 10_000)
+        for on, data in forged.get(seqno, ()):
+            driver.send(data, on, at_ns=driver.now_ns)
+        driver.expire(driver.now_ns)
+    assert len(driver.sessions()) == 1

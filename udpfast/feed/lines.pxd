@@ -16,7 +16,9 @@ from udpfast.core.layout cimport (
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.pace cimport pace_apart
 from udpfast.feed.pipeline_state cimport Carrier, Pipeline
-from udpfast.feed.run cimport CLAIM_ENDED, CLAIM_SESSION, RUN_BACK_MAX, Run
+from udpfast.feed.run cimport (
+    CLAIM_ENDED, CLAIM_SESSION, RUN_BACK_MAX, RUN_STEP_MAX, Run, run_span,
+)
 from udpfast.feed.window_state cimport (
     SLOT_DELIVERED, WINDOW_JUDGE_MAX, LineAccount, Slot, Window, window_slot,
 )
@@ -78,6 +80,16 @@ cdef inline bint line_steps_back(
     # Further than its datagrams overtake each other: it had come to beyond this one.
     return unlikely(at + RUN_BACK_MAX < line.highest) and (
         pace_apart(w, at, line.highest) > RUN_BACK_MAX)
+
+
+cdef inline bint line_carries_on(
+    const LineAccount* line, const Window* w, int64_t at,
+) noexcept nogil:
+    # Whether a line goes on to this seqno from where it was in the current numbering, as densely as
+    # a run has to be. That shows a numbering to be alive, even where something was forged far ahead
+    # of it and what it brings now is not the furthest.
+    return line.highest >= w.numbering.base and (
+        0 < at - line.highest <= run_span(&line.run, RUN_STEP_MAX))
 
 
 cdef inline Run* line_claims(LineAccount* line, uint8_t claim) noexcept nogil:

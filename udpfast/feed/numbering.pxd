@@ -14,7 +14,7 @@ from udpfast.core.layout cimport SESSION_RESUMED, SESSION_SAME_ID, Datagram
 from udpfast.feed.beginning cimport beginning_prove, beginning_weigh
 from udpfast.feed.kept cimport run_keep, run_keep_known, run_returns
 from udpfast.feed.lines cimport (
-    line_advances, line_reach, line_steps_back, lines_hear, lines_note_lagging,
+    line_advances, line_carries_on, line_reach, line_steps_back, lines_hear, lines_note_lagging,
 )
 from udpfast.feed.pieces cimport piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_first_hash, pipeline_hash
@@ -151,7 +151,8 @@ cdef inline int numbering_weigh_next(
     #     run that has overtaken all
     #   a hole's, and a run goes on with it, or its   CONTINUES, and a copy is kept with the run
     #     line steps back
-    #   any other                                     CONTINUES; if it leads on, it refutes all runs
+    #   any other                                     CONTINUES; if it leads on, or carries its line
+    #                                                 on, it refutes all runs
     cdef int64_t at = max(where.at, w.next)
     cdef int64_t last = where.last
     cdef const Run* run = runs_lead_to(w, unit) if w.contested else NULL
@@ -160,7 +161,8 @@ cdef inline int numbering_weigh_next(
     cdef bint back = line_steps_back(w, line, last)
     where.further = last > window_furthest(w)
     where.forward = where.further or (
-        run == NULL and where.at <= w.next and window_slot(w, at).key != at)
+        run == NULL and window_slot(w, at).key != at
+        and (where.at <= w.next or line_carries_on(line, w, last)))
     if where.left_over:
         where.verdict = VERDICT_SESSION_RETIRED
         return WEIGHED_ASIDE
