@@ -120,7 +120,7 @@ def test_stat_of_a_ring_without_a_feed_says_that_nothing_counts(tmp_path):
     Ring.create(tmp_path, 1 << 20, PAYLOAD_HASH).close()
     error = CliRunner().invoke(cli, ["stat", f"{tmp_path}/"]).exception
     assert isinstance(error, FileNotFoundError)
-    assert "no feed, or a replay of records" in str(error)
+    assert "no feed writes this ring" in str(error)
 
 
 def test_stat_of_a_dead_instance_tells_what_it_knew(instance):

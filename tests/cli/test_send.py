@@ -1,7 +1,9 @@
 """`udpfast send` as a command, received by a socket of the test's own."""
 
 import json
+import signal
 import socket
+import subprocess
 import sys
 from contextlib import ExitStack
 
@@ -10,6 +12,8 @@ from click.testing import CliRunner
 
 from tests.feed.frames_out import messages, parse
 from udpfast.cli.send import _open_source, send
+from udpfast.cli.send_capture import _REPORT_NS, _Watch
+from udpfast.core.stop import Stop
 from udpfast.net.sender import DatagramSender
 from udpfast.payload.roq.event import event_to_dict
 from udpfast.payload.roq.fitted_book import levels_that_fit
@@ -299,3 +303,38 @@ def test_recorded_market_without_pyarrow_names_the_extra(listeners, monkeypatch,
     arguments = (*where, "--market", str(tmp_path / "x"))
     result = CliRunner().invoke(send, arguments)
     assert str(result.exception) == "pyarrow is not installed: pip install 'udpfast[market]'"
+
+
+VENUE = ["--venue", "itch", "--simulate", "--rate", "20"]
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [["--simulate", "--snapshot", ""], VENUE, ["--rate", "1000"]],
+    ids=["market", "venue", "load"],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_what_is_sent_with_its_summary(mode, number):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(60)
+        to = f"127.0.0.1:{listener.getsockname()[1]}"
+        command = [sys.executable, "-m", "udpfast", "send", *mode, "--incremental", to]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sender:
+            listener.recv(2048)
+            sender.send_signal(number)
+            output, _ = sender.communicate(timeout=60)
+    assert sender.returncode == 0
+    assert f"incremental line 0 to {to}: " in output
+
+
+def test_venue_market_says_each_second_how_far_it_is(capsys):
+    watch = _Watch(0, Stop(), quiet=False)
+    watch.taken = 1_234
+    assert not watch.stops(_REPORT_NS - 1)
+    assert capsys.readouterr().err == ""
+    assert not watch.stops(_REPORT_NS)
+    assert not watch.stops(_REPORT_NS + 1)
+    assert capsys.readouterr().err == "   1.0 s, 1,234 datagrams\n"
+    assert not _Watch(0, Stop(), quiet=True).stops(_REPORT_NS)
+    assert capsys.readouterr().err == ""

@@ -26,7 +26,7 @@ def say(text: str = "") -> None:
 
 def print_host(host: HostStatus) -> None:
     """Print a line for each instance of a host, then what is known of the host beside them."""
-    if host.instances or host.unreadable:
+    if host.instances or host.unreadable or host.replays:
         _print_instances(host)
     else:
         say("no instance of this user on this host: udpfast run FEED.TOML starts one")
@@ -34,7 +34,8 @@ def print_host(host: HostStatus) -> None:
 
 
 def _print_instances(host: HostStatus) -> None:
-    width = max(len(name) for name in (*host.instances, *host.unreadable, "instance"))
+    names = (*host.instances, *host.unreadable, *host.replays, "instance")
+    width = max(map(len, names))
     say(
         f"{'instance':<{width}}  {'state':<8}{'pid':>9}{'records':>16}{'lost':>10}"
         f"{'readers':>9}  silent lines"
@@ -43,10 +44,18 @@ def _print_instances(host: HostStatus) -> None:
         lost = status.counters["incremental"]["lost"]  # what recovery lacks, it sends again
         # What a stopped feed does not hear says nothing of its lines.
         silent = "-" if status.life == "stopped" else ", ".join(status.silent_lines) or "none"
+        if status.replay is not None:
+            silent = f"replay of {status.replay.source}, {status.replay.text}"
         readers = sum(reader.alive for reader in status.readers)
         say(
             f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
             f"{lost:>10,}{readers:>9}  {silent}"
+        )
+    for name, replay in host.replays.items():
+        readers = sum(reader.alive for reader in replay.readers)
+        say(
+            f"{name:<{width}}  {replay.life:<8}{replay.writer_pid:>9}{replay.records:>16,}"
+            f"{'-':>10}{readers:>9}  {replay.text}"
         )
     for name, reason in host.unreadable.items():
         say(f"{name:<{width}}  {reason}")

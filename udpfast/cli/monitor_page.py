@@ -17,7 +17,7 @@ from udpfast.cli.door import Door
 from udpfast.cli.monitor_charts import Charts, add_script
 from udpfast.cli.order_text import order_lines
 from udpfast.cli.top_host import host_lines
-from udpfast.cli.top_text import feed_lines
+from udpfast.cli.top_text import feed_lines, replay_lines
 from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
 from udpfast.core.endpoint import endpoint_text
@@ -58,6 +58,7 @@ STYLE = """
 .texts > * { min-width: 0; }
 .words { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; overflow-x: auto;
          max-width: 100%; }
+.beside { white-space: pre-wrap; overflow-wrap: anywhere; }
 .troubles { white-space: pre-wrap; overflow-wrap: anywhere; font-weight: 600; }
 .nicegui-content { padding: .75rem; }
 /* 80 columns of a monospaced font are 48 em wide: on a phone they fit, rather than being cut. */
@@ -181,7 +182,7 @@ class _Page:
         )
         self._table.classes("w-full").props("dense flat bordered")
         self._table.on("rowClick", lambda event: self._click(event.args[1]["feed"]))
-        self._unreadable = ui.label()
+        self._unreadable = ui.label().classes("beside")
         self._troubles = ui.label().classes("troubles")
         self._title = ui.label().classes("text-lg")
         with ui.element("div").classes("charts"):
@@ -225,8 +226,9 @@ class _Page:
         look = history.look
         self._when.set_text(f"{datetime.fromtimestamp(look.unix_ns / 1e9, UTC):%H:%M:%S} UTC")
         self._table.rows = [_row(feed) for feed in history.feeds.values()]
+        beside = [f"{name}: {reason}" for name, reason in look.unreadable.items()]
         self._unreadable.set_text(
-            "; ".join(f"{name}: {reason}" for name, reason in look.unreadable.items())
+            plain(iter([*replay_lines(look), *beside]))
             or ("" if history.feeds else "no feed of this user: udpfast run FEED.TOML starts one")
         )
         if time.monotonic() - self._host_s >= HOST_S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +33,10 @@ from udpfast.agents.feed.replay_source import (
 )
 from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.feed_settings import read_feed
+from udpfast.archive.replay_note import Replay
 from udpfast.cli.draw import print_ledger
 from udpfast.cli.options import FiniteRange, GroupedCommand, Port
+from udpfast.cli.replay_progress import Progress
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
@@ -229,13 +231,19 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         _check_journal(options)
         check_part(journal, start, end)
     if journal is not None and not is_raw(journal) and target[:5] in ("", "ring:"):
-        result = replay_records(journal, target, Pacer(options["speed"]), start, end)
+        progress = _progress(journal, options["speed"], start, end, quiet=as_json)
+        pacer = Pacer(options["speed"], progress)
+        with closing(progress):
+            result = replay_records(journal, target, pacer, start, end, progress)
         if not result["records"] and (start or end):
             raise ConfigError(
                 f"{journal} covers {_span(journal) or 'nothing'}: the part asked for has no records"
             )
     else:
-        result = replay_datagrams(path if journal is None else journal, start, end, **options)
+        path = path if journal is None else journal
+        progress = _progress(path, options["speed"], start, end, quiet=as_json)
+        with closing(progress):
+            result = replay_datagrams(path, start, end, progress=progress, **options)
     if expected:
         result["as_expected"] = result.get("sha256") == expected
     if books_path is not None:
@@ -247,6 +255,19 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     adds_up = result["ledger"].adds_up if "ledger" in result else True
     fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)
+
+
+def _progress(
+    path: Path, speed: float, start: Place | None, end: Place | None, *, quiet: bool
+) -> Progress:
+    # A file's span is known only to who has read it all.
+    span = journal_span(path) if path.is_dir() else None
+    first_ns, last_ns = (0, 0) if span is None else (span.first_ns, span.last_ns)
+    if span is not None:
+        first_ns = max(first_ns, start[1]) if start and start[0] == "time" else first_ns
+        last_ns = min(last_ns, end[1]) if end and end[0] == "time" else last_ns
+    replay = Replay(str(path), 0, False, speed, first_ns, last_ns)
+    return Progress(replay, quiet=quiet)
 
 
 def _check_journal(options: dict[str, Any]) -> None:
@@ -279,10 +300,12 @@ def replay_datagrams(
     host: str = "",
     interface: str = "",
     raw: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Replay a capture file or a directory of raw capture; return what came of it.
 
-    The options are those of the verb; `config` goes before `config_path`.
+    The options are those of the verb; `config` goes before `config_path`, and `progress` is told
+    how far the replay is.
     """
     if config is None and config_path is not None:
         config = load_feed(config_path)
@@ -291,8 +314,8 @@ def replay_datagrams(
     else:
         flows = incremental_lines, snapshot_lines
         found = _open_capture(path, config, (framing, payload), flows, start, end)
-    pacer = Pacer(speed)
-    goal = _open(target, found.config, batch, host, interface)
+    pacer = Pacer(speed, progress)
+    goal = _open(target, found.config, (batch, host, interface), progress)
     taken, clock = 0, ClockSteps()
     try:
         for part in found.source:
@@ -453,9 +476,13 @@ def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
     return {"framing": {"name": name, "why": told.why if told is not None else "you chose it"}}
 
 
-def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str) -> Target:
+def _open(
+    target: str, config: FeedConfig, options: tuple[int, str, str], progress: Progress | None
+) -> Target:
+    batch, host, interface = options
     if target.startswith("ring:"):
-        return EngineTarget(config, instance_directory(target[5:], create=True), batch)
+        directory = instance_directory(target[5:], create=True)
+        return EngineTarget(config, directory, batch, progress=progress)
     if target.startswith("journal:"):
         return EngineTarget(config, None, batch, _new_journal(target[8:]))
     if target == "udp":

@@ -9,6 +9,7 @@ from udpfast.agents.feed.replay_source import ClockSteps, Place, end_now, said_m
 from udpfast.agents.feed.republisher import Republisher
 from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.replay_output import Output
+from udpfast.cli.replay_progress import Progress
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.config import RingConfig
@@ -25,7 +26,12 @@ STEP = 256
 
 
 def replay_records(
-    journal: Path, target: str, pacer: Pacer, start: Place | None, end: Place | None
+    journal: Path,
+    target: str,
+    pacer: Pacer,
+    start: Place | None,
+    end: Place | None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Read a journal's records, or publish them in a ring; return what they are."""
     end = end or end_now(journal)
@@ -36,6 +42,8 @@ def replay_records(
     directory = instance_directory(target.removeprefix("ring:"), create=True)
     republisher = Republisher(directory, ring.capacity_bytes)
     try:
+        if progress is not None:
+            progress.publish(directory, counted=False)
         with JournalCursor.attach(
             journal,
             start or "begin",

@@ -19,6 +19,7 @@ from udpfast.agents.feed.replay_source import STEP_NS
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.replay_output import Output
+from udpfast.cli.replay_progress import Progress
 from udpfast.cli.scratch import scratch_directory
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, RecordConfig, framing_name
@@ -37,6 +38,8 @@ STEP_BYTES = 1 << 14
 
 #: A wait of the pacer sleeps until so long before it ends, and then looks at the clock.
 SPIN_NS = 150_000
+#: Longest sleep: how far the replay is can be said meanwhile.
+LOOK_NS = 500_000_000
 PAUSE_S = 0.0001
 
 
@@ -47,17 +50,27 @@ class Pacer:
     ----------
     speed : float
         Times the recorded pace; 0: at once.
+    progress : Progress, optional
+        Is told how far the replay is.
     """
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, progress: Progress | None = None) -> None:
         self._speed = speed
+        self._progress = progress
+        self._entries = 0
         self._first_ns: int | None = None
         self._began_ns = 0
         self._latest_ns = 0
 
     def due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
         """Wait until entry `start` is due; return behind the last of `limit` that are by then."""
+        stop = self._due(stamps, start, limit)
+        self._entries = stop - start
+        return stop
+
+    def _due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
         stop = min(len(stamps), start + limit)
+        self._look(int(stamps[start]), self._entries)
         if not self._speed:
             return stop
         first_ns = int(stamps[start])
@@ -74,10 +87,16 @@ class Pacer:
         due_ns = self._began_ns + int((self._latest_ns - self._first_ns) / self._speed)
         while (now_ns := monotonic_ns()) < due_ns:
             if due_ns - now_ns > 2 * SPIN_NS:
-                time.sleep((due_ns - now_ns - SPIN_NS) / 1e9)
+                time.sleep(min(due_ns - now_ns - SPIN_NS, LOOK_NS) / 1e9)
+                left_ns = due_ns - monotonic_ns()
+                self._look(first_ns - max(0, int(left_ns * self._speed)))
         passed_ns = int((now_ns - self._began_ns) * self._speed) + self._first_ns
         later = np.flatnonzero(stamps[start:stop] > passed_ns)
         return start + max(1, int(later[0])) if len(later) else stop
+
+    def _look(self, at_ns: int, entries: int = 0) -> None:
+        if self._progress is not None:
+            self._progress.look(monotonic_ns(), at_ns, entries)
 
 
 class Target(Protocol):
@@ -105,10 +124,17 @@ class EngineTarget:
         Datagrams that the engine takes at once.
     journal : Path, optional
         Where all that comes out is kept, at the replay's own pace: nothing is overtaken.
+    progress : Progress, optional
+        Says beside the ring of `directory` how far the replay is.
     """
 
     def __init__(
-        self, config: FeedConfig, directory: Path | None, batch: int, journal: Path | None = None
+        self,
+        config: FeedConfig,
+        directory: Path | None,
+        batch: int,
+        journal: Path | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._config = replace(
             config,
@@ -117,6 +143,7 @@ class EngineTarget:
             agent=replace(config.agent, huge_pages=directory is not None),
         )
         self._stack = ExitStack()
+        self._progress = None if directory is None else progress
         self._directory = directory or self._own_directory()
         self._batch = batch
         self._step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
@@ -152,6 +179,8 @@ class EngineTarget:
         # In the same directory as the run before, as a feed does: names go on, counters begin anew.
         self._replayer = Replayer(self._config, self._directory)
         self._runs += 1
+        if self._progress is not None:
+            self._progress.publish(self._directory, counted=True)
         reader = Reader(f"ring:{self._directory}", start="begin")
         self._output.begin(self._stack.enter_context(reader))
         if self._journal is not None:

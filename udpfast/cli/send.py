@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import random
@@ -24,6 +23,7 @@ from udpfast.cli.send_capture import send_capture
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.cli.send_options import EXAMPLES, GROUPS, ROLES, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.feed.carriage import Carriage
 from udpfast.feed.transmitter import Transmitter
@@ -49,6 +49,7 @@ def send(**options: Any) -> None:
     The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
     """
     senders: dict[str, list[DatagramSender]] = {}
+    stopping = Stop()
     _check_lines(options)
     try:
         for role in ROLES:
@@ -62,11 +63,12 @@ def send(**options: Any) -> None:
             raise click.UsageError("--incremental needs at least one address")
         if options["capture"] or options["venue"]:
             _check_capture(options)
-            summary = send_capture(senders, options)
+            summary = send_capture(senders, options, stopping)
         elif options["market"] or options["simulate"]:
-            summary = _send_market([senders["incremental"], senders["snapshot"]], options)
+            channels = [senders["incremental"], senders["snapshot"]]
+            summary = _send_market(channels, options, stopping)
         else:
-            summary = _send_load(senders["incremental"], options)
+            summary = _send_load(senders["incremental"], options, stopping)
     finally:
         for line in itertools.chain.from_iterable(senders.values()):
             line.close()
@@ -134,7 +136,9 @@ def _sender(role: str, address: str, interface: str, options: dict[str, Any]) ->
         raise ConfigError(f"--{role}: {error}") from None
 
 
-def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -> dict[str, Any]:
+def _send_market(
+    senders: list[list[DatagramSender]], options: dict[str, Any], stopping: Stop
+) -> dict[str, Any]:
     if options["market"] and options["simulate"]:
         raise click.UsageError("choose one of --market and --simulate")
     began_ns = monotonic_ns()
@@ -152,10 +156,11 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
         events_max=options["count"],
         silence_max_ns=_nanoseconds(options["silence"]) or 0,
     )
-    seconds = _play(player, _nanoseconds(options["seconds"]), options["as_json"])
+    stopping.listen()
+    seconds = _play(player, _nanoseconds(options["seconds"]), options["as_json"], stopping)
     messages = gateway.messages
     transmitter.impair = None
-    _linger(transmitter, _nanoseconds(options["linger"]) or 0)
+    _linger(transmitter, _nanoseconds(options["linger"]) or 0, stopping)
     if options["books"] is not None:
         options["books"].write_text(json.dumps(gateway.books()), encoding="utf-8")
     outside = getattr(source, "outside_band", {})
@@ -220,42 +225,41 @@ def _open_source(options: dict[str, Any]) -> MarketSource:
     return SimulatedMarket(options["seed"], events=None, levels=options["levels"] // 2)
 
 
-def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool) -> float:
-    """Run the player to its end, the limit, or Ctrl-C; return the seconds it took."""
+def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool, stopping: Stop) -> float:
+    """Run the player to its end, the limit, or a signal; return the seconds it took."""
     transmitter = player.gateway.transmitter
     began_ns = now_ns = monotonic_ns()
     report_ns = began_ns + 1_000_000_000
-    try:
-        while not player.finished and (limit_ns is None or now_ns - began_ns < limit_ns):
-            transmitter.utc_offset_ns = realtime_ns() - now_ns
-            player.do_work(now_ns)
-            _say(transmitter.events)
-            now_ns = monotonic_ns()
-            _pause(player.wait_ns(now_ns))
-            now_ns = monotonic_ns()
-            if not quiet and now_ns >= report_ns:
-                report_ns += 1_000_000_000
-                click.echo(
-                    f"{(now_ns - began_ns) / 1e9:6.1f} s, {player.market_ns / 1e9:.1f} s "
-                    f"of the market, {player.events:,} events",
-                    err=True,
-                )
-    except KeyboardInterrupt:
-        click.echo("stopped; a last round of snapshots is still being sent", err=True)
+    while not player.finished and (limit_ns is None or now_ns - began_ns < limit_ns):
+        if stopping.is_set():
+            click.echo("stopped; a last round of snapshots is still being sent", err=True)
+            break
+        transmitter.utc_offset_ns = realtime_ns() - now_ns
+        player.do_work(now_ns)
+        _say(transmitter.events)
+        now_ns = monotonic_ns()
+        _pause(player.wait_ns(now_ns))
+        now_ns = monotonic_ns()
+        if not quiet and now_ns >= report_ns:
+            report_ns += 1_000_000_000
+            click.echo(
+                f"{(now_ns - began_ns) / 1e9:6.1f} s, {player.market_ns / 1e9:.1f} s "
+                f"of the market, {player.events:,} events",
+                err=True,
+            )
     return (now_ns - began_ns) / 1e9
 
 
-def _linger(transmitter: Transmitter, duration_ns: int) -> None:
-    # At least until what the faults delayed has left.
+def _linger(transmitter: Transmitter, duration_ns: int, stopping: Stop) -> None:
+    # At least until what the faults delayed has left; a second signal ends the wait.
     now_ns = monotonic_ns()
     stop_ns = now_ns + duration_ns
-    with contextlib.suppress(KeyboardInterrupt):  # ends the wait, not the summary
-        while now_ns < stop_ns or transmitter.delayed():
-            transmitter.utc_offset_ns = realtime_ns() - now_ns
-            transmitter.do_work(now_ns)
-            _say(transmitter.events)
-            _pause(PAUSE_MAX_NS)
-            now_ns = monotonic_ns()
+    while (now_ns < stop_ns or transmitter.delayed()) and not stopping.is_hurried():
+        transmitter.utc_offset_ns = realtime_ns() - now_ns
+        transmitter.do_work(now_ns)
+        _say(transmitter.events)
+        _pause(PAUSE_MAX_NS)
+        now_ns = monotonic_ns()
 
 
 def _say(events: deque[str]) -> None:
@@ -268,7 +272,9 @@ def _pause(wait_ns: int) -> None:
         time.sleep(min(wait_ns, PAUSE_MAX_NS) / 1e9)
 
 
-def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[str, Any]:
+def _send_load(
+    senders: list[DatagramSender], options: dict[str, Any], stopping: Stop
+) -> dict[str, Any]:
     if options["rate"] is None:
         raise click.UsageError("choose --market, --simulate, or raw load with --rate")
     if wants_faults(options):
@@ -289,23 +295,24 @@ def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[s
     done = False
     carriage = Carriage("load", senders)
     said: deque[str] = deque()
-    try:
-        while not done and (limit_ns is None or now_ns - began_ns < limit_ns):
-            left_ns = 1_000_000_000 if limit_ns is None else limit_ns - (now_ns - began_ns)
-            # A signal is seen between two runs, so a run is short.
-            done = load.run(min(left_ns, 100_000_000))
-            if sentence := carriage.look(load.unsent, {}):
-                said.append(sentence)
-                _say(said)
-            now_ns = monotonic_ns()
-    except KeyboardInterrupt:
-        click.echo("stopped", err=True)
+    stopping.listen()
+    while not done and (limit_ns is None or now_ns - began_ns < limit_ns):
+        if stopping.is_set():
+            click.echo("stopped", err=True)
+            break
+        left_ns = 1_000_000_000 if limit_ns is None else limit_ns - (now_ns - began_ns)
+        # A signal is seen between two runs, so a run is short.
+        done = load.run(min(left_ns, 100_000_000))
+        if sentence := carriage.look(load.unsent, {}):
+            said.append(sentence)
+            _say(said)
+        now_ns = monotonic_ns()
     seconds = (monotonic_ns() - began_ns) / 1e9
     return {
         "mode": "load",
         "seconds": round(seconds, 3),
         "messages": load.sent,
-        "messages_per_s": round(load.sent / seconds),
+        "messages_per_s": round(load.sent / seconds) if seconds else 0,
         "late_ns_max": load.late_ns_max,
         "last_seqnos": {"incremental": (load.next_seqno - 1) % 2**32},
         "lines": _lines([senders], options, [load.unsent], None),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import time
@@ -18,6 +17,7 @@ from udpfast.agents.market.venue_market import VenueMarket
 from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.endpoint import parse_endpoint
+from udpfast.core.stop import Stop
 from udpfast.net.pcap import CaptureReader
 from udpfast.net.sender import DatagramSender
 from udpfast.wire.framing import Framing
@@ -26,6 +26,9 @@ __all__ = ["send_capture"]
 
 #: Longest sleep: what was delayed on purpose is due at any time.
 _PAUSE_S = 0.0002
+
+#: Between two lines that say how far it is.
+_REPORT_NS = 1_000_000_000
 
 _VENUE_RATE_PER_S = 1_000.0
 
@@ -124,10 +127,32 @@ class _Lines:
         ]
 
 
+class _Watch:
+    """How far it is, said each second, and whether a signal ends it.
+
+    Attributes
+    ----------
+    taken : int
+        Datagrams so far.
+    """
+
+    def __init__(self, began_ns: int, stopping: Stop, *, quiet: bool) -> None:
+        self.taken = 0
+        self._began_ns, self._stopping, self._quiet = began_ns, stopping, quiet
+        self._report_ns = began_ns + _REPORT_NS
+
+    def stops(self, now_ns: int) -> bool:
+        if not self._quiet and now_ns >= self._report_ns:
+            self._report_ns += _REPORT_NS
+            seconds = (now_ns - self._began_ns) / 1e9
+            click.echo(f"{seconds:6.1f} s, {self.taken:,} datagrams", err=True)
+        return self._stopping.is_set()
+
+
 def send_capture(
-    senders: dict[str, list[DatagramSender]], options: dict[str, Any]
+    senders: dict[str, list[DatagramSender]], options: dict[str, Any], stopping: Stop
 ) -> dict[str, Any]:
-    """Send it to the lines of each role; return the summary."""
+    """Send it to the lines of each role until its end or a signal; return the summary."""
     captured: _Captured | VenueMarket = (
         VENUE_MARKETS[options["venue"]](
             options["seed"],
@@ -142,28 +167,31 @@ def send_capture(
     spoilt = wants_faults(options)
     waiting: list[tuple[int, int, int, bytes]] = []
     order = itertools.count()
-    taken = 0
     began_ns = now_ns = monotonic_ns()
     limit = options["count"] or None
-    with contextlib.suppress(KeyboardInterrupt):
-        for after_ns, line, data in itertools.islice(_paced(captured, options), limit):
-            if (
-                not options["venue"]
-                and options["seconds"] is not None
-                and after_ns > options["seconds"] * 1e9
-            ):
-                break
-            now_ns = _send_until(began_ns + after_ns, waiting, lines.senders)
-            for to in lines.of[line]:
-                arrivals = (
-                    faults.pass_through(*lines.faulty(to), [data], now_ns)
-                    if spoilt
-                    else [(now_ns, data)]
-                )
-                for at_ns, each in arrivals:
-                    heapq.heappush(waiting, (at_ns, next(order), to, each))
-            taken += line == 0 or captured.lines > 1
-    while waiting:
+    watch = _Watch(began_ns, stopping, quiet=options["as_json"])
+    stopping.listen()
+    for after_ns, line, data in itertools.islice(_paced(captured, options), limit):
+        if (
+            not options["venue"]
+            and options["seconds"] is not None
+            and after_ns > options["seconds"] * 1e9
+        ):
+            break
+        now_ns = _send_until(began_ns + after_ns, waiting, lines.senders, watch)
+        if stopping.is_set():
+            click.echo("stopped", err=True)
+            break
+        for to in lines.of[line]:
+            arrivals = (
+                faults.pass_through(*lines.faulty(to), [data], now_ns)
+                if spoilt
+                else [(now_ns, data)]
+            )
+            for at_ns, each in arrivals:
+                heapq.heappush(waiting, (at_ns, next(order), to, each))
+        watch.taken += line == 0 or captured.lines > 1
+    while waiting and not stopping.is_hurried():
         now_ns = _send_until(waiting[0][0], waiting, lines.senders)
     seconds = (now_ns - began_ns) / 1e9
     return {
@@ -171,8 +199,8 @@ def send_capture(
         "framing": captured.framing,
         "seed": options["seed"],
         "seconds": round(seconds, 3),
-        "messages": taken,
-        "messages_per_s": round(taken / seconds) if seconds else 0,
+        "messages": watch.taken,
+        "messages_per_s": round(watch.taken / seconds) if seconds else 0,
         "lines": lines.counted(options, faults),
         "lost_on_all_lines": {"incremental": faults.lost_on_all_lines(0)},
         "last_seqnos": {},
@@ -200,15 +228,18 @@ def _send_until(
     due_ns: int,
     waiting: list[tuple[int, int, int, bytes]],
     senders: list[DatagramSender],
+    watch: _Watch | None = None,
 ) -> int:
-    # Send what is due before, each at its time; return the time, which is `due_ns` or later.
+    # Send what is due before, each at its time; return the time: `due_ns` or later, unless `watch`
+    # stops.
     while True:
         now_ns = monotonic_ns()
         while waiting and waiting[0][0] <= now_ns:
             _, _, line, data = heapq.heappop(waiting)
             while not senders[line].send([data]):
                 time.sleep(_PAUSE_S)  # the socket's queue is full
-        if now_ns >= due_ns:
+        stops = watch is not None and watch.stops(now_ns)
+        if now_ns >= due_ns or stops:
             return now_ns
         next_ns = min(due_ns, waiting[0][0]) if waiting else due_ns
         time.sleep(min(_PAUSE_S, max(0, next_ns - now_ns) / 1e9))

@@ -25,7 +25,9 @@ from udpfast.monitor.status import (
     AgentStatus,
     InstanceStatus,
     ReaderStatus,
+    ReplayStatus,
     read_host,
+    read_replay_status,
     read_status,
 )
 from udpfast.monitor.troubles import describe_troubles, feed_troubles
@@ -80,9 +82,12 @@ def stat(
             raise click.UsageError("--watch, --latency and --losses want the NAME of an instance")
         sys.exit(not _show_host(as_json))
     directory = instance_directory(name)
+    if (replay := read_replay_status(name)) is not None:
+        _watch_replay(name, replay, interval_s, as_json)
+        return
     if not (directory / "counters").exists():
         raise FileNotFoundError(
-            errno.ENOENT, "no counters: no feed, or a replay of records", str(directory)
+            errno.ENOENT, "no counters: no feed writes this ring", str(directory)
         )
     hops: dict[str, Hop] = {}
     fine = True
@@ -99,6 +104,29 @@ def stat(
             time.sleep(interval_s)
         except KeyboardInterrupt:  # the ordinary end
             return
+
+
+def _watch_replay(
+    name: str, status: ReplayStatus | None, interval_s: float | None, as_json: bool
+) -> None:
+    # Nothing is counted of a replay of records: how far it is, and its readers, is all.
+    while status is not None:
+        if as_json:
+            click.echo(json.dumps(to_builtins(status)))
+        else:
+            say(
+                f"{status.directory}: {status.life}, writer {status.writer_pid}, {status.text}; "
+                f"{status.records:,} records"
+            )
+            for reader in status.readers:
+                _print_reader(reader)
+        if interval_s is None:
+            sys.exit(status.life in ("dead", "failed"))
+        try:
+            time.sleep(interval_s)
+        except KeyboardInterrupt:  # the ordinary end
+            return
+        status = read_replay_status(name)
 
 
 def _show_host(as_json: bool) -> bool:
@@ -146,6 +174,8 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         f"{status.directory}: {status.life_shown}, writer {status.writer_pid}, "
         f"{status.output} {status.state}, epoch {status.epoch}, {status.records:,} records"
     )
+    if status.replay is not None:
+        say(f"replay of {status.replay.source}, {status.replay.text}")
     say(f"bypass {status.bypass.text}")
     for name, value in status.bypass.environment.items():
         say(f"  {name}={value}")

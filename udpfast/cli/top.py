@@ -11,7 +11,7 @@ import click
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.cli.top_host import host_lines
-from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
+from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row, replay_lines
 from udpfast.cli.top_words import plain
 from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
 from udpfast.monitor.paced import Paced
@@ -63,6 +63,7 @@ def _lines(look: HostLook, feeds: list[FeedChange], names: tuple[str, ...]) -> I
     yield host_caption(look)
     yield HOST_TITLE
     yield from map(host_row, feeds)
+    yield from replay_lines(look)
     yield from (f"{name}: {reason}" for name, reason in look.unreadable.items())
     if not names:
         yield from host_lines(look.host, look.feeds)

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from udpfast.cli.order_text import books_lines
 from udpfast.cli.top_host import host_lines
-from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
+from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row, replay_lines
 from udpfast.cli.top_words import plain
 from udpfast.errors import UdpfastError
 from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
@@ -246,7 +246,8 @@ class TopApp(App[None]):
 
     def _notes(self) -> Iterator[str]:
         # Below the list: what cannot be read, and what on the host needs attention.
-        gone = [f"{name}: {reason}" for name, reason in self.look.unreadable.items()]
+        gone = [*replay_lines(self.look)]
+        gone += [f"{name}: {reason}" for name, reason in self.look.unreadable.items()]
         if not self.feeds and not gone:
             gone = ["no feed of this user on this host: udpfast run FEED.TOML starts one"]
         yield from gone

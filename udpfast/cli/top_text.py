@@ -16,7 +16,14 @@ from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import InstanceStatus
 from udpfast.monitor.troubles import feed_troubles
 
-__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "object_lines"]
+__all__ = [
+    "HOST_TITLE",
+    "feed_lines",
+    "host_caption",
+    "host_row",
+    "object_lines",
+    "replay_lines",
+]
 
 #: Columns of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
@@ -34,6 +41,8 @@ def host_caption(look: HostLook) -> str:
     states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "failed", "dead")]
     if "stuck" in lives:
         states.insert(1, f"{lives.count('stuck')} stuck")
+    if look.replays:
+        states.append(f"{len(look.replays)} replayed")
     if look.unreadable:
         states.append(f"{len(look.unreadable)} unreadable")
     when = datetime.fromtimestamp(look.unix_ns / 1e9, UTC)
@@ -52,6 +61,16 @@ def host_row(feed: FeedChange) -> str:
     )
 
 
+def replay_lines(look: HostLook) -> Iterator[str]:
+    """Yield a line for each ring that a replay of records writes or wrote."""
+    for name, status in look.replays.items():
+        readers = sum(reader.alive for reader in status.readers)
+        yield (
+            f"{name}: {status.life}, {status.text}; {short(status.records)} records, "
+            f"{readers} readers"
+        )
+
+
 def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     """Yield the lines about one feed: its lines, readers, latency, losses, agents."""
     status = feed.status
@@ -61,6 +80,8 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
         status.life if status.alive else f"{status.life.upper()}, what follows is the last known"
     )
     yield f"{feed.name}: {state}; pid {status.writer_pid}, started {since} ago"
+    if status.replay is not None:
+        yield f"replay of {status.replay.source}, {status.replay.text}"
     yield f"{short(feed.datagrams_per_s)} datagrams/s, {short(feed.records_per_s)} records/s"
     troubles = [textwrap.wrap(each, 79) for each in feed_troubles(feed.name, status)]
     yield from section("what needs attention", [row for rows in troubles for row in rows])

@@ -429,8 +429,9 @@ cdef _warn(RingSource source, start):
     how = {"gone": "is dead", "failed": "has failed", "finished": "has ended",
            "stuck": "stands still"}[life]
     then = {"finished": "ends", "stuck": "waits until it goes on"}
-    import_module("udpfast.client.no_writer").warn_of_no_writer(
-        cursor.region.path, f"its writer (pid {cursor.region.writer_pid}) {how}",
+    import_module("udpfast.client.no_writer").warn_of_no_ring_writer(
+        cursor.region.path, source.directory, cursor.epoch,
+        f"its writer (pid {cursor.region.writer_pid}) {how}",
         source._last_ns(), then.get(life, "waits for the next writer"))
 
 

@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.errors import UdpfastError, sentence
-from udpfast.monitor.host import HostFacts, read_host_facts
+from udpfast.errors import UdpfastError
+from udpfast.monitor.host import HostFacts
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import (
-    HostStatus,
     InstanceStatus,
     ReaderStatus,
+    ReplayStatus,
     read_host,
-    read_status,
+    read_some,
 )
 
 __all__ = ["FeedChange", "HostLook", "LineChange", "ReaderChange", "changes", "look_at_host"]
@@ -41,6 +41,8 @@ class HostLook(Struct, frozen=True):
         Why nothing is known of the others, by name.
     host : HostFacts
         What is known of the host beside its feeds.
+    replays : dict of ReplayStatus
+        Rings that replays of records write or wrote, by name.
     """
 
     at_ns: int
@@ -49,6 +51,7 @@ class HostLook(Struct, frozen=True):
     hops: dict[str, dict[str, Hop]]
     unreadable: dict[str, str]
     host: HostFacts
+    replays: dict[str, ReplayStatus] = {}
 
 
 class LineChange(Struct, frozen=True):
@@ -129,7 +132,10 @@ def look_at_host(names: Sequence[str] = (), paced: Paced | None = None) -> HostL
         Remembers what takes long, for who looks again: then rates are known of journals, too.
     """
     paced = Paced() if paced is None else paced
-    status = _read_named(names, paced) if names else read_host(with_latency=False, paced=paced)
+    if names:
+        status = read_some({name: name for name in names}, with_latency=False, paced=paced)
+    else:
+        status = read_host(with_latency=False, paced=paced)
     hops = {}
     for name, each in status.instances.items():
         try:
@@ -137,19 +143,9 @@ def look_at_host(names: Sequence[str] = (), paced: Paced | None = None) -> HostL
         except (OSError, UdpfastError):  # removed meanwhile
             hops[name] = {}
     return HostLook(
-        monotonic_ns(), realtime_ns(), status.instances, hops, status.unreadable, status.host
-    )
-
-
-def _read_named(names: Sequence[str], paced: Paced) -> HostStatus:
-    found, unreadable = {}, {}
-    for name in names:
-        try:
-            found[name] = read_status(name, with_latency=False, paced=paced)
-        except (OSError, UdpfastError) as error:
-            unreadable[name] = sentence(error)
-    live = [status.path for status in found.values() if status.alive]
-    return HostStatus(found, unreadable, read_host_facts(live, paced))
+        monotonic_ns(), realtime_ns(), status.instances, hops, status.unreadable, status.host,
+        status.replays,
+    )  # fmt: skip
 
 
 def changes(before: HostLook, now: HostLook) -> list[FeedChange]:

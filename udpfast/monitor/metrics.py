@@ -28,7 +28,7 @@ from udpfast.monitor.host_metrics import add_host
 from udpfast.monitor.losses import HostLosses, read_losses
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.paced import Paced
-from udpfast.monitor.status import InstanceStatus, read_host, read_status
+from udpfast.monitor.status import InstanceStatus, ReplayStatus, read_host, read_some
 from udpfast.monitor.troubles import TroubleKind, find_troubles
 from udpfast.shm.answers import TALLIES
 from udpfast.shm.relay_counts import RELAY_COUNTS, RELAY_GAUGES, RELAY_LINE_COUNTS
@@ -91,7 +91,7 @@ class FeedCollector:
         """Yield each family of metrics, with the samples of every instance."""
         families = Families()
         readable = "whether the instance can be read: 0, it is no feed's, or of another version"
-        statuses, host_facts = self._statuses()
+        statuses, replays, host_facts = self._statuses()
         for name, status in statuses.items():
             facts = None if status is None else _hops_and_host(status)
             families.gauge("feed_readable", readable, facts is not None, feed=name)
@@ -107,25 +107,26 @@ class FeedCollector:
             _add_relay(families, name, status)
             _add_latency(families, name, hops)
             _add_host_losses(families, name, host)
+        for name, replay in replays.items():
+            _add_replay(families, name, replay)
         if host_facts is not None:
             add_host(families, host_facts)
             readable_feeds = {name: each for name, each in statuses.items() if each is not None}
             _add_troubles(families, host_facts, readable_feeds)
         yield from families.made.values()
 
-    def _statuses(self) -> tuple[dict[str, InstanceStatus | None], HostFacts | None]:
-        # By name; None: it cannot be read. And the host, unless it is asked for some feeds alone.
-        if not self._names:
+    def _statuses(
+        self,
+    ) -> tuple[dict[str, InstanceStatus | None], dict[str, ReplayStatus], HostFacts | None]:
+        # Feeds by name; None: it cannot be read. Replays of records. And the host, unless it is
+        # asked for some feeds alone.
+        if self._names:
+            named = {name.rstrip("/").rpartition("/")[2]: name for name in self._names}
+            host = read_some(named, with_latency=False, paced=self._paced)
+        else:
             host = read_host(with_latency=False, paced=self._paced)
-            return {**host.instances, **dict.fromkeys(host.unreadable)}, host.host
-        found: dict[str, InstanceStatus | None] = {}
-        for name in self._names:
-            label = name.rstrip("/").rpartition("/")[2]
-            try:
-                found[label] = read_status(name, with_latency=False, paced=self._paced)
-            except (OSError, UdpfastError):
-                found[label] = None
-        return found, None
+        feeds = {**host.instances, **dict.fromkeys(host.unreadable)}
+        return feeds, host.replays, None if self._names else host.host
 
 
 def _hops_and_host(status: InstanceStatus) -> tuple[dict[str, Hop], HostLosses] | None:
@@ -189,6 +190,13 @@ def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
         doubted = f"objects in doubt now, by reason: {'; '.join(_reasons())}"
         for reason, count in status.objects.in_doubt.items():
             families.gauge("objects_in_doubt", doubted, count, feed=feed, reason=reason)
+
+
+def _add_replay(families: Families, feed: str, status: ReplayStatus) -> None:
+    up = "whether a replay of records into the ring goes on"
+    families.gauge("replay_up", up, status.life == "running", feed=feed)
+    done = "which part of the recorded time a replay of records has replayed, 0 to 1"
+    families.gauge("replay_done_ratio", done, status.replay.done or 0.0, feed=feed)
 
 
 def _reasons() -> Iterator[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from msgspec import Struct
 
+from udpfast.archive.replay_note import Replay, read_replay
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
@@ -18,7 +20,7 @@ from udpfast.monitor.ledger import Ledger, ledger_of
 from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.objects import ObjectStates, read_objects
-from udpfast.monitor.output import read_output
+from udpfast.monitor.output import OutputFacts, read_output
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_addresses, describe_silence
@@ -31,7 +33,10 @@ __all__ = [
     "HostStatus",
     "InstanceStatus",
     "ReaderStatus",
+    "ReplayStatus",
     "read_host",
+    "read_replay_status",
+    "read_some",
     "read_status",
 ]
 
@@ -73,6 +78,35 @@ class ReaderStatus(Struct, frozen=True):
     read: int
     lag: int
     lag_bytes: int
+
+
+class ReplayStatus(Struct, frozen=True):
+    """A ring that a replay of a journal's records writes, or wrote: no feed, and nothing counts.
+
+    Attributes
+    ----------
+    directory : str
+    writer_pid : int
+    life : str
+        running, stopped (it closed the ring), failed (by an error), or dead.
+    records : int
+        That the ring carried so far.
+    replay : Replay
+        What it replays, and how far it is.
+    readers : tuple of ReaderStatus
+    """
+
+    directory: str
+    writer_pid: int
+    life: str
+    records: int
+    replay: Replay
+    readers: tuple[ReaderStatus, ...]
+
+    @property
+    def text(self) -> str:
+        """What it replays, and how far it is, in words."""
+        return f"replay of {self.replay.source}, {self.replay.text}"
 
 
 class InstanceStatus(Struct, frozen=True):
@@ -118,6 +152,8 @@ class InstanceStatus(Struct, frozen=True):
         By hop, as `udpfast.latency` returns it; empty if it was not asked for.
     servers : dict
         What agents count of the servers that they ask, by the table of their settings.
+    replay : Replay or None
+        What it replays, if it is a replay of datagrams; None: it is a feed.
     """
 
     directory: str
@@ -144,6 +180,7 @@ class InstanceStatus(Struct, frozen=True):
     readers: tuple[ReaderStatus, ...]
     latency_ns: dict[str, dict[str, int]]
     servers: dict[str, dict[str, int]]
+    replay: Replay | None = None
 
     @property
     def path(self) -> Path:
@@ -188,11 +225,14 @@ class HostStatus(Struct, frozen=True):
         Why there is no status of the others, by name: not a feed's, or of another version.
     host : HostFacts
         What is known of the host beside them.
+    replays : dict of ReplayStatus
+        Rings that replays of records write or wrote, by name.
     """
 
     instances: dict[str, InstanceStatus]
     unreadable: dict[str, str]
     host: HostFacts
+    replays: dict[str, ReplayStatus] = {}
 
 
 def read_status(
@@ -220,6 +260,9 @@ def read_status(
     unix_ns = realtime_ns()
     output = read_output(directory)
     image = read_image(directory, output.epoch)
+    replay = read_replay(directory, output.epoch)
+    # The times of a replay's lines are recorded ones: their silence says nothing.
+    live = replay is None
     return InstanceStatus(
         directory=str(directory),
         writer_pid=output.writer_pid,
@@ -237,9 +280,11 @@ def read_status(
             for agent in read_roster(directory)
         ),
         ledger=ledger_of(values),
-        silent=tuple(describe_silence(values, started_ns, unix_ns).values()),
+        silent=tuple(describe_silence(values, started_ns, unix_ns).values()) if live else (),
         addresses=addresses,
-        silent_addresses=tuple(describe_addresses(addresses, started_ns, unix_ns).values()),
+        silent_addresses=(
+            tuple(describe_addresses(addresses, started_ns, unix_ns).values()) if live else ()
+        ),
         counters=values,
         image=image,
         relay=_read_relay(directory),
@@ -251,17 +296,52 @@ def read_status(
             ("journals", directory),
             lambda before: read_journals(feed_journals(directory), before),
         ),
-        readers=tuple(
-            ReaderStatus(
-                **asdict(reader),
-                # A reader that is read later than the ring's end may be beyond it.
-                lag=max(output.records - reader.index, 0),
-                lag_bytes=max(output.position - reader.position, 0),
-            )
-            for reader in list_readers(output.readers)
-        ),
+        readers=_readers(output),
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
+        replay=replay,
+    )
+
+
+def read_replay_status(name: str | Path) -> ReplayStatus | None:
+    """Return what is known of a ring that a replay of records writes, or wrote.
+
+    Returns
+    -------
+    ReplayStatus or None
+        None: its writer is no such replay, or it has no ring.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such instance.
+    FormatError, RegionError
+        It is damaged, of another version, or not safe to read.
+    """
+    directory = instance_directory(name)
+    try:
+        output = read_output(directory)
+    except FileNotFoundError:
+        return None
+    replay = read_replay(directory, output.epoch)
+    if replay is None or replay.counted:
+        return None
+    states = {"closed": "stopped", "failed": "failed"}
+    life = states.get(output.state, "running" if output.alive else "dead")
+    return ReplayStatus(
+        str(directory), output.writer_pid, life, output.records, replay, _readers(output)
+    )
+
+
+def _readers(output: OutputFacts) -> tuple[ReaderStatus, ...]:
+    return tuple(
+        ReaderStatus(
+            **asdict(reader),
+            # A reader that is read later than the ring's end may be beyond it.
+            lag=max(output.records - reader.index, 0),
+            lag_bytes=max(output.position - reader.position, 0),
+        )
+        for reader in list_readers(output.readers)
     )
 
 
@@ -285,13 +365,23 @@ def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostS
     with_latency, paced : bool, Paced
         As for `read_status`.
     """
-    instances, unreadable = {}, {}
-    for directory in list_instances():
+    instances = {directory.name: directory for directory in list_instances()}
+    return read_some(instances, with_latency=with_latency, paced=paced)
+
+
+def read_some(
+    names: Mapping[str, str | Path], *, with_latency: bool = True, paced: Paced | None = None
+) -> HostStatus:
+    """Return the same of some instances: by what they are called, their names or directories."""
+    instances, unreadable, replays = {}, {}, {}
+    for name, where in names.items():
         try:
-            instances[directory.name] = read_status(
-                directory, with_latency=with_latency, paced=paced
-            )
+            replay = read_replay_status(where)
+            if replay is not None:
+                replays[name] = replay
+            else:
+                instances[name] = read_status(where, with_latency=with_latency, paced=paced)
         except (OSError, UdpfastError) as error:
-            unreadable[directory.name] = sentence(error)
+            unreadable[name] = sentence(error)
     live = [status.path for status in instances.values() if status.alive]
-    return HostStatus(instances, unreadable, read_host_facts(live, paced))
+    return HostStatus(instances, unreadable, read_host_facts(live, paced), replays)
