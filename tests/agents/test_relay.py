@@ -334,7 +334,7 @@ def test_end_of_the_ring_is_doubt_there(world: World) -> None:
         ({"enabled": True}, "relay.lines: expected at least one line, found none"),
         (
             {"lines": [{"name": "a", "incremental": "127.0.0.1:0"}]},
-            "expected ip:port or [ip6]:port, with a port from 1 on, found '127.0.0.1:0'",
+            "expected ip:port or [ip6]:port, with a port from 1 to 65535, found '127.0.0.1:0'",
         ),
         (
             {"lines": [{"name": "a", "incremental": "127.0.0.1:65535"}]},

@@ -69,6 +69,11 @@ def test_help_has_an_example(verb):
         (["stat", "x", "--jsn"], ["Did you mean", "--json"]),
         (["send", "--simulate", "--seconds", "nan"], ["--seconds", "finite", "nan"]),
         (["demo", "--seconds", "inf"], ["--seconds", "inf"]),
+        (["send", "--seconds", "abc"], ["'abc' is not a valid number."]),
+        (["send", "--count", "abc"], ["'abc' is not a valid integer."]),
+        (["send", "--incremental", "127.0.0.1:90010"], ["a port is a number from 1 to 65535"]),
+        (["tune", "feed.toml"], ["check, apply, undo or boot-line", "udpfast check feed.toml"]),
+        (["export", ".", "out"], ["give a directory as a path with a slash, such as ./\n"]),
     ],
 )
 def test_wrong_usage_is_one_line_and_no_traceback(arguments, words):

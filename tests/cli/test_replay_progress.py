@@ -73,9 +73,10 @@ def test_progress_is_said_at_an_interval_and_not_when_it_is_quiet(
     for live, interval_ns in ((False, LOG_NS), (True, LIVE_NS)):
         progress = Progress(replay, quiet=False, live=live)
         progress.look(1, BEGAN_NS)
-        progress.look(interval_ns, BEGAN_NS + 4 * SECOND_NS, 7)
+        progress.take(BEGAN_NS + 4 * SECOND_NS, 8)
+        progress.look(interval_ns, BEGAN_NS + 4 * SECOND_NS)
         assert capsys.readouterr().err == ""
-        progress.look(1 + interval_ns, BEGAN_NS + 5 * SECOND_NS, 1)
+        progress.look(1 + interval_ns, BEGAN_NS + 5 * SECOND_NS)
         said = capsys.readouterr().err
         assert "at 2026-08-21T09:30:05Z, 50 %  8 replayed" in said
         assert said.endswith("\n") is not live

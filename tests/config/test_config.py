@@ -50,7 +50,10 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("window.size", 1000, ["window.size", "power of two", "1000"]),
         ("window.size", 1 << 31, ["window.size", "1073741824", "2147483648"]),
         ("receive.rcvbuf_bytes", 1 << 31, ["receive.rcvbuf_bytes", "2147483647", "2147483648"]),
-        ("window.size", "big", ["window.size", "int", "'big'"]),
+        ("window.size", "big", ["window.size: expected a whole number, found 'big'"]),
+        ("window.size", "8192", ["whole number, found '8192'; write it without quotes"]),
+        ("image.enabled", "yes", ["image.enabled: expected true or false, found 'yes'"]),
+        ("name", 5, ["name: expected text, found 5; write it in quotes"]),
         ("window.sise", 8192, ["window.sise", "did you mean 'size'"]),
         ("window.on_gap", "some", ["window.on_gap", "expected", "'some'"]),
         ("window.lost_packet_wait_us", 0, ["window.lost_packet_wait_us", ">= 1", "found 0"]),
@@ -62,7 +65,12 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         (
             "incremental.lines",
             [{"name": "A", "address": "localhost:9001"}],
-            ["ip:port", "localhost"],
+            ["ip:port", "localhost", "host names are not looked up"],
+        ),
+        (
+            "incremental.lines",
+            [{"name": "A", "address": "127.0.0.1:90010"}],
+            ["'127.0.0.1:90010'; a port is a number from 1 to 65535"],
         ),
         (
             "incremental.lines",
@@ -175,7 +183,10 @@ def test_config_edges_find_what_is_wrong(monkeypatch):
         (b"# " + b"x" * (1 << 20), "expected at most 1048576 bytes of TOML, found more"),
         (b"", "name: expected a value, found none"),
         (b"name = 2026-13-45", "expected TOML, found an error"),
-        (b"name = nan", "name: expected `str`, found nan"),
+        (b"name = nan", "name: expected text, found nan; write it in quotes"),
+        (b"name = A\n", '(at line 1, column 8); write text in quotes: name = "A"'),
+        (b"address = 127.0.0.1:9001 # A\n", 'in quotes: address = "127.0.0.1:9001"'),
+        (b'name = "a\n', "a text must end with a quote on its own line"),
     ],
 )
 def test_config_file_that_is_none_is_refused_in_one_line(tmp_path, content, words):
@@ -254,7 +265,7 @@ def test_config_value_at_its_edge_is_refused(path, value):
 
 @pytest.mark.parametrize("port", [0, 65536, 99999])
 def test_config_destination_without_a_port_is_refused(port):
-    with pytest.raises(ConfigError, match="with a port from 1 on"):
+    with pytest.raises(ConfigError, match="with a port from 1 to 65535"):
         parse_publish({"incremental": [{"address": f"127.0.0.1:{port}"}]})
     parse_publish({"incremental": [{"address": "127.0.0.1:65535"}]})
     parse_feed(changed("incremental.lines", [LINE | {"address": "127.0.0.1:0"}]))

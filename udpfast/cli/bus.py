@@ -21,7 +21,7 @@ from udpfast.archive.bus_files import (
     take_outboxes,
     take_wish,
 )
-from udpfast.cli.options import FiniteRange, log_level
+from udpfast.cli.options import FiniteRange, IntRange, log_level
 from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
@@ -294,7 +294,7 @@ def adopt(address: str) -> None:
 @bus.command(epilog="Example: udpfast bus demo --json")
 @click.option(
     "--messages",
-    type=click.IntRange(1),
+    type=IntRange(1),
     default=3000,
     show_default=True,
     help="Messages that each app sends.",

@@ -30,7 +30,7 @@ from udpfast.agents.market.market_recording import recording_span_ns
 from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.cli.scratch import scratch_directory
 from udpfast.cli.send import describe_missing
 from udpfast.cli.send_options import VENUES
@@ -99,7 +99,7 @@ class DemonstrationError(UdpfastError):
 )
 @click.option(
     "--levels",
-    type=click.IntRange(min=2),
+    type=IntRange(min=2),
     default=200,
     show_default=True,
     help="Levels that each simulated book begins with.",

@@ -183,3 +183,4 @@ def print_venue(result: dict[str, Any]) -> None:
             f"{looped:,} lost of the loops; books recovered {feed['recovered_snapshot']:,} times "
             f"by a snapshot, {feed['recovered_chain']:,} times by their own numbers"
         )
+    click.echo("\nok" if result["ok"] else "\nNOT OK")

@@ -11,7 +11,7 @@ import click
 
 from udpfast.cli.export_file import FORMATS, export_file
 from udpfast.cli.journal import find_journal
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.core.optional import load_optional
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -62,7 +62,7 @@ __all__ = ["export"]
 )
 @click.option(
     "--threads",
-    type=click.IntRange(1, 64),
+    type=IntRange(1, 64),
     default=1,
     show_default=True,
     help="Threads that compress at the same time; leave cores for the feed.",

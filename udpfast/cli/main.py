@@ -54,8 +54,8 @@ def cli() -> None:
     Example:
       udpfast demo
 
-    Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings, 141 the output was
-    closed.
+    Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings, 3 another process
+    runs this instance (run) or the promotion goes on (bus promote), 141 the output was closed.
     """
 
 

@@ -12,11 +12,19 @@ from click.shell_completion import CompletionItem
 from udpfast.core.log import Level, set_level
 from udpfast.shm.instance import list_instances
 
-__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "Port", "log_level"]
+__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "IntRange", "Port", "log_level"]
+
+
+class IntRange(click.IntRange):
+    """A range of whole numbers, with a name that people use."""
+
+    name = "integer"
 
 
 class FiniteRange(click.FloatRange):
     """A range of finite numbers: click's own lets nan and infinity through."""
+
+    name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -28,7 +36,7 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-class Port(click.IntRange):
+class Port(IntRange):
     """A UDP port, of an option that is repeated for each."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from udpfast.agents.feed.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
-from udpfast.cli.options import log_level
+from udpfast.cli.options import IntRange, log_level
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.log import say_info, say_warning
@@ -38,24 +38,20 @@ COMPOSITE = "composite:"
     "both. raw needs record.what in the feed's file.",
 )
 @click.option(
-    "--segment-bytes", type=click.IntRange(1 << 18, 1 << 30), help="Bytes of records in one file."
+    "--segment-bytes", type=IntRange(1 << 18, 1 << 30), help="Bytes of records in one file."
 )
-@click.option(
-    "--segment-s", type=click.IntRange(min=0), help="Seconds after which a new file begins."
-)
+@click.option("--segment-s", type=IntRange(min=0), help="Seconds after which a new file begins.")
 @click.option(
     "--sync", type=click.Choice(["none", "interval", "batch"]), help="When to sync to the disk."
 )
-@click.option(
-    "--sync-ms", type=click.IntRange(1, 3_600_000), help="Milliseconds between two syncs."
-)
+@click.option("--sync-ms", type=IntRange(1, 3_600_000), help="Milliseconds between two syncs.")
 @click.option(
     "--full",
     type=click.Choice(["stop", "oldest", "drop"]),
     help="What to do when the disk is full.",
 )
-@click.option("--keep-bytes", type=click.IntRange(min=0), help="Bytes of disk to use at most.")
-@click.option("--core", type=click.IntRange(min=0), help="Processor to pin the recorder to.")
+@click.option("--keep-bytes", type=IntRange(min=0), help="Bytes of disk to use at most.")
+@click.option("--core", type=IntRange(min=0), help="Processor to pin the recorder to.")
 @click.option(
     "--end", is_flag=True, help="Composite only: stop at its present end instead of following it."
 )

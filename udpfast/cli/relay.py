@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from udpfast.agents.relay.relay import Relay
-from udpfast.cli.options import log_level
+from udpfast.cli.options import IntRange, log_level
 from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
 from udpfast.core.agent import AgentRunner
 from udpfast.core.log import say_info
@@ -44,7 +44,7 @@ Examples:
     help="Where each line goes: its incremental channel to this port, its snapshots to the next.",
 )
 @click.option("--interface", default="", help="Name or address of the interface for --lines.")
-@click.option("--ttl", type=click.IntRange(0, 255), default=1, help="Multicast hops of --lines.")
+@click.option("--ttl", type=IntRange(0, 255), default=1, help="Multicast hops of --lines.")
 @click.option(
     "--budget",
     metavar="NAME=BITS_PER_S,...",
@@ -55,20 +55,20 @@ Examples:
     metavar="NAME=N,...",
     help="One parity datagram for N of a line of --lines; the others: none.",
 )
-@click.option("--heartbeat-ms", type=click.IntRange(1, 60_000), help="Silence until a heartbeat.")
+@click.option("--heartbeat-ms", type=IntRange(1, 60_000), help="Silence until a heartbeat.")
 @click.option(
     "--snapshot-ms",
     "snapshot_interval_ms",
-    type=click.IntRange(1, 3_600_000),
+    type=IntRange(1, 3_600_000),
     help="Milliseconds from one round of snapshots to the next.",
 )
 @click.option(
     "--snapshot-rate",
     "snapshot_rate_per_s",
-    type=click.IntRange(1, 1_000_000_000),
+    type=IntRange(1, 1_000_000_000),
     help="Datagrams per second that snapshot rounds take at most.",
 )
-@click.option("--core", type=click.IntRange(0, 8191), help="Processor to pin the relay to.")
+@click.option("--core", type=IntRange(0, 8191), help="Processor to pin the relay to.")
 @click.option(
     "--idle",
     type=click.Choice(["spin", "yield", "backoff", "sleep"]),

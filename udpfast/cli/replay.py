@@ -35,7 +35,7 @@ from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.feed_settings import read_feed
 from udpfast.archive.replay_note import Replay
 from udpfast.cli.draw import print_ledger
-from udpfast.cli.options import FiniteRange, GroupedCommand, Port
+from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, Port
 from udpfast.cli.replay_progress import Progress
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
@@ -140,15 +140,15 @@ Examples:
 @click.option("--until", "end", metavar="TIME", help="First moment to leave out.")
 @click.option(
     "--from-position",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     help="First record: its position in the journal, or the number of a frame in the file.",
 )
 @click.option(
-    "--until-position", type=click.IntRange(min=0), help="First position or frame to leave out."
+    "--until-position", type=IntRange(min=0), help="First position or frame to leave out."
 )
 @click.option(
     "--batch",
-    type=click.IntRange(1, 64),
+    type=IntRange(1, 64),
     default=64,
     show_default=True,
     help="Datagrams that the engine takes at once; does not change the result.",

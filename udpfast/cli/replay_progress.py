@@ -49,7 +49,12 @@ class Progress:
         self._replay = replace(self._replay, epoch=epoch, counted=counted)
         write_replay(self._replay, directory)
 
-    def look(self, now_ns: int, at_ns: int, entries: int = 0) -> None:
+    def take(self, at_ns: int, entries: int) -> None:
+        """Note that so many records or datagrams are replayed, the last one of time `at_ns`."""
+        self._entries += entries
+        self._replay = replace(self._replay, at_ns=at_ns)
+
+    def look(self, now_ns: int, at_ns: int) -> None:
         """Say how far it is, if that is due.
 
         Parameters
@@ -58,11 +63,8 @@ class Progress:
             Monotonic clock.
         at_ns : int
             Recorded time that is replayed now, UNIX ns.
-        entries : int
-            Records or datagrams that were replayed since the look before.
         """
         self._began_ns = self._began_ns or now_ns
-        self._entries += entries
         self._replay = replace(self._replay, at_ns=at_ns)
         if self._directory is not None and now_ns - self._noted_ns >= NOTE_NS:
             self._noted_ns = now_ns

@@ -57,7 +57,6 @@ class Pacer:
     def __init__(self, speed: float, progress: Progress | None = None) -> None:
         self._speed = speed
         self._progress = progress
-        self._entries = 0
         self._first_ns: int | None = None
         self._began_ns = 0
         self._latest_ns = 0
@@ -65,12 +64,13 @@ class Pacer:
     def due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
         """Wait until entry `start` is due; return behind the last of `limit` that are by then."""
         stop = self._due(stamps, start, limit)
-        self._entries = stop - start
+        if self._progress is not None:
+            self._progress.take(int(stamps[stop - 1]), stop - start)
         return stop
 
     def _due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
         stop = min(len(stamps), start + limit)
-        self._look(int(stamps[start]), self._entries)
+        self._look(int(stamps[start]))
         if not self._speed:
             return stop
         first_ns = int(stamps[start])
@@ -94,9 +94,9 @@ class Pacer:
         later = np.flatnonzero(stamps[start:stop] > passed_ns)
         return start + max(1, int(later[0])) if len(later) else stop
 
-    def _look(self, at_ns: int, entries: int = 0) -> None:
+    def _look(self, at_ns: int) -> None:
         if self._progress is not None:
-            self._progress.look(monotonic_ns(), at_ns, entries)
+            self._progress.look(monotonic_ns(), at_ns)
 
 
 class Target(Protocol):

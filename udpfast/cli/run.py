@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
-from udpfast.cli.options import log_level
+from udpfast.cli.options import IntRange, log_level
 from udpfast.cli.service import Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.types import CORE_MAX
@@ -40,7 +40,7 @@ STATUS_NS = 1_000_000_000
 @click.argument("paths", metavar="FEED.TOML|DIRECTORY...", nargs=-1, required=True)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option(
-    "--core", type=click.IntRange(0, CORE_MAX), help="Pin the loop here, overriding agent.core."
+    "--core", type=IntRange(0, CORE_MAX), help="Pin the loop here, overriding agent.core."
 )
 @click.option(
     "--host",

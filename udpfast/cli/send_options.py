@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["EXAMPLES", "GROUPS", "ROLES", "VENUES", "with_options"]
@@ -96,7 +96,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--levels",
-        type=click.IntRange(min=2),
+        type=IntRange(min=2),
         default=200,
         show_default=True,
         help="Levels that each simulated book begins with.",
@@ -143,7 +143,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--ttl",
-        type=click.IntRange(0, 255),
+        type=IntRange(0, 255),
         default=1,
         show_default=True,
         help="Hops that multicast may travel.",
@@ -168,14 +168,14 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--size",
-        type=click.IntRange(8, 512),
+        type=IntRange(8, 512),
         default=64,
         show_default=True,
         help="Raw load: payload bytes per datagram.",
     ),
     click.option(
         "--count",
-        type=click.IntRange(min=0),
+        type=IntRange(min=0),
         default=0,
         help="Stop after this many events or datagrams; 0: no limit.",
     ),
@@ -251,31 +251,29 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--heartbeat-ms",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         default=1000,
         show_default=True,
         help="Milliseconds of silence on a channel before a heartbeat is sent.",
     ),
     click.option(
         "--snapshot-ms",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         default=1000,
         show_default=True,
         help="Milliseconds between the starts of two snapshot rounds.",
     ),
     click.option(
         "--snapshot-rate",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         default=50_000,
         show_default=True,
         help="Snapshot datagrams per second, at most.",
     ),
-    click.option(
-        "--session-id", type=click.IntRange(0, 65_535), help="Session id; random by default."
-    ),
+    click.option("--session-id", type=IntRange(0, 65_535), help="Session id; random by default."),
     click.option(
         "--first-seqno",
-        type=click.IntRange(0, 2**32 - 1),
+        type=IntRange(0, 2**32 - 1),
         default=1,
         show_default=True,
         help="Number of the first message of each channel.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from udpfast.cli.journal import find_journal
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.cli.verbs import SmallGroup
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.manifest import export_identity
@@ -57,7 +57,7 @@ def spark() -> None:
 @click.option("--job", "jobs", multiple=True, help="Run only this job; may be given several times.")
 @click.option(
     "--bar-s",
-    type=click.IntRange(1, 86_400),
+    type=IntRange(1, 86_400),
     default=60,
     show_default=True,
     help="Seconds of one bar.",
@@ -65,14 +65,14 @@ def spark() -> None:
 @click.option("--at", help="Time of the book: 2026-08-21T09:30Z, or UNIX ns; by default the end.")
 @click.option(
     "--bucket-ms",
-    type=click.IntRange(1),
+    type=IntRange(1),
     default=100,
     show_default=True,
     help="Lead-lag: milliseconds of one bucket.",
 )
 @click.option(
     "--lags",
-    type=click.IntRange(1, 1000),
+    type=IntRange(1, 1000),
     default=10,
     show_default=True,
     help="Levels per side in the book.",
@@ -125,7 +125,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
 )
 @click.option(
     "--rows",
-    type=click.IntRange(1),
+    type=IntRange(1),
     default=50,
     show_default=True,
     help="Rows to show of each table.",

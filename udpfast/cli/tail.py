@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from udpfast.cli.options import InstanceName
+from udpfast.cli.options import InstanceName, IntRange
 from udpfast.client.kinds import kinds_of
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record, record_line
@@ -63,7 +63,7 @@ def _complete_kind(
     "(levels, tops, gaps, ...); may be given several times.",
 )
 @click.option("--symbol", "symbols", multiple=True, help="Print only records of this symbol.")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--count", type=IntRange(min=1), help="Stop after this many records.")
 @click.option("--begin", is_flag=True, help="Begin with the oldest record available.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from udpfast.cli.bypass import enter_bypass
+from udpfast.cli.options import IntRange
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
 from udpfast.cli.wire_options import loop_options, parse_address, stack_options
 from udpfast.cli.wire_text import result_text
@@ -30,20 +31,20 @@ __all__ = ["listen"]
 )
 @click.option(
     "--sessions",
-    type=click.IntRange(0),
+    type=IntRange(0),
     default=0,
     help="End after so many sessions.  [default: run until SIGINT or SIGTERM]",
 )
 @click.option(
     "--senders-max",
-    type=click.IntRange(1, 64),
+    type=IntRange(1, 64),
     default=8,
     show_default=True,
     help="Senders at a time.",
 )
 @click.option(
     "--memory-mib",
-    type=click.IntRange(1),
+    type=IntRange(1),
     default=1024,
     show_default=True,
     help="Memory for what arrives, of all senders together.",

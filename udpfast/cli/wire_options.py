@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from udpfast.cli.options import IntRange
 from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.net.bypass import STACKS
 from udpfast.net.options import TIMESTAMPS
@@ -17,7 +18,7 @@ DEFAULT_PORT = 7007
 
 def loop_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a verb --timestamps and --core."""
-    command = click.option("--core", type=click.IntRange(0), help="Core for the loop.")(command)
+    command = click.option("--core", type=IntRange(0), help="Core for the loop.")(command)
     return click.option(
         "--timestamps",
         type=click.Choice(TIMESTAMPS),

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from udpfast.cli.bypass import enter_bypass
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
 from udpfast.cli.wire_options import loop_options, parse_address, stack_options
 from udpfast.cli.wire_text import result_text
@@ -42,14 +42,14 @@ __all__ = ["parse_lines", "send"]
 )
 @click.option(
     "--size",
-    type=click.IntRange(64, 2048),
+    type=IntRange(64, 2048),
     default=128,
     show_default=True,
     help="Bytes of a probe, and of its echo.",
 )
 @click.option(
     "--train",
-    type=click.IntRange(1, 64),
+    type=IntRange(1, 64),
     default=1,
     show_default=True,
     help="Probes that leave back to back.",

@@ -14,8 +14,8 @@ __all__ = ["result_text"]
 SHOWN = {"min": "min", "p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 WORDS = {
     "round_trip": "round trip",
-    "out": "out",
-    "back": "back",
+    "out": "way out",
+    "back": "way back",
     "turn": "turn",
     "queued": "queued",
     "late": "sent late",
@@ -51,7 +51,7 @@ def _lines(result: Result) -> Iterator[str]:
     if len(result.lines) > 1:
         found = percentiles_of(result.first_out_ns)
         if found["count"]:
-            rows.append(["first of all", "out", *_figures(found)])
+            rows.append(["first of all", WORDS["out"], *_figures(found)])
     yield from _table(rows)
     yield ""
     yield from _table([_LOSS_HEAD, *(_loss(line, result.side) for line in result.lines.values())])
@@ -69,8 +69,8 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 _LOSS_HEAD = [
-    *("line", "sent", "lost out", "share", "runs", "longest", "reordered", "duplicates"),
-    "lost back",
+    *("line", "sent", "lost, way out", "share", "runs", "longest", "reordered", "duplicates"),
+    "lost, way back",
 ]
 
 
@@ -92,7 +92,7 @@ def _loss(line: LineResult, side: str) -> list[str]:
 def _race(race: Race) -> str:
     found = race.to_dict()
     won, lost = found["won_first"], found["won_second"]
-    text = f"{race.way}: {race.first} was first {won:,} times"
+    text = f"{WORDS[race.way]}: {race.first} was first {won:,} times"
     if won:
         text += f" (by {_lead(found['lead_first_ns'])})"
     text += f", {race.second} {lost:,} times"

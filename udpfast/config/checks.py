@@ -133,14 +133,14 @@ ENDPOINT_RANGE = Check(
     _is_endpoint_range,
 )
 DESTINATION = Check(
-    "ip:port or [ip6]:port, with a port from 1 on",
+    "ip:port or [ip6]:port, with a port from 1 to 65535",
     lambda value: _parsed(parse_endpoint, value, first_port=1),
 )
 DESTINATION_OR_NONE = Check(
     DESTINATION.expected,
     lambda value: not value or _parsed(parse_endpoint, value, first_port=1),
 )
-SENDER = Check("ip, ip:port or [ip6]:port, with a port from 1 on", _is_sender)
+SENDER = Check("ip, ip:port or [ip6]:port, with a port from 1 to 65535", _is_sender)
 SOURCE = Check(
     "an IP address of one sender",
     lambda value: (

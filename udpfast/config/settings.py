@@ -19,13 +19,27 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 from msgspec import Meta
 
+from udpfast.core.endpoint import endpoint_hint
 from udpfast.errors import ConfigError, shown, similar
 
 __all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables"]
 
 #: Bytes of a file: no settings are longer, and /dev/zero has no end.
 _FILE_BYTES_MAX = 1 << 20
+_TYPES = re.compile(r"`([a-z |]+)`")
+_WORDS = {
+    "bool": "true or false",
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "object": "a table",
+    "array": "an array",
+}
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
+#: A key whose value is text without quotes: a word, an address, a path.
+_BARE = re.compile(
+    r"\s*([\w.-]+)\s*=\s*([A-Za-z/.][\w./:@-]*|\d+\.\d+\.\d[\d.:/-]*|\d+[A-Za-z]\w*)\s*(?:#.*)?$"
+)
 _WORD = re.compile(r"\w+")
 
 
@@ -90,6 +104,8 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 
 def _python_word(text: bytes, error: str) -> str:
     # The habit of another language, where TOML says no more than "Invalid value".
+    if error.startswith("Illegal character '\\n'"):
+        return "; a text must end with a quote on its own line"
     place = _PLACE.search(error)
     if place is None:
         return ""
@@ -99,7 +115,12 @@ def _python_word(text: bytes, error: str) -> str:
     found = word.group() if word else ""
     if found.lower() in ("true", "false"):
         return f"; write {found.lower()}, not {found}"
-    return "; leave the key out instead of None" if found == "None" else ""
+    if found == "None":
+        return "; leave the key out instead of None"
+    bare = _BARE.match(rest[0]) if rest else None
+    if bare is None or "quote" in error:
+        return ""
+    return f"; write text in quotes: {bare[1]} = {json.dumps(bare[2], ensure_ascii=False)}"
 
 
 def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
@@ -129,7 +150,10 @@ def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
         raise ConfigError(f"{where}: {key}: expected Unicode text, found {shown(text)}") from None
     for key, value, check in _checks(target, config, ""):
         if not check.holds(value):
-            raise ConfigError(f"{where}: {key}: expected {check.expected}, found {shown(value)}")
+            hint = endpoint_hint(value) if "ip:port" in check.expected else ""
+            raise ConfigError(
+                f"{where}: {key}: expected {check.expected}, found {shown(value)}{hint}"
+            )
     return config
 
 
@@ -243,8 +267,29 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
-    expected = expected.replace("`object`", "a table").replace("`array`", "an array")
-    return f"{key}: expected {expected}, found {shown(_lookup(tables, key))}"
+    expected = _TYPES.sub(
+        lambda found: " or ".join(map(_in_words, found[1].split(" | "))), expected
+    )
+    found = _lookup(tables, key)
+    quotes = ""
+    if isinstance(found, str) and not expected.startswith(("text", "one of")):
+        quotes = "; write it without quotes" if _is_bare(found) else ""
+    elif not isinstance(found, str) and expected.startswith("text"):
+        quotes = "; write it in quotes"
+    return f"{key}: expected {expected}, found {shown(found)}{quotes}"
+
+
+def _in_words(name: str) -> str:
+    # A type of Python's, or of msgspec's, as a person calls it.
+    return _WORDS.get(name, name)
+
+
+def _is_bare(text: str) -> bool:
+    # Whether it is a value of TOML if its quotes are taken away.
+    try:
+        return not isinstance(tomllib.loads(f"value = {text}")["value"], str)
+    except ValueError:
+        return False
 
 
 def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> str:

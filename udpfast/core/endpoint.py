@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from udpfast.errors import ConfigError
 
 __all__ = [
+    "endpoint_hint",
     "endpoint_text",
     "expand_endpoints",
     "is_interface",
@@ -19,6 +20,8 @@ __all__ = [
 
 #: What Linux lets an interface be called (dev_valid_name), but for what cannot be printed.
 _INTERFACE = re.compile(r"[!-.0-9;-~]{1,15}")
+
+_HOST_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 #: Several addresses in one word: of an IPv4 address, or of a port, the first and the last number.
 _HOSTS = re.compile(r"(\d+\.\d+\.\d+\.)(\d{1,3})-(\d{1,3})(:\d+)", re.ASCII)
@@ -50,7 +53,19 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     host = host[1:-1] if bracketed else host
     if colon and is_port(port) and _version(host) == (6 if bracketed else 4):
         return host, int(port)
-    raise ConfigError(f'expected an address "ip:port" or "[ip6]:port", found {text!r}')
+    raise ConfigError(
+        f'expected an address "ip:port" or "[ip6]:port", found {text!r}{endpoint_hint(text)}'
+    )
+
+
+def endpoint_hint(text: str) -> str:
+    """Return what is wrong with a text that is no address, as the end of an error, or ""."""
+    host, colon, port = text.rpartition(":")
+    if colon and port.isdecimal() and not is_port(port):
+        return "; a port is a number from 1 to 65535"
+    if _HOST_NAME.fullmatch(host) and is_port(port):
+        return "; host names are not looked up: give the IP address"
+    return ""
 
 
 def expand_endpoints(texts: Iterable[str]) -> list[str]:

@@ -35,7 +35,8 @@ boot-line        print kernel arguments for the boot loader; edits nothing"""
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         # One line, and none about how it is used.
-        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
+        said = message.removeprefix("argument ").removeprefix("verb: ")
+        self.exit(2, f"{self.prog}: {said}\n")
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") -> NoReturn:
@@ -104,7 +105,8 @@ def _parser(program: str) -> _Parser:
         usage=f"{program} [check | apply | undo | boot-line] [options]",
         description="Compare this host with what a low-latency receiver needs, and change what "
         f"can be changed at run time.\n\n{_VERBS_HELP}",
-        epilog=f"Example: {program} check --rx-cpus 1\n\n"
+        epilog=f"Examples:\n  {program}\n  {program} check --rx-cpus 2,3 --iface eth1\n"
+        f"  sudo {program} apply --rx-cpus 2,3 --iface eth1\n  sudo {program} undo\n\n"
         "Exit code: 0 nothing failed, 1 something failed, 2 wrong usage. "
         "docs/tuning.md explains each setting.",
     )
@@ -149,7 +151,11 @@ def _parser(program: str) -> _Parser:
 
 def _verb(text: str) -> str:
     if text not in _VERBS:
-        raise argparse.ArgumentTypeError(f"expected one of {', '.join(_VERBS)}, found {text!r}")
+        is_file = text.endswith(".toml") or "/" in text
+        raise argparse.ArgumentTypeError(
+            f"expected check, apply, undo or boot-line, found {text!r}"
+            + (f"; what a feed's file asks of this host: udpfast check {text}" if is_file else "")
+        )
     return text
 
 

@@ -30,7 +30,7 @@ __all__ = ["page_of"]
 #: The percentiles at which a curve is drawn.
 CURVE = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99)
 HOST = {"turn": "turn at the listener", "queued": "queued at the sender", "late": "sent late"}
-WAYS = {"round_trip": "round trip", "out": "one way out", "back": "one way back"}
+WAYS = {"round_trip": "round trip", "out": "way out", "back": "way back"}
 
 
 def page_of(result: Result) -> str:
@@ -120,8 +120,8 @@ def _losses(result: Result) -> str:
                 f"{int(line.lost_back.sum()):,}" if result.side == "sender" else "-",
             ]
         )
-    head = ["line", "sent", "lost out", "share", "runs of loss", "longest", "reordered"]
-    table = _table([*head, "duplicates", "lost back"], rows)
+    head = ["line", "sent", "lost, way out", "share", "runs of loss", "longest", "reordered"]
+    table = _table([*head, "duplicates", "lost, way back"], rows)
     if len(result.lines) < 2:
         return table
     return f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}.</p>"
@@ -142,7 +142,7 @@ def _races(result: Result) -> str:
         ]  # fmt: skip
         rows.append(
             [
-                race.way,
+                WAYS[race.way],
                 race.first,
                 race.second,
                 f"{found['won_first']:,}",
@@ -182,7 +182,7 @@ def _charts(result: Result) -> Iterator[Chart]:
     if curves:
         yield Chart("Distributions", "How much of the probes took how long at most.", curves)
     leads = {
-        f"{race.first} before {race.second}, {race.way}": _curve(race.lead_ns)
+        f"{race.first} before {race.second}, {WAYS[race.way]}": _curve(race.lead_ns)
         for race in _shown_races(result)
         if np.isfinite(race.lead_ns).any()
     }

@@ -243,7 +243,8 @@ def journal_directory(
     if isinstance(name_or_path, str) and "/" not in text:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
-                f"a {what}'s name must have only letters, digits, '.', '_' and '-', was {text!r}"
+                f"a {what}'s name must have only letters, digits, '.', '_' and '-', was {text!r}; "
+                f"give a directory as a path with a slash, such as ./{text.strip('.')}"
             )
         directory = journal_root() / text
     if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
@@ -272,7 +273,7 @@ def _journal_hint(text: str, what: str) -> str:
     with contextlib.suppress(OSError):
         names = [each.name for each in journal_root().iterdir() if each.is_dir()]
     near = did_you_mean(text, names).removeprefix("; ")
-    return f"{near or question} If it is elsewhere ({key}), give its path, with a slash"
+    return f"{near or question} If it is elsewhere ({key}), give its path, such as ./{text}"
 
 
 def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
