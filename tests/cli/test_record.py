@@ -1,6 +1,7 @@
 """`udpfast record` and `udpfast verify`, as a user calls them."""
 
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +11,7 @@ from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
 from udpfast.log.journal import Journal
+from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import segment_path
 from udpfast.market.updates import LAYOUTS
 
@@ -121,3 +123,17 @@ def test_verify_of_a_journal_that_is_written_ignores_what_is_on_its_way(journal)
             file.seek(end + 100)
             file.write(b"\1" * 8)  # a payload whose header is not there yet
         assert call("verify", journal)[0] == 0
+
+
+def test_record_of_what_came_while_nobody_recorded_says_so(tmp_path):
+    for count in (3, 3000):
+        instance = Instance(tmp_path / "feed", 1 << 17)
+        for _ in range(count):
+            instance.append(Kind.MESSAGE, bytes(200))
+        instance.close()
+        code, text = call("record", instance.directory, tmp_path / "journal")
+        assert code == 0
+        assert ("not recorded: " in text) is (count == 3000)
+    (missed,) = re.findall(r"not recorded: ([0-9,]+) that came while no recorder ran", text)
+    assert "overwritten" not in text
+    assert journal_state(tmp_path / "journal").lapped == int(missed.replace(",", ""))

@@ -274,7 +274,7 @@ def test_page_of_a_feed_has_objects_gaps_verdicts_and_journals(live: Subscriber)
     assert "objects: 10 sound, 3 in doubt; 0 times STALE" in text
     assert "  1: they wait for a snapshot, and that channel is silent" in text
     assert re.search(r"^/j +dead ", text, re.MULTILINE)
-    assert "not recorded: 4 overwritten before they were read" in text
+    assert "not recorded: 4 overwritten before they were recorded" in text
     assert "/bad: damaged" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
     if name.startswith(COMPOSITE):
         given = {key: value for key, value in chosen.items() if (key, value) != ("what", "records")}
         copied = copy_composite(name.removeprefix(COMPOSITE), directory, given, end=end)
-        report(replace(RecordConfig(), directory=str(copied)), as_json)
+        report(replace(RecordConfig(), directory=str(copied)), {}, as_json)
         return
     if end:
         raise ConfigError(
@@ -92,15 +93,29 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
             f"udpfast: {recording.journal.directory}: from record {found.index:,}, "
             f"cut {found.cut_bytes:,} bytes"
         )
+        if recording.missed_before:
+            say_warning(
+                f"udpfast: {recording.missed_before:,} records came while no recorder ran, and are "
+                "missing"
+            )
         for note in found.notes:
             say_warning(f"udpfast: {note}")
     while not runner.join(LOOK_S):
         pass
-    report(config, as_json)
+    before = {str(each.journal.directory): each.missed_before for each in recorder.recordings}
+    report(config, before, as_json)
 
 
-def report(config: RecordConfig, as_json: bool) -> None:
-    """Say what the journals hold now."""
+def report(config: RecordConfig, before: Mapping[str, int], as_json: bool) -> None:
+    """Say what the journals hold now.
+
+    Parameters
+    ----------
+    config : RecordConfig
+    before : mapping of str to int
+        By directory: records that were missed before this recorder began.
+    as_json : bool
+    """
     target = journal_directory(config.directory)
     found = {}
     for directory in [target] * (config.what != "raw") + [target / "raw"] * (
@@ -112,11 +127,24 @@ def report(config: RecordConfig, as_json: bool) -> None:
             "bytes": state.position,
             "synced_records": state.synced_index,
             "lapped": state.lapped,
+            "missed_before": before.get(str(directory), 0),
             "dropped": state.dropped,
         }
     if as_json:
         click.echo(json.dumps(found))
         return
     for path, values in found.items():
-        text = ", ".join(f"{key} {value:,}" for key, value in values.items())
-        click.echo(f"{path}: {text}")
+        click.echo(
+            f"{path}: {values['records']:,} records, {values['bytes']:,} bytes, "
+            f"{values['synced_records']:,} records on the disk"
+        )
+        earlier = values["missed_before"]
+        missed = {
+            "came while no recorder ran": earlier,
+            # The journal counts since its first recorder.
+            "were overwritten before they were read": values["lapped"] - earlier,
+            "found no room on the disk": values["dropped"],
+        }
+        for what, count in missed.items():
+            if count:
+                click.echo(f"  not recorded: {count:,} that {what}")

@@ -43,8 +43,8 @@ PAUSE_MIN_NS = 50_000
 def send(**options: Any) -> None:
     """Publish market data over UDP: --market, --simulate, a CAPTURE, or raw load (--rate).
 
-    A capture's datagrams are sent unchanged, each on the line that it was captured on. A capture of
-    a single line is sent on every line given.
+    CAPTURE is a pcap or pcapng file, also with .gz. Its datagrams are sent unchanged, each on the
+    line that it was captured on. A capture of a single line is sent on every line given.
 
     The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
     """

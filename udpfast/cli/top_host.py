@@ -163,7 +163,7 @@ def _journal_rows(journal: JournalStatus) -> Iterator[str]:
         f"{size(journal.unsynced_bytes):>10}"
     )
     missed = {
-        "overwritten before they were read": journal.lapped_records,
+        "overwritten before they were recorded": journal.lapped_records,
         "for which the disk had no room": journal.dropped_records,
     }
     yield from (f"  not recorded: {count:,} {why}" for why, count in missed.items() if count)

@@ -17,6 +17,7 @@ cdef class Recording:
     cdef readonly bint ended         # the ring was closed, and all of it is in the journal
     cdef readonly bint dropping      # the disk takes no more, and its records are counted instead
     cdef readonly object failure     # what ended it
+    cdef readonly uint64_t missed_before  # of the ring's log when it began
     cdef object _names               # NameCopy
     cdef NameTable _table            # the ring's own names; None: it has none
     cdef uint64_t _names_copied

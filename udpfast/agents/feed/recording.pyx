@@ -58,6 +58,8 @@ cdef class Recording:
         The disk takes no more; records are counted instead.
     failure : Exception or None
         What ended it.
+    missed_before : int
+        Records that came while nobody recorded them, and that the ring had no more when it began.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ cdef class Recording:
                 self._table = self._names.source
                 self._names_copied = self._names.copied
             self._resume()
+            self.missed_before = self._lapped
         except BaseException:
             self.close()
             raise
