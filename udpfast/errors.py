@@ -79,7 +79,17 @@ class SupersededError(UdpfastError):
 
 
 class WriterExistsError(UdpfastError):
-    """Another live process already writes this: only one writer is possible."""
+    """Another live process already writes this: only one writer is possible.
+
+    Attributes
+    ----------
+    pid : int
+        Of that process; 0: not known.
+    """
+
+    def __init__(self, text: str = "", pid: int = 0) -> None:
+        super().__init__(text)
+        self.pid = pid
 
 
 def shown(value: object) -> str:

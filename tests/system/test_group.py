@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.system.test_subscriber import send
 from tests.system.test_supervision import Ear
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.groups import GroupFeed, read_group
 from udpfast.cli.feed_process import FeedProcess
 from udpfast.cli.main import cli
@@ -162,6 +163,18 @@ def test_a_port_that_is_taken_holds_up_that_feed_alone_until_it_is_free(tmp_path
         holder.kill()
         holder.communicate()
         wait_until(lambda: feeds()["two"].state == "running", "the feed")
+
+
+def test_a_feed_that_runs_elsewhere_is_named_with_its_process(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with (
+        Subscriber(tmp_path / "us" / "two.toml"),
+        running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")),
+    ):
+        ear.hear("READY=1")
+        said = f"feed two runs already (pid {os.getpid()})"
+        wait_until(lambda: said in feeds()["two"].failure, "the reason")
+        assert feeds()["one"].state == "running"
 
 
 def test_all_wrong_files_are_named_and_no_feed_is_started(tmp_path, ports):

@@ -1,6 +1,7 @@
 """The subscriber with real sockets: sums, takeover, signals, entitlement."""
 
 import errno
+import os
 import signal
 import socket
 import struct
@@ -98,7 +99,8 @@ def test_subscriber_stop_that_is_interrupted_ends_the_loop_before_its_memory(tab
 
 
 def test_subscriber_second_one_is_refused(tables):
-    with Subscriber(tables), pytest.raises(WriterExistsError):
+    said = rf"^feed {tables['name']} runs already \(pid {os.getpid()}\)"
+    with Subscriber(tables), pytest.raises(WriterExistsError, match=said):
         Subscriber(
             {**tables, "incremental": {"lines": [{"name": "A", "address": "127.0.0.1:0"}]}}
         ).start()

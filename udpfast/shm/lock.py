@@ -292,7 +292,8 @@ def _exists(path: Path, fd: int) -> WriterExistsError:
         # Forked past Python, a child has its parent's descriptors, and with them the locks.
         holders = " and ".join(map(str, _holders(fd))) or "one that this user cannot see"
         text += f"; that process is dead, but process {holders} still holds its lock"
-    return WriterExistsError(text)
+        pid = 0
+    return WriterExistsError(text, pid)
 
 
 def _holders(fd: int) -> list[int]:

@@ -129,12 +129,19 @@ class Subscriber:
             self._said.extend(self._store.disk.store.said)
         self._companions, self._interrupted = None, False
         self._counters = None
-        self._engine = engine = Engine(
-            self.config,
-            self.directory,
-            publish=False,
-            disk=self._disk if self._store is None else self._store.disk,
-        )
+        try:
+            self._engine = engine = Engine(
+                self.config,
+                self.directory,
+                publish=False,
+                disk=self._disk if self._store is None else self._store.disk,
+            )
+        except WriterExistsError as error:
+            if not error.pid:
+                raise
+            # Which of its files was the first to be taken helps nobody.
+            text = f"feed {self.name} runs already (pid {error.pid}): only one process can run it"
+            raise WriterExistsError(text, error.pid) from None
         missing = engine.missing_pages()
         if self.config.agent.strict and missing:
             raise PermissionError(EPERM, missing[0])
