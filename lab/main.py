@@ -25,6 +25,7 @@ PROGRAMS = {
     "latejoin": "attach readers to a live feed at any moment",
     "group": "run many feeds of the options tape's shape as one group, and read all of them",
     "relaycheck": "relay venues' books over lossy lines and compare both ends",
+    "relaychain": "relay a market between real processes and judge each far book by its position",
     "parity": "measure what parity rebuilds of what a relay's lines lose in bursts",
     "zmq-stall": "stop a ZeroMQ subscriber and check what it misses",
     "bus": "run a whole bus in one process, with faults of hosts, links, disks and clocks",

@@ -93,6 +93,7 @@ CAMPAIGNS = (
     Campaign("hostile", "kills", 1000),
     Campaign("group", "seconds", 60, ("--kills", "5")),
     Campaign("relaycheck", "seeds", 300, seeks="venues/books"),
+    Campaign("relaychain", "seeds", 40),
     Campaign("parity", "count", 2_000_000),
     Campaign("zmq-stall", "seconds", 60),
 )

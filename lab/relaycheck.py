@@ -64,6 +64,8 @@ IMAGE_TURNS = 20
 NOTHING = bytes([2]) + bytes(15)
 
 Name = tuple[str, str]
+#: Where the exchange was when it said so: its number, and its time.
+Position = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -124,10 +126,7 @@ class End:
         book = self.followed.books.get(name)
         if book is None or book.stale:
             return None
-        return tuple(
-            frozenset((price, row[:2]) for price, row in side.items())
-            for side in self.followed.levels[name]
-        )
+        return plain(self.followed.levels[name])
 
     def close(self) -> None:
         """Let go of it."""
@@ -152,6 +151,7 @@ class World:
         self.network = BadNetwork(LineFaults(loss=faults.loss, burst_mean=faults.burst), seed)
         self.now_ns = START_NS
         self.history: dict[Name, list[tuple[int, Any]]] = {}
+        self.positions: dict[Name, dict[Position, list[Any]]] = {}
         self.found: Counter[str] = Counter()
         self.keeper: ImageKeeper | None = None
         self.lost: set[Name] = set()
@@ -245,6 +245,8 @@ class World:
                         self.found[f"far {record.kind.name}"] += 1
                         if record.kind >= Kind.BOOK and record.exchange:
                             self.judge((record.exchange, record.symbol))
+                        if record.kind == Kind.BOOK:
+                            self.judge_position(record)
 
     def pass_time(self) -> None:
         """Let the far end see that it hears nothing: by a datagram that says nothing."""
@@ -266,6 +268,10 @@ class World:
     def note(self, record: Any) -> None:
         """Remember which books are sound here since when."""
         self.found[f"near {record.kind.name}"] += 1
+        if record.kind == Kind.BOOK:
+            name = (record.exchange, record.symbol)
+            states = self.positions.setdefault(name, {}).setdefault(position(record), [])
+            states.append(plain(self.near.followed.levels[name]))
         if record.kind >= Kind.BOOK:
             names = [(record.exchange, record.symbol)]
         else:
@@ -297,6 +303,20 @@ class World:
             f"{name} is sound at the far end at {self.now_ns}, and is not what it was here: "
             f"there {text(there)}, here {[(when, text(what)) for when, what in told[-3:]]}"
         )
+
+    def judge_position(self, record: Any) -> None:
+        """Check that a book that is sound behind a record is what it was here at its position."""
+        name = (record.exchange, record.symbol)
+        there = self.far.sound(name)
+        if there is None:
+            return
+        here = self.positions.get(name, {}).get(position(record), [])
+        if there not in here:
+            raise AssertionError(
+                f"{name} is sound at the far end at {position(record)}, and was not that here: "
+                f"there {text(there)}, here {[text(each) for each in here]}"
+            )
+        self.found["compared by position"] += 1
 
     def compare(self) -> None:
         """Check that both ends know the same."""
@@ -351,6 +371,17 @@ def far_config(**tables: Any) -> FeedConfig:
             **tables,
         }
     )
+
+
+def position(record: Any) -> Position:
+    """Return where the exchange was, as an update has it."""
+    header = record.update.header
+    return int(header["exchange_sequence"]), int(header["exchange_time_utc"])
+
+
+def plain(sides: Any) -> Any:
+    """Return a book's levels without their places."""
+    return tuple(frozenset((price, row[:2]) for price, row in side.items()) for side in sides)
 
 
 def text(levels: Any) -> str:
