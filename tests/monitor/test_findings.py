@@ -157,3 +157,11 @@ def test_inspect_feed_that_never_ran_does_not_judge_the_wait() -> None:
 
 def test_inspect_feed_one_line_waits_for_no_other() -> None:
     assert "incremental lost_packet_wait_us" not in inspect(feed())
+
+
+def test_line_of_an_interface_that_is_not_there_is_a_fault_of_that_line() -> None:
+    lines = {"lines": [{"name": "A", "address": "127.0.0.1:0", "interface": "nosuch0"}]}
+    found = inspect(parse_feed({"name": "test", "incremental": lines}))
+    finding = found["incremental.A 127.0.0.1:0"]
+    assert (finding.ok, finding.fault) == (False, True)
+    assert "interface of this host" in finding.have

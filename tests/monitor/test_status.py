@@ -28,7 +28,10 @@ def test_read_host_has_every_instance_live_or_dead(
         pass
     (tmp_path / "nothing").mkdir(mode=0o700)
     (tmp_path / "nothing" / "lock").touch()
-    with pytest.raises(ConfigError, match="interface"), feed("refused", interface="nosuch0"):
+    with (
+        pytest.raises(ConfigError, match=r"^incremental\.A .*interface"),
+        feed("refused", interface="nosuch0"),
+    ):
         pass
     assert [path.name for path in (tmp_path / "refused").iterdir()] == ["readers"]
     (tmp_path / "replay").mkdir(mode=0o700)

@@ -196,12 +196,12 @@ class _Summary:
             self._rows[table] = self._rows.get(table, 0) + rows
         now_ns = time.monotonic_ns()
         if exported.written:
-            rate = entry.records / max(now_ns - self._since_ns, 1) * 1e3
+            rate = entry.records / max(now_ns - self._since_ns, 1) * 1e9
             rows = sum(entry.rows().values())
             click.echo(
                 f"udpfast: {entry.feed} {'raw ' * entry.raw}segment {entry.segment}, records "
                 f"{entry.index} to {entry.end_index}: {entry.records:,} records, "
-                f"{rows:,} rows, {size_bytes:,} bytes, {rate:.2f} M records/s",
+                f"{rows:,} rows, {size_bytes:,} bytes, {rate:,.0f} records/s",
                 err=True,
             )
         if entry.nameless:

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from udpfast.cli.options import InstanceName, log_level
-from udpfast.core.endpoint import endpoint_text, parse_endpoint
+from udpfast.cli.options import InstanceName, listen_address, log_level
+from udpfast.core.endpoint import endpoint_text
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 
@@ -36,7 +36,7 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
 
     from udpfast.monitor.metrics import feed_registry
 
-    host, port = parse_endpoint(listen)
+    host, port = listen_address(listen)
     stopping = Stop()
     stopping.listen()
     try:

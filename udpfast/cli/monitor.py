@@ -8,8 +8,7 @@ import secrets
 import click
 
 from udpfast.cli.metrics import need_monitor
-from udpfast.cli.options import FiniteRange, InstanceName, log_level
-from udpfast.core.endpoint import parse_endpoint
+from udpfast.cli.options import FiniteRange, InstanceName, listen_address, log_level
 from udpfast.errors import ConfigError
 
 __all__ = ["monitor"]
@@ -51,7 +50,7 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     SIGINT or SIGTERM.
     """
     need_monitor("nicegui")
-    host, port = parse_endpoint(listen)
+    host, port = listen_address(listen)
     if not token.isprintable():  # an address cannot hold it
         raise ConfigError(f"--token: expected printable text, found {token!r}")
     if not token and not ipaddress.ip_address(host).is_loopback:

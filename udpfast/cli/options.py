@@ -9,10 +9,20 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.log import Level, set_level
+from udpfast.errors import ConfigError
 from udpfast.shm.instance import list_instances
 
-__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "IntRange", "Port", "log_level"]
+__all__ = [
+    "FiniteRange",
+    "GroupedCommand",
+    "InstanceName",
+    "IntRange",
+    "Port",
+    "listen_address",
+    "log_level",
+]
 
 
 class IntRange(click.IntRange):
@@ -49,6 +59,20 @@ class Port(IntRange):
             again = " ".join(f"{param.opts[0]} {port.strip()}" for port in ports if port.strip())
             self.fail(f"expected one port, found {value!r}: repeat the option, {again}", param, ctx)
         return int(super().convert(value, param, ctx))
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Return address and port of the option --listen.
+
+    Raises
+    ------
+    ConfigError
+        It is no address; names the option.
+    """
+    try:
+        return parse_endpoint(text)
+    except ConfigError as error:
+        raise ConfigError(f"--listen: {error}") from None
 
 
 def _set_level(context: click.Context, parameter: click.Parameter, value: str) -> None:

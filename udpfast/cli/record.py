@@ -90,8 +90,8 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
     for recording in recorder.recordings:
         found = recording.journal.recovery
         say_info(
-            f"udpfast: {recording.journal.directory}: from record {found.index:,}, "
-            f"cut {found.cut_bytes:,} bytes"
+            f"udpfast: {recording.journal.directory}: from record {found.index:,}"
+            + (f", behind {found.cut_bytes:,} bytes that were cut" if found.cut_bytes else "")
         )
         if recording.missed_before:
             say_warning(

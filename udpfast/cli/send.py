@@ -276,7 +276,7 @@ def _send_load(
     senders: list[DatagramSender], options: dict[str, Any], stopping: Stop
 ) -> dict[str, Any]:
     if options["rate"] is None:
-        raise click.UsageError("choose --market, --simulate, or raw load with --rate")
+        raise click.UsageError("choose --market, --simulate, a CAPTURE, or raw load with --rate")
     if wants_faults(options):
         raise click.UsageError(
             "faults need --market, --simulate or a capture: raw load is sent without faults"

@@ -113,7 +113,7 @@ _FRAMINGS = tuple(facts.name for facts in FACTS if not facts.name.startswith("ro
 
 FRAMING = Check(f"one of {', '.join(_FRAMINGS)}", lambda value: value in _FRAMINGS)
 NAME = Check(
-    "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', the first no '.'",
+    "1 to 32 characters of A-Z, a-z, 0-9, '.', '_' and '-', the first not '.'",
     lambda value: _NAME.fullmatch(value) is not None,
 )
 #: As the bus's structs have it, with a zero behind it.

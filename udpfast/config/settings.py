@@ -36,6 +36,8 @@ _WORDS = {
     "array": "an array",
 }
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
+#: Places of a key that a hint names, at most.
+_HINTS_MAX = 4
 #: A key whose value is text without quotes: a word, an address, a path.
 _BARE = re.compile(
     r"\s*([\w.-]+)\s*=\s*([A-Za-z/.][\w./:@-]*|\d+\.\d+\.\d[\d.:/-]*|\d+[A-Za-z]\w*)\s*(?:#.*)?$"
@@ -255,11 +257,8 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
     if unknown:
         name = unknown.group(1)
-        # The same key in another table is no suggestion: it is what was written.
-        known = [each for each in _known_keys(target) if each != name]
-        close = similar(name, known, 1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
         table = f"[{key}]" if key else "the file"
+        hint = _near_key(name, key, target)
         return f"{_path(key, name)}: expected a key of {table}, found an unknown one{hint}"
     missing = re.match(r"Object missing required field `(.*)`", text)
     if missing:
@@ -267,9 +266,7 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
-    expected = _TYPES.sub(
-        lambda found: " or ".join(map(_in_words, found[1].split(" | "))), expected
-    )
+    expected = _expected(expected, target, key)
     found = _lookup(tables, key)
     quotes = ""
     if isinstance(found, str) and not expected.startswith(("text", "one of")):
@@ -277,6 +274,32 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     elif not isinstance(found, str) and expected.startswith("text"):
         quotes = "; write it in quotes"
     return f"{key}: expected {expected}, found {shown(found)}{quotes}"
+
+
+def _expected(text: str, target: Any, key: str) -> str:
+    # What msgspec says that it expected, in words.
+    if text == "`array`" and any(_structs(_type_at(target, key))):
+        return f"tables [[{key}]], each in double brackets"
+    text = _TYPES.sub(lambda found: " or ".join(map(_in_words, found[1].split(" | "))), text)
+    if text.endswith(" or text") and (names := [*_literals(_type_at(target, key))]):
+        return f"{text.removesuffix('text')}{' or '.join(map(json.dumps, names))}"
+    return text
+
+
+def _near_key(name: str, table: str, target: Any) -> str:
+    # Where the same key is known, or else one that is similar: in the same table rather than
+    # elsewhere.
+    paths = list(_known_keys(target))
+    same = [path for path in paths if path.rpartition(".")[2] == name]
+    if same:
+        return f"; did you mean {' or '.join(same[:_HINTS_MAX])}?"
+    steps = [step for step in _steps(table) if not step.isdigit()]
+    here = [path for path in paths if path.split(".")[:-1] == steps]
+    for group in (here, paths):
+        close = similar(name, [path.rpartition(".")[2] for path in group], 1)
+        if close:
+            return f"; did you mean {close[0]!r}?"
+    return ""
 
 
 def _in_words(name: str) -> str:
@@ -335,13 +358,20 @@ def _type_at(target: Any, key: str) -> Any:
     return target
 
 
-def _known_keys(target: Any) -> list[str]:
-    keys = []
+def _known_keys(target: Any, table: str = "") -> Iterator[str]:
     for field in fields_of(target):
-        keys.append(field.name)
+        path = _path(table, field.name)
+        yield path
+        named = ".NAME" if any(get_origin(each) is dict for each in _layers(field.type)) else ""
         for inner in _structs(field.type):
-            keys += _known_keys(inner)
-    return keys
+            yield from _known_keys(inner, path + named)
+
+
+def _layers(annotation: Any) -> Iterator[Any]:
+    # A type, and what it is without its descriptions.
+    yield annotation
+    if get_origin(annotation) is Annotated:
+        yield from _layers(annotation.__origin__)
 
 
 def _structs(annotation: Any) -> Iterator[type[Struct]]:

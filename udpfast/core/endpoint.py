@@ -63,7 +63,9 @@ def endpoint_hint(text: str) -> str:
     host, colon, port = text.rpartition(":")
     if colon and port.isdecimal() and not is_port(port):
         return "; a port is a number from 1 to 65535"
-    if _HOST_NAME.fullmatch(host) and is_port(port):
+    if not host and is_port(port):
+        return f"; give an IP address before the port, such as 127.0.0.1:{port}"
+    if _HOST_NAME.fullmatch(host or text):
         return "; host names are not looked up: give the IP address"
     return ""
 

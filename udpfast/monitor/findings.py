@@ -194,6 +194,10 @@ def _sockets(config: FeedConfig) -> list[Finding]:
         except OSError as error:
             findings.append(_refused(each, error, pid))
             continue
+        except ConfigError as error:  # an interface that this host does not have
+            unheard = "This line cannot be received."
+            findings.append(Finding(name, "a socket", str(error), False, unheard, fault=True))
+            continue
         sock.close()
         findings += [
             Finding(

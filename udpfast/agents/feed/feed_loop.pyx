@@ -130,9 +130,12 @@ cdef class FeedLoop(Agent):
             self.poller = check(poller_open(), "open an epoll", self.config.name)
         for each in addresses:
             # One after the other: the first one's slots do for all of them.
-            receiver = DatagramReceiver(
-                each.where, options, each.channel, each.line, self.config.receive.batch,
-                each.address, self.receivers[0] if self.receivers else None)
+            try:
+                receiver = DatagramReceiver(
+                    each.where, options, each.channel, each.line, self.config.receive.batch,
+                    each.address, self.receivers[0] if self.receivers else None)
+            except ConfigError as error:  # of an interface that is not there
+                raise ConfigError(f"{each.name}: {error}") from None
             self.receivers.append(receiver)
             self._insist(receiver)
             self.batches[self.batch_count] = &receiver.batch
