@@ -129,7 +129,7 @@ def test_feed_that_starts_behind_its_market_is_named_and_says_what_to_do(
     assert troubles(1) == []
     (text,) = troubles(60)
     assert text.startswith(
-        f"feed venue: {known} of {known} objects wait for a snapshot, and nothing"
+        f"feed venue: {known} of {known} objects wait for a snapshot, but nothing"
     )
     assert not [
         each

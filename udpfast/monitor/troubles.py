@@ -150,10 +150,10 @@ def _of_objects(name: str, status: InstanceStatus) -> Iterator[Trouble]:
     if stranded and realtime_ns() - status.started_ns >= STRANDED_NS:
         yield Trouble(
             TroubleKind.OBJECTS_STRANDED,
-            f"feed {name}: {stranded:,} of {counted['objects']:,} objects wait for a snapshot, and "
-            "nothing in its file brings any: no book of them before the market's next session. "
-            "Start the feed before its market, or set [[snapshot.lines]] (of a venue: "
-            "[[recovery.lines]], or [snapshot_server])",
+            f"feed {name}: {stranded:,} of {counted['objects']:,} objects wait for a snapshot, but "
+            "nothing in its file brings one: they have no sound book before the market's next "
+            "session. Start the feed before its market, or set [[snapshot.lines]] (for a venue: "
+            "[[recovery.lines]] or [snapshot_server])",
         )
 
 
