@@ -214,7 +214,7 @@ CME = {"wire": {"framing": "cme_mdp3"}, "streams": {"lines": LINES}}
     [
         (
             CME | {"snapshot": {"lines": [line("S", 9003)]}},
-            r"snapshot.lines: expected recovery.lines .* and definitions.lines with",
+            r"snapshot.lines: expected none with .*recovery.lines .* and definitions.lines, found",
         ),
         (
             CME | {"recovery": {"lines": [line("A", 9003), line("A", 9004)]}},

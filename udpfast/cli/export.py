@@ -33,8 +33,10 @@ __all__ = ["export"]
     show_default=True,
     help="parquet: tables in DIRECTORY; another one: a file of that name, which this writes.",
 )
-@click.option("--symbol", "symbols", multiple=True, help="With --format: rows of this one alone.")
-@click.option("--exchange", "exchanges", multiple=True, help="With --format: its rows alone.")
+@click.option("--symbol", "symbols", multiple=True, help="With --format: only rows of this symbol.")
+@click.option(
+    "--exchange", "exchanges", multiple=True, help="With --format: only rows of this exchange."
+)
 @click.option(
     "--size-unit",
     type=FiniteRange(min=0.0, min_open=True),
@@ -118,11 +120,13 @@ def export(
     load_optional("pyarrow", "export")
     if form != "parquet":
         if follow or schema is not None or options["replace"] or options["payloads"]:
-            raise click.UsageError(f"--format {form} is for a finished journal, with --table alone")
+            raise click.UsageError(
+                f"--format {form} takes none of --follow, --schema, --replace and --payloads"
+            )
         export_file(form, find_journal(journal), directory, tables, symbols, exchanges, size_unit)
         return
     if symbols or exchanges:
-        raise click.UsageError("--symbol and --exchange are for --format")
+        raise click.UsageError("--symbol and --exchange need --format dbn or hftbacktest")
     sbe = None
     if framing and schema is None:
         raise ConfigError(

@@ -280,7 +280,7 @@ def _check_journal(options: dict[str, Any]) -> None:
     }
     for name, given in named.items():
         if given:
-            raise click.UsageError(f"{name} needs a capture file: a journal says it of itself")
+            raise click.UsageError(f"{name} is only for capture files: a journal contains it")
 
 
 def replay_datagrams(
@@ -519,7 +519,7 @@ def _expected(text: str | None) -> str:
 def _place(options: dict[str, Any], time: str, position: str, name: str) -> Place | None:
     when, where = options.pop(time), options.pop(position)
     if when is not None and where is not None:
-        raise click.UsageError(f"{name} and {name}-position exclude each other")
+        raise click.UsageError(f"choose one of {name} and {name}-position")
     if when is not None:
         return "time", unix_ns(when, name)
     return None if where is None else ("position", where)

@@ -81,7 +81,7 @@ def send(**options: Any) -> None:
 def _check_capture(options: dict[str, Any]) -> None:
     if options["venue"] and (options["capture"] or not options["simulate"]):
         raise click.UsageError(
-            "--venue needs --simulate, and no capture: whose market is simulated"
+            "--venue needs --simulate and takes no capture: it says whose market is simulated"
         )
     for name in ("market", "books") if options["venue"] else ("market", "simulate", "books"):
         if options[name]:

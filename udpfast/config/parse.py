@@ -229,8 +229,8 @@ def _with_streams(where: str, config: FeedConfig) -> FeedConfig:
     streams = config.streams.lines
     if config.snapshot.lines:
         raise ConfigError(
-            f"{where}: snapshot.lines: expected recovery.lines (loops of snapshots) and "
-            f'definitions.lines with wire.framing = "{config.wire.framing}", found '
+            f'{where}: snapshot.lines: expected none with wire.framing = "{config.wire.framing}", '
+            "which has recovery.lines (loops of snapshots) and definitions.lines, found "
             f"{len(config.snapshot.lines)}"
         )
     if streams and config.incremental.lines:

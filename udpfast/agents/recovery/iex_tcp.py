@@ -99,7 +99,7 @@ class IexTcpAsking(ServerConnection):
             return self._check(now_ns)
         if not data and self._awaited > 0:
             raise ConnectionResetError(
-                "the server closed the connection: so it refuses what it was asked for"
+                "the server closed the connection, which is how it refuses a request"
             )
         if not data:
             self._hang_up(now_ns + RECONNECT_NS)
