@@ -271,7 +271,7 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
         ),
         (("--snapshot", "127.0.0.1:1", "--rate", "5"), "--snapshot needs --market or --simulate"),
         (("--framing", "iex_tp", "--simulate"), "--framing needs a capture"),
-        (("--venue", "itch", "--rate", "5"), "--venue needs --simulate, and no capture"),
+        (("--venue", "itch", "--rate", "5"), "--venue needs --simulate and takes no capture"),
         (
             ("--venue", "cme", "--simulate", "--snapshot", "127.0.0.1:1"),
             "its loops go to --recovery and --definitions",
@@ -281,7 +281,7 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
             ("--venue", "pitch", "--simulate", "--recovery", "127.0.0.1:1"),
             "--recovery takes at most 0 addresses here, found 1",
         ),
-        ((), "choose --market, --simulate, or raw load with --rate"),
+        ((), "choose --market, --simulate, a CAPTURE, or raw load with --rate"),
         (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
         (("--rate", "5", "--loss", "0.1"), "faults need --market, --simulate or a capture"),
         (("--incremental", "", "--rate", "5"), "--incremental needs at least one address"),
