@@ -39,7 +39,7 @@ __all__ = [
 class CompanionConfig(Struct, frozen=True):
     """What every agent beside the feed has: whether it runs, and how its thread does."""
 
-    enabled: Annotated[bool, Meta(description="run this agent beside the feed")] = False
+    enabled: Annotated[bool, Meta(description="run this agent with the feed")] = False
     core: Annotated[
         Core | None, Meta(description="core to pin its thread to; absent: not pinned")
     ] = None
@@ -338,8 +338,8 @@ class RelayConfig(CompanionConfig, frozen=True):
         Meta(
             ge=1,
             le=1_000,
-            description="ms after which parity is sent of datagrams that are fewer than the "
-            "lines' parity says",
+            description="ms after which parity is sent for fewer datagrams than the lines' "
+            "`parity`",
         ),
     ] = 2
     late_ms: Annotated[

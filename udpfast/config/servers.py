@@ -122,7 +122,7 @@ class RetransmissionConfig(ServerConfig, frozen=True):
             ge=100,
             le=60_000_000,
             description="us; a hole is asked for once it is as old as lost_packet_wait_us, and "
-            "declared lost so much later",
+            "declared lost this much later",
         ),
     ] = 2_000
     retry_us: Annotated[
@@ -130,14 +130,14 @@ class RetransmissionConfig(ServerConfig, frozen=True):
         Meta(
             ge=100,
             le=60_000_000,
-            description="us after which what was asked for is asked for again",
+            description="us after which a request is repeated",
         ),
     ] = 1_000
     answers: Annotated[
         str,
         Meta(
             description="ip:port of the group where answers come, if the venue sends them by "
-            "multicast (Cboe); empty: they come to who asked",
+            "multicast (Cboe); empty: they come to the requester",
             extra=DESTINATION_OR_NONE.extra,
         ),
     ] = ""

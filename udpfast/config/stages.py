@@ -104,7 +104,7 @@ class SessionConfig(Struct, frozen=True):
             ge=0,
             le=256,
             description="datagrams in a row with older numbers that prove a restart under the "
-            "same id; 0: never, but for numbers that go on at a gap, or where a restart left them",
+            "same id; 0: never, except for numbers that go on at a gap or where a restart stopped",
         ),
     ] = 32
     inactivity_timeout_ms: Annotated[
