@@ -142,6 +142,9 @@ def test_error_names_the_store_that_it_is_about() -> None:
     stores = {"a": {**good, "sources": {"one": "two", "two": 3}}}
     with pytest.raises(ConfigError, match=r"stores\.a\.sources\.two: expected text, found 3"):
         parse_bus({"hosts": HOSTS, "stores": stores})
+    stores = {"a": {**good, "replicas": "one"}}
+    with pytest.raises(ConfigError, match=r"replicas: expected an array, found 'one'; write \["):
+        parse_bus({"hosts": HOSTS, "stores": stores})
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ cdef class FeedCursor:
 
 @cython.final
 cdef class RingFeedCursor(FeedCursor):
-    """Of a ring.
+    """Cursor of a feed's ring.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ cdef class RingFeedCursor(FeedCursor):
 
 @cython.final
 cdef class StoreFeedCursor(FeedCursor):
-    """Of a store.
+    """Cursor of a feed's store.
 
     Parameters
     ----------

@@ -320,7 +320,7 @@ cdef class Store:
 
     @property
     def identity(self) -> bytes:
-        """Of the store: 16 bytes; zeros: this copy is new."""
+        """Identity of the store: 16 bytes; zeros: this copy is new."""
         return self.log.identity
 
     @property
@@ -330,7 +330,7 @@ cdef class Store:
 
     @property
     def epoch(self) -> int:
-        """Of its last record; 0: it has none."""
+        """Epoch of its last record; 0: it has none."""
         return self.lineage.epoch
 
     @property

@@ -153,7 +153,7 @@ cdef class Outbox:
 
     @property
     def name(self) -> str:
-        """Of the sender."""
+        """The sender's name."""
         return name_text(self.header.name[:NAME_SIZE])
 
     @property

@@ -70,7 +70,7 @@ def check(file: Path) -> None:
     """Read bus.toml and say which host does what."""
     config = load_bus(file)
     keys = len(bus_keys(config))
-    click.echo(f"keys: {keys or 'none: addresses alone say who is who'}")
+    click.echo(f"keys: {keys or 'none: hosts are known by their addresses alone'}")
     for name, store in config.logs.items():
         if store.feed:
             _check_feed(name, store.feed)
@@ -130,7 +130,7 @@ def run(
 
     def ready() -> None:
         names = ", ".join(part.name for part in daemon.parts)
-        click.echo(f"udpfast bus: {host} does its part in {names}")
+        click.echo(f"udpfast bus: {host} runs its part of {names}")
         sys.stdout.flush()
         service.ready()
 

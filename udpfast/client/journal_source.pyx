@@ -60,13 +60,13 @@ cdef class JournalSource(PolledSource):
 
     @property
     def origin(self) -> str:
-        """Of a composite's copy: the store whose records the last wait brought."""
+        """Store whose records the last wait brought, if it reads a composite's copy."""
         of_input = self.inputs is not None and self.names.address is not None
         return f"store:{self.names.address}" if of_input else ""
 
     @property
     def log(self) -> bytes:
-        """Of the ring whose records the journal has, as of now; zeros: not known."""
+        """Log of the ring whose records the journal has, as of now; zeros: not known."""
         with contextlib.suppress(FileNotFoundError, FormatError):
             return journal_state(self.directory).source
         return bytes(16)

@@ -121,19 +121,19 @@ cdef class ReadRecord:
 
     @property
     def sender(self) -> str | None:
-        """Of a bus's message: the name of the app that sent it. None: it is none, or not known."""
+        """Name of the app that sent a bus's message. None: it is no such message, or not known."""
         if self._record.kind != KIND_BUS:
             return None
         return self._names.senders.get(self._record.object & 0xFFFF)
 
     @property
     def type(self) -> int:
-        """Of a bus's message: as given to `send`. Of others: the upper half of `object`."""
+        """Type of a bus's message, as given to `send`; otherwise the upper half of `object`."""
         return self._record.object >> 16
 
     @property
     def incarnation(self) -> int:
-        """Of a bus's message: which outbox of its sender's name it came through, from 1; else 0."""
+        """Which outbox of its sender's name a bus's message came through, from 1; otherwise 0."""
         return <uint32_t> self._record.flight_ns if self._record.kind == KIND_BUS else 0
 
     @property

@@ -269,7 +269,9 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     expected = _expected(expected, target, key)
     found = _lookup(tables, key)
     quotes = ""
-    if isinstance(found, str) and not expected.startswith(("text", "one of")):
+    if isinstance(found, str) and expected == "an array":
+        quotes = f"; write [{json.dumps(found, ensure_ascii=False)}]"
+    elif isinstance(found, str) and not expected.startswith(("text", "one of")):
         quotes = "; write it without quotes" if _is_bare(found) else ""
     elif not isinstance(found, str) and expected.startswith("text"):
         quotes = "; write it in quotes"

@@ -205,8 +205,8 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "updates that the object's snapshot already contains"),
     CounterInfo("objects", "count", "objects seen in this session"),
     CounterInfo("objects_full", "count", "messages of objects for which the table had no room"),
-    CounterInfo("objects_waiting", "count", "objects whose book waits now for a snapshot, or for "
-                                            "what else tells all of it"),
+    CounterInfo("objects_waiting", "count", "objects whose book now waits for a snapshot or "
+                                            "another complete state"),
     CounterInfo(
         "objects_stranded", "count",
         "objects whose book waits now for a snapshot, although nothing that is configured brings "
@@ -255,8 +255,8 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
                                               "size that the ring takes"),
     CounterInfo(
         "controls_full", "count",
-        "words of the feed itself (SESSION, GAP, DISAGREEMENT, CONNECTION) that are lost, as too "
-        "many waited to be said at once"),
+        "records of the feed itself (SESSION, GAP, DISAGREEMENT, CONNECTION) that were lost, "
+        "because too many waited to be published at once"),
     CounterInfo("streams", "count", "streams found on the lines"),
     CounterInfo(
         "streams_replaced", "count",

@@ -66,7 +66,7 @@ class Layouts:
 
     @cached_property
     def hash(self) -> int:
-        """Of all names, types and offsets: 64 bits that a log's files carry."""
+        """Hash of all names, types and offsets: 64 bits that a log's files carry."""
         digest = hashlib.sha256(json.dumps(self._described()).encode()).digest()
         return int.from_bytes(digest[:8], "little")
 

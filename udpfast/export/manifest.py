@@ -109,7 +109,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Of its files: what they are made of."""
+        """Name that its files carry: the journal, and the records that are in them."""
         return f"{self.journal}-{self.index:012}-{self.end_index:012}"
 
     def rows(self) -> dict[str, int]:

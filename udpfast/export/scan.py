@@ -161,7 +161,7 @@ class Scan:
 
     @property
     def directory(self) -> Path:
-        """Of the segments that it reads."""
+        """Directory of the segments that it reads."""
         return Path(self.journal) / "raw" if self.raw else Path(self.journal)
 
     def pieces(

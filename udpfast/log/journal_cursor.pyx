@@ -170,7 +170,7 @@ cdef class JournalCursor:
 
     @property
     def number(self) -> int:
-        """Of the segment that it reads; 0: of none yet."""
+        """Number of the segment that it reads; 0: none yet."""
         return 0 if self.segment is None else self.segment.header.number
 
     @property
@@ -183,7 +183,7 @@ cdef class JournalCursor:
 
     @property
     def epoch(self) -> int:
-        """Of the writer of the segment that it reads; 0: of none yet."""
+        """Epoch of the writer of the segment that it reads; 0: none yet."""
         return 0 if self.segment is None else self.segment.header.epoch
 
     def close(self) -> None:

@@ -301,7 +301,7 @@ cdef class Segment:
 
     @property
     def layout_hash(self) -> int:
-        """Of its records and their payloads."""
+        """Hash of the layouts of its records and their payloads."""
         return self._open_header().layout_hash
 
     def info(self) -> SegmentInfo:
