@@ -61,7 +61,7 @@ def test_reader_of_an_ended_replay_is_told_of_no_recorded_time(replayed: Path) -
 def test_ring_that_another_writer_took_over_is_no_replay(replayed: Path) -> None:
     directory = replayed.parent / "shm" / "again"
     with Ring.create(directory, 1 << 20, PAYLOAD_HASH) as ring:
-        assert read_replay(directory, ring.epoch) is None
+        assert read_replay(directory, ring.log, ring.epoch) is None
     with pytest.warns(RuntimeWarning, match="wrote last at"):
         Reader("ring:again").close()
 
@@ -69,7 +69,7 @@ def test_ring_that_another_writer_took_over_is_no_replay(replayed: Path) -> None
 def test_progress_is_said_at_an_interval_and_not_when_it_is_quiet(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    replay = Replay("kept", 1, False, 1.0, BEGAN_NS, BEGAN_NS + 10 * SECOND_NS)
+    replay = Replay("kept", "", 1, False, 1.0, BEGAN_NS, BEGAN_NS + 10 * SECOND_NS)
     for live, interval_ns in ((False, LOG_NS), (True, LIVE_NS)):
         progress = Progress(replay, quiet=False, live=live)
         progress.look(1, BEGAN_NS)
@@ -91,12 +91,13 @@ def test_progress_is_said_at_an_interval_and_not_when_it_is_quiet(
 
 def test_note_beside_the_ring_is_renewed_while_the_replay_runs(tmp_path: Path) -> None:
     with Ring.create(tmp_path, 1 << 20, PAYLOAD_HASH) as ring:
-        progress = Progress(Replay("kept", 0, False, 1.0), quiet=True)
+        progress = Progress(Replay("kept", "", 0, False, 1.0), quiet=True)
         progress.publish(tmp_path, counted=False)
         for second in (1, 2):
             progress.look(second * NOTE_NS, BEGAN_NS + second)
-            note = read_replay(tmp_path, ring.epoch)
+            note = read_replay(tmp_path, ring.log, ring.epoch)
             assert note is not None and note.at_ns == BEGAN_NS + second
+        assert read_replay(tmp_path, bytes(16), ring.epoch) is None
 
 
 def test_silence_of_replayed_lines_needs_no_attention(

@@ -22,8 +22,10 @@ class Replay(msgspec.Struct, frozen=True):
     ----------
     source : str
         The journal or capture.
+    log : str
+        Log of the ring, 32 hexadecimal digits.
     epoch : int
-        Which writer of the ring it is: what another one writes is not this replay's.
+        Which writer of that log it is: what another one writes is not this replay's.
     counted : bool
         It goes through the engine, which counts as a feed's does; otherwise records are copied.
     speed : float
@@ -35,6 +37,7 @@ class Replay(msgspec.Struct, frozen=True):
     """
 
     source: str
+    log: str
     epoch: int
     counted: bool
     speed: float
@@ -66,20 +69,20 @@ def write_replay(replay: Replay, directory: Path) -> None:
     replace_file(directory / _NAME, msgspec.json.encode(replay))
 
 
-def read_replay(directory: Path, epoch: int) -> Replay | None:
+def read_replay(directory: Path, log: bytes, epoch: int) -> Replay | None:
     """Return the replay that writes, or wrote, a ring.
 
     Parameters
     ----------
     directory : Path
         Of the ring.
-    epoch : int
-        The ring's: which writer it has.
+    log, epoch : bytes, int
+        The ring's: which log it is of, and which writer of that it has.
 
     Returns
     -------
     Replay or None
-        None: the writer of that epoch is no replay.
+        None: that writer is no replay.
 
     Raises
     ------
@@ -93,4 +96,4 @@ def read_replay(directory: Path, epoch: int) -> Replay | None:
         return None
     except msgspec.MsgspecError as error:
         raise FormatError(f"{path}: expected what a replay says of itself: {error}") from None
-    return found if found.epoch == epoch else None
+    return found if (found.log, found.epoch) == (log.hex(), epoch) else None

@@ -88,7 +88,7 @@ def check(file: Path) -> None:
 @_HOST
 @_DIRECTORY
 @click.option("--spin", is_flag=True, help="Never sleep: for a core of its own.")
-@click.option("--quarantine", is_flag=True, help="Set records aside that the writer has not.")
+@click.option("--quarantine", is_flag=True, help="Set aside records that the writer does not have.")
 @click.option(
     "--begin",
     metavar="STORE",

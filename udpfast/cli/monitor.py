@@ -28,7 +28,7 @@ __all__ = ["monitor"]
     metavar="TEXT",
     default="",
     help="The page is shown only with ?token=TEXT; by default random, where one is needed. Without "
-    "a token, the page has no other name than localhost.",
+    "a token, the page answers only at localhost and at IP addresses.",
 )
 @click.option(
     "--interval",
@@ -46,7 +46,7 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     It shows rates, latency percentiles, losses by stage, which line is first and by how much,
     objects in doubt, the lag of readers, the book of a symbol, and of the host: stores of a bus,
     journals and disks, faults. It only reads shared memory and files, and only while a browser
-    shows the page; no feed does anything for it. Nothing is fetched from elsewhere. Runs until
+    shows the page: it costs the feeds nothing, and fetches nothing from elsewhere. Runs until
     SIGINT or SIGTERM.
     """
     need_monitor("nicegui")

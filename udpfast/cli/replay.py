@@ -266,7 +266,7 @@ def _progress(
     if span is not None:
         first_ns = max(first_ns, start[1]) if start and start[0] == "time" else first_ns
         last_ns = min(last_ns, end[1]) if end and end[0] == "time" else last_ns
-    replay = Replay(str(path), 0, False, speed, first_ns, last_ns)
+    replay = Replay(str(path), "", 0, False, speed, first_ns, last_ns)
     return Progress(replay, quiet=quiet)
 
 
@@ -280,7 +280,7 @@ def _check_journal(options: dict[str, Any]) -> None:
     }
     for name, given in named.items():
         if given:
-            raise click.UsageError(f"{name} is only for capture files: a journal contains it")
+            raise click.UsageError(f"{name} needs a capture file: a journal already has it")
 
 
 def replay_datagrams(

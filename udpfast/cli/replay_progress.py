@@ -44,9 +44,11 @@ class Progress:
 
     def publish(self, directory: Path, *, counted: bool) -> None:
         """Write the note beside a ring, now and from now on; `counted`: as `Replay` has it."""
-        epoch = read_output(directory).epoch
+        output = read_output(directory)
         self._directory = directory
-        self._replay = replace(self._replay, epoch=epoch, counted=counted)
+        self._replay = replace(
+            self._replay, log=output.log.hex(), epoch=output.epoch, counted=counted
+        )
         write_replay(self._replay, directory)
 
     def take(self, at_ns: int, entries: int) -> None:

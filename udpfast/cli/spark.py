@@ -75,7 +75,7 @@ def spark() -> None:
     type=IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="Levels per side in the book.",
+    help="Lead-lag: buckets to look ahead and behind.",
 )
 @click.option("--start", help="Use only records received from this time on, in the same form.")
 @click.option("--end", help="Use only records received before this time.")

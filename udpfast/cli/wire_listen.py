@@ -33,7 +33,7 @@ __all__ = ["listen"]
     "--sessions",
     type=IntRange(0),
     default=0,
-    help="End after so many sessions.  [default: run until SIGINT or SIGTERM]",
+    help="End after this many sessions.  [default: run until SIGINT or SIGTERM]",
 )
 @click.option(
     "--senders-max",
@@ -82,7 +82,7 @@ def listen(
     """Listen for `udpfast wire send`, send echoes, and show what arrived in each session.
 
     Without an address, listens on all interfaces, at port 7007. With an interface, datagrams come
-    and echoes leave by it alone. Who measures must receive at the address that he sends from.
+    and echoes leave by it alone. A sender must receive at the address that it sends from.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor

@@ -31,7 +31,7 @@ def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None
 
 
 def warn_of_no_ring_writer(
-    where: object, directory: Path, epoch: int, what: str, last_ns: int, then: str
+    where: object, ring: tuple[Path, bytes, int], what: str, last_ns: int, then: str
 ) -> None:
     """Warn the same of a ring: a replay's records have recorded times, so none is named.
 
@@ -39,14 +39,12 @@ def warn_of_no_ring_writer(
     ----------
     where, what, last_ns, then : object, str, int, str
         As for `warn_of_no_writer`.
-    directory : Path
-        The ring's.
-    epoch : int
-        The ring's: which writer it has.
+    ring : tuple of Path, bytes and int
+        The ring's directory, log and epoch.
     """
     replay = None
     with suppress(OSError, FormatError):  # damaged: then it is a ring like any other
-        replay = read_replay(directory, epoch)
+        replay = read_replay(*ring)
     since = _last(last_ns) if replay is None else f": a replay of {replay.source}"
     _warn(where, what + since, then)
 

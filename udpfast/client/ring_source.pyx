@@ -430,7 +430,7 @@ cdef _warn(RingSource source, start):
            "stuck": "stands still"}[life]
     then = {"finished": "ends", "stuck": "waits until it goes on"}
     import_module("udpfast.client.no_writer").warn_of_no_ring_writer(
-        cursor.region.path, source.directory, cursor.epoch,
+        cursor.region.path, (source.directory, cursor.log, cursor.epoch),
         f"its writer (pid {cursor.region.writer_pid}) {how}",
         source._last_ns(), then.get(life, "waits for the next writer"))
 

@@ -38,6 +38,8 @@ _WORDS = {
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
 #: Places of a key that a hint names, at most.
 _HINTS_MAX = 4
+#: Characters of a value that a hint repeats, at most.
+_TEXT_MAX = 60
 #: A key whose value is text without quotes: a word, an address, a path.
 _BARE = re.compile(
     r"\s*([\w.-]+)\s*=\s*([A-Za-z/.][\w./:@-]*|\d+\.\d+\.\d[\d.:/-]*|\d+[A-Za-z]\w*)\s*(?:#.*)?$"
@@ -120,7 +122,7 @@ def _python_word(text: bytes, error: str) -> str:
     if found == "None":
         return "; leave the key out instead of None"
     bare = _BARE.match(rest[0]) if rest else None
-    if bare is None or "quote" in error:
+    if bare is None or len(bare[2]) > _TEXT_MAX:
         return ""
     return f"; write text in quotes: {bare[1]} = {json.dumps(bare[2], ensure_ascii=False)}"
 
@@ -270,7 +272,8 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     found = _lookup(tables, key)
     quotes = ""
     if isinstance(found, str) and expected == "an array":
-        quotes = f"; write [{json.dumps(found, ensure_ascii=False)}]"
+        short = len(found) <= _TEXT_MAX and found.isprintable()
+        quotes = f"; write [{json.dumps(found, ensure_ascii=False)}]" if short else ""
     elif isinstance(found, str) and not expected.startswith(("text", "one of")):
         quotes = "; write it without quotes" if _is_bare(found) else ""
     elif not isinstance(found, str) and expected.startswith("text"):

@@ -34,6 +34,8 @@ class OutputFacts(Struct, frozen=True):
         The directory whose `readers/` says who reads it.
     kind : str
         ring or store.
+    log : bytes
+        Of a ring: which log it is of.
     """
 
     writer_pid: int
@@ -45,6 +47,7 @@ class OutputFacts(Struct, frozen=True):
     position: int
     readers: Path
     kind: str
+    log: bytes = b""
 
 
 def read_output(instance: Path) -> OutputFacts:
@@ -66,6 +69,7 @@ def read_output(instance: Path) -> OutputFacts:
             return OutputFacts(
                 cursor.region.writer_pid, cursor.region.writer_alive(), state, stuck_ns,
                 cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
+                cursor.log,
             )  # fmt: skip
     kept = journal_state(store)
     state = "failed" if kept.failed else "closed" if kept.closed else "open"

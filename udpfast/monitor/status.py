@@ -260,7 +260,7 @@ def read_status(
     unix_ns = realtime_ns()
     output = read_output(directory)
     image = read_image(directory, output.epoch)
-    replay = read_replay(directory, output.epoch)
+    replay = read_replay(directory, output.log, output.epoch)
     # The times of a replay's lines are recorded ones: their silence says nothing.
     live = replay is None
     return InstanceStatus(
@@ -323,7 +323,7 @@ def read_replay_status(name: str | Path) -> ReplayStatus | None:
         output = read_output(directory)
     except FileNotFoundError:
         return None
-    replay = read_replay(directory, output.epoch)
+    replay = read_replay(directory, output.log, output.epoch)
     if replay is None or replay.counted:
         return None
     states = {"closed": "stopped", "failed": "failed"}
