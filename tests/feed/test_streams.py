@@ -431,3 +431,53 @@ def test_what_a_session_lacks_of_its_beginning_counts_in_datagrams(wide: int) ->
             feed.send(data)
         said = [payload for kind, payload in feed.said() if kind is Kind.SESSION]
         assert [int(np.frombuffer(one, SESSION)[0]["unseen"]) for one in said] == [unseen, unseen]
+
+
+FEW = 8  # words of the feed that may wait
+MANY = 20  # streams
+
+
+def many_streams(lines: int) -> Feed:
+    """A feed of more streams than words may wait, each of which has begun."""
+    feed = Feed(
+        "iex_tp",
+        lines,
+        streams=MANY,
+        inactivity_timeout_ns=1_000_000_000,
+        doubt_when_silent=True,
+        controls=FEW,
+    )
+    for number in (1, 2):
+        tell_all(feed, number, 1, range(lines))
+    return feed
+
+
+def tell_all(feed: Feed, number: int, session: int, lines: range) -> None:
+    """Bring the same of every stream."""
+    for stream in range(MANY):
+        sent = Sent(number, (b"told",), (0x8004, stream), session, 10**18 + session + number)
+        for line in lines:
+            feed.send(build("iex_tp", sent), line)
+
+
+def test_silence_puts_more_streams_in_doubt_than_words_may_wait() -> None:
+    feed = many_streams(1)
+    feed.wait(2_000_000_000)
+    gaps = [one for one in feed.out if one.kind is Kind.GAP]
+    assert sorted(one.stream for one in gaps) == [Stream.FIRST + n for n in range(MANY)]
+    assert {struct.unpack_from("<QQQ", one.payload) for one in gaps} == {(3, 2, 0)}
+
+
+@pytest.mark.parametrize("end", ["time", "input"])
+def test_more_sessions_begin_at_once_than_words_may_wait(end: str) -> None:
+    # Each waits for what its other line may bring of its beginning.
+    feed = many_streams(2)
+    for number in (5, 6):
+        tell_all(feed, number, 2, range(1))
+    assert len(feed.sessions()) == MANY
+    if end == "time":
+        feed.wait(20_000_000)
+    else:
+        feed.finish()
+    assert feed.sessions()[MANY:] == [SessionReason.NEW_ID] * MANY
+    assert sorted(feed.numbers()) == [1] * MANY + [2] * MANY + [5] * MANY + [6] * MANY

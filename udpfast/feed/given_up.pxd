@@ -15,7 +15,7 @@
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t
 
-from udpfast.core.layout cimport GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL
+from udpfast.core.layout cimport GAP_COUNT, GAP_FINISH, GAP_TIME, GAP_WINDOW_FULL
 from udpfast.feed.lines cimport lines_reached
 from udpfast.feed.named cimport named_before, named_since
 from udpfast.feed.window cimport window_is_whole
@@ -138,3 +138,13 @@ cdef inline void waiting_jump(Window* w, int64_t at, int64_t now_ns) noexcept no
     if until > w.waiting.decided:
         w.waiting.decided = until
         w.waiting.decided_reason = reason
+
+
+cdef inline void waiting_finish(Window* w) noexcept nogil:
+    # Nothing comes any more: all holes are given up.
+    if w.pending and w.waiting.highest >= w.waiting.decided:
+        w.waiting.decided = w.waiting.highest + 1
+        w.waiting.decided_reason = GAP_FINISH
+    if w.waiting.named > w.next and w.waiting.named > w.waiting.decided:
+        w.waiting.decided = w.waiting.named
+        w.waiting.decided_reason = GAP_FINISH

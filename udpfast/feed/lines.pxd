@@ -379,6 +379,7 @@ cdef inline void lines_note_silence(
     heard_ns = lines_channel_heard_ns(p, channel)
     if now_ns - heard_ns >= p.inactivity_ns:
         carrier.silent = True
+        carrier.heard_ns = heard_ns
         lines_connect(p, channel, False)
         counter_add(&carrier.counters[CHANNEL_DISCONNECTED], 1)
         lines_say_connection(

@@ -18,6 +18,7 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, KIND_MESSAGE, LINES_MAX, Datagram,
     Message,
 )
+from udpfast.feed.control cimport CONTROLS
 from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size,
@@ -147,6 +148,11 @@ cdef class FeedPipeline:
         A channel that is silent for this long is DISCONNECTED; 0 = never.
     line_dead_ns
         A line that is silent for this long is not waited for by the interval.
+    doubt_when_silent
+        A silent incremental channel puts all its streams in doubt: a GAP of no number of each.
+    controls
+        The feed's own words that may wait at once, a power of two, 1..2048: fewer only to test that
+        none are lost.
 
     Raises
     ------
@@ -170,7 +176,8 @@ cdef class FeedPipeline:
             lost_packet_wait_auto: bool = False, on_gap: str = "keep_all",
             session_adopt_datagrams: int = 2, stale_session_grace_ns: int = 7_200_000_000_000,
             restart_datagrams: int = 32, inactivity_timeout_ns: int = 10_000_000_000,
-            line_dead_ns: int = 100_000_000):
+            line_dead_ns: int = 100_000_000, doubt_when_silent: bool = False,
+            controls: int = 2048):
         cdef PipelineSettings s
         pipeline_settings_default(&s)
         name = _choice("revision", revision, _REVISIONS) + _choice(
@@ -205,6 +212,8 @@ cdef class FeedPipeline:
         s.inactivity_timeout_ns = _integer(
             "inactivity_timeout_ns", inactivity_timeout_ns, 0, 1 << 60)
         s.line_dead_ns = _integer("line_dead_ns", line_dead_ns, 0, 1 << 60)
+        s.doubt_when_silent = bool(doubt_when_silent)
+        s.controls = _integer("controls", controls, 1, CONTROLS)
         self._create(&s)
 
     cdef void _create(self, PipelineSettings* s) except *:

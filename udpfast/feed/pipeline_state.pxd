@@ -11,7 +11,7 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, DATAGRAM_SIZE_MAX, FRAGMENT_SIZE,
     LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Gap, Message,
 )
-from udpfast.feed.control cimport ControlQueue
+from udpfast.feed.control cimport CONTROLS, Control, ControlQueue
 from udpfast.feed.fingerprint cimport message_hash
 from udpfast.feed.pieces cimport PLACES_MAX, piece_next, pieces_begin
 from udpfast.feed.proof cimport Proof, proofs_fill
@@ -57,10 +57,12 @@ cdef struct PipelineSettings:
     int64_t inactivity_timeout_ns
     bint doubt_when_silent       # a silent incremental channel is a gap of no number
     int64_t line_dead_ns
+    uint32_t controls            # of the feed's own words that may wait, a power of two
 
 cdef struct Carrier:             # what all streams of a channel share: its lines
     bint connected               # CONNECTION READY was said
-    bint silent                  # CONNECTION DISCONNECTED was said
+    bint silent                  # CONNECTION DISCONNECTED was said,
+    int64_t heard_ns             # and when it was heard last before that
     uint32_t lines
     int served                   # the line of what servers are asked for; -1: none is
     uint32_t windows             # streams that it carries
@@ -164,6 +166,7 @@ cdef inline void pipeline_settings_default(PipelineSettings* s) noexcept nogil:
     s.restart_datagrams = 32
     s.inactivity_timeout_ns = 10 * <int64_t>1000000000
     s.line_dead_ns = 100000000           # twice the largest skew between lines that is foreseen
+    s.controls = CONTROLS
 
 
 cdef inline bint framing_is_roq(int framing) noexcept nogil:
@@ -196,6 +199,8 @@ cdef inline size_t pipeline_carve(
     p.places = <uint32_t*>carve(memory, &used, PLACES_MAX * sizeof(uint32_t))
     p.slots = <StreamSlot*>carve(memory, &used, slots * sizeof(StreamSlot))
     p.slots_mask = slots - 1
+    p.controls.control = <Control*>carve(memory, &used, s.controls * sizeof(Control))
+    p.controls.mask = s.controls - 1
     for i in range(slabs):
         p.slab[i].free = <uint32_t*>carve(memory, &used, s.slab_cells * sizeof(uint32_t))
         p.slab[i].cells = <uint8_t*>carve(memory, &used, <size_t>s.slab_cells * cell)

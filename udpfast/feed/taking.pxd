@@ -8,18 +8,20 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport CHANNEL_HEARTBEATS, CHANNEL_MESSAGES
 from udpfast.core.layout cimport (
-    DATAGRAM_NO_TIMESTAMP, FRAME_SIZE, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT,
+    DATAGRAM_NO_TIMESTAMP, FRAME_SIZE, GAP_TIME, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT,
     RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Gap, Message,
 )
-from udpfast.feed.adoption cimport adoption_deliver_believed
+from udpfast.feed.adoption cimport adoption_adopt, adoption_deliver_believed
+from udpfast.feed.beginning cimport beginning_is_due
 from udpfast.feed.control cimport Control, control_pop
-from udpfast.feed.given_up cimport waiting_decide
+from udpfast.feed.given_up cimport waiting_decide, waiting_finish
 from udpfast.feed.lines cimport lines_settle_until
 from udpfast.feed.pieces cimport piece_at, piece_is_empty, piece_next, pieces_begin
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash
 from udpfast.feed.placing cimport pipeline_park
 from udpfast.feed.run cimport Evidence, evidence_begin
 from udpfast.feed.waiting cimport WAITING_PARK, waiting_deliver, waiting_gap, waiting_hold
+from udpfast.feed.weighed cimport Adoption
 from udpfast.feed.window cimport window_is_whole
 from udpfast.feed.window_state cimport Window, window_number
 from udpfast.wire.frame cimport FRAME_SNAPSHOT
@@ -134,6 +136,11 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
         return True
     while p.busy != NULL:
         w = p.busy
+        if unlikely(p.now_ns >= w.numbering.opening_ns):
+            pipeline_open(p, w)
+            if p.controls.count:
+                pipeline_say(p, control_pop(&p.controls), m)
+                return True
         if pipeline_take_window(p, w, m):
             return True
         if p.parked != NULL and p.parked_window == w:
@@ -151,8 +158,33 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
     return False
 
 
+cdef inline void pipeline_open(Pipeline* p, Window* w) noexcept nogil:
+    # A proven session has waited long enough for the other lines, or the input ended.
+    cdef Adoption adoption
+    cdef bint finishing = w.waiting.finishing
+    if beginning_is_due(p, w, p.now_ns, &adoption):
+        adoption_adopt(p, w, &adoption, NULL, p.now_ns)
+        if finishing:
+            w.waiting.finishing = True
+            waiting_finish(w)
+
+
+cdef inline void pipeline_doubt_all(Pipeline* p, Window* w) noexcept nogil:
+    # A gap of no number, behind the last one that was handed out.
+    memset(&p.gap, 0, sizeof(Gap))
+    p.gap.first = window_number(w, w.next)
+    p.gap.last = window_number(w, w.next - 1)
+    p.gap.reason = GAP_TIME
+    p.gap.waited_ns = p.now_ns - p.carrier[w.channel].heard_ns
+
+
 cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexcept nogil:
     cdef bint discard = w.waiting.latest_run and not w.waiting.finishing
+    if unlikely(w.waiting.silent):
+        w.waiting.silent = False
+        pipeline_doubt_all(p, w)
+        pipeline_say_gap(p, w, m)
+        return True
     while w.pending or w.next < w.waiting.decided or w.next < w.waiting.named:
         if window_is_whole(w, w.next) and not (discard and w.next < w.waiting.decided):
             waiting_deliver(w, m)

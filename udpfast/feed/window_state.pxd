@@ -115,6 +115,7 @@ cdef struct Waiting:
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
     bint latest_run              # on_gap
+    bint silent                  # the channel is: a gap of no number is to be said
     bint slab_shared
     Slab* slab                   # Roq's windows have one each, others share one
     Early* early
