@@ -376,6 +376,54 @@ def test_book_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
         assert (reader.state, books[BTC].stale) == ("alive", False)
 
 
+@pytest.mark.parametrize("face", FACES)
+def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(
+    instance: Instance, face: Callable[[Reader], tuple[Books, Step]]
+) -> None:
+    live(instance)
+    instance.ring.note_current(monotonic_ns())
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = face(reader)
+        read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        end = instance.ring.position + (2 << 20)
+        while instance.ring.position < end:
+            instance.append(Kind.MESSAGE, bytes(1000))
+        instance.ring.flush()
+        read_until(step, lambda _: reader.lapped > 0)
+        instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
+        instance.book([(12, 1)], [(13, 1)], snapshot=True, stream=1, follows=50)
+        instance.ring.flush()
+        read_until(step, lambda found: Kind.BOOK in found)
+        assert books[BTC].stale  # whole, and as old as the loop is behind
+        instance.ring.note_current(monotonic_ns())
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        assert (reader.state, books[BTC].stale) == ("alive", False)
+
+
+def test_writer_behind_a_stuck_one_ends_the_doubt_though_its_restart_was_missed(
+    instance: Instance,
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = by_batch(reader)
+        read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        die(instance)
+        other = Instance(instance.directory)
+        other.ring.announce_restart(1)
+        while other.ring.position < 3 << 20:
+            other.append(Kind.MESSAGE, bytes(1000))
+        other.ring.flush()
+        read_until(step, lambda _: reader.lapped > 0)
+        assert books[BTC].stale
+        live(other)
+        read_until(step, lambda _: not books[BTC].stale)
+        other.close()
+
+
 def test_stuck_writer_says_so_in_the_records_scope(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         instance.ring.note_current(monotonic_ns() - STUCK_NS)

@@ -40,7 +40,7 @@ cdef class Books:
     cdef list _spare             # places of books that belong to no name and no object now
     cdef dict _members           # of several addresses read as one: place -> (address, Books)
     cdef OrderBook _undecided    # the book of a name that several of them have
-    cdef bint _orphaned          # their writer is dead, or not heard: what is known is old
+    cdef uint32_t _orphaned      # ConnectionScope of who is dead, stuck or not heard: all is old
 
     cdef Books _of(self, NameCache names)
     cdef list _queues_named(self, object key)

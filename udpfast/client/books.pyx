@@ -339,7 +339,7 @@ cdef class Books:
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             # Another writer; that of an image may be the one that died.
             if kind == KIND_RESTART and not header.flags & RECORD_SNAPSHOT:
-                self._orphaned = False
+                self._orphaned = 0
             self._begin(header)
         elif kind == KIND_LAPPED:
             self._take_lap()
@@ -586,8 +586,10 @@ cdef class Books:
             self._refresh_stale(tracks + other)
 
     cdef _take_lap(self):
-        # Another writer's RESTART may be among what was missed: snapshots have to come anyway.
-        self._orphaned = False
+        # Another writer's RESTART may be among what was missed: snapshots have to come anyway. A
+        # loop that stood still is the same one, and what it catches up is old, snapshots too.
+        if self._orphaned == CONNECTION_WRITER:
+            self._orphaned = 0
         self._doubt_all()
         for _, books in self._members.values():  # nobody knows of which address it was
             (<Books> books)._take_lap()
@@ -642,7 +644,8 @@ cdef class Books:
 
     cdef _note_writer(self, const Record* header, const uint8_t* payload):
         # While its writer is dead, stuck, or not heard, no book is known to be what it is by now.
-        # Another writer knows nothing of them: its RESTART, which empties them, ends the doubt.
+        # Another writer knows nothing of them: its RESTART, which empties them, ends the doubt, or
+        # a lap, in which it was missed.
         cdef Connection said
         if header.length < <int64_t> (RECORD_SIZE + sizeof(Connection)):
             return
@@ -650,13 +653,15 @@ cdef class Books:
         if said.scope == CONNECTION_CHANNEL or said.scope == CONNECTION_LINE:
             return
         if said.status == CONNECTION_DISCONNECTED:
-            self._orphaned = True
+            self._orphaned = said.scope
         elif said.scope != CONNECTION_WRITER:
-            self._orphaned = False
+            self._orphaned = 0
+        elif self._orphaned:
+            self._orphaned = CONNECTION_WRITER
         self._refresh_all()
 
     cdef bint _unsound(self, const Track* track) noexcept:
-        return (self._orphaned or track.book_missing or track.contested
+        return (self._orphaned != 0 or track.book_missing or track.contested
                 or doubt_stands(&self._doubts, &track.doubt))
 
     cdef void _refresh_stale(self, const Track* track) noexcept:
@@ -665,7 +670,7 @@ cdef class Books:
             (<OrderBook> self._books[track.book]).book.stale = self._unsound(track)
         if track.queues >= 0:
             queues = <OrderQueues> self._queues[track.queues]
-            queues.stale = (self._orphaned or track.orders_missing or queues.contested
+            queues.stale = (self._orphaned != 0 or track.orders_missing or queues.contested
                             or doubt_stands(&self._doubts, &track.doubt))
 
     cdef void _refresh_all(self) noexcept:

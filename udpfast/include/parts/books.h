@@ -211,7 +211,7 @@ struct udpfast_books {
     uint64_t unnamed;   /* updates that belong to no book: exchange or symbol is not known */
     uint64_t contested; /* names that more than one object goes by, as of now */
     uint16_t kind;      /* of the updates that they are made from */
-    int orphaned;       /* the writer is dead: what is known is old */
+    uint32_t orphaned;  /* connection scope of who is dead, stuck or not heard: all is old */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
@@ -343,7 +343,7 @@ static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
     const struct udpfast_object *object =
         udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (books->orphaned || (record->flags & UDPFAST_RECORD_UNGATED) != 0)
-        return books->orphaned;
+        return books->orphaned != 0;
     if (object != NULL)
         return udpfast_object_in_doubt(&books->objects, object);
     return !udpfast_record_is_sure(record); /* nothing was said of it */
@@ -723,9 +723,11 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
         || said->scope == UDPFAST_CONNECTION_CHANNEL || said->scope == UDPFAST_CONNECTION_LINE)
         return;
     if (said->status == UDPFAST_CONNECTION_DISCONNECTED)
-        books->orphaned = 1;
+        books->orphaned = said->scope;
     else if (said->scope != UDPFAST_CONNECTION_WRITER)
         books->orphaned = 0;
+    else if (books->orphaned)
+        books->orphaned = UDPFAST_CONNECTION_WRITER;
     udpfast_books_mark_all(books);
 }
 
@@ -780,7 +782,10 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
             books->orphaned = 0;
         udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
-        books->orphaned = 0; /* another writer's RESTART may be among what was missed */
+        /* Another writer's RESTART may be among what was missed. A loop that stood still is the
+         * same one, and what it catches up is old, snapshots too. */
+        if (books->orphaned == UDPFAST_CONNECTION_WRITER)
+            books->orphaned = 0;
         udpfast_books_missed(books);
     } else if (record->kind == UDPFAST_KIND_CONNECTION) {
         udpfast_books_note_writer(books, record);
