@@ -6,7 +6,8 @@ import pytest
 
 from tests.agents.fanout import Turned
 from tests.client.instance import Instance
-from udpfast import Kind, Reader, ReadRecord
+from tests.client.test_dead_writer import BTC, STUCK_NS, live
+from udpfast import Books, Kind, Reader, ReadRecord
 from udpfast.client.zmq_silence import Silence
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import ConnectionStatus, Stream
@@ -124,3 +125,36 @@ def test_fanout_is_silent_while_its_feed_stands_still(instance: Instance) -> Non
 def test_limit_that_is_none_is_refused(query: str) -> None:
     with pytest.raises(ConfigError, match="silent_ms=MS"):
         Reader(f"zmq:ipc:///nowhere?{query}")
+
+
+@pytest.mark.parametrize("before", ["heard", "silent"])
+def test_what_a_feed_catches_up_ends_no_doubt_before_it_has(instance: Instance, before: str) -> None:
+    query = "?silent_ms=1" if before == "silent" else ""
+    with Turned(instance) as turned, turned.open(query) as reader:
+        books = Books(reader)
+        instance.ring.note_current(monotonic_ns())
+        live(instance)
+        turned.turn()
+        while not books.poll(timeout=1).headers["kind"].tolist().count(Kind.BOOK):
+            pass
+        instance.ring.note_current(monotonic_ns() - STUCK_NS)
+        if before == "silent":
+            silent = next(reader)
+            assert said(silent, ConnectionStatus.DISCONNECTED)
+            books.apply(silent)
+        for _ in range(2):
+            instance.book([(12, 1)], [(13, 1)], stream=1)
+            instance.ring.flush()
+            turned.turn()
+        found: list[int] = []
+        while found.count(Kind.BOOK) < 2:
+            found += books.poll(timeout=1).headers["kind"].tolist()
+        assert found.count(Kind.CONNECTION) == (before == "heard")
+        assert books[BTC].stale
+        instance.ring.note_current(monotonic_ns())
+        while not reader.wait(0.01):  # its chores, which look at the loop, come now and then
+            turned.turn()
+        ready = next(reader)
+        assert said(ready, ConnectionStatus.READY)
+        books.apply(ready)
+        assert not books[BTC].stale

@@ -66,6 +66,8 @@ cdef class ZmqSource(Source):
     cdef bint _note_ring(self) except -1
     cdef _take_body(self, bytes message, size_t at)
     cdef _note_failed(self)
+    cdef _note_behind(self)
+    cdef _begin_silence(self, uint32_t scope)
     cdef _note_heard(self, bint restarted)
     cdef _account(self)
     cdef _take_names(self, bytes body)

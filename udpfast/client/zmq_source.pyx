@@ -313,7 +313,9 @@ cdef class ZmqSource(Source):
         self.failed = False
         if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
             self._ask_names()
-        if envelope.ring or not self.silence.silent:  # one without a ring does not end a silence
+        if envelope.ring and envelope.heartbeat_ms == 0:
+            self._note_behind()
+        elif envelope.ring or not self.silence.silent:  # one without a ring ends no silence
             self._note_heard(restarted)
         return True
 
@@ -392,13 +394,19 @@ cdef class ZmqSource(Source):
 
     cdef _note_failed(self):
         # Until another writer speaks, as if the fan-out had fallen silent.
-        cdef int64_t now_ns = clock_monotonic_ns()
         self.failed = True
+        self._begin_silence(CONNECTION_WRITER)
+
+    cdef _note_behind(self):
+        # The feed's loop stands still or catches up: what comes is as old as if nothing came.
+        self._begin_silence(CONNECTION_FANOUT)
+
+    cdef _begin_silence(self, uint32_t scope):
         if not self.silence.silent:
-            self.silent_ns = self.silence.since(now_ns)
+            self.silent_ns = self.silence.since(clock_monotonic_ns())
             self.silence.begin()
             self.turned = CONNECTION_DISCONNECTED
-            self.turned_scope = CONNECTION_WRITER
+            self.turned_scope = scope
 
     cdef _note_heard(self, bint restarted):
         # After a silence: the same writer, or another one, whose RESTART follows or was missed?

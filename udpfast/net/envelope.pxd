@@ -41,7 +41,9 @@ cdef packed struct Envelope:
     uint32_t magic
     uint8_t version
     uint8_t type             # EnvelopeType
-    uint16_t heartbeat_ms    # after so long a silence it says ALIVE; 0: it did not say
+    # After so long a silence it says ALIVE. 0: the feed's loop stands still or catches up, so that
+    # all is old; one that is not 0 follows once it is not.
+    uint16_t heartbeat_ms
     uint64_t layout          # hash of the layouts of records and updates
     uint64_t ring            # which ring: another number is another ring
     uint64_t epoch           # of the ring's writer

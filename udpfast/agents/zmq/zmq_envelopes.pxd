@@ -7,12 +7,12 @@ from udpfast.archive.feed_cursor cimport FeedCursor
 
 cdef class Envelopes:
     cdef FeedCursor feed         # None: there is none
+    cdef uint16_t heartbeat_ms   # a stream's longest silence; 0: the feed stands still, none is told
     cdef uint64_t unseen         # records that the fan-out itself missed
     cdef uint64_t messages       # sent
     cdef uint64_t bytes_sent
     cdef object _names           # RingNames
     cdef uint64_t _batch_bytes
-    cdef uint16_t _heartbeat_ms
     cdef uint64_t _room          # for one record
     cdef uint32_t _last_sent     # of the answer that is being given
     cdef object _out_array

@@ -60,7 +60,7 @@ cdef class Envelopes:
     def __init__(self, names: RingNames, batch_bytes: int, heartbeat_ms: int):
         self._names = names
         self._batch_bytes = batch_bytes
-        self._heartbeat_ms = heartbeat_ms
+        self.heartbeat_ms = heartbeat_ms
         # What is never written takes no memory.
         self._out_array = np.empty(LARGEST_MESSAGE, np.uint8)
         self._view = memoryview(self._out_array)
@@ -163,7 +163,7 @@ cdef class Envelopes:
         envelope.magic = ENVELOPE_MAGIC
         envelope.version = ENVELOPE_VERSION
         envelope.type = kind
-        envelope.heartbeat_ms = self._heartbeat_ms
+        envelope.heartbeat_ms = self.heartbeat_ms
         envelope.layout = LAYOUT
         if self.feed is not None:
             envelope.ring = self.feed.log

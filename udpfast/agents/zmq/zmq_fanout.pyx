@@ -76,6 +76,9 @@ cdef class ZmqFanout(Agent):
     cdef int64_t batch_records
     cdef int64_t linger_ns
     cdef int64_t heartbeat_ns
+    cdef bint behind             # the feed's loop stands still, or catches up and we with it
+    cdef bint current            # ... it has caught up,
+    cdef uint64_t current_index  # and we have once we come to here
     cdef int64_t due_ns          # when what is there is sent; 0: nothing is there
     cdef int64_t chores_ns
     cdef int64_t look_ns
@@ -171,10 +174,29 @@ cdef class ZmqFanout(Agent):
             return AGENT_DONE if now_ns >= self.end_ns or not self.streams.live else 0
         return 0 if self.cursor is None else self._poll(now_ns)
 
+    cdef _note_loop(self, int64_t now_ns):
+        # While the feed's loop stands still, and until it has caught up and we with it, all that is
+        # sent is old: its messages say so, and no others are sent.
+        cdef TopicStream stream
+        if self.cursor.stuck(now_ns, RING_STUCK_NS):
+            self.behind, self.current = True, False
+            self.envelopes.heartbeat_ms = 0
+            return
+        if not self.behind:
+            return
+        if not self.current:
+            self.current, self.current_index = True, self.cursor.end_index()
+        if self.cursor.index() >= self.current_index:
+            self.behind = False
+            self.envelopes.heartbeat_ms = self.config.heartbeat_ms
+            for stream in self.streams.live:
+                self.envelopes.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
+
     cdef int _poll(self, int64_t now_ns) except? -1:
         cdef FeedCursor cursor = self.cursor
         cdef int64_t count, i, first = 0
         self.due_ns = 0
+        self._note_loop(now_ns)
         with nogil:
             count = cursor.poll(self.batch_records)
         if count == -EPIPE:
@@ -225,6 +247,8 @@ cdef class ZmqFanout(Agent):
 
     cdef _chores(self, int64_t now_ns):
         cdef TopicStream stream
+        if self.cursor is not None and not self.end_ns:
+            self._note_loop(now_ns)
         if self.last is None or self.last.ready():  # requests keep, in their sockets
             for socket in self.outlets.sockets:
                 self._take_requests(socket)
@@ -233,7 +257,7 @@ cdef class ZmqFanout(Agent):
                 self.envelopes.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
             elif now_ns - stream.sent_ns >= self.heartbeat_ns and not (
                     # Then the fan-out is silent, too: what readers know grows old.
-                    self.cursor is not None and self.cursor.stuck(now_ns, RING_STUCK_NS)):
+                    self.cursor is not None and self.behind):
                 self.envelopes.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
         if self.cursor is not None:
             self.registration.entry.read = self.read
