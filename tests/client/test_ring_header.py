@@ -16,10 +16,13 @@ import pytest
 import udpfast
 from tests.client.instance import Instance
 from tests.client.ring_market import Market
+from tests.client.test_dead_writer import STUCK_NS, live
 from tests.client.test_reader import feed_of_its_own, kill
 from tests.shared import ROOT
 from tests.test_header import compiler
+from tests.waiting import wait_until
 from udpfast import Batch, Books, Kind, Reader, RecordFlag
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import (
     GAP,
     OBJECT_STATE,
@@ -488,3 +491,36 @@ def test_damaged_ring_or_names_are_refused_and_never_crash(
             assert int(code) in (0, ENDED, REFUSED, DAMAGED, REMOVED)
         assert problem or code == "0"
     market.abandon()
+
+
+def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(read: Read, tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed")
+    live(instance)
+    instance.ring.note_current(monotonic_ns())
+    theirs = read(instance.address, "oldest")
+    assert book_of(theirs.read()) == "0"
+    instance.ring.note_current(monotonic_ns() - STUCK_NS)
+    wait_until(lambda: book_of(theirs.read()) == "1")
+    end = instance.ring.position + (2 << 20)
+    while instance.ring.position < end:
+        instance.append(Kind.MESSAGE, bytes(1000))
+    instance.ring.flush()
+    lines = theirs.read()
+    assert next(line for line in lines if line[:6] == "record").startswith(
+        f"record {Kind.LAPPED:d} "
+    )
+    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
+    instance.book([(12, 1)], [(13, 1)], snapshot=True, stream=1, follows=50)
+    instance.ring.flush()
+    lines = theirs.read()
+    assert f"record {Kind.BOOK:d} " in "".join(lines)
+    assert book_of(lines) == "1"
+    instance.ring.note_current(monotonic_ns())
+    wait_until(lambda: book_of(theirs.read()) == "0")
+    instance.close()
+
+
+def book_of(lines: list[str]) -> str:
+    """Whether the only book is stale."""
+    (line,) = [line for line in lines if line.startswith("book name")]
+    return line.split(" ")[5]

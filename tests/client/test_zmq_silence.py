@@ -128,7 +128,9 @@ def test_limit_that_is_none_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize("before", ["heard", "silent"])
-def test_what_a_feed_catches_up_ends_no_doubt_before_it_has(instance: Instance, before: str) -> None:
+def test_what_a_feed_catches_up_ends_no_doubt_before_it_has(
+    instance: Instance, before: str
+) -> None:
     query = "?silent_ms=1" if before == "silent" else ""
     with Turned(instance) as turned, turned.open(query) as reader:
         books = Books(reader)

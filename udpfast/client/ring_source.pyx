@@ -139,7 +139,9 @@ cdef class RingSource(Source):
         if load_relaxed(&ring.header.epoch) != self.gone_epoch:
             self.gone = CONNECTION_WRITER
         if self.gone == CONNECTION_WRITER:
-            return ring_ready(ring)
+            # Said before a lap, behind which its RESTART may be: who reads must know which is which.
+            return ring_ready(ring) or load_relaxed(&ring.header.intent) > (
+                ring.cursor + ring.capacity)
         if not (stuck or self.current):
             self.current = True
             self.current_index = load_relaxed(&ring.header.tail_index)

@@ -572,8 +572,9 @@ static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
     int stuck = udpfast_reader_stuck(reader);
     if (UDPFAST_LOAD_RELAXED(&reader->header->epoch) != reader->gone_epoch)
         reader->gone = UDPFAST_CONNECTION_WRITER;
-    if (reader->gone == UDPFAST_CONNECTION_WRITER)
-        return (uint32_t) udpfast_ring_word(reader, reader->position) != 0;
+    if (reader->gone == UDPFAST_CONNECTION_WRITER) /* said before a lap, which may hide its RESTART */
+        return (uint32_t) udpfast_ring_word(reader, reader->position) != 0
+               || !udpfast_ring_sound(reader, reader->position);
     if (!stuck && !reader->current) {
         reader->current = 1;
         reader->current_index = UDPFAST_LOAD_RELAXED(&reader->header->tail_index);
