@@ -464,7 +464,7 @@ def test_silence_puts_more_streams_in_doubt_than_words_may_wait() -> None:
     feed = many_streams(1)
     feed.wait(2_000_000_000)
     gaps = [one for one in feed.out if one.kind is Kind.GAP]
-    assert sorted(one.stream for one in gaps) == [Stream.FIRST + n for n in range(MANY)]
+    assert len({one.stream for one in gaps}) == len(gaps) == MANY
     assert {struct.unpack_from("<QQQ", one.payload) for one in gaps} == {(3, 2, 0)}
 
 
