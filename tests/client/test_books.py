@@ -676,7 +676,7 @@ def test_orders_that_nobody_published_are_said_to_need_a_setting(feed: Feed) -> 
     [
         (
             "BTCUSDT",
-            r"by \(exchange, symbol\), was 'BTCUSDT'; did you mean \('binance-usdm', 'BTCU",
+            r"be \(exchange, symbol\), was 'BTCUSDT'; did you mean \('binance-usdm', 'BTCU",
         ),
         (
             ("binance-usdm", "BTCUSD"),
@@ -685,7 +685,7 @@ def test_orders_that_nobody_published_are_said_to_need_a_setting(feed: Feed) -> 
         (("binance", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
         (("okx", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
         (("x", "y"), r"no book of \('x', 'y'\) among 1"),
-        (7, r"a book goes by \(exchange, symbol\), was 7"),
+        (7, r"a book's key must be \(exchange, symbol\), was 7"),
     ],
 )
 def test_missing_book_names_similar_ones(feed: Feed, key: object, said: str) -> None:
@@ -693,3 +693,8 @@ def test_missing_book_names_similar_ones(feed: Feed, key: object, said: str) -> 
     with pytest.raises(KeyError, match=said):
         feed.books[key]  # type: ignore[index]
     assert feed.books.get(key) is None  # type: ignore[call-overload]
+
+
+def test_missing_book_of_no_books_says_that_none_was_read() -> None:
+    with pytest.raises(KeyError, match=r"there is no book yet, because no update of one was read"):
+        Books()["binance", "BTCUSDT"]

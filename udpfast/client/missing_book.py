@@ -23,11 +23,13 @@ def missing_book(books: Books, key: object) -> str:
         near = [name for name in names.values() if name[1] == key[1]][:_SHOWN] or [
             names[each] for each in similar(":".join(map(str, key)), names, _SHOWN)
         ]
-        said = f"no book of {key!r} among {len(names):,}"
+        said = f"no book of {key!r}" + (f" among {len(names):,}" if names else "")
     else:
         symbols = {str(symbol): (exchange, symbol) for exchange, symbol in books}
         near = [symbols[each] for each in similar(str(key), symbols, _SHOWN)]
-        said = f"a book goes by (exchange, symbol), was {key!r}"
+        said = f"a book's key must be (exchange, symbol), was {key!r}"
+    if not names:
+        said += ": there is no book yet, because no update of one was read"
     if near:
         said += f"; did you mean {' or '.join(map(repr, near))}?"
     return said
