@@ -11,6 +11,8 @@ from tests.shared import shared
 from udpfast.archive.replay_note import Replay, read_replay
 from udpfast.cli.main import cli
 from udpfast.cli.replay_progress import LIVE_NS, LOG_NS, NOTE_NS, Progress
+from udpfast.cli.replay_records import replay_records
+from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.log.journal import Journal
@@ -110,3 +112,9 @@ def test_silence_of_replayed_lines_needs_no_attention(
         CliRunner().invoke(cli, ["replay", str(capture), "--to", "ring:again"])
     status = json.loads(CliRunner().invoke(cli, ["stat", "again", "--json"]).output)
     assert status["replay"]["counted"] and status["silent"] == []
+
+
+def test_summary_of_a_journal_tells_how_far_it_is(replayed: Path) -> None:
+    progress = Progress(Replay(str(replayed), "", 0, False, 0.0), quiet=True)
+    replay_records(replayed, "", Pacer(0), None, None, progress)
+    assert progress.entries == 5

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from udpfast.agents.feed.replay_source import ClockSteps
+from udpfast.cli.replay_progress import Progress
 from udpfast.client.batch import Batch
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, Kind
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.log.record_hash import RecordHash
@@ -53,8 +55,8 @@ class Output:
                 "overwritten; raise ring.capacity_bytes"
             )
 
-    def read_journal(self) -> None:
-        """Take everything that is there now."""
+    def read_journal(self, progress: Progress | None = None) -> None:
+        """Take everything that is there now; tell `progress` how far that is."""
         while True:
             try:
                 batch = self.reader.poll(timeout=0)
@@ -63,6 +65,10 @@ class Output:
             if len(batch) == 0:
                 return
             self.take(batch)
+            if progress is not None:
+                at_ns = int(batch.headers["published_ns"][-1])
+                progress.take(at_ns, len(batch))
+                progress.look(monotonic_ns(), at_ns)
 
     def take(self, batch: Batch) -> None:
         """Take a batch of the reader's."""

@@ -31,6 +31,11 @@ class Progress:
         Print nothing.
     live : bool, optional
         stderr is a terminal; by default it is asked.
+
+    Attributes
+    ----------
+    entries : int
+        Records or datagrams that were replayed so far.
     """
 
     def __init__(self, replay: Replay, *, quiet: bool, live: bool | None = None) -> None:
@@ -39,7 +44,7 @@ class Progress:
         self._live = sys.stderr.isatty() if live is None else live
         self._directory: Path | None = None
         self._began_ns = self._noted_ns = self._said_ns = 0
-        self._entries = 0
+        self.entries = 0
         self._shown = False
 
     def publish(self, directory: Path, *, counted: bool) -> None:
@@ -53,7 +58,7 @@ class Progress:
 
     def take(self, at_ns: int, entries: int) -> None:
         """Note that so many records or datagrams are replayed, the last one of time `at_ns`."""
-        self._entries += entries
+        self.entries += entries
         self._replay = replace(self._replay, at_ns=at_ns)
 
     def look(self, now_ns: int, at_ns: int) -> None:
@@ -86,6 +91,6 @@ class Progress:
         self._shown = False
 
     def _say(self, seconds: float) -> None:
-        text = f"{seconds:6.1f} s  {self._replay.text}  {self._entries:,} replayed"
+        text = f"{seconds:6.1f} s  {self._replay.text}  {self.entries:,} replayed"
         self._shown = True
         click.echo(f"\r{text}\x1b[K" if self._live else text, err=True, nl=not self._live)

@@ -36,7 +36,7 @@ def replay_records(
     """Read a journal's records, or publish them in a ring; return what they are."""
     end = end or end_now(journal)
     if not target:
-        return _read(journal, start, end)
+        return _read(journal, start, end, progress)
     feed = read_feed(journal)
     ring = RingConfig() if feed is None else feed.ring
     directory = instance_directory(target.removeprefix("ring:"), create=True)
@@ -79,9 +79,11 @@ def _publish(cursor: JournalCursor, republisher: Republisher, pacer: Pacer) -> d
     return found | clock.result()
 
 
-def _read(journal: Path, start: Place | None, end: Place | None) -> dict[str, Any]:
+def _read(
+    journal: Path, start: Place | None, end: Place | None, progress: Progress | None
+) -> dict[str, Any]:
     output = Output()
     with Reader(f"journal:{journal.resolve()}", start=start, end=end) as reader:
         output.begin(reader)
-        output.read_journal()
+        output.read_journal(progress)
     return output.result() | {"missed": output.missed} | output.clock.result()
