@@ -57,6 +57,19 @@ def test_help_has_an_example(verb):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ([], "3 another process runs this instance (run)"),
+        (["send"], "CAPTURE is a pcap or pcapng file, also with .gz."),
+        (["tune"], "sudo udpfast tune apply --rx-cpus 2,3 --iface eth1"),
+    ],
+)
+def test_help_says_what_new_users_asked_for(arguments, words):
+    result = CliRunner().invoke(cli, [*arguments, "--help"])
+    assert words in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
         (["check", "none.toml"], ["none.toml", "expected a TOML file"]),
         (["run", "none.toml"], ["none.toml", "expected a TOML file"]),
         (["stat", "no/such"], ["no/such"]),

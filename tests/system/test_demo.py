@@ -47,3 +47,4 @@ def test_demo_of_a_venue_has_every_order_in_its_queue(venue):
     printed, summary = demo("--venue", venue, "--seconds", "3")
     assert all(one["orders"] > 10 for one in summary["symbols"].values())
     assert "orders in their queues" in printed
+    assert printed.splitlines()[-2] == "ok"
