@@ -64,6 +64,17 @@ def test_send_prints_one_json_object() -> None:
     assert found["races"][0]["way"] == "out"
 
 
+def test_send_calls_each_way_by_one_name() -> None:
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        asked = ["--seconds", "0.2", "--idle", "sleep", "--lines", "a=,b="]
+        ran = CliRunner().invoke(cli, ["wire", "send", receiver.addresses[0], *asked])
+    assert ran.exit_code == 0, ran.output
+    for words in ("a     way out ", "a    way back ", "lost, way out", "lost, way back"):
+        assert " ".join(words.split()) in " ".join(ran.stdout.split())
+    assert re.search(r"^way out: a was first ", ran.stdout, re.MULTILINE)
+    assert not re.search(r"(?<!way )\b(out|back)\b", ran.stdout)
+
+
 def test_metrics_of_both_ends_are_those_of_the_run() -> None:
     pytest.importorskip("prometheus_client")
     with Receiver(["127.0.0.1:0"], spin=False) as receiver:
