@@ -43,6 +43,7 @@ def test_verify_of_a_sound_journal_finds_nothing(journal):
     assert found["state"]["synced_index"] == 3000
     code, text = call("verify", journal)
     assert code == 0 and "3,000 records valid" in text
+    assert "not recorded: 0 records overwritten before they were recorded, 0 without room" in text
 
 
 def test_verify_of_a_damaged_journal_says_where_and_how_much(journal):

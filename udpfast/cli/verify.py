@@ -153,8 +153,8 @@ def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
     if state is not None:
         click.echo(
             f"synced to the disk up to record {state['synced_index']:,} (position "
-            f"{state['synced_position']:,}); not recorded: {state['lapped']:,} lapped, "
-            f"{state['dropped']:,} dropped"
+            f"{state['synced_position']:,}); not recorded: {state['lapped']:,} records overwritten "
+            f"before they were recorded, {state['dropped']:,} without room on the disk"
         )
     if "repaired" in found:
         click.echo(f"cut {found['repaired']['cut_bytes']:,} bytes")
