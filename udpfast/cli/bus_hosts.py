@@ -1,4 +1,4 @@
-"""Daemons of a bus as processes of this host, each with an address of the loopback of its own."""
+"""Daemons of a bus as processes of this host, each with a loopback address of its own."""
 
 from __future__ import annotations
 

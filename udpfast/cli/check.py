@@ -1,4 +1,4 @@
-"""`udpfast check`: what a feed's file means, and what of this host is not as it should be."""
+"""`udpfast check`: what a feed's file sets, and what on this host would stop or slow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the packages lie that only a checkout has beside udpfast: its benchmarks and its lab."""
+"""Find the packages that only a checkout has: the benchmarks and the lab."""
 
 from __future__ import annotations
 

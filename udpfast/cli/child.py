@@ -1,4 +1,4 @@
-"""Commands of ours as processes that end with the one that started them."""
+"""Run udpfast's own commands as processes that end with their parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report that `udpfast demo` ends with, where Spark is there to make it."""
+"""The report that ends `udpfast demo`, if Spark is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`udpfast export --format`: a journal as one file of a format of others."""
+"""`udpfast export --format`: a journal as one file in another tool's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The charts of `udpfast monitor`'s page: a browser keeps their points, and is sent the newest."""
+"""Charts of `udpfast monitor`'s page: the browser keeps their points and gets only the newest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single orders of a feed as lines of at most 80 columns: levels, queues at the best, largest."""
+"""Single orders of a feed as lines of 80 columns: levels, queues at the best price, the largest."""
 
 from __future__ import annotations
 

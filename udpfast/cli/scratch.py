@@ -1,4 +1,4 @@
-"""A directory for as long as a command runs; what a killed one left, the next one removes."""
+"""A directory for as long as a command runs; the next command removes what a killed one left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`udpfast send CAPTURE`, `--venue`: datagrams as they are, through a bad network if asked for."""
+"""`udpfast send CAPTURE`, `--venue`: datagrams unchanged, through a bad network if asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`udpfast top` as it moves: a list of feeds, a page about one of them, one about the host."""
+"""`udpfast top`, live: a list of feeds, a page about one of them, and one about the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `udpfast top` shows of a host beside its feeds: stores, journals and disks, faults."""
+"""What `udpfast top` shows of a host besides its feeds: stores, journals and disks, faults."""
 
 from __future__ import annotations
 

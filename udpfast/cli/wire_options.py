@@ -1,4 +1,4 @@
-"""What both ends of `udpfast wire` are told in the same words."""
+"""Options that both ends of `udpfast wire` share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a book that is not there: which names are similar."""
+"""Explain a book that is not there, with similar names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What somebody is told who opens a feed that nobody writes any more."""
+"""Warn whoever opens a feed that nobody writes any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stack receives in place of the kernel's: what was found of it, and what would start it."""
+"""Which stack receives in place of the kernel's: what was found, and what would start it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a host is not as one feed wants it: its core, its directories, its sockets, its stack."""
+"""What a host lacks for one feed: its core, its directories, its sockets, its stack."""
 
 from __future__ import annotations
 

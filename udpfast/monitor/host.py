@@ -1,4 +1,4 @@
-"""What is known of a host beside its feeds: what is wrong with it, its stores, its journals."""
+"""What is known of a host besides its feeds: findings, losses, stores, journals, groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOSSES_S = 5.0
 
 
 class HostFinding(Struct, frozen=True):
-    """What of the host is not as its feeds want it, as `udpfast check` finds it.
+    """What the host lacks for its feeds, as `udpfast check` finds it.
 
     `fault`: a feed cannot run as it is asked to; otherwise it costs time, or datagrams under load.
     """

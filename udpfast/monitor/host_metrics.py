@@ -1,4 +1,4 @@
-"""The facts of a host beside its feeds for Prometheus: stores, journals and disks, findings."""
+"""The facts of a host besides its feeds for Prometheus: stores, journals, disks, findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals and their disks: how far each is, what the disk has of it, and how much room is left."""
+"""Journals and their disks: how far each has come, what is on the disk, how much room is left."""
 
 from __future__ import annotations
 

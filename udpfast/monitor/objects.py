@@ -1,4 +1,4 @@
-"""Objects in doubt: how many there are of them now, and why, as a feed's image has them."""
+"""Objects in doubt: how many there are now, and why, according to the feed's image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long to read, read rarely: so that who looks often costs no more for it."""
+"""Read rarely what takes long to read, so that frequent looks cost no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order books of a feed as they are now, out of its image."""
+"""The order books of a feed as they are now, from its image."""
 
 from __future__ import annotations
 
