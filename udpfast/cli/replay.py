@@ -208,8 +208,9 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     recorded; for a file from another program, the time stamps of the capture. The same datagrams
     always make the same records; their SHA-256, which leaves out only position and index, shows it.
     Without --config or ports, the framing of a file is detected from its content, its lines from
-    the destinations, and Roq's snapshot channel from its snapshot bit. Exit code 1 if the counters
-    do not add up, something was missed, or --expect was not met.
+    the destinations, and Roq's snapshot channel from its snapshot bit. Progress goes to stderr,
+    except with --json. Exit code 1 if the counters do not add up, something was missed, or --expect
+    was not met.
     """
     raise_once()
     expected = _expected(options.pop("expect"))

@@ -47,6 +47,7 @@ def send(**options: Any) -> None:
     line that it was captured on. A capture of a single line is sent on every line given.
 
     The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
+    SIGINT and SIGTERM end it with its summary. Progress goes to stderr, except with --json.
     """
     senders: dict[str, list[DatagramSender]] = {}
     stopping = Stop()
