@@ -65,6 +65,28 @@ def test_feed_memory_books_cost_what_their_orders_do() -> None:
     assert many.shared == few.shared
 
 
+def test_feed_memory_of_a_venue_has_no_objects_of_roq() -> None:
+    few, many = (
+        feed_memory(feed(wire=VENUE, objects={"max": 1 << count, "collect_bytes": 1 << count}))
+        for count in (16, 24)
+    )
+    assert few == many
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+def test_feed_memory_of_a_venue_has_no_more_cells_than_messages_can_wait(streams: int) -> None:
+    wire = VENUE | {"streams_max": streams}
+    enough, more = (
+        feed_memory(feed(wire=wire, window={"size": 256, "slab_cells": cells}))
+        for cells in (256 * streams, 1 << 22)
+    )
+    assert more == enough
+    roq, larger = (
+        feed_memory(feed(window={"size": 256, "slab_cells": cells})) for cells in (256, 512)
+    )
+    assert larger.shared > roq.shared  # of which a message may have many
+
+
 def test_with_memory_adds_up_what_all_feeds_take() -> None:
     configs = [feed(f"feed{index}", wire=VENUE) for index in range(3)]
     use = with_memory(HostUse(), configs)

@@ -77,7 +77,7 @@ class WindowConfig(Struct, frozen=True):
             le=1 << 22,
             description="number of cells (one datagram each) per channel for early and "
             "fragmented messages; 256 hold the largest message of roq; with other "
-            "framings all streams share them",
+            "framings all streams share them, and no more are made than their windows can use",
         ),
     ] = 16_384
 
@@ -122,7 +122,7 @@ class SessionConfig(Struct, frozen=True):
 
 
 class ObjectsConfig(Struct, frozen=True):
-    """Snapshot and incremental synchronisation (docs/protocol.md)."""
+    """Snapshot and incremental synchronisation, with framing roq (docs/protocol.md)."""
 
     max: Annotated[
         int,

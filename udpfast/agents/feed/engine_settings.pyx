@@ -52,6 +52,9 @@ cdef int pipeline_configure(PipelineSettings* settings, config) except -1:
         settings.encodings |= <uint64_t>1 << Encoding[name.upper()].value
     settings.window = config.window.size
     settings.slab_cells = config.window.slab_cells
+    if config.wire.framing != "roq":     # a message is one cell, and each waits in its own window
+        settings.slab_cells = min(
+            config.window.slab_cells, config.wire.streams_max * config.window.size)
     for channel, role in enumerate((config.incremental, config.snapshot)):
         settings.lines[<int>channel] = len(config.line_names[channel])
         settings.served[<int>channel] = len(config.line_names[channel]) > len(role.lines)
@@ -73,9 +76,11 @@ cdef int pipeline_configure(PipelineSettings* settings, config) except -1:
 
 
 cdef int gate_configure(GateSettings* settings, config) except -1:
-    settings.objects_max = config.objects.max
+    # Only Roq's messages pass the gate: another framing's feed pays nothing for it.
+    gated = config.wire.framing == "roq"
+    settings.objects_max = config.objects.max if gated else 0
     settings.collect_messages_max = config.objects.collect_messages
-    settings.collect_bytes = config.objects.collect_bytes
+    settings.collect_bytes = config.objects.collect_bytes if gated else 0
     settings.snapshots = len(config.line_names[CHANNEL_SNAPSHOT]) > 0
 
 
