@@ -231,6 +231,7 @@ def test_journal_that_is_empty_yet_says_where_it_begins(instance, tmp_path):
     other.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*its writer .* has ended")
 @pytest.mark.parametrize("start", [None, "oldest", "begin", START_NS, ("position", 0)])
 def test_feed_and_recorder_that_were_stopped_leave_each_record_once(instance, tmp_path, start):
     publish(instance, 0, 1500)
