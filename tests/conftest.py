@@ -1,11 +1,12 @@
 """Fixtures for every test."""
 
+import gc
 import os
 import random
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,12 @@ NIGHTLY = (
 #: What is run of the others, unless something else is asked for (`pyproject.toml`).
 NOT_NIGHTLY = "not nightly"
 
-#: Files that share a session of Spark, which takes long to begin: groups of about equal time, all
-#: others one more.
+#: Files that share a session of Spark, which takes long to begin; all others share another. Both
+#: take about the same time.
 SPARK = "tests/spark/"
-SPARK_GROUPS = (
-    ("test_charts.py", "test_pipeline.py", "test_pushdown.py", "test_spans.py"),
-    ("test_demo_report.py",),  # starts sessions of its own
+SPARK_TOGETHER = (
+    *("test_charts.py", "test_demo_report.py", "test_fed_copies.py", "test_order_jobs.py"),
+    *("test_pipeline.py", "test_pushdown.py", "test_spans.py"),
 )
 
 
@@ -71,8 +72,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.partition("::")[0]
             if not path.startswith(SPARK):
                 return path
-            name = path.removeprefix(SPARK)
-            return next((f"{SPARK}{group[0]}" for group in SPARK_GROUPS if name in group), SPARK)
+            return SPARK + SPARK_TOGETHER[0] * (path.removeprefix(SPARK) in SPARK_TOGETHER)
 
     return ByFile(config, log)
 
@@ -84,6 +84,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         for each in config.args
     )
     return True if collection_path.name in NIGHTLY and not asked else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage only among what comes when all tests are collected: they are there to stay.
+
+    A fifth of the time to collect them; and a test that collects garbage has only its own to see.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before what is not asked for is left out

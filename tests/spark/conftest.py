@@ -40,6 +40,8 @@ def spark(installed: None) -> Iterator["SparkSession"]:
     """Return a session on two cores."""
     from udpfast.spark.session import open_session
 
-    session = open_session("local[2]", memory="2g", quick=True)
+    # As few partitions as show what is divided: a stream keeps the state of each in files.
+    settings = {"spark.sql.shuffle.partitions": "2"}
+    session = open_session("local[2]", memory="2g", quick=True, settings=settings)
     yield session
     session.stop()

@@ -408,7 +408,7 @@ def odd_export(seed: int) -> SmallExport:
     return export
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_no_price_or_name_stops_the_report(spark, tmp_path: Path, seed: int) -> None:
     odd_export(seed).write(tmp_path / "export")
     bronze = Bronze(spark, (str(tmp_path / "export"),))
