@@ -97,7 +97,8 @@ class _Feed:
             for name, port in zip(LINES, ports, strict=True)
         )
         return (
-            f'name = "{self.name}"\nring.capacity_bytes = {1 << 22}\nring.names = 16\n'
+            f'name = "{self.name}"\nring.capacity_bytes = {1 << 22}\n'
+            f"objects.collect_bytes = {1 << 20}\nring.names = 16\n"
             "window.size = 1024\nwindow.slab_cells = 256\nwindow.lost_packet_wait_us = 10000\n"
             f'wire.framing = "siac_opra"\nagent.idle = "sleep"\n{lines}'
         )

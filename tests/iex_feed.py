@@ -36,7 +36,8 @@ class Feed:
     def __init__(self, directory: Path, **settings: Any) -> None:
         tables = {
             "name": "iex",
-            "wire": {"framing": "iex_tp", "payload": "iex_deep"} | settings.pop("wire", {}),
+            "wire": {"framing": "iex_tp", "payload": "iex_deep", "streams_max": 4}
+            | settings.pop("wire", {}),
             "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9001"}]},
         }
         self.replayer = Replayer(parse_feed(tables | settings), directory)

@@ -26,7 +26,7 @@ def config(port: int, market: OrderMarket = MARKET, **more: Any) -> FeedConfig:
     return parse_feed(
         {
             "name": "served",
-            "wire": {"framing": market.framing, "payload": market.payload},
+            "wire": {"framing": market.framing, "payload": market.payload, "streams_max": 4},
             "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9000"}]},
             "snapshot_server": {"server": f"127.0.0.1:{port}", "pause_ms": 50, "timeout_ms": 500}
             | more,

@@ -21,7 +21,7 @@ def instance_settings(port, **more):
         "name": "test",
         "ring": {"capacity_bytes": 1 << 22},
         "window": {"size": 64},
-        "objects": {"max": 64},
+        "objects": {"max": 64, "collect_bytes": 1 << 20},
         "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{port}"}]},
     } | more
 

@@ -24,6 +24,7 @@ def feed(request, tmp_path):
         {
             "name": "test",
             "ring": {"capacity_bytes": 1 << 22},
+            "objects": {"collect_bytes": 1 << 20},
             "agent": {"huge_pages": False},
             "receive": {"batch": BATCH, "timestamps": request.param},
             "window": {"lost_packet_wait_us": 5_000},

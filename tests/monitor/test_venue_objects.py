@@ -33,7 +33,7 @@ class Fed:
         self.directory = directory
         settings = {
             "name": "venue",
-            "wire": {"framing": market.framing, "payload": market.payload},
+            "wire": {"framing": market.framing, "payload": market.payload, "streams_max": 4},
             "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9000"}]},
             "window": {"size": 256, "lost_packet_wait_us": 1_000},
             "ring": {"capacity_bytes": 1 << 24},

@@ -9,7 +9,8 @@ def feed(folder: Path, name: str, more: str = "") -> Path:
     """Write the file of a feed on loopback."""
     path = folder / f"{name}.toml"
     path.write_text(
-        f'name = "{name}"\n[ring]\ncapacity_bytes = {1 << 22}\n{more}\n'
+        f'name = "{name}"\nobjects.collect_bytes = {1 << 20}\n'
+        f"[ring]\ncapacity_bytes = {1 << 22}\n{more}\n"
         f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{free_port()}"\n'
     )
     return path

@@ -30,7 +30,7 @@ def feed(port, tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     path = tmp_path / "feed.toml"
     path.write_text(
-        f'name = "test"\nring.capacity_bytes = {1 << 22}\n'
+        f'name = "test"\nring.capacity_bytes = {1 << 22}\nobjects.collect_bytes = {1 << 20}\n'
         f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
     )
     return path

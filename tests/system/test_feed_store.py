@@ -65,7 +65,7 @@ def feed_tables(port: int, **more: str) -> str:
     """Return a feed's file; `more`: lines behind the first ones, tables."""
     return (
         'name = "iex"\noutput = "store"\n' + "".join(f"{line}\n" for line in more.values())
-        + '[wire]\nframing = "iex_tp"\npayload = "iex_tops"\n'
+        + '[wire]\nframing = "iex_tp"\npayload = "iex_tops"\nstreams_max = 4\n'
         f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
     )  # fmt: skip
 

@@ -36,7 +36,8 @@ def ports(tmp_path, monkeypatch):
     made = {name: free_port() for name in NAMES}
     for name, port in made.items():
         (folder / f"{name}.toml").write_text(
-            f'name = "{name}"\nring.capacity_bytes = {1 << 22}\nwindow.slab_cells = 256\n'
+            f'name = "{name}"\nring.capacity_bytes = {1 << 22}\n'
+            f"objects.collect_bytes = {1 << 20}\nwindow.slab_cells = 256\n"
             f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
         )
     (folder / "host.toml").write_text(

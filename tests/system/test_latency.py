@@ -47,6 +47,7 @@ def tables(port, tmp_path, monkeypatch):
     return {
         "name": "test",
         "ring": {"capacity_bytes": 1 << 22},
+        "objects": {"collect_bytes": 1 << 20},
         "incremental": {"lines": lines},
     }
 

@@ -28,7 +28,11 @@ class Exchange:
         lines = [{"name": f"L{port}", "address": f"127.0.0.1:{port}"} for port in self.ports]
         return {
             "name": "loops",
-            "wire": {"framing": self.market.framing, "payload": self.market.payload},
+            "wire": {
+                "framing": self.market.framing,
+                "payload": self.market.payload,
+                "streams_max": 8,
+            },
             "streams": {"lines": lines[:2]},
             "definitions": {"lines": lines[2:3]},
             "recovery": {"lines": lines[3:]},

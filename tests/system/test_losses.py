@@ -40,6 +40,7 @@ def tables(ports, tmp_path, monkeypatch):
     return {
         "name": "test",
         "ring": {"capacity_bytes": 1 << 22},
+        "objects": {"collect_bytes": 1 << 20},
         "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{ports[0]}"}]},
     }
 

@@ -39,8 +39,8 @@ def venue(
     }
     settings: dict[str, Any] = {
         "name": "venue",
-        "wire": {"framing": FRAMINGS[payload], "payload": payload},
-        "books": {"orders": True},
+        "wire": {"framing": FRAMINGS[payload], "payload": payload, "streams_max": 8},
+        "books": {"orders": True, "orders_max": 50_000},
         "image": {"enabled": True},
         "ring": {"capacity_bytes": 1 << 24},
     } | {

@@ -53,7 +53,7 @@ def tables(name: str, ports: list[int], market: OrderMarket, **more: Any) -> dic
     lines = [{"name": "AB"[i], "address": f"127.0.0.1:{ports[i]}"} for i in range(2)]
     return {
         "name": name,
-        "wire": {"framing": market.framing, "payload": market.payload},
+        "wire": {"framing": market.framing, "payload": market.payload, "streams_max": 4},
         "streams": {"lines": lines},
         "window": {"lost_packet_wait_us": 2_000},
         "ring": {"carry": "both", "capacity_bytes": 1 << 24},

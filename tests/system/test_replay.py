@@ -36,6 +36,8 @@ incremental.lines = [
 snapshot.lines = [{{ name = "A", address = "127.0.0.1:{2}" }}]
 receive.rcvbuf_bytes = 16777216
 window.lost_packet_wait_us = 2000
+ring.capacity_bytes = 16777216
+objects.collect_bytes = 1048576
 
 [record]
 enabled = true

@@ -81,7 +81,8 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
     incremental, snapshot, fanned_out = free_ports(3)
     tcp = f"tcp://127.0.0.1:{fanned_out}"
     (tmp_path / "feed.toml").write_text(
-        f'name = "test"\nring.capacity_bytes = {1 << 22}\nrun.processes = "{processes}"\n'
+        f'name = "test"\nring.capacity_bytes = {1 << 22}\n'
+        f'objects.collect_bytes = {1 << 20}\nrun.processes = "{processes}"\n'
         f'zmq.enabled = true\nzmq.addresses = ["ipc", "{tcp}"]\n'
         "zmq.heartbeat_ms = 60000\n"  # no machine is so loaded that it counts as silent
         f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{incremental}"\n'

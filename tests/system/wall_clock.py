@@ -83,6 +83,7 @@ def follow(ports: list[int], chance: random.Random, directory: Path) -> dict[str
     tables = {
         "name": "jumps",
         "ring": {"capacity_bytes": 1 << 22},
+        "objects": {"collect_bytes": 1 << 20},
         "receive": {"timestamps": chance.choice(["none", "kernel"])},
         "incremental": {
             "lines": [

@@ -75,6 +75,7 @@ class VenueDemonstration(Demonstration):
 [wire]
 framing = "{self.exchange.framing}"
 payload = "{self.exchange.payload}"
+streams_max = 8
 [[streams.lines]]
 name = "A"
 address = "127.0.0.1:{a}"
