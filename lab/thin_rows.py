@@ -171,7 +171,8 @@ class _Feed:
 
     def __init__(self, framing: str, lines: int) -> None:
         self.pipeline = FeedPipeline(
-            framing=framing, lines_incremental=lines, lines_snapshot=0, slab_cells=1 << 15,
+            framing=framing, streams=2, lines_incremental=lines, lines_snapshot=0,
+            slab_cells=1 << 15 if framing == "roq" else None,
             lost_packet_wait_ns=_WAIT_NS, inactivity_timeout_ns=_SILENCE_NS,
         )  # fmt: skip
         self.now_ns = 0

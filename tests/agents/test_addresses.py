@@ -31,7 +31,7 @@ class Feed:
                 "name": "test",
                 "ring": {"capacity_bytes": 1 << 22},
                 "agent": {"huge_pages": False},
-                "wire": {"framing": "cme_mdp3"},
+                "wire": {"framing": "cme_mdp3", "streams_max": 16},
                 "receive": receive,
                 "window": {"lost_packet_wait_us": 5_000, "size": 256},
                 "session": {"inactivity_timeout_ms": 1_000},

@@ -19,7 +19,9 @@ class Feed:
 
     def __init__(self, framing: str, lines: int = 1) -> None:
         self.framing = framing
-        self.pipeline = FeedPipeline(framing=framing, lines_incremental=lines, lines_snapshot=0)
+        self.pipeline = FeedPipeline(
+            framing=framing, streams=4, lines_incremental=lines, lines_snapshot=0
+        )
         self.out: list[FeedMessage] = []
         self.now_ns = 0
 

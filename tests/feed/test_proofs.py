@@ -37,7 +37,7 @@ class Feed:
     """A feed of one line, in time; datagrams come 0.1 ms apart."""
 
     def __init__(self, changed: Cell | None, **settings: object) -> None:
-        self.pipeline = FeedPipeline(**settings)  # type: ignore[arg-type]
+        self.pipeline = FeedPipeline(streams=2, **settings)  # type: ignore[arg-type]
         if changed is not None:
             self.pipeline.set_proof(changed.row, changed.column, changed.value)
         self.now_ns = 10**18

@@ -43,6 +43,7 @@ def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
         "agent": {"huge_pages": False},  # not of files on disk, as here
         "name": name,
         "ring": {"capacity_bytes": 1 << 24, "carry": "messages"},
+        "objects": {"collect_bytes": 1 << 20},
         "window": {"lost_packet_wait_us": 5_000_000},
         "receive": {"path": path},
         "xdp": {"frames": 4096, **xdp},

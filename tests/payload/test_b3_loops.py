@@ -50,7 +50,7 @@ def config(**definitions: str) -> FeedConfig:
     """Return the settings of a feed of one line of changes and two of snapshots."""
     tables: dict[str, Any] = {
         "name": "b3",
-        "wire": {"framing": "b3_umdf", "payload": "b3"},
+        "wire": {"framing": "b3_umdf", "payload": "b3", "streams_max": 4},
         "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9001"}]},
         "recovery": {
             "lines": [{"name": f"S{i}", "address": f"127.0.0.1:{9101 + i}"} for i in range(2)]

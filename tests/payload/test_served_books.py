@@ -43,7 +43,7 @@ def config(market: type[OrderMarket], **tables: Any) -> FeedConfig:
     return parse_feed(
         {
             "name": "served",
-            "wire": {"framing": market.framing, "payload": market.payload},
+            "wire": {"framing": market.framing, "payload": market.payload, "streams_max": 4},
             "streams": {"lines": lines},
             "window": {"size": 256, "lost_packet_wait_us": 3_000},
             "ring": {"carry": "both", "capacity_bytes": 1 << 24},
