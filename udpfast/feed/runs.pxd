@@ -69,7 +69,7 @@ cdef inline void brought_add(Brought* brought, const Run* run, const Run* other)
 
 cdef inline const Run* runs_lead_to(const Window* w, const Unit* unit) noexcept nogil:
     # The run of more than a few datagrams that a unit goes on with, on any line; of several, the
-    # one that contradicts the current numbering most. One that did so more than a few times is that,
+    # one that contradicts the current numbering most. One that did so more than a few times is it,
     # though what filled holes refuted it meanwhile. NULL: none.
     cdef const Run* run
     cdef const Run* found = NULL
