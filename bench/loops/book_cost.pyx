@@ -15,7 +15,7 @@ from libc.string cimport memcpy, memset
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, Message, Session
 from udpfast.core.memory cimport Memory
-from udpfast.market.ahead cimport AHEAD
+from udpfast.market.ahead cimport AHEAD, ahead_hand_over
 from udpfast.market.change cimport *
 from udpfast.market.found cimport Found
 from udpfast.market.market cimport (
@@ -372,7 +372,8 @@ cdef uint64_t market_run(
         message.payload, message.size = at + 1, at[0]
         message.number = number
         begins = True
-        while venue_next(venue, &message, begins, into, ROOM, &names.names, &found) > 0:
+        while venue_next(venue, &message, begins, into, ROOM, &names.names, &found) > 0 and (
+                not found.last):
             begins = False
         number += 1
         at += 1 + at[0]
@@ -396,6 +397,7 @@ cdef uint64_t keep_run(
         message.payload, message.size = at + 1, at[0]
         message.number = number
         market_begin(market, &message, &names.names)
+        ahead_hand_over(market, &venue.ahead)
         if itch_decode(message.payload, message.size, venue.changes) > 0:
             market_apply(market, venue.changes)
         for n in range(<int>market.dirty_count):

@@ -29,6 +29,15 @@ cdef struct Ahead:
     uint32_t count
 
 
+cdef inline void ahead_hand_over(Market* market, const Ahead* ahead) noexcept nogil:
+    # What was found of the message at hand, for the market to look at first.
+    cdef const Expected* e = ahead.expected + (ahead.count - AHEAD - 1 & AHEAD_RING - 1)
+    if e.order != NULL:
+        market.expected_order = e.order
+    if e.instrument != NULL:
+        market.expected = e.instrument
+
+
 cdef inline void ahead_note(
         Market* market, Ahead* ahead, bint known, uint64_t instrument,
         uint64_t order) noexcept nogil:

@@ -86,7 +86,9 @@ cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream
 cdef inline Instrument* instrument_of(
         Market* market, const Change* c, uint16_t stream) noexcept nogil:
     # NULL: there is no room for it.
-    cdef Instrument* i = instrument_find(&market.instruments, c.instrument)
+    cdef Instrument* i = market.expected
+    if unlikely(i.id != c.instrument or market.instruments.count == 0):
+        i = instrument_find(&market.instruments, c.instrument)
     if likely(i != NULL and i.named and i.symbol_id and not i.homeless):
         return i
     return meet_instrument(market, i, c, stream)

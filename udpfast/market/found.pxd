@@ -35,6 +35,7 @@ cdef struct Found:
     uint32_t names_full          # names that the table had no room for
     uint16_t stream              # of its object, + 1; 0: the message's own
     uint16_t session             # of that stream
+    bint last                    # nothing else comes of this message: there is no need to ask
 
 
 cdef inline void found_count(int64_t* feed, int32_t result, const Found* found) noexcept nogil:

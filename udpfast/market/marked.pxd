@@ -1,14 +1,14 @@
 # What changed since readers were told last, and small questions of a market that every room asks.
 
-from libc.stdint cimport int64_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport OBJECT_LIVE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
 from udpfast.market.market cimport (
     MARKET_STREAMS, TOUCHED_MAX, Market, MarketStream, Touched, TouchedOrder)
-from udpfast.market.orders cimport RestingOrder
+from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport SideLevel, side_is_best
 
 cdef enum:  # schema UpdateAction
@@ -45,6 +45,14 @@ cdef inline uint32_t depth_of(const Instrument* i, uint8_t side) noexcept nogil:
 
 cdef inline uint32_t scope_of(const Market* market, const Instrument* i) noexcept nogil:
     return index_of(market, i) + MARKET_STREAMS if market.traits.orders_by_instrument else i.stream
+
+
+cdef inline RestingOrder* order_of(Market* market, uint64_t id, uint32_t scope) noexcept nogil:
+    # NULL: no such order rests.
+    cdef RestingOrder* order = market.expected_order
+    if likely(order.id == id and order.scope == scope):
+        return order
+    return order_find(&market.orders, id, scope)
 
 
 cdef inline void instrument_mark_dirty(Market* market, Instrument* i) noexcept nogil:

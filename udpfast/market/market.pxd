@@ -25,7 +25,7 @@ from udpfast.core.layout cimport Message, Session
 from udpfast.market.change cimport CHANGES_MAX, DECIMALS_MAX, Change, Traits
 from udpfast.market.instrument cimport Instrument, Instruments
 from udpfast.market.names cimport Names
-from udpfast.market.orders cimport RestingOrders
+from udpfast.market.orders cimport RestingOrder, RestingOrders
 from udpfast.market.side cimport LevelSlab
 
 cdef enum:
@@ -141,6 +141,9 @@ cdef struct Market:
     bint refused                 # it says what cannot be, and nobody knows of which instrument
     bint untold                  # it says what no update tells
     bint flush                   # enough was gathered: publish
+    # What was fetched ahead for it (ahead.pxd), maybe: its id says whether it is that.
+    Instrument* expected
+    RestingOrder* expected_order
     Instrument* taking           # of the snapshot at hand; NULL: it is passed by
     uint64_t taking_number
     uint32_t taking_chain

@@ -14,9 +14,9 @@ from udpfast.market.instrument cimport (
     FACES, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instruments_init, instruments_memory_size)
 from udpfast.market.levels cimport apply_book, apply_place, face_empty, face_forget
 from udpfast.market.marked cimport (
-    face_of, has_face, index_of, instrument_mark, scope_of, stream_of, face_is_sure)
+    face_of, has_face, index_of, instrument_mark, order_of, scope_of, stream_of, face_is_sure)
 from udpfast.market.names cimport Names
-from udpfast.market.orders cimport RestingOrder, order_find, orders_init, orders_memory_size
+from udpfast.market.orders cimport RestingOrder, orders_init, orders_memory_size
 from udpfast.market.side cimport Side, SideLevel, side_put, side_free
 from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
@@ -111,6 +111,8 @@ cdef void market_init(
     instruments_init(
         &market.instruments, carve(&memory, instruments_memory_size(instruments)), instruments)
     orders_init(&market.orders, carve(&memory, orders_memory_size(orders)), orders)
+    market.expected = market.instruments.items
+    market.expected_order = market.orders.orders
     market.slab.count = <uint32_t>levels_max_of(traits, settings)
     market.slab.levels = <SideLevel*>carve(
         &memory, <size_t>market.slab.count * sizeof(SideLevel))
@@ -187,7 +189,7 @@ cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept n
     if not i.measured:
         market.untold = True
         return
-    order = order_find(&market.orders, c.order, scope_of(market, i))
+    order = order_of(market, c.order, scope_of(market, i))
     if order != NULL:            # the taker was on the other side
         add_row(market, i, c, order.price if c.price == PRICE_NONE else c.price, c.order_before,
                 1 - (order.side & 1), VERB_TRADE)
@@ -279,22 +281,25 @@ cdef inline void instrument_apply(Market* market, Instrument* i, const Change* c
         apply_gated(market, i, c)
 
 
-cdef void market_apply(Market* market, const Change* c) noexcept nogil:
-    cdef Instrument* i
-    cdef MarketStream* s = market.streams + market.stream
+cdef void apply_beside(Market* market, MarketStream* s, const Change* c) noexcept nogil:
+    # What is of no instrument, or of the one at hand.
     if c.verb == VERB_EVENT_END or c.verb == VERB_EVENT_BEGIN:
         s.open = c.verb == VERB_EVENT_BEGIN
         market.flush = c.verb == VERB_EVENT_END and (
             market.dirty_count != 0 or market.pending_count != 0)
-        return
-    if c.verb == VERB_END_SNAPSHOT or c.verb == VERB_END_ROUND:
-        end_told(market, c)
-        return
-    if c.verb == VERB_CLEAR_STREAM:
+    elif c.verb == VERB_CLEAR_STREAM:
         market_clear(market, market.stream)
-        return
-    if unlikely(c.verb == VERB_OPTION):
+    elif c.verb == VERB_OPTION:
         market.option = c[0]
+    else:
+        end_told(market, c)
+
+
+cdef void market_apply(Market* market, const Change* c) noexcept nogil:
+    cdef Instrument* i
+    cdef MarketStream* s = market.streams + market.stream
+    if unlikely(c.verb > VERB_BEGIN_SNAPSHOT):
+        apply_beside(market, s, c)
         return
     i = market_find(market, c)
     if c.verb == VERB_DEFINE:

@@ -12,6 +12,9 @@ from libc.string cimport memset
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 
+cdef enum:
+    SCOPE_NONE = 0xFFFFFFFF      # of who rests no more
+
 cdef struct RestingOrder:  # 64 bytes: a cache line
     uint64_t id                  # the venue's
     uint64_t priority
@@ -60,6 +63,7 @@ cdef inline void orders_init(
     table.slots = <OrderSlot*>(memory + orders_max * sizeof(RestingOrder))
     table.slots_mask = orders_slots(orders_max) - 1
     table.orders_max = <uint32_t>orders_max
+    table.orders.scope = SCOPE_NONE
     keyed_draw(&table.key)
 
 
@@ -148,5 +152,6 @@ cdef inline void order_remove(RestingOrders* table, RestingOrder* order) noexcep
             hole = slot
     table.slots[hole].order = 0
     table.count -= 1
+    order.scope = SCOPE_NONE
     order.next = table.free
     table.free = index + 1

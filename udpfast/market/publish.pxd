@@ -119,9 +119,8 @@ cdef inline bint face_sure(const Market* market, const Instrument* i, int which)
     return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
 
 
-cdef inline UpdateHeader* header_begin(
-        Market* market, const Instrument* i, int face, uint8_t* into, uint32_t size,
-        Found* told) noexcept nogil:
+cdef inline UpdateHeader* header_clear(
+        const Market* market, const Instrument* i, uint8_t* into, uint32_t size) noexcept nogil:
     # In two parts: the compiler writes each out. `rep stos`, its way for all of it, takes longer
     # to begin than they take.
     cdef UpdateHeader* header = <UpdateHeader*>into
@@ -133,6 +132,13 @@ cdef inline UpdateHeader* header_begin(
     if not market.traits.doubles:
         header.price_precision = <uint8_t>(i.decimals + 1)
         header.quantity_precision = 1
+    return header
+
+
+cdef inline UpdateHeader* header_begin(
+        Market* market, const Instrument* i, int face, uint8_t* into, uint32_t size,
+        Found* told) noexcept nogil:
+    cdef UpdateHeader* header = header_clear(market, i, into, size)
     tell_whose(market, i, face, told)
     header.exchange_id = told.exchange_id
     header.symbol_id = told.symbol_id
@@ -484,6 +490,50 @@ cdef inline int32_t levels_write(
     return KIND_BOOK if whole or header.row_count else 0
 
 
+cdef inline bint is_few(const Market* market, const Instrument* i) noexcept nogil:
+    # Of a plain instrument: whether what changed is a level or two of it, and of no other.
+    cdef const Touched* touched = market.touched
+    if market.touched_count - 1 > 1 or market.dirty_count != 1 or market.settings.depth or (
+            i.face[FACE_LEVELS].replaced):
+        return False
+    return touched[market.touched_count - 1].side <= SIDE_ASK and (
+        touched.side <= touched[market.touched_count - 1].side)
+
+
+cdef inline int32_t few_write(
+        Market* market, Instrument* i, uint8_t* into, Found* told) noexcept nogil:
+    # BOOK where is_few: what levels_write makes of it, without a search. `told` is zeros.
+    cdef const Touched* touched = market.touched
+    cdef const Touched* end = touched + market.touched_count
+    cdef UpdateHeader* header = header_clear(market, i, into, sizeof(Book))
+    cdef Book* book = <Book*>into
+    cdef Level* row = <Level*>(into + sizeof(Book))
+    if end - touched == 2 and touched.price == touched[1].price and touched.side == touched[1].side:
+        touched += 1             # what it became in the end
+    header.row_count = <uint32_t>(end - touched)
+    while touched < end:
+        memset(row, 0, sizeof(Level))
+        row.price = price_of(market, i, touched.price)
+        row.quantity = quantity_of(market, touched.quantity)
+        row.number_of_orders = <uint16_t>min(touched.orders, <uint64_t>65535)
+        book.ask_count += touched.side
+        row += 1
+        touched += 1
+    book.bid_count = header.row_count - book.ask_count
+    header.update_type = UPDATE_INCREMENTAL
+    header.present = (PRESENT_ROWS if book.bid_count else 0) | (
+        PRESENT_ASKS if book.ask_count else 0)
+    if market.streams[i.stream].open or i.open:
+        header.present |= PRESENT_MORE
+    header.exchange_id = told.exchange_id = i.exchange_id
+    header.symbol_id = told.symbol_id = told.object = i.symbol_id
+    told.flags = RECORD_UNGATED
+    told.stream = i.stream + 1
+    told.session = market.streams[i.stream].session
+    told.size = sizeof(Book) + header.row_count * sizeof(Level)
+    return KIND_BOOK
+
+
 cdef inline void order_write(
         Market* market, const Instrument* i, uint64_t id, uint64_t priority, int64_t price,
         int64_t quantity, uint8_t side, uint8_t action, Order* row) noexcept nogil:
@@ -606,7 +656,14 @@ cdef inline int32_t publish_step(
     cdef uint32_t step = e.step
     cdef int32_t kind = 0
     e.step += 1
-    if step < STEP_LEVELS_SAY:
+    if likely(e.plain and step == STEP_LEVELS and is_few(market, i)):
+        e.step = STEP_ORDERS if market.settings.orders else STEP_TOP
+        if e.step == STEP_TOP and not (market.settings.top and (
+                i.best_changed or not i.top_said)):
+            e.step = STEPS       # that would tell nothing
+        if market.settings.levels:
+            kind = few_write(market, i, into, told)
+    elif step < STEP_LEVELS_SAY:
         kind = instrument_say_renamed(market, i, <int>step, into, told)
         if step == STEP_LEVELS_SAY - 1:
             i.top_said = i.top_said and i.symbol_before == 0
@@ -624,7 +681,7 @@ cdef inline int32_t publish_step(
                 market, i, FACE_LEVELS if step == STEP_LEVELS else FACE_IMPLIED, into, room, told)
             if e.at:
                 e.step = step
-        if likely(e.plain and e.step > STEP_LEVELS):
+        if e.plain and e.step > STEP_LEVELS:
             e.step = STEP_ORDERS
     elif step == STEP_ORDERS:
         if (market.order_rows_count or i.face[FACE_ORDERS].replaced) and (
@@ -665,9 +722,17 @@ cdef inline void publish_pending(Market* market) noexcept nogil:
     market.pending_count = kept
 
 
+cdef inline void end_updates(Market* market) noexcept nogil:
+    market.rows_count = market.dirty_count = 0
+    market.touched_count = market.order_rows_count = 0
+    market.flush = False
+    memset(&market.emission, 0, sizeof(Emission))
+
+
 cdef inline int32_t publish_next(
         Market* market, uint8_t* into, uint32_t room, Found* told) noexcept nogil:
-    # The next update; 0: all is told, and more changes may follow.
+    # The next update, with `told.last` where it is known to be the last; 0: all is told. Then more
+    # changes may follow.
     cdef Emission* e = &market.emission
     cdef int32_t kind
     cdef Instrument* i
@@ -685,12 +750,13 @@ cdef inline int32_t publish_next(
         while e.step < STEPS:
             kind = publish_step(market, i, into, room, told)
             if kind:
+                if e.step == STEPS and e.dirty + 1 == market.dirty_count:
+                    i.dirty = False
+                    end_updates(market)
+                    told.last = True
                 return kind
         e.step = 0
         i.dirty = False
         e.dirty += 1
-    market.rows_count = market.dirty_count = 0
-    market.touched_count = market.order_rows_count = 0
-    market.flush = False
-    memset(e, 0, sizeof(Emission))
+    end_updates(market)
     return 0

@@ -8,9 +8,10 @@ from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport Instrument
 from udpfast.market.marked cimport (
-    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, level_touch, order_touch)
+    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, level_touch, order_of,
+    order_touch)
 from udpfast.market.market cimport Market
-from udpfast.market.orders cimport RestingOrder, order_add, order_find, order_remove
+from udpfast.market.orders cimport RestingOrder, order_add, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
 
 cdef enum:
@@ -165,8 +166,8 @@ cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noe
     cdef uint8_t side
     if c.verb == VERB_ADD:
         return add_order(market, i, c.order, c.side, c.price, c.quantity, c)
-    order = order_find(&market.orders, c.order_before if c.verb == VERB_REPLACE else c.order,
-                       scope_of(market, i))
+    order = order_of(
+        market, c.order_before if c.verb == VERB_REPLACE else c.order, scope_of(market, i))
     if order == NULL and c.verb == VERB_PUT:
         return c.quantity == 0 or add_order(
             market, i, c.order, c.side, c.price, c.quantity, c)

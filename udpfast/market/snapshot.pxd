@@ -13,11 +13,12 @@ from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instrument_find)
 from udpfast.market.levels cimport apply_book, face_empty, face_forget, instrument_reach
-from udpfast.market.marked cimport depth_of, has_face, need_snapshot, stream_of, face_is_sure
+from udpfast.market.marked cimport (
+    depth_of, has_face, need_snapshot, order_of, stream_of, face_is_sure)
 from udpfast.market.market cimport (
     STAGES, STAGE_PARTS_MAX, STREAM_NOWHERE, HeldChange, Market, MarketStream)
 from udpfast.market.names cimport names_get
-from udpfast.market.orders cimport RestingOrder, order_find
+from udpfast.market.orders cimport RestingOrder
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
     face_drop_held, face_held_is_lost, face_turn, levels_are_live, face_become_live,
@@ -219,8 +220,8 @@ cdef inline Instrument* changed_instrument(Market* market, const Change* c) noex
     cdef RestingOrder* order
     if c.instrument:
         return instrument_find(&market.instruments, c.instrument)
-    order = order_find(
-        &market.orders, c.order_before if c.verb == VERB_REPLACE else c.order, market.stream)
+    order = order_of(
+        market, c.order_before if c.verb == VERB_REPLACE else c.order, market.stream)
     return NULL if order == NULL else market.instruments.items + order.instrument
 
 

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport CHANNEL_SNAPSHOT, Gap, KIND_GAP, KIND_SESSION, Message, Session
-from udpfast.market.ahead cimport ahead_note
+from udpfast.market.ahead cimport ahead_hand_over, ahead_note
 from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change, Traits
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
@@ -132,6 +132,8 @@ cdef int32_t venue_next(
         market_begin(market, message, names)
         venue.telling = False
         venue.applied = venue.changes_count = 0
+        if venue.looks_ahead:
+            ahead_hand_over(market, &venue.ahead)
         if unlikely(message.channel == CHANNEL_SNAPSHOT and market.settings.held_max):
             kind = served_decode(message.payload, message.size, venue.changes, CHANGES_MAX)
         else:
@@ -140,6 +142,8 @@ cdef int32_t venue_next(
                 kind = b3_loop_decode(
                     message, market.streams[market.stream].session_id, &venue.b3_loop,
                     venue.changes, CHANGES_MAX)
+            elif venue.payload == PAYLOAD_ITCH:    # not worth a call
+                kind = itch_decode(message.payload, message.size, venue.changes)
             elif likely(is_spoken(market, message)):
                 kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
@@ -151,6 +155,8 @@ cdef int32_t venue_next(
         if venue.telling:
             kind = publish_next(market, into, room, found)
             if kind:
+                found.last = found.last and venue.applied == venue.changes_count and not (
+                    market.refused or market.untold)
                 return kind
             venue.telling = False
             if venue.applied == venue.changes_count:

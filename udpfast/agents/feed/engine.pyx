@@ -484,6 +484,8 @@ cdef class Engine:
                 continue
             self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
                             found.size, found.object, unix_ns)
+            if found.last:
+                return 0
         if outcome:
             found_count(self.counters.feed, outcome, found)
         return outcome
