@@ -491,10 +491,10 @@ cdef inline int32_t levels_write(
 
 
 cdef inline bint is_few(const Market* market, const Instrument* i) noexcept nogil:
-    # Of a plain instrument: whether what changed is a level or two of it, and of no other.
+    # Whether what changed is a level or two of a plain instrument, and nothing of another one.
     cdef const Touched* touched = market.touched
-    if market.touched_count - 1 > 1 or market.dirty_count != 1 or market.settings.depth or (
-            i.face[FACE_LEVELS].replaced):
+    if market.touched_count == 0 or market.touched_count > 2 or market.dirty_count != 1 or (
+            market.settings.depth or i.face[FACE_LEVELS].replaced):
         return False
     return touched[market.touched_count - 1].side <= SIDE_ASK and (
         touched.side <= touched[market.touched_count - 1].side)
