@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.conformance.books import Followed, follow
+from lab.conformance.books import Followed, Line, follow
 from tests.payload.test_b3 import delete, message, order
 from tests.payload.test_venues import AT_NS
 from udpfast.config import FeedConfig, parse_feed
@@ -15,7 +15,7 @@ from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram
 
 Book = dict[int, tuple[str, int, int]]  # by secondary id: side, price, size
-Sent = tuple[tuple[int, int], bytes]  # channel and line, datagram
+Sent = tuple[Line, bytes]
 VERSION = 1
 NAME = ("B3", "7")
 
@@ -73,8 +73,8 @@ def known_of(sent: list[Sent], **definitions: str) -> Followed:
     return known
 
 
-def queue(known: Followed) -> list[tuple[int, int, int, int]]:
-    found = known.orders[NAME].items()
+def queue(known: Followed, name: tuple[str, str] = NAME) -> list[tuple[int, int, int, int]]:
+    found = known.orders[name].items()
     return sorted((int(n), row[0], int(row[1]), int(row[2])) for n, row in found)
 
 
@@ -149,6 +149,21 @@ def test_definition_names_an_instrument() -> None:
     assert NAME not in known_of(begun, **line).levels
     defined = looped(message(12, bytes(block)), where=(1, 0))
     assert not known_of([*begun, *defined], **line).books["B3", "PETR4"].stale
+
+
+def test_channels_that_share_a_line_heal_each_by_its_own_snapshots() -> None:
+    def both(line: Line, number: int, *messages: bytes) -> list[Sent]:
+        sent = datagram(number, *messages)
+        seven, eight = (struct.pack("<Q", instrument) for instrument in (7, 8))
+        return [(line, sent), (line, b"\x33" + sent[1:].replace(seven, eight))]
+
+    sent = both(LIVE, 5, order(12, "0", 10, 5)) + both(LIVE, 6, MORE)
+    for n, part in enumerate(PARTS):
+        sent += both(LOOP, 2 + n, part)
+    known = known_of(sent)
+    for name in (NAME, ("B3", "8")):
+        assert not known.books[name].stale
+        assert len(queue(known, name)) == 4
 
 
 def market(seed: int) -> Iterator[tuple[Sent | None, int, Book]]:

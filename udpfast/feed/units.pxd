@@ -15,11 +15,13 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.pipeline_state cimport UNIT_DATAGRAM_MAX, Pipeline
 from udpfast.wire.framing cimport framing_units
+from udpfast.wire.messages cimport DELIMITER_NONE
 from udpfast.wire.unit cimport (
     MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
     MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
     MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
-    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_RETRANSMISSION, UNIT_UNSEQUENCED,
+    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_RETRANSMISSION, UNIT_SNAPSHOT,
+    UNIT_UNSEQUENCED,
 )
 
 
@@ -50,6 +52,10 @@ cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
         # lost, and no turn is a session.
         for i in range(count):
             p.units[i].flags |= UNIT_UNSEQUENCED
+            if p.units[i].flags & UNIT_SNAPSHOT:
+                # Its header alone, in front of all its messages, says what they are part of.
+                p.units[i].delimiter = DELIMITER_NONE
+                p.units[i].count = 1
     elif unlikely(d.line == p.carrier[CHANNEL_INCREMENTAL].served
                   and d.channel == CHANNEL_INCREMENTAL):
         # It was asked for: it fills holes, and proves nothing of what its publisher does now.

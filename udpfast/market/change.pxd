@@ -67,9 +67,9 @@ cdef enum:  # ChangeFlag
     CHANGE_PRIORITY = 2          # order_before says its place: lower is earlier
     CHANGE_REST = 4              # `orders` says what must be left of the order
     CHANGE_SILENT = 8            # EXECUTE: no trade for the tape
-    # A part of a snapshot: `orders`, from 1, of `chain`. 0 parts: as many as come, in order; part
-    # 0: the order is that of their stream. CHAIN: perhaps the rest of what the datagram before
-    # began.
+    # A part of a snapshot: `orders`, from 1, of `chain`. 0 parts: as many as come, in order, and
+    # `order_before` is its chain; part 0: the order is that of their stream. CHAIN: perhaps the
+    # rest of what the datagram before began.
     CHANGE_PART = 16
     CHANGE_ORDERS = 32           # of a snapshot: of orders, not of levels
     # END_SNAPSHOT: another part follows; CHAIN, where it names the number before: another message

@@ -117,7 +117,11 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
     cdef int which = FACE_ORDERS if c.flags & CHANGE_ORDERS else FACE_LEVELS
     cdef Face* face = &i.face[which]
     cdef MarketStream* s = stream_of(market, i)
-    cdef uint64_t chain = c.order if market.traits.chain == CHAIN_PREVIOUS else c.chain
+    cdef uint32_t dense = c.chain
+    cdef uint64_t chain
+    if c.flags & CHANGE_PART and c.chain == 0:
+        dense = <uint32_t>c.order_before
+    chain = c.order if market.traits.chain == CHAIN_PREVIOUS else dense
     market.taking = NULL
     i.round = c.order + 1
     if c.name and i.named and not is_called(market, i, market.message.payload + c.name - 1, 8):
@@ -170,7 +174,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
     market.taking = i
     market.taking_face = <uint8_t>which
     market.taking_number = c.order
-    market.taking_chain = c.chain
+    market.taking_chain = dense
 
 
 cdef inline void break_snapshot(Market* market, Instrument* i) noexcept nogil:

@@ -48,8 +48,8 @@ IEX_DEEP_PLUS = dict(
     names=NAMES_IN_ID, decimals=4, protocols=[IEX_PROTOCOL_DEEP_PLUS, 0])
 NYSE_INTEGRATED = dict(
     DEFAULT, exchange=b"NYSE", levels=LEVELS_OF_ORDERS, orders=True, chain=CHAIN_DENSE,
-    empty_at_start=True, names=NAMES_DEFINED, orders_by_instrument=True, decimals=0,
-    defined_first=True)
+    empty_at_start=True, heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True,
+    decimals=0, defined_first=True)
 NYSE_IMBALANCES = dict(
     DEFAULT, exchange=b"NYSE", levels=LEVELS_NONE, names=NAMES_DEFINED, decimals=0)
 MEMX = dict(

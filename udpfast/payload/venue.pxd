@@ -2,7 +2,7 @@
 #
 #     venue_next(&venue, &message, step == 0, into, room, &names, &found)
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from udpfast.core.layout cimport Message
 from udpfast.market.ahead cimport Ahead
@@ -11,6 +11,15 @@ from udpfast.market.market cimport Market, MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.market.found cimport Found
 from udpfast.payload.b3.loop cimport B3Loop
+from udpfast.payload.nyse.loop cimport NyseLoop
+
+cdef enum:
+    LOOPS = 64                   # more share them: one that begins ends what was there
+
+cdef struct VenueLoop:           # what a loop of snapshots is telling
+    uint16_t stream
+    B3Loop b3
+    NyseLoop nyse
 
 cdef struct Venue:
     int payload                  # Payload
@@ -19,7 +28,7 @@ cdef struct Venue:
     uint32_t changes_count
     uint32_t applied
     bint telling                 # updates are being told
-    B3Loop b3_loop               # what its loop of snapshots tells
+    VenueLoop loops[LOOPS]       # by the stream that brings it
     bint looks_ahead             # venue_expect is worth its time
     Ahead ahead
 

@@ -27,6 +27,7 @@ from udpfast.payload.itch.layout cimport ITCH_LOCATE, ITCH_ORDER
 from udpfast.payload.memx.decode cimport memx_decode
 from udpfast.payload.miax.decode cimport miax_decode
 from udpfast.payload.nyse.decode cimport nyse_decode
+from udpfast.payload.nyse.loop cimport nyse_loop_decode
 from udpfast.payload.pitch.decode cimport pitch_decode
 from udpfast.payload.pitch.layout cimport PITCH_ORDER
 from udpfast.payload.served cimport served_decode
@@ -112,6 +113,19 @@ cdef int32_t venue_decode(
     return miax_decode(message.payload, message.size, changes)
 
 
+cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept nogil:
+    # A datagram of a snapshot whose parts do not say of which one they are.
+    cdef Market* market = &venue.market
+    cdef VenueLoop* loop = venue.loops + message.stream % LOOPS
+    if loop.stream != message.stream:
+        memset(loop, 0, sizeof(VenueLoop))
+        loop.stream = message.stream
+    if venue.payload == PAYLOAD_B3:
+        return b3_loop_decode(
+            message, market.streams[market.stream].session_id, &loop.b3, venue.changes, CHANGES_MAX)
+    return nyse_loop_decode(message, &loop.nyse, venue.changes, CHANGES_MAX)
+
+
 cdef inline bint is_spoken(const Market* market, const Message* message) noexcept nogil:
     # Whether its stream is one that the payload is of: others may come on the same lines.
     cdef const Traits* traits = market.traits
@@ -138,10 +152,9 @@ cdef int32_t venue_next(
             kind = served_decode(message.payload, message.size, venue.changes, CHANGES_MAX)
         else:
             kind = OUTCOME_OPAQUE
-            if unlikely(message.channel == CHANNEL_SNAPSHOT and venue.payload == PAYLOAD_B3):
-                kind = b3_loop_decode(
-                    message, market.streams[market.stream].session_id, &venue.b3_loop,
-                    venue.changes, CHANGES_MAX)
+            if unlikely(message.channel == CHANNEL_SNAPSHOT and (
+                    venue.payload == PAYLOAD_B3 or venue.payload == PAYLOAD_NYSE_INTEGRATED)):
+                kind = venue_decode_loop(venue, message)
             elif venue.payload == PAYLOAD_ITCH:    # not worth a call
                 kind = itch_decode(message.payload, message.size, venue.changes)
             elif likely(is_spoken(market, message)):

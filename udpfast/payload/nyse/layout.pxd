@@ -28,6 +28,16 @@ cdef enum:  # offsets
     NYSE_SYMBOL = 8              # c11, zeros behind
     NYSE_SYMBOL_SIZE = 11
     NYSE_SCALE = 24              # u8: decimals of its prices
+    NYSE_REFRESH_PART = 4        # of a refresh's header: u16, from 1
+    NYSE_REFRESH_PARTS = 6       # u16
+    NYSE_REFRESH_LAST = 8        # u32: the last number that it contains,
+    NYSE_REFRESH_CHAIN = 12      # and the symbol's own
+    NYSE_REFRESH_MIN = 16
+    NYSE_REFRESHED_ORDER = 20    # of an order of a refresh: u64
+    NYSE_REFRESHED_PRICE = 28    # u32
+    NYSE_REFRESHED_SIZE = 32
+    NYSE_REFRESHED_SIDE = 36
+    NYSE_REFRESHED_MIN = 37
     NYSE_SECONDS = 4             # of statuses, imbalances, clears; nanoseconds follow
     NYSE_TIMED_INDEX = 12        # behind them
     NYSE_TIMED_CHAIN = 16        # u32: the symbol's own number; of a clear, the next one
