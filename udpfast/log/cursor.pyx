@@ -32,8 +32,8 @@ __all__ = ["RingCursor"]
 
 _STARTS = ("tail", "latest", "begin", "writer", "oldest")
 
-# A writer that overwrites the newest flushed record while it is looked at, this often in a row,
-# is not a fast one.
+# If the newest flushed record is overwritten during this many attempts in a row, the cause is not a
+# fast writer but a broken one.
 _SEEK_ATTEMPTS = 1000
 
 cdef enum:
@@ -41,19 +41,20 @@ cdef enum:
 
 
 cdef class RingCursor:
-    """The reading end of a ring: any number of them, none of which the writer knows.
+    """The reading end of a ring. A ring has any number of them; the writer knows none.
 
     Attributes
     ----------
     region : Region
     headers : NDArray[Any]
-        Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
+        Array of dtype `RECORD`. After a `poll` that returned n, the first n are valid until the
+        next `poll`.
     offsets : NDArray[np.uint64]
-        Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
+        Offset of each payload in `payloads`; a payload has `length - 64` bytes.
     payloads : NDArray[np.uint8]
-        Of uint8.
+        The payloads, each at a multiple of 8.
     lapped : int
-        Records missed immediately before the first record of the last `poll`.
+        Number of records missed immediately before the first record of the last `poll`.
     """
 
     @staticmethod
@@ -67,28 +68,29 @@ cdef class RingCursor:
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `ring`).
+            The ring's file, or an instance's directory (then its file `ring`).
         start : {"tail", "latest", "begin", "writer", "oldest"}
-            With the next record to be written; with the newest one that was flushed; with the
-            file's very first, or the first of the present writer, which must not have been
-            overwritten yet; with the oldest that was not.
+            Where to begin: "tail": with the next record to be written; "latest": with the newest
+            flushed one; "begin": with the file's first one, which must not be overwritten yet;
+            "writer": with the current writer's first one, likewise; "oldest": with the oldest one
+            that is still there.
         limit : int
-            Records per `poll`, at most.
+            Most records per `poll`.
         room_bytes : int, optional
-            For the payloads of one `poll`; by default 256 for each record. Never less than the
-            ring's largest payload.
+            Room for the payloads of one `poll` in bytes; by default 256 per record. It is at least
+            the ring's largest payload.
         payload_hash : int
-            As given to `Ring.create`.
+            The same value as given to `Ring.create`.
         populate : bool
-            Touch all of the ring's memory now, 3 ms for 64 MiB; False: each page when it is read,
-            which suits who looks at the ring's end only.
+            Touch all of the ring's memory now, which takes 3 ms for 64 MiB. False: touch each page
+            when it is read, which suits readers that only need the end of the ring.
 
         Raises
         ------
         RegionError
             The file is no ring, or not of this layout.
         FormatError
-            `start` is "begin" or "writer", and that beginning has been overwritten.
+            `start` is "begin" or "writer", and that record has been overwritten.
         """
         if start not in _STARTS:
             raise ValueError(f"start must be one of {', '.join(_STARTS)}, was {start!r}")
@@ -106,30 +108,30 @@ cdef class RingCursor:
         return cursor
 
     def poll(self, limit: int | None = None) -> int:
-        """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
+        """Copy the new records into `headers`, `offsets` and `payloads`. Never waits.
 
         Returns
         -------
         int
-            Records copied; they follow each other without a hole. 0: nothing new.
+            Number of records copied, which are consecutive. 0: nothing new.
 
         Raises
         ------
         RingClosedError
-            Everything was read, and the writer closed the ring.
+            The writer closed the ring, and every record has been read.
         FormatError
-            The ring holds no valid record where one must be: its writer's memory is damaged.
+            There is no valid record where one must be: the writer's memory is damaged.
         """
         cdef int64_t count
         cdef int64_t wanted = self._limit if limit is None else min(<int64_t>limit, self._limit)
         cdef uint64_t lapped = 0
         self._check_open()
-        self.reader.waiting = False  # all that is there
+        self.reader.waiting = False  # return everything there is
         if ring_ready(&self.reader):
             with nogil:
                 count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
                                   self._room, wanted, &lapped)
-        else:  # most calls of a spinning reader: too short to let go of the GIL
+        else:  # most calls of a spinning reader: too short to release the GIL
             count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
                               self._room, wanted, &lapped)
         self.lapped = lapped
@@ -138,14 +140,14 @@ cdef class RingCursor:
         return count
 
     def seek(self, position: int, index: int) -> None:
-        """Go on with the record at a position that somebody else has read up to.
+        """Continue with the record at a position that another reader has read up to.
 
-        If it was overwritten, or is none, the next `poll` finds that out.
+        If it was overwritten or is not a record, the next `poll` finds that out.
 
         Parameters
         ----------
         position, index : int
-            Of that record.
+            Position and index of that record.
         """
         if position & 7:
             raise ValueError(f"position must be a multiple of 8, was {position}")
@@ -155,7 +157,7 @@ cdef class RingCursor:
         self.reader.index = index
 
     def holds(self, position: int) -> bool:
-        """Whether the ring still has the record at a position, and all behind it."""
+        """Return whether the ring still has the record at a position and all those behind it."""
         self._check_open()
         return load_acquire(&self.reader.header.intent) <= <uint64_t>position + self.reader.capacity
 
@@ -189,12 +191,12 @@ cdef class RingCursor:
 
     @property
     def lapped_total(self) -> int:
-        """Records missed since `attach`."""
+        """Number of records missed since `attach`."""
         return self.reader.lapped
 
     @property
     def tail_index(self) -> int:
-        """Number of records in the ring's life, as of the writer's last flush."""
+        """Number of records ever written to the log, as of the writer's last flush."""
         self._check_open()
         return load_relaxed(&self.reader.header.tail_index)
 
@@ -212,17 +214,17 @@ cdef class RingCursor:
 
     @property
     def closed_by_writer(self) -> bool:
-        """Whether the writer closed the ring in good order; there may be records left to read."""
+        """Whether the writer closed the ring in good order; unread records may remain."""
         self._check_open()
         return load_acquire(&self.reader.header.state) == RING_CLOSED
 
     @property
     def life(self) -> str:
-        """What became of the writer, in a word; there may be records left to read.
+        """State of the writer in one word; unread records may remain.
 
-        "running"; "stuck": its process is there, but its loop stands still, or catches up after
-        that; "finished": it closed the ring, and nothing more will come; "failed": an error ended
-        it; "gone": it was killed. Behind the last two the next writer may go on.
+        "running"; "stuck": its process lives, but its loop stands still or is still catching up;
+        "finished": it closed the ring, and nothing more will come; "failed": an error ended it;
+        "gone": it was killed. After "failed" and "gone" another writer may continue the log.
         """
         cdef uint64_t state
         self._check_open()
@@ -238,33 +240,33 @@ cdef class RingCursor:
 
     @property
     def current_ns(self) -> int:
-        """When its writer said last that it had read all that had come, monotonic; 0: never."""
+        """When the writer last reported that it had read everything, monotonic ns; 0: never."""
         self._check_open()
         return load_relaxed(<const uint64_t*>&self.reader.header.current_ns)
 
     @property
     def log(self) -> bytes:
-        """Which log the ring is of: 16 bytes, random. With an index it names a record for good."""
+        """Identity of the log: 16 random bytes. Together with an index it identifies a record."""
         self._check_open()
         return bytes((<const uint8_t*>self.reader.header.log)[:16])
 
     def follow(self) -> bool | None:
-        """Go on in the file that took this one's place, if this one's writer failed or was killed.
+        """Continue in the file that replaced this one, if its writer failed or was killed.
 
-        Call it when a poll found nothing, or the end: what is left here is not read any more. The
-        next poll says what was missed in between, exactly if the log goes on.
+        Call it when a poll found nothing or raised `RingClosedError`. The next poll reports how
+        many records were missed, exactly if the new file continues the same log.
 
         Returns
         -------
         bool or None
-            True: in a file of the same log; False: in another log, behind who knows how many
-            records; None: nothing took its place, or its writer closed it. More is written here,
-            or nothing ever will be.
+            True: the cursor is now in a file of the same log. False: it is in another log, and the
+            number of records missed in between is unknown. None: nothing replaced the file, its
+            writer closed it, or it has an unread record; the cursor stays.
         """
         self._check_open()
         if self.closed_by_writer or not self.region.replaced():
             return None
-        # Its writer is dead: what is not there by now never comes.
+        # Its writer is dead: a record that is not there by now never comes.
         if ring_ready(&self.reader):
             return None
         cdef RingReader* r = &self.reader
@@ -282,12 +284,12 @@ cdef class RingCursor:
         return True
 
     def successor(self) -> RingCursor | None:
-        """Return a cursor in the file that took this one's place, at its oldest record.
+        """Return a cursor at the oldest record of the file that replaced this one.
 
         Returns
         -------
         RingCursor or None
-            None: nothing took its place, or it cannot be read.
+            None: nothing replaced it, or the new file is unreadable.
         """
         self._check_open()
         if not self.region.replaced():
@@ -299,13 +301,13 @@ cdef class RingCursor:
             return None
 
     def extent(self) -> tuple[int, int, int]:
-        """Return which records the ring has; the cursor stays where it is.
+        """Return the range of records that the ring has. The cursor stays where it is.
 
         Returns
         -------
         tuple of int
-            Index of the oldest and behind the newest, and when the oldest was published, UNIX ns;
-            without one, the latest time there is.
+            Index of the oldest record, index behind the newest one, and when the oldest was
+            published in UNIX ns (the largest int64 if the ring has no record).
         """
         cdef RingReader before = self.reader
         cdef const RingReader* r = &self.reader
@@ -326,12 +328,12 @@ cdef class RingCursor:
             self.reader = before
 
     def renew(self) -> None:
-        """Go on in the file that is there now, where that begins.
+        """Continue at the beginning of the file that is at the ring's path now.
 
         Raises
         ------
         FileNotFoundError
-            There is none.
+            There is no file.
         """
         cdef Region before = self.region
         cdef RingReader* r = &self.reader
@@ -346,13 +348,13 @@ cdef class RingCursor:
             self._allocate(self._limit, r.record_max - RECORD_SIZE)
 
     def seek_index(self, index: int = 0) -> None:
-        """Go on with a record by its index.
+        """Continue with the record of a given index.
 
         Parameters
         ----------
         index : int
-            Of that record. If it was overwritten, the oldest that was not comes next; if it is not
-            there yet, the next to be written.
+            Index of that record. If it was overwritten, continue with the oldest one that was not;
+            if it is not written yet, with the next one to be written.
         """
         cdef uint64_t lapped = self.reader.lapped
         self._check_open()
@@ -363,7 +365,7 @@ cdef class RingCursor:
         self.reader.lapped = lapped
 
     def close(self) -> None:
-        """Detach. Idempotent; the arrays stay."""
+        """Detach from the ring. Idempotent; the arrays stay valid."""
         self.region.close()
 
     def __enter__(self):
@@ -404,7 +406,8 @@ cdef _seek(RingCursor cursor, start):
     cdef uint64_t last = 0
     cdef const RingHeader* header = cursor.reader.header
     if start in ("begin", "writer"):
-        # Acquire: `began` is of this epoch's writer, or of a later one, which is as good.
+        # Acquire: `began` belongs to the writer of this epoch, or of a later one, which serves as
+        # well.
         if start == "writer" and load_acquire(&header.epoch):
             cursor.reader.index = load_relaxed(&header.began_index)
             cursor.reader.cursor = load_relaxed(&header.began) & ~<uint64_t>7
@@ -424,8 +427,8 @@ cdef _seek(RingCursor cursor, start):
 
 
 cdef bint _walk_to(RingReader* r, uint64_t index) noexcept:
-    # Move the cursor on to the record of this index, or behind the last one. False: a record is
-    # not valid, or was overwritten meanwhile.
+    # Advance the cursor to the record of this index, or behind the last one. False: a record is
+    # invalid, or was overwritten meanwhile.
     cdef uint64_t start = r.cursor, length, offset, word
     cdef const Record* record
     while r.index < index:
@@ -447,17 +450,17 @@ cdef bint _walk_to(RingReader* r, uint64_t index) noexcept:
             return False
         r.cursor += ring_aligned(length)
         r.index += 1
-    # As in ring_run: what was read counts only if the writer had not come round.
+    # As in ring_run: what was read is valid only if the writer has not lapped it meanwhile.
     fence_acquire()
     return load_relaxed(&r.header.intent) <= start + r.capacity
 
 
 cdef int64_t _published_ns(const RingReader* r) noexcept:
-    # When the record at the cursor was published; without one, the latest time there is.
+    # Return when the record at the cursor was published; INT64_MAX if there is none.
     cdef uint64_t offset = r.cursor & r.mask
     # Acquire: the record is read after its commit word.
     cdef uint64_t word = load_acquire(<const uint64_t*>(r.data + offset))
-    if <uint8_t>(word >> 32) == KIND_PAD:  # up to the end of the lap
+    if <uint8_t>(word >> 32) == KIND_PAD:  # fills the rest of the lap
         offset = 0
         word = load_acquire(<const uint64_t*>r.data)
     if <uint32_t>word == 0 or offset + RECORD_SIZE > r.capacity:
@@ -466,18 +469,18 @@ cdef int64_t _published_ns(const RingReader* r) noexcept:
 
 
 cdef bint _seek_oldest(RingReader* r) noexcept:
-    # Look for the first record behind what may be overwritten: it knows its own position, and so
-    # do those that follow it. A payload may look like one record; not like a chain of them. False:
-    # there is none, or the writer came round while it was looked for.
+    # Find the first record behind what may be overwritten: each record knows its own position. A
+    # payload may look like one record, but not like a chain of CHAIN. False: there is none, or the
+    # writer overtook the search.
     cdef uint64_t position = load_acquire(&r.header.intent)
     cdef uint64_t tail
     cdef int attempt
     for attempt in range(_SEEK_ATTEMPTS):
         position = load_acquire(&r.header.intent)
-        if position <= r.header.first + r.capacity:  # all of the file, whatever was flushed of it
+        if position <= r.header.first + r.capacity:  # nothing of this file was overwritten yet
             r.cursor, r.index = r.header.first, r.header.first_index
             return True
-        # A writer at work moves it on by a chunk at a time: begin behind the next one.
+        # A running writer moves intent a chunk at a time: begin behind the next chunk.
         position += attempt * r.chunk - r.capacity
         tail = min(load_acquire(&r.header.tail), position + r.capacity)
         while position < tail and not _chain_at(r, position, tail):
@@ -493,7 +496,8 @@ cdef bint _seek_oldest(RingReader* r) noexcept:
 
 
 cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexcept:
-    # Whether a record lies there, and valid ones behind it, CHAIN of them or up to the tail.
+    # Return whether a record lies there, followed by valid ones: CHAIN of them, or all up to the
+    # tail.
     cdef uint64_t word, length, offset, index = 0
     cdef const Record* record
     cdef int count = 0

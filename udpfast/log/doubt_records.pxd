@@ -1,6 +1,6 @@
-# Records that say in which doubt a log is: records are missing, were taken back, its writer died.
-# Whoever finds that out makes them here, so that they look the same wherever they come from: about
-# no stream, and nobody sent them.
+# Records that state a doubt about a log: records are missing or were taken back, or its writer
+# died. Everyone who finds such a doubt makes the record here, so that all look the same: they
+# belong to no stream, and nobody sent them.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -11,8 +11,8 @@ from udpfast.core.layout cimport (
 
 cdef inline void doubt_record(
         Record* header, int kind, uint64_t payload_size, int64_t unix_ns) noexcept nogil:
-    # The header. `unix_ns`: when it was found out; 0: nobody but one reader ever sees it. The
-    # caller sets position, index and session where they mean something.
+    # Fill the header. unix_ns: when the doubt was found; 0 if only one reader ever sees the record.
+    # The caller sets position, index and session where they have a meaning.
     memset(header, 0, RECORD_SIZE)
     header.length = <int>(RECORD_SIZE + payload_size)
     header.kind = kind
@@ -24,7 +24,7 @@ cdef inline void doubt_record(
 cdef inline void doubt_record_lapped(
         Record* header, Lapped* lapped, uint64_t missed, uint32_t reason,
         int64_t unix_ns) noexcept nogil:
-    # Header and payload of LAPPED: so many are missing where it stands.
+    # Fill header and payload of a LAPPED: `missed` records are missing at this place.
     doubt_record(header, KIND_LAPPED, sizeof(Lapped), unix_ns)
     memset(lapped, 0, sizeof(Lapped))
     lapped.missed = missed

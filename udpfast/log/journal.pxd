@@ -1,16 +1,16 @@
-# Journal: a log that is kept: a directory of segments (segment.pxd), one writer, any number of
-# readers (journal_cursor.pxd).
+# Journal: a log on disk. It is a directory of segments (segment.pxd) with one writer and any number
+# of readers (journal_cursor.pxd).
 #
-#   journal              a region: who writes it, how far it is written and synced; for tools
+#   journal              a region for tools: who writes it, how far it is written and synced
 #   00000001.segment     records, the oldest first
 #   00000002.segment
-#   next.segment         space taken for the segment after the last
-#   00000001.names       what name ids in its records mean; kept by who records
+#   next.segment         space reserved for the segment after the last one
+#   00000001.names       what name ids in its records mean; the recorder writes it
 #
-# Two threads serve a journal. The writer's appends and rolls; it makes no file, waits for no disk
-# and touches no page for the first time. The keeper's does all that, ahead of it (prepare,
-# populate) and behind it (sync, seal). What the writer cannot go on without, the next segment, it
-# asks for (roll), and does without if it is not there yet.
+# Two threads serve a journal. The writer's thread appends and rolls; it creates no file, waits for
+# no disk and touches no page for the first time. The keeper's thread does all that, ahead of the
+# writer (prepare, populate) and behind it (sync, seal). The writer needs the keeper only for the
+# next segment: it asks for it (roll), and copes if it is not ready yet.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -21,42 +21,43 @@ from udpfast.shm.region cimport Region
 
 cdef class Journal:
     cdef SegmentWriter writer
-    cdef WrittenMark written         # the last one, as its thread goes on with it
+    cdef WrittenMark written         # the writer's last mark, from which it makes the next one
     cdef KeptMark kept
     cdef JournalHeader* header
     cdef readonly Region region
     cdef readonly object directory
-    cdef readonly object recovery    # log.recovery.Recovery: what was found when it was opened
-    cdef readonly bint made          # the file `journal` was made when it was opened
-    cdef readonly bint failed        # a sync failed: nothing is known to be on the disk any more
-    cdef readonly object layouts     # core.layouts.Layouts of what is appended
+    cdef readonly object recovery    # log.recovery.Recovery: what opening it found
+    cdef readonly bint made          # opening it created the file `journal`
+    cdef readonly bint failed        # a sync failed: from then on nothing counts as synced
+    cdef readonly object layouts     # core.layouts.Layouts of the records appended
     cdef uint64_t _capacity
     cdef bytes _name
-    cdef list _notes                 # of what was found when it was opened
+    cdef list _notes                 # notes about what opening it found
     cdef bint _closing
-    cdef bint _durable               # segments are sealed when the disk has them
-    cdef object _lock                # guards the four below: the writer's thread, the keeper's
+    cdef bint _durable               # segments are sealed once they are on the disk
+    cdef object _lock  # guards the four below between the writer's and the keeper's thread
     cdef Segment _active
     cdef Segment _next
-    cdef list _ending                # (Segment, SegmentWriter as bytes): ended, not sealed yet
-    cdef bint _renamed               # the directory has names that the disk may not have
-    cdef uint64_t _number            # of the last segment
-    cdef int64_t _opened_ns          # monotonic or UNIX, as the caller of roll counts
+    cdef list _ending  # (Segment, SegmentWriter as bytes) of segments ended but not sealed
+    cdef bint _renamed               # the directory has entries that may not be on the disk
+    cdef uint64_t _number            # number of the last segment
+    cdef int64_t _opened_ns          # monotonic or UNIX ns, whichever the caller of roll uses
     cdef _check_open(self)
     cdef _end_active(self)
     cdef _note_oldest(self, removed)
     cdef _seal(self, Segment segment, SegmentWriter* w, int64_t unix_ns, bint durable)
 
 
-# Appending is segment_append(&journal.writer, ...): False says that the segment is full; roll, then
-# try again.
+# Append with segment_append(&journal.writer, ...). If it returns False, the segment is full: roll
+# and try again.
 
 cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
-    # Say how far the journal is: to the keeper, who syncs as far as this, and to readers.
+    # Publish how far the journal is written, for readers and for the keeper, which syncs up to
+    # there.
     cdef WrittenMark* mark = &journal.written
     store_relaxed(&mark.index, journal.writer.index)
     store_relaxed(<uint64_t*>&mark.written_ns, <uint64_t>unix_ns)
-    # Release: who sees this position finds the records below it (Journal.sync).
+    # Release: whoever sees this position finds the records below it (Journal.sync).
     store_release(&mark.position, journal.writer.position)
     mark.turn += 1
     mark.checksum = checksum_of(mark, sizeof(WrittenMark))
@@ -65,7 +66,7 @@ cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
 
 cdef inline void journal_note_resume(
         Journal journal, uint64_t source_position, uint64_t source_index) noexcept nogil:
-    # The journal's next record is to be this one of its source. Seen with the next flush.
+    # Note that the journal's next record is this record of its source. The next flush publishes it.
     journal.written.resume_position = journal.writer.position
     journal.written.resume_index = journal.writer.index
     journal.written.source_position = source_position
@@ -73,7 +74,7 @@ cdef inline void journal_note_resume(
 
 
 cdef inline void journal_keep(Journal journal) noexcept nogil:
-    # Show what the keeper's thread has to say.
+    # Publish the mark of the keeper's thread.
     cdef KeptMark* mark = &journal.kept
     mark.turn += 1
     mark.checksum = checksum_of(mark, sizeof(KeptMark))

@@ -46,16 +46,17 @@ __all__ = ["Journal", "Resume"]
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where the records of a ring go on in a journal.
+    """The place in a journal from which a ring's records continue.
 
     Attributes
     ----------
     position : int
-        In the journal: from here on, each record is one of the ring or says how many are missing.
+        Position in the journal. Each record from here on is one of the ring's, or says how many
+        are missing.
     source_index : int
-        In the ring, of the first of these.
+        Index in the ring of the first of these records.
     source_position : int or None
-        In the ring, of that record; None: not known.
+        Position of that record in the ring; None: unknown.
     """
 
     position: int
@@ -64,21 +65,22 @@ class Resume:
 
 
 cdef class Journal:
-    """The writing end of a journal: one process; one thread that appends, one that keeps.
+    """The writing end of a journal: one process, one thread that appends and one that keeps.
 
     Attributes
     ----------
     directory : pathlib.Path
+        The journal's directory.
     layouts : Layouts
-        Of the records that it gets.
+        Layouts of the records that are appended.
     region : Region
-        Who writes it, how far it is.
+        The file `journal`: who writes the journal, and how far.
     recovery : Recovery
-        What was found when it was opened.
+        What opening the journal found.
     failed : bool
-        A sync failed: `synced_position` stays where it is.
+        A sync failed: `synced_position` no longer moves.
     made : bool
-        The file `journal` was made when it was opened: of a new journal, or anew.
+        Opening the journal created the file `journal`: the journal is new, or the file was lost.
     """
 
     @staticmethod
@@ -86,34 +88,34 @@ cdef class Journal:
             directory: str | os.PathLike[str], layouts: Layouts = CONTROL_LAYOUTS, *,
             name: str = "", segment_bytes: int = 1 << 27, durable: bool = True,
             identity: bytes | None = None) -> Journal:
-        """Open a journal for writing: a new one, or where the last writer ended.
+        """Open a journal for writing: a new one, or an existing one where its last writer ended.
 
-        What the last writer left is cut to its valid prefix, whether it closed the journal, was
-        killed or lost its power; `recovery` says what was cut.
+        An existing journal is cut to its valid prefix, whether its last writer closed it, was
+        killed or lost its power. `recovery` says what was cut off.
 
         Parameters
         ----------
         directory : str or path
-            Made if it is not there.
+            The journal's directory; created if it does not exist.
         layouts : Layouts
-            Of the records that it will get. It goes on behind those of other layouts.
+            Layouts of the records to append. They may differ from those of earlier records.
         name : str
-            Of the instance, for its segments' headers.
+            Name of the instance, for the segment headers.
         segment_bytes : int
-            For the records of one segment.
+            Bytes of records per segment: a multiple of 4096.
         durable : bool
-            Whether `sync` will be called: segments are then sealed when the disk has them.
+            Whether `sync` will be called. If so, a segment is sealed once it is on the disk.
         identity : bytes, optional
-            Of another host's journal, whose records are copied into this one, if it is new.
+            Identity for a new journal that copies another host's; by default a random one.
 
         Raises
         ------
         WriterExistsError
-            A living process writes it.
+            A living process writes the journal.
         RegionError
-            It is a raw capture and these are no layouts of one, or the reverse.
+            The journal is a raw capture and `layouts` are not those of one, or the reverse.
         OSError
-            A file cannot be read or written.
+            A file could not be read or written.
         """
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX or segment_bytes % 4096:
             raise ValueError(
@@ -157,7 +159,7 @@ cdef class Journal:
         self.written.cut_bytes = self.recovery.cut_bytes
         self.kept.synced_position = min(self.kept.synced_position, self.writer.position)
         self.kept.synced_index = min(self.kept.synced_index, self.writer.index)
-        if not self._durable:  # what follows is never synced: nobody shall wait for it
+        if not self._durable:  # it will never be synced: nobody must wait for that
             self.kept.synced_ns = 0
         journal_keep(self)
         journal_flush(self, clock_realtime_ns())
@@ -170,22 +172,22 @@ cdef class Journal:
     def roll(
             self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0, uint64_t source_index=0,
             uint32_t names_mark=0, copied: bytes | None = None) -> bool:
-        """Go on with the next segment, if the keeper has it ready.
+        """Begin the next segment, if the keeper has it ready; return whether it did.
 
         Parameters
         ----------
         now_ns : int
-            Monotonic: from when on the segment's time counts.
+            Monotonic: the time from which the segment's age counts.
         names : int
-            Number of the file of names for its records; 0: none.
+            Number of the file of names that its records use; 0: none.
         unix_ns : int
-            For its header.
+            When the segment begins, UNIX ns, for its header.
         source_index : int
-            Which record of its source its first one is, or says is missing.
+            Index in the source of the segment's first record, or of the first missing one.
         names_mark : int
-            By which that file of names is told from others; 0: not said.
+            Mark that identifies that file of names; 0: not stated.
         copied : bytes, optional
-            The header of another host's segment, which this one is to be a copy of.
+            Header of the segment of another host that this one will be a copy of.
         """
         cdef SegmentHeader header
         cdef Segment segment
@@ -216,7 +218,7 @@ cdef class Journal:
             segment.begin(&header)
             segment.start(&self.writer, True)
             path = segment_path(self.directory, self._number)
-            # From now on readers find it: its header is complete.
+            # Readers find it from now on: its header is complete.
             segment.path.rename(path)
             segment.path = path
             self.written.number = <uint32_t>self._number
@@ -237,9 +239,9 @@ cdef class Journal:
             self, kind: int, payload: Buffer, flags: int = 0, received_ns: int = 0,
             published_ns: int = 0, *, line: int = 0, number: int = 0, object: int = 0,
             flight_ns: int = FLIGHT_UNKNOWN, stream: int = 0, session: int = 0) -> int:
-        """Append one record; return its position. For tools and tests: recorders use C.
+        """Append one record; return its position. For tools and tests: recorders append from C.
 
-        The segments that it takes are made on the way; it waits for the disk.
+        It creates segments as needed and waits for the disk.
 
         Raises
         ------
@@ -274,12 +276,12 @@ cdef class Journal:
             self.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
 
     def flush(self, int64_t unix_ns) -> None:
-        """Say how far the journal is, for tools and for `sync`."""
+        """Publish how far the journal is written, for tools and for `sync`."""
         self._check_open()
         journal_flush(self, unix_ns)
 
     def note_source(self, identity: bytes) -> None:
-        """Say whose records follow: the identity of a ring, 16 bytes."""
+        """Set the source of the records that follow: the identity of a ring, 16 bytes."""
         cdef bytes source = bytes(identity)
         if len(source) != IDENTITY_SIZE:
             raise ValueError(f"identity must have {IDENTITY_SIZE} bytes, has {len(source)}")
@@ -287,22 +289,23 @@ cdef class Journal:
         memcpy(self.written.source, <const char*>source, IDENTITY_SIZE)
 
     def resume(self, source: bytes) -> Resume | None:
-        """Return where the records of a ring go on in this journal; None: it has none of them.
+        """Return where the records of a ring continue in this journal.
 
         Parameters
         ----------
         source : bytes
-            The ring's identity.
+            The ring's identity, 16 bytes.
 
         Returns
         -------
         Resume or None
+            None: the journal has no record of that ring.
         """
         cdef WrittenMark* mark = &self.written
         self._check_open()
         if mark.source[:IDENTITY_SIZE] == source and mark.resume_index <= self.writer.index:
             return Resume(mark.resume_position, mark.source_index, mark.source_position)
-        # The file `journal` was lost: the last segment that began with that ring knows.
+        # The file `journal` was lost: use the last segment that began with that ring.
         for number in reversed(list_segments(self.directory)):
             try:
                 info = SegmentFace.open(segment_path(self.directory, number)).info()
@@ -314,35 +317,35 @@ cdef class Journal:
 
     @property
     def source(self) -> bytes | None:
-        """Identity of the ring whose records its open segment has; None: no segment is open."""
+        """Identity of the ring whose records the open segment has; None: no segment is open."""
         if self._active is None:
             return None
         return self._active.header.source[:IDENTITY_SIZE]
 
     @property
     def identity(self) -> bytes:
-        """By which it is told from every other journal: 16 random bytes, made once."""
+        """The journal's identity: 16 random bytes, made once."""
         self._check_open()
         return self.header.identity[:IDENTITY_SIZE]
 
     @property
     def ready(self) -> bool:
-        """Whether there is a segment for `roll`."""
+        """Whether a segment is ready for `roll`."""
         return self._next is not None
 
     @property
     def opened(self) -> bool:
-        """Whether there is a segment to append to."""
+        """Whether a segment is open for appending."""
         return self._active is not None
 
     @property
     def ending(self) -> bool:
-        """Whether a segment was ended that `sync` has not sealed yet."""
+        """Whether `sync` has an ended segment to seal."""
         return bool(self._ending)
 
     @property
     def names(self) -> int:
-        """Number of the file of names of the segment in use; 0: none."""
+        """Number of the file of names of the open segment; 0: none."""
         return 0 if self._active is None else self._active.header.names
 
     @property
@@ -358,12 +361,12 @@ cdef class Journal:
     # --- the keeper's thread --------------------------------------------------------------------
 
     def prepare(self) -> bool:
-        """Take the space of the next segment, unless that is done; return whether it did.
+        """Reserve the space of the next segment, unless it is reserved; return whether it did.
 
         Raises
         ------
         OSError
-            ENOSPC: the disk is full. EIO and others: it is not well.
+            ENOSPC: the disk is full. EIO and others: the disk is failing.
         """
         cdef Segment segment
         self._check_open()
@@ -376,12 +379,17 @@ cdef class Journal:
         return True
 
     def populate(self, uint64_t ahead_bytes) -> None:
-        """Touch the pages that the writer will need next, `ahead_bytes` far.
+        """Touch the pages that the writer will need next, so that it meets no page fault.
+
+        Parameters
+        ----------
+        ahead_bytes : int
+            How far ahead of the writer.
 
         Raises
         ------
         OSError
-            The disk cannot read or take them.
+            The disk cannot read or allocate them.
         """
         cdef Segment active, following
         cdef uint64_t used = 0
@@ -393,7 +401,7 @@ cdef class Journal:
                         + active.header.first_byte)
         with nogil:
             if active is not None:
-                # Where a segment is taken up again, what lies before is there already.
+                # In a segment that was taken up again, the pages before `used` are mapped already.
                 active.populated = max(active.populated, used & ~<uint64_t>4095)
                 rc = active.populate(used + ahead_bytes)
                 used = active.mapping.size_bytes - used
@@ -402,15 +410,15 @@ cdef class Journal:
         check(rc, "touch pages of", str(self.directory))
 
     def sync(self, int64_t unix_ns) -> int:
-        """Have the disk take what was written until now; return the position up to which it has.
+        """Write everything appended so far to the disk; return the position up to which it is.
 
-        Segments that were ended are sealed. Without `durable` only that is done.
+        Segments that were ended are sealed. Without `durable`, it only seals.
 
         Raises
         ------
         OSError
-            The disk did not take it. What the kernel then still has in memory is anybody's guess,
-            so nothing is called synced any more until the journal is opened again.
+            The disk refused the data. What the kernel then still has in memory is undefined, so
+            nothing counts as synced any more until the journal is opened again.
         """
         cdef uint64_t position, index
         cdef Segment segment, active
@@ -446,7 +454,7 @@ cdef class Journal:
         if not self.failed:
             self.kept.synced_index = index
             self.kept.synced_ns = unix_ns
-            # Release: the writer's thread goes on when it sees it (sync = batch).
+            # Release: the writer's thread waits for this position where `sync = batch`.
             store_release(&self.kept.synced_position, position)
         journal_keep(self)
         return self.kept.synced_position
@@ -468,9 +476,9 @@ cdef class Journal:
             check(rc, "sync", str(self.directory))
 
     def oldest(self) -> SegmentInfo | None:
-        """Return a `SegmentInfo` of what `remove_oldest` would remove; None: there is nothing.
+        """Return a `SegmentInfo` of the segment that `remove_oldest` would remove, or None.
 
-        A file that is not of this journal, or that nobody can read, is never removed.
+        A file of another journal, or one that is unreadable, is never removed.
         """
         with self._lock:
             kept = {(<Segment>segment).header.number for segment, _ in self._ending}
@@ -484,9 +492,9 @@ cdef class Journal:
         return None
 
     def remove_oldest(self) -> int:
-        """Remove the oldest segment that is sealed; return the bytes of disk that it had.
+        """Remove the oldest sealed segment; return the bytes of disk that it had; 0: there is none.
 
-        0: there is none. Readers that have it open go on reading it.
+        Readers that have it open can still read it.
         """
         info = self.oldest()
         if info is None:
@@ -497,7 +505,7 @@ cdef class Journal:
         return size
 
     def _info(self, number):
-        # None: it is gone, damaged, or of another journal.
+        # None: the segment is gone, damaged, or of another journal.
         try:
             info = SegmentFace.open(segment_path(self.directory, number)).info()
         except (FileNotFoundError, RegionError):
@@ -505,7 +513,8 @@ cdef class Journal:
         return info if info.identity == self.identity else None
 
     cdef _note_oldest(self, removed):
-        # Before a segment is removed: what is missing from here on was not meant to be.
+        # Called before a segment is removed: readers learn from it that these records were removed
+        # on purpose.
         self.kept.removed += 1
         for number in list_segments(self.directory):
             info = self._info(number) if number > removed else None
@@ -517,30 +526,37 @@ cdef class Journal:
         sync_path(self.region.path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of disk that the journal has: segments, the next one, names."""
+        """Return the bytes of disk that the journal takes: segments, the next one, and names."""
         total = 0
         for path in self.directory.iterdir():
             if path.suffix in (".segment", ".names"):
-                with contextlib.suppress(FileNotFoundError):  # a roll gave it its name just now
+                with contextlib.suppress(FileNotFoundError):  # a roll renamed it just now
                     total += path.stat().st_blocks * 512
         return total
 
     @property
     def segment_bytes(self) -> int:
-        """Bytes of disk that a segment takes when it is made."""
+        """Bytes of disk that a new segment takes."""
         return segment_file_bytes(self._capacity)
 
     # --- both -----------------------------------------------------------------------------------
 
     def state(self) -> JournalState:
-        """Return how far it is, as tools see it."""
+        """Return the journal's state as tools see it."""
         self._check_open()
         return region_state(self.region)
 
     def close(self, int64_t unix_ns=0, bint failed=False) -> None:
-        """End it: sync, seal, and say that nothing more will come. Both threads have ended.
+        """Close the journal: sync it, seal it, and say how it ended. Both threads must have ended.
 
-        Idempotent. A journal whose last segment cannot be synced is left as it is.
+        Idempotent. If the last segment cannot be synced, the journal stays as it is.
+
+        Parameters
+        ----------
+        unix_ns : int
+            Time for the seal; 0: now.
+        failed : bool
+            An error ended what it records; the next writer may continue.
         """
         if self.region.pointer == NULL:
             return
@@ -554,7 +570,7 @@ cdef class Journal:
                 self._end_active()
             self._closing = True
             self.sync(unix_ns)
-            # The last record and its seal come before the end; read by journal cursors.
+            # Readers must find the last record and its seal before they see that the journal ended.
             self.written.state = JOURNAL_FAILED if failed else JOURNAL_CLOSED
             journal_flush(self, unix_ns)
         finally:

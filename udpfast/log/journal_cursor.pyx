@@ -1,4 +1,4 @@
-"""The reading end of a journal: segment by segment, every record checked."""
+"""The reading end of a journal: it goes segment by segment and checks every record."""
 
 from pathlib import Path
 
@@ -30,31 +30,34 @@ from udpfast.log.translation import Translation
 __all__ = ["JournalCursor"]
 
 cdef enum:
-    LOOK_PAUSE_NS = 10_000_000   # between two looks whether the writer lives: a look takes 20 us
+    LOOK_PAUSE_NS = 10_000_000   # between checks that the writer lives; a check takes 20 us
     POSITION_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 cdef class JournalCursor:
-    """The reading end of a journal: any number of them, whether its writer lives or not.
+    """The reading end of a journal. A journal has any number, whether its writer lives or not.
 
     Attributes
     ----------
     directory : pathlib.Path
     headers : NDArray[Any]
-        Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
+        Array of dtype `RECORD`. After a `poll` that returned n, the first n are valid until the
+        next `poll`.
     offsets : NDArray[np.uint64]
-        Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
+        Offset of each payload in `payloads`; a payload has `length - 64` bytes.
     payloads : NDArray[np.uint8]
-        Of uint8. A `poll` that enters a segment of larger records replaces it.
+        The payloads. A `poll` that enters a segment of larger records replaces this array.
     position, index : int
-        Of the next record.
+        Position and index of the next record.
     missed : int
-        Records missing before the first one of the last `poll`: segments removed to make room, or
-        lost, or bytes that were damaged. Of a part of a journal they count if the first one of
-        those that are missing together would lie in it: parts that are read apart add up.
+        Records missing before the first one of the last `poll`, because their segments were
+        removed to make room or lost, or because their bytes are damaged. A cursor over a part of
+        a journal counts a run of missing records if the first of them would lie in the part, so
+        that the counts of adjacent parts add up.
     missed_total : int
+        Sum of `missed` since `attach`.
     identity : bytes
-        Of the journal.
+        The journal's identity, 16 bytes.
     ended : bool
         Nothing more will come: the journal ends here and no writer lives, or `end` is reached.
     """
@@ -72,28 +75,29 @@ cdef class JournalCursor:
         ----------
         directory : str or path
         start : "begin", "tail", ("position", int) or ("time", int)
-            With the oldest record; with the next one to be written; with the first at or behind a
-            position; those published at or after a time, UNIX ns.
+            Where to begin: "begin": the oldest record; "tail": the next record to be written;
+            "position": the first record at or behind it; "time": skip all records published
+            before it, in UNIX ns.
         end : ("position", int) or ("time", int), optional
-            End before the first record at or behind a position; leave out those published at or
-            after a time. Times are no order: a clock may have been set back, so that all of the
-            journal is looked at.
+            "position": end before the first record at or behind it; "time": skip all records
+            published at or after it. Times may step back with the clock, so with a time the
+            whole journal is read.
         follow : bool
-            At its end, wait for more as long as its writer lives.
+            At the end of the journal, wait for more as long as its writer lives.
         limit : int
-            Records per `poll`, at most.
+            Most records per `poll`.
         room_bytes : int, optional
-            For the payloads of one `poll`; by default for 256 bytes each, and never less than the
-            largest record takes.
+            Room for the payloads of one `poll` in bytes; by default 256 per record, and at least
+            what the largest record takes.
         layouts : Layouts, optional
-            That records are handed out by, whichever version wrote them; None: as they are.
+            Layouts in which records are returned, whichever version wrote them; None: as stored.
 
         Raises
         ------
         FileNotFoundError
             There is no segment and no writer.
         RegionError
-            The file `journal` is another journal's.
+            The file `journal` belongs to another journal.
         """
         cdef JournalCursor cursor = JournalCursor.__new__(JournalCursor)
         if limit < 1:
@@ -121,33 +125,34 @@ cdef class JournalCursor:
         return cursor
 
     def poll(self, limit: int | None = None) -> int:
-        """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
+        """Copy the new records into `headers`, `offsets` and `payloads`. Never waits.
 
         Returns
         -------
         int
-            Records copied, all of one segment; they follow each other without a hole. 0: nothing
-            new (see `ended`).
+            Number of records copied, which are consecutive and of one segment. 0: nothing new;
+            see `ended`.
 
         Raises
         ------
         RegionError
-            Another journal took this one's place; or all was read, and as the file `journal` is
-            lost or damaged nobody can say whether that was all. The layouts of the next segment's
-            records are not there, or those of a raw capture where updates were wanted.
+            Another journal took this one's place. Or everything was read, but the file `journal`
+            is lost or damaged, so that more records may have been lost. Or the layouts of the next
+            segment's records are missing, or are those of a raw capture where updates are expected.
         FormatError
             The next record does not fit `room_bytes`, or has a value that its field in `layouts`
-            does not hold. It is the next one still.
+            cannot hold. The cursor stays at that record.
         """
         return self.poll_all(
             self._limit if limit is None else min(<int64_t>limit, self._limit))
 
     def extend(self, end: tuple[Literal['position'], int]) -> None:
-        """End at another place, further on than the one before, and do not wait for more there.
+        """Move the end further on, and do not wait for more records there.
 
         Parameters
         ----------
         end : ("position", int)
+            The new end, behind the previous one.
         """
         self._follow = False
         self._end_position = end[1]
@@ -160,22 +165,22 @@ cdef class JournalCursor:
 
     @property
     def names(self) -> int:
-        """Number of the file of names that the last poll's records go by; 0: none."""
+        """Number of the file of names that the last poll's records use; 0: none."""
         return 0 if self.segment is None else self.segment.header.names
 
     @property
     def names_mark(self) -> int:
-        """By which that file is told from others of this number; 0: nobody said."""
+        """Mark that identifies that file among others of its number; 0: not stated."""
         return 0 if self.segment is None else self.segment.header.names_mark
 
     @property
     def number(self) -> int:
-        """Number of the segment that it reads; 0: none yet."""
+        """Number of the current segment; 0: none yet."""
         return 0 if self.segment is None else self.segment.header.number
 
     @property
     def tail_index(self) -> int:
-        """Number of records in the journal, as of the writer's last flush; own index if unknown."""
+        """Number of records in the journal as of the writer's last flush; `index` if unknown."""
         cdef WrittenMark mark
         if not self._written(&mark):
             return self.index
@@ -183,11 +188,11 @@ cdef class JournalCursor:
 
     @property
     def epoch(self) -> int:
-        """Epoch of the writer of the segment that it reads; 0: none yet."""
+        """Epoch of the writer of the current segment; 0: none yet."""
         return 0 if self.segment is None else self.segment.header.epoch
 
     def close(self) -> None:
-        """Let go of the journal. Idempotent; the arrays stay."""
+        """Release the journal. Idempotent; the arrays stay valid."""
         self.ended = True
         self.segment = None
         self.room = 0
@@ -222,7 +227,8 @@ cdef class JournalCursor:
             self._check_identity()
 
     cdef _check_identity(self):
-        # Another journal may have its place, or a copy become a journal of its own.
+        # Another journal may have taken its place, or the copy may have become a journal of its
+        # own.
         cdef JournalHeader* header
         if self._region is None or self._region.pointer == NULL:
             return
@@ -234,8 +240,9 @@ cdef class JournalCursor:
                 "copy of it was recorded to")
 
     def _identify(self, numbers):
-        # Where the file `journal` does not say which journal this is, most of the segments do. If
-        # none of them is of the one that it names, it is another's.
+        # If the file `journal` does not say which journal this is, the majority of the segments
+        # does. If no segment is of the journal that the file names, the file belongs to another
+        # journal.
         if self._region is None:
             self.identity = segments_identity(self.directory)
             return
@@ -249,8 +256,8 @@ cdef class JournalCursor:
                 f"segments, found {self.identity.hex()}")
 
     def _oldest(self, numbers):
-        # Place of the first record that was not removed to make room. Who removes says so; where
-        # that is lost, the seals of the segments that are left tell of the time before.
+        # Return the place of the first record that was not removed to make room. The keeper's mark
+        # has it; if the mark is lost, the seals of the remaining segments have earlier values.
         cdef KeptMark mark
         cdef Segment segment
         if self._region is not None and marks_kept(
@@ -264,7 +271,7 @@ cdef class JournalCursor:
         return oldest
 
     def _seek(self, start, numbers):
-        # Stand in the segment that has the first record wanted, at a record not behind it.
+        # Enter the segment that has the first record wanted, at or before that record.
         cdef Segment segment
         cdef uint64_t position = 0, index = 0
         self.position, self.index = self._oldest(numbers)
@@ -296,7 +303,7 @@ cdef class JournalCursor:
         return <uint64_t>INT64_MAX
 
     def _open(self, number):
-        # None: it was removed, its header is damaged, or it is of another journal.
+        # None: the segment was removed, its header is damaged, or it is of another journal.
         cdef Segment segment
         try:
             segment = Segment.open(segment_path(self.directory, number))
@@ -328,10 +335,10 @@ cdef class JournalCursor:
         self._payloads = <uint8_t*><size_t>self.payloads.ctypes.data
 
     cdef _enter(self, Segment segment):
-        # Stand in a segment, whose records are handed out as they are, or translated.
+        # Make a segment the current one; its records are returned as stored or translated.
         cdef uint64_t layout_hash = segment.header.layout_hash
         translation = None
-        if segment.header.capacity > self._room_bytes:  # not there yet, or smaller, at first
+        if segment.header.capacity > self._room_bytes:  # the first one was smaller, or missing
             self._make_room(segment.header.capacity)
             self._translation = None
         if self._layouts is not None and self._layouts.hash != layout_hash:
@@ -364,7 +371,7 @@ cdef class JournalCursor:
         return Translation(layouts, self._layouts)
 
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil:
-        # At a record of the segment.
+        # Place the cursor at a record of the current segment.
         cdef uint64_t offset = min(position - self.segment.header.position, self.segment.limit)
         self.place = self.segment.records + offset
         self.room = self.segment.limit - offset
@@ -372,11 +379,12 @@ cdef class JournalCursor:
         self.index = index
 
     cdef bint ready(self) noexcept nogil:
-        # Whether something stands at the place of the next record.
+        # Return whether there is anything at the place of the next record.
         return self.room >= 8 and load_relaxed(<const uint64_t*>self.place) != 0
 
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil:
-        # Copy valid records of this segment. Returns why it ended: LOOK_*, CURSOR_*, 1 = limit.
+        # Copy valid records of the current segment. Returns why it stopped: LOOK_*, CURSOR_*, 1:
+        # limit.
         cdef int64_t size
         cdef uint64_t used = 0, header_size
         cdef uint8_t* header
@@ -399,17 +407,17 @@ cdef class JournalCursor:
                 if used + size - header_size > self._room_bytes:
                     return CURSOR_FULL
                 header = self._into_headers + count[0] * header_size
-                memcpy(header, record, RECORD_SIZE)  # of known size, as nearly all are
+                memcpy(header, record, RECORD_SIZE)  # of constant size: nearly all headers are
                 if unlikely(header_size > RECORD_SIZE):
                     memcpy(header, record, header_size)
                 if not header_has(<const Record*>header, size):
-                    return LOOK_INVALID  # it is not any more what was checked
+                    return LOOK_INVALID  # the header changed since it was checked
                 self._into_offsets[count[0]] = used
                 memcpy(self._into_payloads + used, self.place + header_size, size - header_size)
                 used += size - header_size
                 count[0] += 1
             elif count[0] > 0:
-                return 1  # those of one poll follow each other
+                return 1  # the records of one poll are consecutive
             else:
                 self.left_out = self.index + 1
             self.place += size
@@ -442,7 +450,7 @@ cdef class JournalCursor:
         return 0
 
     cdef int64_t _translate(self, int64_t count) except -1:
-        # As many of the records copied as there is room for; the others are the next ones again.
+        # Translate as many of the copied records as fit; the next poll begins with the rest.
         headers, offsets, payloads = self._source
         headers = headers[:count]
         done = 0
@@ -460,7 +468,7 @@ cdef class JournalCursor:
         return done
 
     cdef bint _advance(self, int64_t end) except *:
-        # Nothing (more) stands where the next record should. True: look again.
+        # There is no valid record at the cursor. Find out why, and move on. True: try again.
         cdef Segment segment = self.segment
         cdef WrittenMark mark
         cdef int64_t size
@@ -469,7 +477,7 @@ cdef class JournalCursor:
             self.ended = True
             return False
         self._check_identity()
-        known = self._written(&mark)  # before the files: what it speaks of is in them
+        known = self._written(&mark)  # read before the files, so that they contain what it names
         if known and mark.position <= self.position:
             known = False
         if segment is not None and segment.sealed():
@@ -478,7 +486,7 @@ cdef class JournalCursor:
         elif segment is not None:
             size = record_look(self.place, self.room, self.position, self.index)
             if size > 0:
-                return True  # it came just now
+                return True  # it arrived just now
             if size != LOOK_END and known:
                 return self._step_over(known, &mark)
             if size != LOOK_END:
@@ -488,7 +496,7 @@ cdef class JournalCursor:
                     return True
         if self._enter_next(LAPPED_READER):
             return True
-        if known:  # its segment is lost
+        if known:  # the segment that has it is lost
             self._miss_until(mark.position, mark.index, LAPPED_DAMAGE)
             return True
         if self._follow:
@@ -497,8 +505,8 @@ cdef class JournalCursor:
         return False
 
     cdef bint _is_over(self) except *:
-        # Whether nothing more will come, looked at now and then. Who follows then looks once more:
-        # what was written before it was over is there now.
+        # Return whether nothing more will come; checked now and then. The caller then reads once
+        # more, because records written before the end are visible by now.
         if self._past:
             self._follow = False
             return True
@@ -512,7 +520,7 @@ cdef class JournalCursor:
         return True
 
     def _finish(self):
-        # The end. What the file `journal` would say of it, the last seal may.
+        # End the journal. If the file `journal` is missing, the last seal may confirm the end.
         cdef Segment segment = self.segment
         self.ended = True
         if self._doubt and (segment is None or not segment.sealed()
@@ -522,17 +530,17 @@ cdef class JournalCursor:
                 "lost")
 
     cdef bint _enter_next(self, uint32_t reason) except *:
-        # Stand at the first record of the next segment that can be read. False: there is none.
-        # LAPPED_READER: nothing is damaged up to here, what is missing may have been removed.
+        # Go to the first record of the next readable segment. False: there is none. reason
+        # LAPPED_READER: nothing up to here is damaged; missing records may have been removed.
         cdef Segment segment
         numbers = self._later()
         for number in numbers:
             segment = self._open(number)
             if segment is None or segment.header.index < self.index:
-                continue  # lost, or one that was brought back from elsewhere
+                continue  # it is lost, or was restored from elsewhere
             if segment.header.index > self.index:
                 if self._later()[:1] != numbers[:1]:
-                    return self._enter_next(reason)  # one came between while the others were listed
+                    return self._enter_next(reason)  # another one appeared meanwhile
                 if not self._was_removed(segment.header.index):
                     reason = LAPPED_DAMAGE
                 self._miss_until(segment.header.position, segment.header.index, reason)
@@ -541,7 +549,7 @@ cdef class JournalCursor:
                     segment.seal.first_ns <= segment.seal.last_ns) and (
                     segment.seal.last_ns < self._start_ns
                     or segment.seal.first_ns >= self._end_ns):
-                self._stand(segment.seal.position, segment.seal.index)  # none of it is wanted
+                self._stand(segment.seal.position, segment.seal.index)  # none is wanted
                 self.left_out = self.index
             else:
                 self._stand(segment.header.position, segment.header.index)
@@ -556,7 +564,7 @@ cdef class JournalCursor:
                               f"nothing: it was removed after record {self.index}") from None
 
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *:
-        # Go on behind bytes that are damaged, at what is nearest. False: nothing is known behind.
+        # Continue behind damaged bytes, at the nearest place known. False: none is known.
         cdef Segment segment = self.segment
         cdef uint64_t position = 0, index = 0
         cdef bint found
@@ -577,7 +585,8 @@ cdef class JournalCursor:
         return known
 
     cdef bint _was_removed(self, uint64_t index) noexcept:
-        # Whether all before a record was removed to make room: who removes says so before.
+        # Return whether all records before this one were removed to make room; the keeper notes
+        # that before it removes them.
         cdef KeptMark mark
         return (self._region is not None and self._region.pointer != NULL
                 and marks_kept(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &mark)
@@ -594,7 +603,7 @@ cdef class JournalCursor:
             self._stand(position, index)
 
     cdef bint _is_complete(self) except *:
-        # Whether nobody will append: closed by its writer, or that one died.
+        # Return whether nobody will append any more: the writer closed the journal, or died.
         cdef WrittenMark mark
         if self._region is None or self._region.replaced():
             had = self._region is not None
@@ -609,7 +618,7 @@ cdef class JournalCursor:
         return not self._region.writer_alive()
 
     cdef bint _written(self, WrittenMark* mark) noexcept:
-        # What the writer said last. False: it said nothing that can be believed.
+        # Load the writer's last mark. False: there is none, or it is damaged.
         if self._region is None or self._region.pointer == NULL:
             return False
         return marks_written(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), mark)
@@ -620,7 +629,7 @@ cdef bint header_has(const Record* header, int64_t size) noexcept nogil:
 
 
 def _what(place):
-    # "begin", "tail", "position" or "time".
+    # Check the place; return "begin", "tail", "position" or "time".
     if place in ("begin", "tail"):
         return place
     if isinstance(place, tuple) and len(place) == 2 and place[0] in ("position", "time"):

@@ -1,11 +1,11 @@
-"""The file `journal`, as its next writer takes it up: checked, made anew, or told to be a copy.
+"""Open the file `journal` for its next writer: check it, make a new one, or recognise a copy.
 
-Two journals never have one identity. A copy has that of its original, and may keep it as long as
-nobody records on in it: all that is read from either is the same. So the file `journal` says which
-file it is itself, by its inode and the time when that was born. A writer that finds another one
-there makes the copy a journal of its own, with its records: it draws an identity, and gives it to
-the segments too. Until all have it, the file has the former one as well, for a writer that goes on
-where this one was killed.
+Two journals that are written never share an identity. A copy has the identity of its original and
+may keep it as long as nobody records into it, because both have the same records. The file
+`journal` therefore stores which file it is: its inode and birth time. A writer that finds another
+file than that turns the copy into a journal of its own with the same records: it draws a new
+identity and writes it to the segments too. Until all segments have it, the file stores the former
+identity as well, so that the next writer can finish if this one is killed.
 """
 
 import os
@@ -48,15 +48,15 @@ cdef extern from "<sys/stat.h>" nogil:
     int statx(int fd, const char* path, int flags, unsigned int mask, statx_result* found)
 
 
-#: What stands for no journal where one is named.
+#: Identity that stands for "no journal".
 NO_IDENTITY: bytes = bytes(IDENTITY_SIZE)
 
 
 cdef Region take_header(
         directory, WrittenMark* written, KeptMark* kept, bint* made, list notes, bytes identity):
-    # Become the writer of a directory's file `journal`: that which is there, or a new one, if it is
-    # lost or cannot be believed. Its last marks are in `written` and `kept`. identity: of a new
-    # one, that copies another host's; None: its own.
+    # Become the writer of a directory's file `journal`: of the existing one, or of a new one if it
+    # is lost or damaged. `written` and `kept` receive its last marks. identity: identity for a new
+    # journal that copies another host's; None: draw one.
     cdef Region region = None
     path = directory / "journal"
     made[0] = False
@@ -81,10 +81,10 @@ cdef Region take_header(
 
 
 def is_copy(directory: Path) -> bool:
-    """Return whether the file `journal` is not the one that its writer made, but a copy of it.
+    """Return whether the file `journal` is a copy, not the file that its writer made.
 
-    Of a directory that was renamed, or whose host was started again, it is not. False, too, if
-    there is none, or one that does not say what it is: that is for the next writer.
+    A renamed directory or a rebooted host does not make it a copy. False, too, if there is no
+    file or it is damaged: that is left to the next writer.
     """
     cdef JournalHeader header
     cdef uint64_t inode = 0
@@ -107,7 +107,7 @@ def is_copy(directory: Path) -> bool:
 
 
 def adopt_copy(directory: Path) -> None:
-    """Have a copy go on as the journal that it is a copy of: that one is not written any more.
+    """Let a copy continue under the identity of its original, which must no longer be written.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def adopt_copy(directory: Path) -> None:
         directory / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
     cdef JournalHeader* header = _header(region)
     try:
-        header_identity(header, region.path)  # which is whole
+        header_identity(header, region.path)  # raises unless the header is sound
         _name(region, header.identity[:IDENTITY_SIZE], header.former[:IDENTITY_SIZE])
         check(_sync(region), "sync", str(region.path))
         region.mark_ready()
@@ -127,8 +127,8 @@ def adopt_copy(directory: Path) -> None:
 
 
 cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
-    # What the file says must be whole, and of this journal: that of its segments, unless the file
-    # lies where it was made; then the segments are foreign.
+    # Check that the file is sound and belongs to the segments. If it lies where it was made, it
+    # does: then segments of another identity are foreign.
     cdef JournalHeader* header = _header(region)
     identity = header_identity(header, region.path)
     if not marks_written(header, written) or not marks_kept(header, kept):
@@ -142,7 +142,7 @@ cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
 
 
 cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes copied):
-    # A new journal's, or that of one whose segments are left.
+    # Make the file for a new journal, or for one of which only segments are left.
     cdef Region region = Region.create(
         path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
     cdef JournalHeader* header = _header(region)
@@ -167,7 +167,7 @@ cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes c
 
 
 cdef _own(Region region, directory, list notes):
-    # A copy becomes a journal of its own; what a killed writer began of that is done first.
+    # Finish what a killed writer began, then turn a copy into a journal of its own.
     cdef JournalHeader* header = _header(region)
     cdef bint in_place = _is_in_place(region)
     if header.former[:IDENTITY_SIZE] != NO_IDENTITY:
@@ -196,7 +196,8 @@ cdef _finish(Region region, directory):
 
 
 def _rename_segment(path, identity):
-    # A file that has another name too, as backups make them, is the original's: it stays.
+    # A file with several names (hard links, as backups make them) belongs to the original and must
+    # not change: work on a copy of it.
     cdef Segment segment
     cdef SegmentHeader header
     alone = path
@@ -215,7 +216,7 @@ def _rename_segment(path, identity):
 
 
 cdef _name(Region region, identity, former):
-    # Say which journal it is, in which file.
+    # Store which journal this is, and which file.
     cdef JournalHeader* header = _header(region)
     cdef JournalHeader named
     memcpy(&named, header, sizeof(named))
@@ -236,7 +237,8 @@ cdef bint _is_in_place(Region region) except *:
 
 
 cdef bint _is_that(const JournalHeader* header, uint64_t inode, int64_t born_ns) noexcept:
-    # Whether a file is the one that a header says. Not every file system knows when it was born.
+    # Return whether a file is the one that the header describes. Some file systems store no birth
+    # time.
     return header.inode == inode and (
         header.born_ns == born_ns or header.born_ns == 0 or born_ns == 0)
 
@@ -246,7 +248,7 @@ cdef uint32_t _folder(Region region) except? 0:
 
 
 cdef _look(int fd, path, uint64_t* inode, int64_t* born_ns):
-    # The open file's: no other one of this file system ever has both.
+    # Get inode and birth time of the open file: no other file of this file system ever has both.
     cdef statx_result found
     memset(&found, 0, sizeof(found))
     if statx(fd, b"", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) != 0:
@@ -266,7 +268,7 @@ cdef int _sync(Region region):
 
 
 def _info(path):
-    # None: nobody can read it.
+    # None: the segment is unreadable.
     try:
         return Segment.open(path).info()
     except (FileNotFoundError, RegionError):

@@ -1,8 +1,8 @@
-"""The layouts of a journal's records, beside its segments: `layouts-HASH.json`.
+"""The layouts of a journal's records, stored beside its segments as `layouts-HASH.json`.
 
-Each segment says by which layouts its records were written: by their hash. Their file is on the
-disk before the first such segment is, and is never changed or removed: by it any later version, and
-any earlier one, reads the records by name.
+Each segment names the layouts of its records by their hash. The layouts are on the disk before the
+first segment that uses them, and are never changed or removed: any other version, later or earlier,
+uses them to read the records field by field.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _VERSION = re.compile(r'"version": "([^"\\]*)"')
 
 
 def layouts_path(directory: str | os.PathLike[str], layout_hash: int) -> Path:
-    """Return the path of the file that has these layouts."""
+    """Return the path of the file with the layouts of this hash."""
     return Path(directory) / f"layouts-{layout_hash:016x}.json"
 
 
 def journal_layouts(directory: str | os.PathLike[str], layout_hash: int) -> Layouts:
-    """Return the layouts that segments with this hash were written by.
+    """Return the layouts of the segments with this hash.
 
     Raises
     ------
     RegionError
-        Their file is missing, damaged, of other layouts, or not of this version's kind.
+        The file is missing, damaged, has another hash, or is of a kind that this version lacks.
     """
     path = layouts_path(directory, layout_hash)
     try:
         layouts = Layouts.from_json(_read(path))
     except FileNotFoundError:
         raise RegionError(
-            f"{path}: expected the layouts of segments that another version wrote, found no such "
-            "file: copy it from a copy of the journal, or from any other journal that this "
-            "version wrote"
+            f"{path}: expected the layouts of segments that another version wrote, found no file: "
+            "copy it from a copy of the journal, or from any other journal that the same version "
+            "wrote"
         ) from None
     except ValueError as problem:
         raise RegionError(f"{path}: {problem}") from None
@@ -62,12 +62,12 @@ def journal_layouts(directory: str | os.PathLike[str], layout_hash: int) -> Layo
 
 
 def check_layouts(directory: Path, layouts: Layouts) -> None:
-    """Compare what a journal is with what shall be appended: a feed's records, or a raw capture.
+    """Check that a journal is of the kind to be appended: a feed's records, or a raw capture.
 
     Raises
     ------
     RegionError
-        It is the other one.
+        The journal is of the other kind.
     """
     for number in reversed(list_segments(directory)):
         path = segment_path(directory, number)
@@ -86,9 +86,9 @@ def check_layouts(directory: Path, layouts: Layouts) -> None:
 
 
 def keep_layouts(directory: Path, layouts: Layouts) -> list[str]:
-    """Have the disk take the file of these layouts, unless it has; return what was wrong with it.
+    """Write these layouts to the disk unless they are there; return what was wrong.
 
-    Nothing is deleted: a file of this name that has anything else gets another one.
+    Nothing is deleted: a file of that name with other content is renamed.
     """
     path, notes = layouts_path(directory, layouts.hash), []
     try:
@@ -103,7 +103,7 @@ def keep_layouts(directory: Path, layouts: Layouts) -> list[str]:
 
 
 def layouts_version(directory: str | os.PathLike[str], layout_hash: int) -> str:
-    """Return which version of udpfast wrote the file of these layouts first."""
+    """Return the version of udpfast that wrote these layouts first; empty if not stated."""
     found = _VERSION.search(_read(layouts_path(directory, layout_hash)).decode())
     return found[1] if found else ""
 

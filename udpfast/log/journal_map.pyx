@@ -1,4 +1,4 @@
-"""What a journal has, from its oldest record to its end: segments, and what is lost between."""
+"""What a journal has, from its oldest record to its end: its segments and what is lost between."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,33 +16,33 @@ __all__ = ["JournalMap", "JournalPart", "journal_map"]
 
 @dataclass(frozen=True, slots=True)
 class JournalPart:
-    """Records that one segment has, or that none has any more.
+    """Records of one segment, or records that are lost.
 
     Attributes
     ----------
     number : int
-        Of the segment; 0: these records are lost.
+        Number of the segment; 0: the records are lost.
     path : pathlib.Path or None
-        Of the segment.
+        The segment's file; None: the records are lost.
     position, index : int
-        Of the first record.
+        Position and index of the first record.
     end_position, end_index : int
-        Behind the last one, whether it is sealed or not.
+        Position and index behind the last record, sealed or not.
     first_ns, last_ns : int
-        Earliest and latest `published_ns`. The earliest is the later one if there is no record; of
-        lost records nobody knows: these are the least and the greatest time that there is.
+        Earliest and latest `published_ns`. If there is no record, the earliest is later than
+        the latest. For lost or damaged records they are the least and greatest int64.
     sealed : bool
-        Nothing more will come behind it.
+        No record will be appended to it.
     names : int
-        Number of the file of names that its records go by; 0: none.
+        Number of the file of names that the records use; 0: none.
     opened_ns : int
         When the segment was begun, UNIX ns.
     name : str
-        Of the instance.
+        Name of the instance.
     missing : int
-        Records of it that are damaged, as far as that was looked at: of a sealed segment it was
-        not.
+        Damaged or lost records. Sealed segments are not read, so theirs do not count.
     problem : str
+        Why records are missing; empty if none are.
         Why records are lost; empty if none are.
     """
 
@@ -68,24 +68,24 @@ class JournalPart:
 
     @property
     def records(self) -> int:
-        """How many there are, or should be."""
+        """Number of records, present or lost."""
         return self.end_index - self.index
 
 
 @dataclass(frozen=True, slots=True)
 class JournalMap:
-    """What a journal has.
+    """The parts of a journal.
 
     Attributes
     ----------
     identity : bytes
-        By which it is told from every other.
+        The journal's identity, 16 bytes.
     state : JournalState or None
-        What its writer said last; None: the file `journal` is lost or damaged.
+        Last state that its writer published; None: the file `journal` is lost or damaged.
     parts : tuple of JournalPart
-        In their order, each beginning where the one before ends.
+        The parts in order; each begins where the previous one ends.
     ignored : tuple of str
-        Files between them that are not of this journal, or that nobody can read, and why.
+        Segment files that are unreadable or of another journal, and why.
     """
 
     identity: bytes
@@ -95,26 +95,26 @@ class JournalMap:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing more will come, unless a writer takes it up again."""
+        """Whether no record will be appended, unless a writer opens the journal again."""
         return self.state is None or self.state.closed or not self.state.alive
 
 
 def journal_map(directory: str | os.PathLike[str]) -> JournalMap:
-    """Look at a journal's files; return what it has now.
+    """Return what a journal has now.
 
-    Sealed segments are taken at their word; others are read.
+    Sealed segments are trusted; the others are read.
 
     Raises
     ------
     FileNotFoundError
         There is no journal.
     RegionError
-        Nothing of it can be read, or its file `journal` is another journal's.
+        Nothing of it is readable, or its file `journal` belongs to another journal.
     """
     cdef Segment segment
     directory = Path(directory)
     try:
-        state, doubt = journal_state(directory), None  # first: what follows can only be more
+        state, doubt = journal_state(directory), None  # first: records can only be added meanwhile
     except (FileNotFoundError, RegionError) as problem:
         state, doubt = None, problem
     identity = segments_identity(directory) if state is None else state.identity
@@ -127,7 +127,7 @@ def journal_map(directory: str | os.PathLike[str]) -> JournalMap:
         try:
             segment = Segment.open(path)
         except FileNotFoundError:
-            continue  # removed just now
+            continue  # removed meanwhile
         except RegionError as problem:
             ignored.append(str(problem))
             continue

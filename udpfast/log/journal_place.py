@@ -1,4 +1,4 @@
-"""Where a journal has a record of its ring, by the record's index there."""
+"""Find a ring's record in a journal by its index in the ring."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Where a journal has a record of its ring.
+    """Place of a ring's record in a journal.
 
     Attributes
     ----------
     segment : SegmentInfo
-        Where the look for it began.
+        The segment in which the search began.
     position, journal_index : int
-        In the journal.
+        Position and index of the record in the journal.
     index : int
-        In the ring's log.
+        Index of the record in the ring's log.
     published_ns : int
+        When the record was published, UNIX ns.
     """
 
     segment: SegmentInfo
@@ -46,25 +47,25 @@ class Recorded:
 
 
 def segments_of(directory: Path, source: bytes) -> list[SegmentInfo]:
-    """Return the segments that have records of a ring's log, in their order."""
+    """Return the segments that begin with records of a ring's log, in order."""
     return [info for info in _segments(directory) if info.source == source]
 
 
 def find_later(directory: Path, passed: set[bytes], layouts: Layouts) -> Iterator[Recorded]:
-    """Yield where the logs begin that a journal has behind some others, in their order.
+    """Yield the first record of each log that a journal has after certain others, in order.
 
     Parameters
     ----------
     directory : Path
     passed : set of bytes
-        Identities of the logs before.
+        Identities of the earlier logs.
     layouts : Layouts
-        Of the records.
+        Layouts in which the records are read.
 
     Yields
     ------
     Recorded
-        The first record of each; a log without one is left out.
+        The first record of each log; logs without a record are skipped.
     """
     order = logs_of(directory)
     behind = max((order.index(each) for each in passed if each in order), default=-1)
@@ -75,7 +76,7 @@ def find_later(directory: Path, passed: set[bytes], layouts: Layouts) -> Iterato
 
 
 def logs_of(directory: Path) -> list[bytes]:
-    """Return the identities of the logs that a journal has records of, in their order."""
+    """Return the identities of the logs that a journal has records of, in order."""
     return list(dict.fromkeys(info.source for info in _segments(directory)))
 
 
@@ -88,7 +89,7 @@ def _segments(directory: Path) -> list[SegmentInfo]:
 
 
 def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) -> Recorded | None:
-    """Return where a journal has the first record of a ring's log from an index on.
+    """Return where a journal has the first record of a ring's log at or after an index.
 
     Parameters
     ----------
@@ -96,19 +97,19 @@ def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) 
     source : bytes
         Identity of the log.
     index : int
-        Of the record in it.
+        Index of the record in that log.
     layouts : Layouts
-        Of the records.
+        Layouts in which the records are read.
 
     Returns
     -------
     Recorded or None
-        Of a later record, if that one is missing. None: it has none from there on.
+        If that record is missing, the place of the next later one. None: there is none.
     """
     segments = segments_of(directory, source)
     if not segments:
         return None
-    # The first of those that begin with one record may say what is missing before it.
+    # If several segments share a source_index, the first may say what is missing before it.
     first = max(
         (each for each in segments if each.source_index <= index),
         key=lambda each: (each.source_index, -each.number),
@@ -143,13 +144,13 @@ def recorded_end(directory: Path, source: bytes, layouts: Layouts) -> tuple[int,
     source : bytes
         Identity of the log.
     layouts : Layouts
-        Of the records.
+        Layouts in which the records are read.
 
     Returns
     -------
     tuple of int and bool
-        And whether that is known: damage may hide that it is a later one. Of a log that the journal
-        does not have, 0.
+        The index, and whether it is exact: damage may hide later records. (0, True) if the
+        journal does not have the log.
     """
     segments = _segments(directory)
     last = next((each for each in reversed(segments) if each.source == source), None)

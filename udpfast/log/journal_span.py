@@ -1,4 +1,4 @@
-"""What a journal covers, for who asks for a part of it that is not there."""
+"""The range that a journal covers, and the refusal of a part that lies outside it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from udpfast.log.journal_map import journal_map
 
 __all__ = ["Place", "Span", "check_part", "journal_span"]
 
-#: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
-#: the number of a frame.
+#: Where to begin or end: at a time in UNIX ns, or at a position (in a journal: bytes; in a capture
+#: file: the number of a frame).
 Place = tuple[Literal["time", "position"], int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,15 +21,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From where to where the records of a journal are.
+    """The range of a journal's records.
 
     Attributes
     ----------
     first_ns, last_ns : int
-        When the earliest and the latest were published, UNIX ns; of records that are lost nobody
-        knows.
+        Earliest and latest publication, UNIX ns; unknown for lost records.
     position, end_position : int
-        Of the first, and behind the last.
+        Position of the first record, and behind the last.
     """
 
     first_ns: int
@@ -45,9 +44,9 @@ class Span:
 
 
 def journal_span(directory: Path) -> Span | None:
-    """Return what a journal covers now; None: it has no record.
+    """Return the range that a journal covers now; None: it has no record.
 
-    Sealed segments are asked what they have, others are read.
+    Sealed segments are trusted; the others are read.
     """
     parts = [part for part in journal_map(directory).parts if part.first_ns <= part.last_ns]
     if not parts:
@@ -63,20 +62,20 @@ def journal_span(directory: Path) -> Span | None:
 def check_part(
     directory: Path, start: Place | None, end: Place | None, *, grows: bool = False
 ) -> None:
-    """Refuse a part of a journal in which there is no record.
+    """Refuse a part of a journal that contains no record.
 
     Parameters
     ----------
     directory : Path
     start, end : Place, optional
-        Where to begin, and the first that is left out.
+        Where the part begins, and where it ends (exclusive).
     grows : bool
-        Who reads it waits for what is still written: `start` may be to come.
+        The reader waits for records still to be written, so `start` may lie in the future.
 
     Raises
     ------
     ConfigError
-        Nothing lies there; says what the journal covers.
+        The part is empty; the message says what the journal covers.
     """
     if start is not None and end is not None and start[0] == end[0] and start[1] >= end[1]:
         raise ConfigError(f"expected an end after {_named(start)}, found {_named(end)}")

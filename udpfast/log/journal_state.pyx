@@ -1,4 +1,4 @@
-"""What a journal says of itself, in its file `journal`: which one it is, and how far it is."""
+"""The state of a journal as its file `journal` has it: its identity, and how far it is written."""
 
 import contextlib
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ __all__ = [
     "journal_state",
 ]
 
-#: Kind and layout of a journal's region. Its records' layouts are another matter: each segment's.
+#: Kind and layout of a journal's region. The layouts of its records are named by each segment.
 JOURNAL_KIND = "JRNL"
-JOURNAL_LAYOUT = 1  # of JournalHeader: counts its changes
+JOURNAL_LAYOUT = 1  # version of JournalHeader
 
 for _what, _size, _expected in (
     ("WrittenMark", sizeof(WrittenMark), 128),
@@ -40,45 +40,45 @@ for _what, _size, _expected in (
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """What a journal's writer said last.
+    """The state that a journal's writer published last.
 
     Attributes
     ----------
     identity : bytes
-        Of the journal: 16 random bytes, made once.
+        The journal's identity: 16 random bytes, made once.
     alive : bool
-        The writer's process runs, and has not closed the journal.
+        The writer's process runs and has not closed the journal.
     closed : bool
         The writer closed it: it is complete.
     failed : bool
-        It is closed because an error ended what it records; the next one may go on.
+        It was closed because an error ended what it records; another writer may continue it.
     epoch : int
-        How many writers there have been.
+        Number of writers so far.
     position, index : int
-        Behind the last record.
+        Position and index behind the last record.
     written_ns : int
-        When that was, UNIX ns.
+        When that was published, UNIX ns.
     synced_position, synced_index : int
-        The disk has all records below. What is beyond may be lost with the power, not with the
-        process.
+        All records below are on the disk. Later ones survive the process but may not survive a
+        loss of power.
     synced_ns : int
-        When that was known, UNIX ns; 0: nothing was synced yet, or its writer never does.
+        When they were synced, UNIX ns; 0: nothing was synced yet, or the writer never syncs.
     syncs, sync_errors, sync_longest_ns : int
-        Calls that brought that about, those that failed, and the longest, in ns.
+        Number of syncs, of failed ones, and the duration of the longest, in ns.
     lapped, dropped : int
-        Records that were overwritten before they were read, and that the disk did not take.
+        Records that were overwritten before they were read, and records that the disk refused.
     removed : int
         Segments removed to make room.
     oldest_position, oldest_index : int
-        Of the first record that was not removed.
+        Position and index of the first record that was not removed.
     cut_bytes : int
-        That the last recovery cut off.
+        Bytes that the last recovery cut off.
     source : bytes
-        Of the ring that it records: its identity; zeros: not known.
+        Identity of the ring that it records; zeros: not known.
     source_position, source_index : int
-        Of that ring's record that the journal goes on with ...
+        Position and index in that ring of the record with which the journal continued ...
     resume_position, resume_index : int
-        ... at this place.
+        ... at this position and index of the journal.
     """
 
     identity: bytes
@@ -109,13 +109,13 @@ class JournalState:
 
 
 def journal_state(directory: str | os.PathLike[str]) -> JournalState:
-    """Return what the writer of a journal said last.
+    """Return the state that the writer of a journal published last.
 
     Raises
     ------
     RegionError, FileNotFoundError
-        There is no file `journal`, or the power failed while it was made: the segments may be
-        fine all the same.
+        There is no file `journal`, or it is damaged, for example because the power failed
+        while it was made. The segments may be sound all the same.
     """
     cdef Region region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
     with region:
@@ -123,16 +123,16 @@ def journal_state(directory: str | os.PathLike[str]) -> JournalState:
 
 
 def journal_identity(directory: str | os.PathLike[str]) -> bytes:
-    """Return the 16 bytes by which a journal is told from every other, whatever it is called.
+    """Return the identity of a journal: 16 bytes that distinguish it from every other.
 
-    The file `journal` has them; if that is lost or damaged, most of the segments do.
+    It is taken from the file `journal`; if that is lost or damaged, from most of the segments.
 
     Raises
     ------
     FileNotFoundError
         There is no journal.
     RegionError
-        Nothing of it can be read, or the file is another journal's.
+        Nothing of it is readable, or the file `journal` belongs to another journal.
     """
     cdef Region region
     cdef JournalHeader* header
@@ -157,10 +157,10 @@ def journal_identity(directory: str | os.PathLike[str]) -> bytes:
 
 
 def is_raw(directory: str | os.PathLike[str]) -> bool:
-    """Return whether a journal is a raw capture: no payload of its records is an update.
+    """Return whether a journal is a raw capture, whose payloads are datagrams, not updates.
 
-    Its first segment that can be read says so. If there is none yet, what its writer laid beside
-    them says so; False if nobody knows.
+    The first readable segment decides; if there is none yet, the layouts beside the segments.
+    False if neither is known.
     """
     for number in list_segments(directory):
         try:
@@ -169,7 +169,7 @@ def is_raw(directory: str | os.PathLike[str]) -> bool:
             continue
         if segment.layout_hash == CONTROL_LAYOUTS.hash:
             return True
-        with contextlib.suppress(RegionError):  # who reads the records says so
+        with contextlib.suppress(RegionError):  # whoever reads the records reports the error
             return journal_layouts(directory, segment.layout_hash).raw
         return False
     return layouts_path(directory, CONTROL_LAYOUTS.hash).exists()

@@ -1,5 +1,5 @@
-# ReaderEntry: what an attached reader tells about itself. Nobody waits for it, the writer never
-# looks: it is there for tools, which compare it with the ring's tail, and read its latencies.
+# ReaderEntry: the state that an attached reader publishes. The writer never reads it, and nobody
+# waits for it: tools compare it with the ring's tail and read its latencies.
 
 from libc.stdint cimport int64_t, uint64_t, uint8_t
 
@@ -19,13 +19,13 @@ cdef struct ReaderEntry:
     uint64_t position        # of the next record that it will read
     uint64_t index
     uint64_t lapped          # records missed since it attached
-    int64_t polled_ns        # UNIX ns, as its caller said
+    int64_t polled_ns        # UNIX ns, as passed by the caller
     uint64_t began_index     # index of the first record that it could read
     uint64_t read            # records handed out; began_index + read + lapped = index
-    int64_t began_ns         # UNIX ns: what was published before is no latency of this reader
+    int64_t began_ns         # UNIX ns: records published before are not timed
     uint8_t reserved[8]
     Histogram loop_to_strategy    # the record's published_ns -> handed out
-    Histogram kernel_to_strategy  # the record's received_ns -> handed out: the whole way
+    Histogram kernel_to_strategy  # the record's received_ns -> handed out
 
 cdef inline void reader_report(
         ReaderEntry* entry, const RingReader* reader, int64_t now_ns) noexcept nogil:
@@ -36,14 +36,14 @@ cdef inline void reader_report(
     store_relaxed(<uint64_t*>&entry.polled_ns, now_ns)
 
 cdef inline bint reader_timed(const ReaderEntry* entry, const Record* record) noexcept nogil:
-    # Whether a record's age is a latency: it came from the wire, was not kept back for a snapshot,
-    # and was published while this reader was there.
+    # Return whether a record's age is a latency: the record came from the wire, was not held back
+    # for a snapshot, and was published after this reader began.
     return (record.kind >= KIND_UPDATES or record.kind == KIND_MESSAGE) and (
         not record.flags & RECORD_RELEASED and record.published_ns >= entry.began_ns)
 
 cdef inline void reader_time(
         ReaderEntry* entry, const Record* record, int64_t now_ns, int64_t count) noexcept nogil:
-    # One record that stands for `count`.
+    # Record the latencies of one record with a weight of `count`.
     if reader_timed(entry, record):
         histogram_add(&entry.loop_to_strategy, now_ns - record.published_ns, count)
         if not record.flags & RECORD_NO_TIMESTAMP:
@@ -51,8 +51,8 @@ cdef inline void reader_time(
 
 cdef inline void reader_time_all(
         ReaderEntry* entry, const Record* records, int64_t count, int64_t now_ns) noexcept nogil:
-    # A batch, handed out at one time: each of its records. Those that the loop published together
-    # have one stamp, and are counted together.
+    # Record the latencies of a batch that was handed out at one time. Records that the loop
+    # published together have one stamp and are counted together.
     cdef int64_t i, same = 0, published_ns = 0
     cdef const Record* record
     for i in range(count):

@@ -1,8 +1,8 @@
-"""Who reads a ring: each reader keeps one small file, `readers/<pid>-<n>`, for tools to list.
+"""The readers of a ring: each keeps one small file, `readers/<pid>-<n>`, which tools list.
 
-A file belongs to its reader, which may be another user's, gone mad, or hostile. So nobody maps it
-but the reader itself (a file that is cut short while it is mapped ends the process that mapped it):
-tools read a copy, believe none of it, and look at `READERS_MAX` files at most.
+A file belongs to its reader, which may be another user's, broken or hostile. So only the reader
+itself maps it (truncating a mapped file kills the process that mapped it). Tools read a copy, trust
+nothing in it, and look at no more than `READERS_MAX` readers.
 """
 
 import contextlib
@@ -35,25 +35,25 @@ __all__ = [
 #: The hops that a reader measures, as its entry and `udpfast stat` name them.
 READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
 
-#: Readers that are listed; a host has no use for more. Who lists so many says that there may be
-#: more.
+#: Most readers that are listed; a host has no use for more. A list of this length may be
+#: incomplete.
 READERS_MAX = 1024
 
-# Files that are looked at for them: a flood of others hides no reader, and costs no more than this.
+# Most files that are searched for entries, so that a flood of other files costs no more than this.
 _LOOKED_AT_MAX = 65_536
-# An entry is made in milliseconds.
+# Creating an entry takes milliseconds.
 _MAKING_S = 60
 
 _KIND = "READ"
-_LAYOUT_HASH = 2  # of ReaderEntry: counts its changes
-_HISTOGRAMS = 256  # where those of an entry begin
+_LAYOUT_HASH = 2  # version of ReaderEntry
+_HISTOGRAMS = 256  # offset of the histograms in an entry
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
-    """What one reader said last; its lag is the ring's `tail_index` minus `index`.
+    """The state that one reader published last. Its lag is the ring's `tail_index` minus `index`.
 
-    `began_index + read + lapped` equals `index`: nothing that it could have read is unaccounted.
+    `began_index + read + lapped` equals `index`: every record that it could read is accounted for.
     """
 
     pid: int
@@ -68,7 +68,7 @@ class ReaderInfo:
 
 
 cdef class ReaderRegistration:
-    """A reader's own entry, from `create` until `close`, or until its process is gone.
+    """A reader's own entry, which lasts until `close` or the end of its process.
 
     Attributes
     ----------
@@ -80,36 +80,37 @@ cdef class ReaderRegistration:
     def create(
             directory: str | os.PathLike[str], name: str, index: int = 0,
             now_ns: int = 0) -> ReaderRegistration:
-        """Register a reader in an instance's directory; entries of dead ones are removed.
+        """Register a reader in an instance's directory, and remove the entries of dead readers.
 
         Parameters
         ----------
         directory : str or path
-            Of the instance.
+            The instance's directory.
         name : str
-            What to call it in lists; the first 64 bytes count.
+            Name of the reader in lists, cut to 64 bytes.
         index : int
-            Of the first record that it will read, unless it is lapped.
+            Index of the first record that it will read, unless it is lapped.
         now_ns : int
-            UNIX ns; what was published before is read, but not timed.
+            UNIX ns; records published before are read but not timed.
         """
         cdef ReaderRegistration registration
         folder = Path(directory) / "readers"
-        folder.mkdir(mode=0o700, exist_ok=True)  # of an instance it is there, with its own mode
+        folder.mkdir(mode=0o700, exist_ok=True)  # in an instance it exists, with its own mode
         remove_dead_readers(directory)
         for number in itertools.count():
             with contextlib.suppress(FileExistsError, WriterExistsError):
                 registration = _register(folder / f"{os.getpid()}-{number}", name, index, now_ns)
-                # Half made, it may have looked dead to another pid namespace.
+                # While it was being made, another pid namespace may have taken it for dead and
+                # removed it.
                 if not registration.region.replaced():
-                    # A reader that is dropped and not closed leaves as well.
+                    # Leave also if the reader is dropped without `close`.
                     registration._leave = weakref.finalize(
                         registration, _remove, registration.region.path, os.getpid())
                     return registration
                 registration.region.close()
 
     def report(self, RingCursor cursor, int64_t now_ns, read: int | None = None) -> None:
-        """Say how far the cursor is. From C: `reader_report`.
+        """Publish how far the cursor is. In C: `reader_report`.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ cdef class ReaderRegistration:
         now_ns : int
             UNIX ns.
         read : int, optional
-            Records that it has taken since it came; by default as before.
+            Records read since the beginning; by default unchanged.
         """
         if self.region.pointer == NULL:
             raise ValueError(f"registration {self.region.path} is closed")
@@ -160,18 +161,18 @@ cdef ReaderRegistration _register(path, name, index, now_ns):
 
 
 def list_readers(directory: str | os.PathLike[str]) -> list[ReaderInfo]:
-    """Return what the readers of an instance said last, dead ones included, by pid."""
+    """Return the last state of an instance's readers, dead ones included, sorted by pid."""
     return [info for info, _ in _read_entries(directory, _HISTOGRAMS)]
 
 
 def reader_histograms(
         directory: str | os.PathLike[str]) -> list[tuple[ReaderInfo, dict[str, LatencyHistogram]]]:
-    """Return what the readers of an instance said last and the latencies that they measured.
+    """Return the last state of an instance's readers and the latencies that they measured.
 
     Returns
     -------
     list of (ReaderInfo, dict of str to LatencyHistogram)
-        By pid; dead readers included. The histograms are copies of those of `READER_HOPS`.
+        Sorted by pid, dead readers included. The histograms are copies, by `READER_HOPS`.
     """
     return [(info, _histograms(text))
             for info, text in _read_entries(directory, sizeof(ReaderEntry))]
@@ -180,13 +181,13 @@ def reader_histograms(
 def remove_dead_readers(directory: str | os.PathLike[str]) -> int:
     """Remove the entries of processes that are gone; return how many.
 
-    What is no entry goes too: at once if the process that its name is of is gone, or another
-    user's, and in any case when it is older than any entry takes to make. Entries of other users
-    that this one may not remove stay.
+    Files that are not entries are removed too: at once if the process in their name is gone or
+    belongs to another user, otherwise as soon as they are older than creating an entry takes.
+    Entries of other users stay if this user may not remove them.
     """
     removed = 0
     for path in _entries(directory):
-        if removed == READERS_MAX:  # the rest next time
+        if removed == READERS_MAX:  # the next call removes the rest
             break
         try:
             info, _ = _read_entry(path, _HISTOGRAMS)
@@ -196,14 +197,14 @@ def remove_dead_readers(directory: str | os.PathLike[str]) -> int:
         except OSError:
             continue
         if not alive:
-            with contextlib.suppress(OSError):  # another one was faster, or it is not ours
+            with contextlib.suppress(OSError):  # already removed, or not ours to remove
                 path.unlink()
                 removed += 1
     return removed
 
 
 def _entries(directory):
-    # What may be an entry by its name; of a flood of other files the rest is looked at next time.
+    # Return the files that may be entries, at most _LOOKED_AT_MAX of them.
     try:
         with os.scandir(Path(directory) / "readers") as found:
             return [Path(entry.path) for entry in itertools.islice(found, _LOOKED_AT_MAX)]
@@ -212,8 +213,8 @@ def _entries(directory):
 
 
 def _may_become_one(path):
-    # Killed before it was ready, its name still tells whose it was; any name may be given to what
-    # is none, and its age cannot.
+    # Return whether a file may still become an entry. Its name tells its owner even before it is
+    # ready; a name can be forged, but not for longer than _MAKING_S.
     pid = path.name.partition("-")[0]
     try:
         status = path.lstat()
@@ -228,13 +229,14 @@ def _read_entries(directory, size):
     for path in _entries(directory):
         if len(found) == READERS_MAX:
             break
-        with contextlib.suppress(OSError, RegionError):  # gone meanwhile, not ready yet, no entry
+        with contextlib.suppress(OSError, RegionError):  # removed, not ready, or no entry
             found.append(_read_entry(path, size))
     return sorted(found, key=lambda each: (each[0].pid, each[0].name))
 
 
 def _read_entry(path, size):
-    # What an entry says, and its first `size` bytes: a copy, whatever becomes of the file.
+    # Return an entry and its first `size` bytes: a copy, which later changes to the file cannot
+    # affect.
     fd = open_existing(path, os.O_RDONLY)
     try:
         status = os.fstat(fd)
@@ -258,7 +260,7 @@ cdef _info(bytes text, path, fd, owner):
     name = (<const char*>entry.name)[:READER_NAME_SIZE].rstrip(b"\0").decode(errors="replace")
     return ReaderInfo(
         pid=header.writer_pid,
-        # It goes to terminals: nothing in it may steer one.
+        # The name is printed to terminals: it must contain no control characters.
         name="".join(each if each.isprintable() else "?" for each in name),
         position=entry.position,
         index=entry.index,
@@ -273,8 +275,8 @@ cdef _info(bytes text, path, fd, owner):
 
 
 def _owns(pid, namespace, owner):
-    # An entry that names a process of another user is not believed: it would never go. Where the
-    # pid says nothing, a lock proved that the owner lives.
+    # Do not believe an entry that names a process of another user: it would never be removed. In
+    # another pid namespace the pid means nothing; there a lock has proved that the owner lives.
     if not namespace or namespace != process_namespace():
         return True
     try:

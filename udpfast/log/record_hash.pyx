@@ -1,4 +1,4 @@
-"""What records say, as one SHA-256: the same in a ring, in a journal and out of a replay."""
+"""A SHA-256 of records: equal for the same records of a ring, a journal or a replay."""
 
 import hashlib
 
@@ -16,16 +16,16 @@ __all__ = ["RecordHash"]
 
 @cython.final
 cdef class RecordHash:
-    """A SHA-256 over records, in their order.
+    """A SHA-256 over records in their order.
 
-    Every byte of header and payload counts, but for where the record lies: position, index,
-    session and checksum are those of one log, and taken as 0. RESTART says only that a log goes on,
-    and is left out.
+    Every byte of header and payload counts, except the fields that depend on the log: position,
+    index, session and checksum are taken as 0. RESTART records are skipped, because they only say
+    that a log continues.
 
     Attributes
     ----------
     records : int
-        Added so far, without those that were left out.
+        Records added so far, without those that were skipped.
     """
 
     cdef object _hash
@@ -37,16 +37,16 @@ cdef class RecordHash:
     def add(
             self, headers: NDArray[Any], offsets: NDArray[np.uint64],
             payloads: NDArray[np.uint8]) -> None:
-        """Add records, as a batch or a cursor holds them.
+        """Add records as a batch or a cursor holds them.
 
         Parameters
         ----------
         headers : numpy.ndarray
-            Of dtype `RECORD`.
+            Array of dtype `RECORD`.
         offsets : numpy.ndarray
-            Of uint64: where each one's payload begins in `payloads`.
+            Array of uint64: where each payload begins in `payloads`.
         payloads : numpy.ndarray
-            Of uint8.
+            Array of uint8.
         """
         cdef Py_ssize_t i, count = len(headers)
         if headers.dtype != RECORD or len(offsets) < count:
@@ -78,7 +78,7 @@ cdef class RecordHash:
                 length = <uint64_t>records[i].length - RECORD_SIZE
                 copy = <Record*>&target[used]
                 memcpy(copy, records + i, RECORD_SIZE)
-                copy.position = copy.index = 0  # where it lies in its log is not hashed
+                copy.position = copy.index = 0  # its place in the log is not hashed
                 copy.session = 0
                 copy.checksum = 0
                 used += RECORD_SIZE
@@ -88,5 +88,5 @@ cdef class RecordHash:
         self._hash.update(joined)
 
     def hexdigest(self) -> str:
-        """Return the SHA-256 of what was added so far."""
+        """Return the SHA-256 of the records added so far."""
         return self._hash.hexdigest()

@@ -1,4 +1,4 @@
-# RecordedRuns: a journal's records as its source counted them: in runs of one log without a hole.
+# RecordedRuns: a journal's records by their index in the source's log, in runs without a hole.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -6,25 +6,26 @@ from udpfast.log.journal_cursor cimport JournalCursor
 
 
 cdef inline uint64_t source_ended() noexcept nogil:
-    # In place of a position in the source: its writer closed it, and the journal has all of it.
+    # Value in place of a source's position: the source's writer closed it, and the journal is
+    # complete.
     return <uint64_t>-1
 
 
 cdef class RecordedRuns:
     cdef JournalCursor cursor
-    # The record that stands next, or would behind the journal's end: its log, and its index there.
+    # The next record (or the one that would follow the journal's end): its log and its index there.
     cdef readonly bytes log
     cdef readonly uint64_t index
-    cdef readonly bint exact         # `index` is known; else it is that at least
-    cdef readonly bint unknown       # nobody knows how many of the log before are missing
-    cdef uint32_t reason             # LappedReason of what is missing before it
-    cdef bint skipped                # the record before it was left out: published too early
-    cdef bytes from_log              # where it stands behind the last one that was left out, or
-    cdef uint64_t from_index         # where it began: before what is damaged or was removed
+    cdef readonly bint exact         # `index` is exact; else it is a lower bound
+    cdef readonly bint unknown  # records of the previous log are missing, nobody knows how many
+    cdef uint32_t reason             # LappedReason of the records missing before it
+    cdef bint skipped                # the record before it was skipped: published too early
+    cdef bytes from_log              # log and index behind the last skipped record, or at the
+    cdef uint64_t from_index         # beginning: in front of what is damaged or was removed
     cdef bint from_exact
-    cdef int64_t begin               # of the last poll's records in memory, those that are left
+    cdef int64_t begin               # of the last poll's records that are still in memory
     cdef int64_t end
-    cdef bint known                  # where the next poll's first record stands
+    cdef bint known                  # it is known where the next poll's first record lies
     cdef uint64_t journal_index      # of that record
     cdef int64_t look(self, int64_t limit) except -1
     cdef int64_t take(self, int64_t count) noexcept

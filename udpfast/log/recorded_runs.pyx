@@ -1,9 +1,9 @@
-"""A journal's records as their source counted them: in runs of one log, without a hole.
+"""A journal's records by their index in their source's log, in runs of one log without a hole.
 
-A segment's header says which log its first record is of, and that record's index there; from then
-on they are counted, and a LAPPED in the journal stands for as many as it says. Behind damage the
-segment's index says it again. Where nothing does, the index is the least that it can be, up to the
-next segment.
+A segment's header names the log of its first record and that record's index in it. From there on
+the records are counted; a LAPPED in the journal stands for as many as it says. Behind damage, the
+segment's index by time gives the count again. Where nothing does, the index is a lower bound until
+the next segment.
 """
 
 import contextlib
@@ -26,27 +26,27 @@ __all__ = ["RecordedRuns"]
 
 @cython.final
 cdef class RecordedRuns:
-    """Records of a journal by their place in their source's log.
+    """Records of a journal by their index in their source's log.
 
     Parameters
     ----------
     cursor : JournalCursor
-        In whose arrays the records are.
+        The cursor that reads the records into its arrays.
     log : bytes, optional
-        Of the record that the cursor stands at; b"": it is not known before it is read.
+        Log of the record at the cursor; b"": unknown until it is read.
     index, journal_index : int
-        Of that record, in its log and in the journal.
+        Index of that record in its log, and in the journal.
 
     Attributes
     ----------
     log : bytes
-        Of the record that comes next, or would behind the journal's end.
+        Log of the next record, or of the one that would follow the journal's end.
     index : int
-        Of that record in its log.
+        Index of that record in its log.
     exact : bool
-        That is its index; else it is that one or a later one, because of damage.
+        `index` is exact. If not, damage makes it a lower bound.
     unknown : bool
-        Nobody knows how many records of the log before are missing.
+        An unknown number of records of the previous log is missing.
     """
 
     def __init__(
@@ -58,8 +58,10 @@ cdef class RecordedRuns:
         self.from_log, self.from_index = log, index
 
     def __iter__(self) -> Iterator[NDArray[np.void]]:
-        """Yield the headers of run after run, valid until the next: `log` and `index` tell which
-        they are of. Behind the last, they tell which record would come next.
+        """Yield the headers of one run after another, each valid until the next.
+
+        During a run, `log` and `index` are those of its first record; at the end they are those of
+        the record that would come next.
         """
         cdef int64_t count
         while (count := self.look(self.cursor._limit)):
@@ -68,7 +70,7 @@ cdef class RecordedRuns:
             self.index += count
 
     cdef int64_t look(self, int64_t limit) except -1:
-        # How many records of one run stand in memory; 0: the journal ends here.
+        # Return how many records of one run are in memory; 0: the journal ends here.
         cdef const Record* headers
         cdef int64_t count = 0
         while count == 0:
@@ -82,7 +84,7 @@ cdef class RecordedRuns:
         return count
 
     cdef int64_t take(self, int64_t count) noexcept:
-        # Move so many of the run to the front of the arrays, to be handed out.
+        # Move `count` records of the run to the front of the arrays, to be returned.
         cdef JournalCursor cursor = self.cursor
         if self.begin:
             memmove(cursor._headers, cursor._headers + self.begin, count * RECORD_SIZE)
@@ -93,12 +95,12 @@ cdef class RecordedRuns:
         return count
 
     cdef forget_missing(self):
-        # What was missing before the next record was said.
+        # Called once the records missing before the next one have been reported.
         self.unknown = self.skipped = False
         self.reason = LAPPED_READER
 
     cdef bint _poll(self, int64_t limit) except -1:
-        # Have the next records of a segment in memory. False: there are none.
+        # Read the next records of a segment. False: there are none.
         cdef JournalCursor cursor = self.cursor
         cdef uint64_t at = cursor.index, missed, first, before = self.index
         cdef bytes log = self.log
@@ -117,8 +119,8 @@ cdef class RecordedRuns:
             self.index += missed
             if not self.locate(first, count == 0):
                 self.exact = False
-        # Whether records of the log before are missing is said by the first one of a log, alone,
-        # and by the last ones of that before: damage may have hit either.
+        # Only the first record of a log, and the last ones of the previous log, tell whether
+        # records of the previous log are missing, and damage may have hit either.
         if not self.known:
             pass
         elif self.log == log:
@@ -133,7 +135,8 @@ cdef class RecordedRuns:
         return count > 0
 
     cdef _note_begin(self, uint64_t first):
-        # What is damaged between the last record left out and the first may be of either.
+        # Note where the skipped records end: damage between the last of them and the first returned
+        # record may belong to either.
         cdef JournalCursor cursor = self.cursor
         cdef Segment segment = cursor.segment
         cdef uint64_t left = cursor.left_out
@@ -147,7 +150,7 @@ cdef class RecordedRuns:
             self.from_log = segment.header.source[:IDENTITY_SIZE]
 
     def _segment_before(self, index):
-        # The last one that begins before a record; None: it is lost.
+        # Return the last segment that begins before a record; None: it is lost.
         cdef Segment segment
         numbers = []
         with contextlib.suppress(FileNotFoundError):
@@ -160,9 +163,9 @@ cdef class RecordedRuns:
         return None
 
     cdef bint locate(self, uint64_t journal_index, bint behind):
-        # Ask the segment that has a record, or (behind) the one before it; it is in memory also
-        # where its file was removed. False: nobody knows, because of damage before, or the segment
-        # is of other layouts.
+        # Take log and index from the segment that has the record or, with `behind`, the previous
+        # one. The current segment stays mapped even if its file was removed. False: they are
+        # unknown, because of damage before it or because the segment has other layouts.
         cdef JournalCursor cursor = self.cursor
         cdef Segment segment = cursor.segment
         cdef uint64_t index = 0
@@ -177,7 +180,7 @@ cdef class RecordedRuns:
         return self.exact
 
     cdef void _step_over(self) noexcept:
-        # A LAPPED: the recorder itself missed some.
+        # Skip a LAPPED: the recorder itself missed records.
         cdef JournalCursor cursor = self.cursor
         cdef Lapped lapped
         memcpy(&lapped, cursor._payloads + cursor._offsets[self.begin], sizeof(lapped))

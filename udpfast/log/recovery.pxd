@@ -1,4 +1,4 @@
-# Recovery: where a journal goes on, and what becomes of what is not of it.
+# Recovery: find where a journal continues, and set aside what does not belong to it.
 
 from libc.stdint cimport int64_t
 

@@ -1,8 +1,8 @@
-"""Where a journal goes on: a function of its files, for whoever opens it for writing.
+"""Find where a journal continues. The result depends on its files alone.
 
-Nothing is deleted. A file that is not of the journal, or that nobody can read, gets another name.
-Where records are damaged or lost, their positions and indices stay theirs: the journal goes on
-behind them, and readers say how many are missing.
+Nothing is deleted: a file that is unreadable or not the journal's is renamed. Damaged and lost
+records keep their positions and indices: the journal continues behind them, and readers report how
+many are missing.
 """
 
 from dataclasses import dataclass
@@ -21,20 +21,20 @@ __all__ = ["Recovery"]
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found when a journal was opened for writing.
+    """What opening a journal for writing found.
 
     Attributes
     ----------
     position, index : int
-        Of the next record.
+        Position and index of the next record.
     segments : int
-        Of the journal.
+        Number of the journal's segments.
     cut_bytes : int
-        Of a record that its writer did not live to finish: cut off.
+        Bytes of an unfinished record that were cut off.
     missing : int
-        Records that are damaged or lost behind the last sealed segment; readers say so.
+        Damaged or lost records behind the last sealed segment. Readers report them.
     set_aside : int
-        Files that got another name: damaged, or of another journal.
+        Files that were renamed because they are damaged or of another journal.
     notes : tuple of str
         What was wrong; empty if the journal ended as it should.
     """
@@ -51,11 +51,11 @@ class Recovery:
 cdef Segment recover(
         directory, identity, layout_hash, const WrittenMark* written, const KeptMark* kept,
         SegmentWriter* w, int64_t unix_ns, list notes, list found):
-    # Put the writer behind all that was ever written. Returns the segment to go on with (None: a
-    # new one), and appends a Recovery to `found`.
+    # Put the writer behind everything that was ever written. Returns the segment to continue in
+    # (None: a new one) and appends a Recovery to `found`.
     #
-    # Sealed segments are taken at their word: they were on the disk when they were sealed. What
-    # comes behind the last of them is read to its last byte.
+    # Sealed segments are trusted, because they were on the disk when they were sealed. Everything
+    # behind the last of them is read to its last byte.
     cdef Segment segment, following, active = None
     cdef Survey survey
     cdef uint64_t end_position, end_index, cut_bytes = 0, missing = 0
@@ -108,7 +108,8 @@ cdef _pass_sealed(Segment segment, SegmentWriter* w):
 
 
 cdef uint64_t _go_on_in(Segment segment, SegmentWriter* w, list notes) except? 0:
-    # Put the writer behind its last whole record; returns how many bytes behind that are cut off.
+    # Put the writer behind the segment's last complete record; return how many bytes behind it are
+    # cut off.
     cdef uint64_t cut_bytes
     segment.start(w, True)
     with nogil:
@@ -122,7 +123,8 @@ cdef uint64_t _go_on_in(Segment segment, SegmentWriter* w, list notes) except? 0
 
 cdef _seal_ended(
         Segment segment, const Survey* survey, const KeptMark* kept, int64_t unix_ns, list notes):
-    # Whoever ended it did not live to seal it, it is damaged or of other layouts: it stays.
+    # Seal a segment that nobody will append to, because it was ended, is damaged or has other
+    # layouts.
     check(segment.sync(), "sync", str(segment.path))
     segment.write_seal(
         &survey.writer, unix_ns, SEAL_DURABLE | (SEAL_DAMAGED if survey.missing else 0),
@@ -134,13 +136,13 @@ cdef _seal_ended(
 
 
 cdef bint _is_behind(const WrittenMark* written, const SegmentWriter* w) noexcept:
-    # Whether more was written than was found.
+    # Return whether more records were written than were found.
     return written.position > w.position and written.index > w.index
 
 
 def _own_segments(directory, identity, notes):
-    # Paths of the journal's segments, the oldest first. All others get another name, unless none
-    # can be read: then it is the reader who does not know them.
+    # Return the paths of the journal's segments, the oldest first, and rename all others. If none
+    # can be read because of its version, refuse instead: then this program is too old.
     cdef Segment segment
     own, problems = [], []
     end = 0
@@ -168,7 +170,7 @@ def _own_segments(directory, identity, notes):
 
 
 def _from_sealed(paths):
-    # The last sealed segment and all behind it, open for writing.
+    # Open the last sealed segment and all behind it for writing.
     cdef Segment segment
     opened = []
     for path in reversed(paths):

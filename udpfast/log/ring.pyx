@@ -14,7 +14,7 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-# 5 is of RingHeader: it counts its changes.
+# 5 is the version of RingHeader.
 RING_LAYOUT: int = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 5
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
@@ -28,34 +28,35 @@ cdef class Ring:
     ----------
     region : Region
     restarted : bool
-        It goes on where a writer was killed, or failed: call `announce_restart` before anything
-        else.
+        Whether it continues the ring of a writer that was killed or failed. If so, call
+        `announce_restart` before anything else.
     """
 
     @staticmethod
     def create(
             path: str | os.PathLike[str], capacity_bytes: int, payload_hash: int = 0,
             publish: bool = True, names: int = 0, huge: bool = False) -> Ring:
-        """Create a ring, or go on in the ring of a writer that was killed.
+        """Create a ring, or continue the ring of a writer that was killed.
 
-        A ring that its writer closed, whatever ended that, of another capacity, or whose records go
-        by other names is replaced by a file that goes on with its log: positions and indices count
-        on. Only behind a ring that cannot be read, or of another layout, a new log begins.
+        The existing ring is replaced if its writer closed it (even because of an error), or if its
+        capacity or its table of names differs. The new file continues its log: positions and
+        indices go on. A new log begins only if the existing ring is unreadable or its layout
+        differs.
 
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `ring`).
+            The ring's file, or an instance's directory (then its file `ring`).
         capacity_bytes : int
-            A power of two, at least 4096. The largest record takes an eighth of it.
+            A power of two, at least 4096. A record takes at most an eighth of it.
         payload_hash : int
-            Hash of the layouts that payloads have; readers must bring the same.
+            Hash of the layouts of the payloads; readers must pass the same one.
         publish : bool
-            Be the ring's writer now; False: lock it, no more, until `publish` is called.
+            Become the ring's writer now. False: only lock the ring, until `publish` is called.
         names : int
-            Mark of the table of names that its records go by; 0: of none.
+            Mark of the table of names that its records use; 0: none.
         huge : bool
-            Have a new file lie on pages of 2 MiB, as far as the kernel has some.
+            Put a new file on pages of 2 MiB, as far as the kernel provides them.
 
         Raises
         ------
@@ -78,7 +79,9 @@ cdef class Ring:
         return ring
 
     def publish(self) -> None:
-        """Become its writer: readers find it from now on. What may fail comes before. Idempotent.
+        """Become the ring's writer: from now on readers find it. Idempotent.
+
+        Do everything that may fail before this call.
         """
         cdef RingHeader* header = self.writer.header
         self._check_open()
@@ -90,13 +93,14 @@ cdef class Ring:
         if self._before is None and self.restarted:
             header.began = self.writer.position
             header.began_index = self.writer.index
-            # Orders where this writer begins before its number; read by _seek.
+            # Orders the start of this writer's records before its epoch; read by _seek.
             store_release(&header.epoch, header.epoch + 1)
-            # What the writer before said of itself. Release: who sees it knows of this writer.
+            # Clear what the previous writer reported. Release: whoever sees it knows of this
+            # writer.
             ring_note_current(&self.writer, 0)
         if self._before is not None:
-            # Who reads the old file to its end is told to look for the new one. A ring that was
-            # closed ends its readers.
+            # Tell readers that reach the end of the old file to look for the new one. A closed ring
+            # instead ends its readers.
             header = <RingHeader*>self._before.pointer
             if header.state != RING_CLOSED:
                 store_release(&header.state, RING_REPLACED)
@@ -131,7 +135,7 @@ cdef class Ring:
         if record == NULL:
             raise ValueError(
                 f"a payload must have at most {self.payload_max} bytes, has {view.shape[0]}")
-        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
+        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: 0 hides it
         record.kind = kind
         record.flags = flags
         record.received_ns = received_ns
@@ -165,13 +169,14 @@ cdef class Ring:
         self.flush()
 
     def note_current(self, now_ns: int) -> None:
-        """Say that the writer is at work, and has read what had come by then; from then on it is
-        taken for stuck where it does not say so for a second.
+        """Report that the writer is running and has read everything received by now_ns.
+
+        From then on it counts as stuck if it does not report again within a second.
 
         Parameters
         ----------
         now_ns : int
-            By the monotonic clock.
+            Monotonic clock.
         """
         self._check_open()
         ring_note_current(&self.writer, now_ns)
@@ -183,7 +188,7 @@ cdef class Ring:
 
     @property
     def capacity_bytes(self) -> int:
-        """Bytes of records that it holds."""
+        """Bytes of records that the ring holds."""
         return self.writer.capacity
 
     @property
@@ -203,26 +208,26 @@ cdef class Ring:
 
     @property
     def epoch(self) -> int:
-        """Number of this writer in the log, from 1: it grows by one with each."""
+        """Number of this writer in the log, from 1; each writer adds one."""
         self._check_open()
         return self.writer.header.epoch
 
     @property
     def log(self) -> bytes:
-        """Which log it writes: 16 bytes, random. With an index it names a record for good."""
+        """Identity of the log: 16 random bytes. Together with an index it identifies a record."""
         self._check_open()
         return bytes((<uint8_t*>self.writer.header.log)[:16])
 
     def close(self, bint failed=False) -> None:
-        """Say how its writer ended, and let go of the ring. Idempotent.
+        """Record how its writer ended, and release the ring. Idempotent.
 
-        A ring that was not published is let go of as it was.
+        A ring that was not published stays as it was.
 
         Parameters
         ----------
         failed : bool
-            An error ended the writer: readers wait for the next one, which begins another file of
-            the log, as this one's memory may not be what it should be. False: nothing more will
+            An error ended the writer. Readers then wait for the next writer, which begins another
+            file of the log, because this file's memory may be damaged. False: nothing more will
             come.
         """
         if self.region.pointer != NULL:
@@ -246,7 +251,7 @@ cdef class Ring:
 
 
 def ring_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a ring's file; of an instance's directory, its file `ring`."""
+    """Return the path of a ring's file; for an instance's directory, its file `ring`."""
     path = Path(path)
     return path / "ring" if path.is_dir() else path
 
@@ -254,7 +259,7 @@ def ring_path(path: str | os.PathLike[str]) -> Path:
 cdef Ring _new_ring(Region region):
     cdef Ring ring = Ring.__new__(Ring)
     cdef RingReader reader
-    ring_reader_init(&reader, region.pointer, region.size_bytes)  # for the sizes
+    ring_reader_init(&reader, region.pointer, region.size_bytes)  # only for the sizes
     memset(&ring.writer, 0, sizeof(ring.writer))
     ring.region = region
     ring.writer.header = <RingHeader*>region.pointer
@@ -267,23 +272,24 @@ cdef Ring _new_ring(Region region):
 
 
 cdef Ring _take_over(path, capacity_bytes, layout, uint64_t names):
-    # None: there is nothing to go on with in the same file.
+    # Continue in the existing file. None: there is no file that can be continued.
     cdef Region region
     cdef Ring ring
     try:
-        # Looked at first, to the end: who locked it in vain could refuse a start that replaces it,
-        # and then be refused itself. Of two starts at one time exactly one comes by.
+        # Read it to its end before locking it: a start that locked it in vain could refuse a second
+        # start that replaces it, and then be refused itself. Of two concurrent starts, exactly one
+        # succeeds.
         with Region.attach(path, RING_KIND, layout, populate=False) as region:
             if region.size_bytes != RING_DATA + capacity_bytes or not _stands(region):
                 return None
             if (<const RingHeader*>region.pointer).names not in (0, names):
-                return None  # the ids of what it holds are lost: nobody shall take them for others
+                return None  # its names are lost: its ids must not be resolved by others
         region = Region.reopen_for_write(path, RING_KIND, layout, claim=False)
     except (FileNotFoundError, RegionError):
-        return None  # a symbolic link or another user's file is refused again, by Region.create
+        return None  # Region.create refuses a symbolic link or another user's file again
     ring = _new_ring(region)
     if _stands(region) and _stand_behind(ring, region):
-        # The dead writer may have touched all that its intent says: it must not shrink.
+        # The dead writer may have written anything below its intent, so intent must not shrink.
         ring.writer.intent = ring.writer.header.intent
         ring.restarted = True
         return ring
@@ -292,7 +298,7 @@ cdef Ring _take_over(path, capacity_bytes, layout, uint64_t names):
 
 
 cdef Ring _succeed(path, capacity_bytes, layout, huge):
-    # A file of its own, behind the one that is there, if any is.
+    # Begin a file of its own, which continues the log of the existing file, if there is one.
     cdef Region region = Region.create(
         path, RING_KIND, RING_DATA + capacity_bytes, layout, replace=True, huge=huge)
     cdef Ring ring = _new_ring(region)
@@ -303,7 +309,7 @@ cdef Ring _succeed(path, capacity_bytes, layout, huge):
     try:
         ring._before = Region.attach(path, RING_KIND, layout, writable=True, populate=False)
     except (FileNotFoundError, RegionError):
-        pass  # a log begins
+        pass  # a new log begins
     else:
         before = <const RingHeader*>ring._before.pointer
         ring.restarted = before.state != RING_CLOSED
@@ -322,7 +328,7 @@ cdef Ring _succeed(path, capacity_bytes, layout, huge):
 
 
 cdef bint _stands(Region region):
-    # Whether its writer left it open, and all that it holds can be read.
+    # Return whether its writer left it open and all its records are readable.
     cdef RingReader reader
     cdef uint64_t latest = 0
     size = region.size_bytes - RING_DATA
@@ -334,7 +340,7 @@ cdef bint _stands(Region region):
 
 
 cdef bint _stand_behind(Ring ring, Region region):
-    # Set the writer behind the last record that the region holds. False: it cannot be read.
+    # Set the writer behind the last record that the region holds. False: it is unreadable.
     cdef RingReader reader
     cdef uint64_t latest = 0
     size = region.size_bytes - RING_DATA

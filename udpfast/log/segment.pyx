@@ -1,4 +1,4 @@
-"""One file of a journal: made ahead of its use, filled once, kept. The protocol: `segment.pxd`."""
+"""One file of a journal, created before its use and filled once. Protocol: `segment.pxd`."""
 
 import collections
 import itertools
@@ -36,7 +36,7 @@ __all__ = [
 cdef bytes _MAGIC = b"UDPFSEG\0"
 _NAME = re.compile(r"([0-9]{8,19})\.segment")
 
-#: Version of what a segment is walked by. Readers know each one from 3 on.
+#: Version of the fields by which a segment is walked. Readers know every version from 3 on.
 SEGMENT_FORMAT: int = SEGMENT_VERSION
 
 #: One entry of a segment's index by time.
@@ -57,7 +57,7 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* address, size_t size, int advice)
 
 cdef enum:
-    MADV_POPULATE_WRITE = 23     # Linux 5.14; newer than many a libc's headers
+    MADV_POPULATE_WRITE = 23     # Linux 5.14; the headers of many a libc are older
 
 for _what, _size, _expected in (
     ("SegmentHeader", sizeof(SegmentHeader), 192),
@@ -70,45 +70,46 @@ for _what, _size, _expected in (
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What one segment says of itself.
+    """Contents of one segment's header and seal.
 
     Attributes
     ----------
     path : pathlib.Path
     identity : bytes
-        Of the journal: 16 bytes.
+        Identity of the journal, 16 bytes.
     number : int
-        From 1; its file's name.
+        Number of the segment, from 1; it is the file's name.
     position, index : int
-        Of its first record: where the segment before it ended.
+        Position and index of its first record, where the previous segment ended.
     end_position, end_index : int or None
-        Behind its last record; None while it is not sealed.
+        Position and index behind its last record; None while it is not sealed.
     first_ns, last_ns : int
         Earliest and latest `published_ns`, UNIX ns; 0 if it is empty or not sealed.
     durable : bool
-        The disk had all of it when it was sealed.
+        Everything was on the disk when it was sealed.
     last : bool
-        It was sealed when the writer closed the journal, and no writer took that up again.
+        The writer closed the journal when it sealed it, and no writer opened it since.
     oldest_position, oldest_index : int
-        Of the first record that the journal still had when it was sealed; 0 if it is not.
+        Position and index of the first record that the journal had when it was sealed; 0 if it
+        is not sealed.
     names : int
-        Number of the file of names that its records go by; 0: none.
+        Number of the file of names that its records use; 0: none.
     names_mark : int
-        By which that file is told from others of this number; 0: not said.
+        Mark that identifies that file among others of its number; 0: not stated.
     layout_hash : int
-        Of the layouts that its records were written by.
+        Hash of the layouts of its records.
     opened_ns : int
-        UNIX ns.
+        When it was begun, UNIX ns.
     epoch : int
-        Of the journal's writer.
+        Epoch of the journal's writer.
     name : str
-        Of the instance.
+        Name of the instance.
     capacity_bytes : int
-        That it has for records.
+        Room for records.
     source : bytes
-        Of the ring that its first record comes from: its identity; zeros: none is said.
+        Identity of the ring that its first record comes from; zeros: not stated.
     source_index : int
-        What that record is there.
+        Index of that record in the ring.
     """
 
     path: Path
@@ -141,18 +142,18 @@ def segment_path(directory: str | os.PathLike[str], number: int) -> Path:
 
 
 def list_segments(directory: str | os.PathLike[str]) -> list[int]:
-    """Return the numbers of a journal's segments, in their order."""
+    """Return the numbers of a journal's segments in increasing order."""
     found = (_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in found if match)
 
 
 def segment_file_bytes(capacity_bytes: int) -> int:
-    """Return the size of a segment's file with room for so many bytes of records."""
+    """Return the size of the file of a segment with `capacity_bytes` for records."""
     return _first_byte(capacity_bytes) + capacity_bytes
 
 
 def segments_identity(directory: str | os.PathLike[str]) -> bytes | None:
-    """Return the identity that most segments of a directory have; None: there is no such one."""
+    """Return the identity that most segments of a directory have; None: there is no majority."""
     found = segments_identities(directory).most_common(2)
     if len(found) == 2 and found[0][1] == found[1][1]:
         return None
@@ -160,7 +161,7 @@ def segments_identity(directory: str | os.PathLike[str]) -> bytes | None:
 
 
 def segments_identities(directory: str | os.PathLike[str]) -> Counter[bytes]:
-    """Return how many segments of a directory have which identity."""
+    """Return the number of segments of each identity in a directory."""
     found = collections.Counter()
     for number in list_segments(directory):
         try:
@@ -179,12 +180,12 @@ def aside_path(path: Path) -> Path:
 
 
 def set_aside(path: Path) -> Path:
-    """Give a file that is no part of the journal another name; return that. Nothing is deleted."""
+    """Rename a file that is no part of the journal; return its new path. Nothing is deleted."""
     return path.rename(aside_path(path))
 
 
 cdef class Segment:
-    """A segment's file, mapped. Made by `prepare` or `open`.
+    """A segment's file, mapped into memory. Made by `prepare` or `open`.
 
     Attributes
     ----------
@@ -196,12 +197,12 @@ cdef class Segment:
 
     @staticmethod
     def prepare(path: str | os.PathLike[str], capacity_bytes: int) -> Segment:
-        """Make the file of a segment that is not used yet: all its space on the disk is taken.
+        """Create the file of a future segment, with all its space on the disk reserved.
 
         Raises
         ------
         OSError
-            ENOSPC: the file system cannot hold it; the message names need and free space.
+            ENOSPC: the file system has no room for it; the message has the needed and free bytes.
         """
         cdef Segment segment = Segment.__new__(Segment)
         cdef uint64_t first_byte = _first_byte(capacity_bytes)
@@ -215,7 +216,7 @@ cdef class Segment:
         segment.path = path
         try:
             os.fchmod(fd, mode)
-            # A page that the disk has no place for would be a bus error in the writer.
+            # Without disk space for a page, the writer's store to it would raise SIGBUS.
             _reserve(fd, path, size)
             segment._map(size, True)
         except BaseException:
@@ -227,17 +228,18 @@ cdef class Segment:
 
     @staticmethod
     def open(path: str | os.PathLike[str], writable: bool = False) -> Segment:
-        """Map an existing segment, after comparing all that its header says.
+        """Map an existing segment and check its header.
 
         Parameters
         ----------
         path : str or path
         writable : bool
+            Open it for writing, and restore the size of a file that was truncated.
 
         Raises
         ------
         RegionError
-            Anything is not as expected; the message says what was, and what was found.
+            The header is not valid; the message says what was expected and what was found.
         """
         cdef Segment segment = Segment.__new__(Segment)
         cdef uint64_t first_byte, capacity
@@ -249,13 +251,13 @@ cdef class Segment:
             if size < SEGMENT_PAGE:
                 raise RegionError(f"{path}: expected at least {SEGMENT_PAGE} bytes, found {size}")
             segment._map(size, writable)
-            if not writable:  # what is checked is what is used, whatever becomes of the file
+            if not writable:  # use the checked copy, whatever happens to the file
                 memcpy(&segment.header_copy, segment.pointer, sizeof(SegmentHeader))
                 segment.header = &segment.header_copy
             segment._check()
             first_byte, capacity = segment.header.first_byte, segment.header.capacity
             if writable and <uint64_t>size < first_byte + capacity:
-                # Cut by a crash of the file system: what is missing comes back as zeros.
+                # A crash of the file system truncated it: the missing bytes come back as zeros.
                 size = first_byte + capacity
                 _reserve(segment.fd, path, size)
                 segment._map(size, True)
@@ -280,7 +282,7 @@ cdef class Segment:
         self.records = self.pointer + first_byte
         self.entry_count = capacity // SEGMENT_STRIDE + 1
         self.limit = capacity
-        # A file was cut inside the index.
+        # The file was truncated inside the index.
         if <uint64_t>self.mapping.size_bytes < first_byte:
             self.entry_count = (self.mapping.size_bytes - SEGMENT_PAGE) // sizeof(SegmentEntry)
 
@@ -301,11 +303,11 @@ cdef class Segment:
 
     @property
     def layout_hash(self) -> int:
-        """Hash of the layouts of its records and their payloads."""
+        """Hash of the layouts of its records and of their payloads."""
         return self._open_header().layout_hash
 
     def info(self) -> SegmentInfo:
-        """Return what the segment says of itself."""
+        """Return the contents of the segment's header and seal."""
         cdef SegmentHeader* header = self._open_header()
         cdef SegmentSeal* seal = self.seal
         cdef bint sealed = self.sealed()
@@ -338,12 +340,12 @@ cdef class Segment:
         return found[:count]
 
     def view(self) -> memoryview:
-        """Return a memoryview of the whole file. It keeps the mapping alive after `close`."""
+        """Return a memoryview of the whole file. The view keeps the mapping alive after `close`."""
         self._open_header()
         return memoryview(self.mapping)
 
     def close(self) -> None:
-        """Let go of the file. Views stay valid. Idempotent."""
+        """Release the file. Views stay valid. Idempotent."""
         self.pointer = NULL
         self.mapping = None
         if self.fd >= 0:
@@ -359,10 +361,10 @@ cdef class Segment:
             raise ValueError(f"segment {self.path} is closed")
         return self.header
 
-    # --- for whoever fills it: a journal's writer, and recovery ---------------------------------
+    # --- for those who fill it: a journal's writer, and recovery --------------------------------
 
     cdef begin(self, SegmentHeader* header):
-        # Become a segment of a journal. The rest of `header` is the caller's business.
+        # Make this a segment of a journal. The caller has filled the other fields of `header`.
         memcpy(header.magic, <const char*>_MAGIC, 8)
         header.version = SEGMENT_VERSION
         header.capacity = self.limit
@@ -371,11 +373,11 @@ cdef class Segment:
         memcpy(self.header, header, sizeof(SegmentHeader))
 
     cdef uint64_t room_end(self) noexcept nogil:
-        # The position at which the room for records ends.
+        # Return the position at which the room for records ends.
         return self.header.position + self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
 
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil:
-        # Stand before the first record; enter: (re)write the index on the way.
+        # Put a writer before the first record. enter: write the index anew on the way.
         w.position = self.header.position
         w.base = <uint64_t><size_t>self.records - w.position
         w.limit = self.room_end()
@@ -388,7 +390,7 @@ cdef class Segment:
         w.last_ns = INT64_MIN
 
     cdef int scan(self, SegmentWriter* w) noexcept nogil:
-        # Walk over the valid records from where `w` stands. Returns why it ended: LOOK_*.
+        # Move `w` over all valid records that follow. Returns why it stopped: LOOK_*.
         cdef int64_t size
         cdef uint64_t offset
         cdef const Record* record
@@ -410,8 +412,8 @@ cdef class Segment:
     cdef void survey(
             self, uint64_t end_position, uint64_t end_index, bint deep,
             Survey* found) noexcept nogil:
-        # Read all of it, over damage, and up to where its records are known to end (0: nobody
-        # knows; a seal does). deep: look for records where nothing is known to be.
+        # Read the whole segment, across damage, up to the known end of its records: the seal's, or
+        # else end_position (0: unknown). deep: also search for records where none are known to be.
         cdef SegmentWriter* w = &found.writer
         cdef uint64_t position = 0, index = 0
         cdef bint more, sealed = self.sealed()
@@ -419,7 +421,7 @@ cdef class Segment:
         if sealed:
             end_position, end_index = self.seal.position, self.seal.index
         elif end_position - self.header.position > self.limit:
-            end_position = end_index = 0  # in a segment behind this one
+            end_position = end_index = 0  # the end lies in a later segment
         self.start(w, False)
         while True:
             found.ended = self.scan(w) == LOOK_END
@@ -440,7 +442,7 @@ cdef class Segment:
             w.position, w.index = position, index
 
     cdef uint64_t written_behind(self, uint64_t position) noexcept nogil:
-        # How many bytes there are from `position` to the last that is not 0.
+        # Return how many bytes lie between `position` and the last byte that is not 0.
         cdef uint64_t offset = min(position - self.header.position, self.limit)
         cdef uint64_t end = self.limit
         while end > offset and self.records[end - 1] == 0:
@@ -448,8 +450,8 @@ cdef class Segment:
         return end - offset
 
     cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil:
-        # Make zeros of all that is behind the writer: records, index, seal. Returns how many
-        # bytes behind the last valid record had been written.
+        # Zero everything behind the writer: records, index and seal. Returns how many bytes had
+        # been written behind the last valid record.
         cdef uint64_t size = self.written_behind(w.position)
         memset(segment_place(w), 0, size)
         if w.entry != NULL:
@@ -475,7 +477,8 @@ cdef class Segment:
         memcpy(self.seal, &seal, sizeof(seal))
 
     cdef void seal_as_earlier(self) noexcept nogil:
-        # The journal goes on behind it: its seal must not say any more that it is the last.
+        # The journal continues behind this segment: its seal must no longer say that it is the
+        # last.
         cdef SegmentSeal seal
         memcpy(&seal, self.seal, sizeof(seal))
         seal.flags &= ~<uint64_t>SEAL_LAST
@@ -483,8 +486,8 @@ cdef class Segment:
         memcpy(self.seal, &seal, sizeof(seal))
 
     cdef void release_rest(self, uint64_t used) noexcept nogil:
-        # Give the space behind `used` bytes of records (and END) back to the disk. The file keeps
-        # its size, so that nobody who maps it meets the end of it. Some file systems cannot.
+        # Return the disk space behind `used` bytes of records (and END) to the file system, if it
+        # supports that. The file keeps its size, so that no mapping of it becomes invalid.
         cdef uint64_t first = self.records - self.pointer + used + SEGMENT_END_SIZE
         first = (first + SEGMENT_PAGE - 1) & ~<uint64_t>(SEGMENT_PAGE - 1)
         if first < <uint64_t>self.mapping.size_bytes:
@@ -492,18 +495,18 @@ cdef class Segment:
                       <long>(self.mapping.size_bytes - first))
 
     cdef int sync(self) noexcept nogil:
-        # Returns 0 when the disk has all that was written before the call, or -errno.
+        # Return 0 once everything written before the call is on the disk, or -errno.
         return -errno if fdatasync(self.fd) != 0 else 0
 
     cdef int populate(self, uint64_t until) noexcept nogil:
-        # Touch the pages of the file's first `until` bytes: 8 x the cost of a store, out of the
-        # writer's way. 0 or -errno.
+        # Touch the pages of the file's first `until` bytes, so that the writer does not have to:
+        # the first touch costs 8 times a store. Returns 0 or -errno.
         cdef uint64_t page = SEGMENT_PAGE
         until = min((until + page - 1) & ~(page - 1), <uint64_t>self.mapping.size_bytes)
         if until <= self.populated:
             return 0
         if madvise(self.pointer + self.populated, until - self.populated, MADV_POPULATE_WRITE):
-            if errno != EINVAL:  # an older kernel: the writer's stores touch them
+            if errno != EINVAL:  # before Linux 5.14: the writer's stores touch them
                 return -errno
         self.populated = until
         return 0
@@ -511,7 +514,7 @@ cdef class Segment:
     # --- for readers ----------------------------------------------------------------------------
 
     cdef bint sealed(self) noexcept nogil:
-        # Whether the segment says where it ends. (A seal is not there until its checksum is.)
+        # Return whether the segment is sealed, that is, has a seal with a valid checksum.
         cdef SegmentSeal* seal = self.seal
         return (seal.checksum == checksum_of(seal, sizeof(SegmentSeal)) and seal.sealed_ns != 0
                 and seal.number == self.header.number
@@ -520,8 +523,8 @@ cdef class Segment:
 
     cdef bint find_behind(
             self, uint64_t after, uint64_t* position, uint64_t* index) noexcept nogil:
-        # The first valid record behind position `after` that the index knows: how to go on behind
-        # bytes that are damaged. False: there is none.
+        # Find the first valid record behind position `after` that the index names, to continue
+        # behind damaged bytes. False: there is none.
         cdef uint64_t i
         cdef SegmentEntry entry
         for i in range(self.entry_count):
@@ -535,9 +538,9 @@ cdef class Segment:
     cdef bint find_valid(
             self, uint64_t after, uint64_t least, uint64_t* position,
             uint64_t* index) noexcept nogil:
-        # The first valid record behind position `after`, looked for byte by byte: it knows its own
-        # place. Its index is `least` or more. For the end of a journal, behind which nothing is
-        # known: a record that was torn when its writer was killed has none behind it.
+        # Find the first valid record behind position `after` at any multiple of 8: a record knows
+        # its own position. Its index must be `least` or more. For the end of a journal, behind
+        # which no end is known: nothing follows a record that was torn when its writer was killed.
         cdef uint64_t offset = min(after - self.header.position, self.limit) + 8
         cdef const Record* record
         while offset + RECORD_SIZE <= self.limit:
@@ -554,8 +557,8 @@ cdef class Segment:
     cdef void find_start(
             self, uint64_t position, int64_t published_ns, uint64_t* found,
             uint64_t* index) noexcept nogil:
-        # A record from which to read on, so that none is missed of those at `position` and behind
-        # that were published at published_ns or later.
+        # Find a record to begin reading at, such that no record is missed that lies at or behind
+        # `position` and was published at or after published_ns.
         cdef uint64_t i
         cdef SegmentEntry entry
         found[0] = self.header.position
@@ -574,9 +577,10 @@ cdef class Segment:
                 index[0] = entry.index
 
     cdef bint count_to(self, uint64_t index, uint64_t* source_index) noexcept nogil:
-        # Which record of its source a record of the segment is, or the one behind its last: counted
-        # from the nearest one that the index tells of. False: not all between can be read, and it
-        # is that one or a later one. What lies behind the segment's end may be of another source.
+        # Find the index in the source of a record of the segment, or of the one behind its last, by
+        # counting from the nearest index entry before it. False: not every record in between is
+        # readable, and the result is a lower bound. Records behind the segment's end may be of
+        # another source.
         cdef uint64_t i, position = self.header.position, at = self.header.index, until = index
         cdef uint64_t source = self.header.source_index
         cdef int64_t size
@@ -589,7 +593,7 @@ cdef class Segment:
             if entry.checksum == 0 and entry.before_ns == 0:
                 break
             if _valid(&entry) and entry.counted != 0 and at < entry.index <= index:
-                # The entry says the low bits of that index, which is behind the one known before.
+                # `counted` has the low bits of that index, which lies behind the one known so far.
                 source += <uint32_t>(self.header.source_index + entry.counted - source)
                 position, at = entry.position, entry.index
         while at < until:
@@ -605,7 +609,8 @@ cdef class Segment:
             source += stands_for(record)
             position += size
             at += 1
-        # One each at least; but the first may be a LAPPED that only speaks of the log before.
+        # Each unreadable record stands for at least one, except that the first may be a LAPPED
+        # about the previous log only.
         source_index[0] = source + (until - at) - (at < until and at == self.header.index)
         return at == index
 

@@ -1,8 +1,8 @@
-"""Records of one version's layouts as those of another's: field by field, by name.
+"""Translate records between the layouts of two versions, field by field and by name.
 
-A field that only the target has is what nobody said: 0, of floating numbers NaN, or what `DEFAULTS`
-says. One that only the source has is left out. A value that does not fit is an error, never
-another value.
+A field that only the target has gets the value for "not stated": 0, NaN for floating-point numbers,
+or what `DEFAULTS` says. A field that only the source has is dropped. A value that does not fit is
+an error, never another value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from udpfast.errors import FormatError
 
 __all__ = ["DEFAULTS", "Translation"]
 
-#: Fields of the header whose value is not 0 where none was stated.
+#: Header fields whose value for "not stated" is not 0.
 DEFAULTS = {"flight_ns": -(1 << 31)}  # FLIGHT_UNKNOWN
 
 Values = npt.NDArray[Any]
@@ -26,16 +26,17 @@ Dtype = np.dtype[Any]
 
 
 class Translation:
-    """How records of one version become those of another.
+    """Translation of records from the layouts of one version to those of another.
 
     Parameters
     ----------
     source, target : Layouts
+        Layouts of the records given, and of the records made.
 
     Raises
     ------
     FormatError
-        A field is a text in one of them and a number in the other, or whole and floating.
+        A field is text in one of them and a number in the other, or integer and floating-point.
     """
 
     def __init__(self, source: Layouts, target: Layouts) -> None:
@@ -51,16 +52,16 @@ class Translation:
         payloads: Values,
         into: tuple[Values, Values, Values],
     ) -> int:
-        """Translate records; return how many fitted.
+        """Translate records; return how many fit `into`.
 
         Parameters
         ----------
         headers : numpy.ndarray
-            Of the source's header.
+            Array with the source's header dtype.
         offsets, payloads : numpy.ndarray
-            Of uint64: where each payload begins in `payloads`, of uint8.
+            Array of uint64 with the offset of each payload in `payloads`, an array of uint8.
         into : tuple of numpy.ndarray
-            The same of the target.
+            The same three arrays for the target, which are overwritten.
 
         Raises
         ------
@@ -70,8 +71,8 @@ class Translation:
         count, kinds = len(headers), headers["kind"]
         begins = offsets[:count].astype(np.int64)
         sizes = headers["length"].astype(np.int64) - self.source.header.itemsize
-        known = np.zeros(count, np.int64)  # bytes that the layouts know, of the source
-        fixed = np.zeros(count, np.int64)  # and what they become
+        known = np.zeros(count, np.int64)  # bytes of each source payload that the layouts describe
+        fixed = np.zeros(count, np.int64)  # bytes that they become
         parts = []
         for kind in np.unique(kinds).tolist():
             struct, rows = self._payloads.get(kind), self._rows.get(kind)
@@ -84,7 +85,7 @@ class Translation:
             if row_size:
                 counts[:] = found[ROW_COUNT]
             takes = struct.source.itemsize + counts * row_size
-            whole = takes <= sizes[which]  # else it is not of this layout: as it is
+            whole = takes <= sizes[which]  # else the payload has another layout: copy it unchanged
             which, counts = which[whole], counts[whole]
             known[which] = takes[whole]
             fixed[which] = struct.target.itemsize
@@ -124,7 +125,7 @@ class Translation:
 
 
 class _Struct:
-    # How one struct becomes another.
+    # Translation of one struct.
 
     def __init__(
         self, what: str, source: Dtype, target: Dtype, defaults: Mapping[str, int] | None = None
@@ -149,7 +150,7 @@ class _Struct:
             self._fields.append((name, np.can_cast(found, wanted, "safe")))
 
     def copy(self, source: Values, indices: Values) -> Values:
-        # indices: of the records, for errors.
+        # indices: indices of the records, for error messages.
         target = np.repeat(self._empty, len(source))
         for name, fits in self._fields:
             values = source[name]
@@ -194,7 +195,8 @@ def _scatter(memory: Values, starts: Values, items: Values) -> None:
 
 
 def _spread(starts: Values, counts: Values, step: int) -> Values:
-    # starts[0], starts[0] + step, ...: counts[0] of them; then those of starts[1].
+    # Return starts[0], starts[0] + step, ... (counts[0] values), then the same for starts[1], and
+    # so on.
     before = np.repeat(np.cumsum(counts) - counts, counts)
     places: Values = np.repeat(starts, counts) + (np.arange(len(before)) - before) * step
     return places

@@ -1,4 +1,4 @@
-"""A journal looked at record by record: what is valid, what is damaged, what is missing."""
+"""Verify a journal record by record: find what is valid, damaged and missing."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,24 +16,24 @@ __all__ = ["SegmentCheck", "verify_segments"]
 
 @dataclass(frozen=True, slots=True)
 class SegmentCheck:
-    """What one segment turned out to be.
+    """Result of verifying one segment.
 
     Attributes
     ----------
     path : pathlib.Path
     info : SegmentInfo or None
-        What it says of itself; None if its header is damaged.
+        Contents of its header and seal; None if the header is damaged.
     records : int
-        Valid ones.
+        Number of valid records.
     end_position, end_index : int
-        Behind the last valid one.
+        Position and index behind the last valid record.
     missing : int
-        Records that should be there, and are not valid: behind damage, indices count on.
+        Records that should be there but are not valid. Indices behind damage tell their number.
     cut_bytes : int
-        Written behind the last valid record, in a segment that is not sealed: what opening the
-        journal for writing cuts off.
+        Bytes written behind the last valid record of a segment that is not sealed. Opening the
+        journal for writing cuts them off.
     problems : tuple of str
-        Empty if it is as it was written.
+        What is wrong; empty if the segment is as it was written.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class SegmentCheck:
 def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]:
     """Yield a `SegmentCheck` for each segment of a journal, the oldest first.
 
-    Nothing is changed. A journal that is written meanwhile is valid up to where its writer is.
+    Nothing is changed. If the journal is being written, it is verified up to its writer.
     """
     cdef Segment segment
     directory = Path(directory)
@@ -78,7 +78,7 @@ def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]
 
 
 def _verify(Segment segment, expected, state):
-    # state: of the last segment's writer.
+    # state: JournalState if this is the last segment, else None.
     cdef Survey survey
     cdef uint64_t end_position = 0, end_index = 0
     cdef bint written = state is not None and state.alive
