@@ -37,8 +37,8 @@ NONCE, ACCEPTED, FREED = 64, 128, 256
 S = 1000 * MS
 LAYOUT = 0x5EED
 SOCKET_BYTES = 1 << 16
-#: What a host says that writes on without others, and the least that it waits for them.
-UNASKED, UNASKED_NS = "writes on without an answer from ", 2 * S
+#: The message of a host that continues to write without others, and how long it waits at least.
+UNASKED, UNASKED_NS = "continues to write without an answer from ", 2 * S
 
 
 @dataclass

@@ -316,7 +316,7 @@ def test_send_rings_while_the_daemon_sleeps_and_only_then() -> None:
     os.set_blocking(heard, False)
     try:
         box.send(b"awake")
-        assert watch.doze(), "something is to be sent: it must not sleep"
+        assert watch.begin_sleep(), "something is to be sent: it must not sleep"
         box.send(b"asleep")
         assert len(os.read(heard, 9)) == 1
         watch.wake()
@@ -337,7 +337,7 @@ def test_a_bell_that_is_full_refuses_no_message() -> None:
         with pytest.raises(BlockingIOError):
             while True:
                 os.write(box.bell, bytes(4096))
-        assert not watch.doze()
+        assert not watch.begin_sleep()
         assert box.send(b"asleep") == 1
     finally:
         os.close(heard)
@@ -366,10 +366,10 @@ def test_bytes_that_are_no_outbox_are_refused(cut: int) -> None:
     memory = bytearray(Outbox.size_bytes(4, 1 << 16))
     Outbox.create(memory, "algo", "S", 1, 4, 1 << 16)
     header = bytes(memory[:OUTBOX_HEADER])
-    with pytest.raises(ValueError, match="no outbox"):
+    with pytest.raises(ValueError, match="expected an outbox"):
         outbox_facts(header[:cut], len(memory))
     for size_bytes in (0, len(memory) - 1, len(memory) + 1):
-        with pytest.raises(ValueError, match="no outbox"):
+        with pytest.raises(ValueError, match="expected an outbox"):
             outbox_facts(header, size_bytes)
-    with pytest.raises(ValueError, match="no outbox"):
+    with pytest.raises(ValueError, match="expected an outbox"):
         outbox_facts(bytes(OUTBOX_HEADER), len(memory))

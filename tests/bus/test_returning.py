@@ -49,7 +49,7 @@ def test_host_does_not_wait_long_for_others_that_are_down_and_says_so():
     host.work(100 * MS)
     assert host.writes
     assert len(host.said) == 1
-    assert host.said[0].startswith("writes on without an answer from two: if another host was")
+    assert host.said[0].startswith("continues to write without an answer from two: ")
 
 
 @pytest.mark.parametrize("two", [None, IDENTITY, NOTHING])
@@ -63,7 +63,7 @@ def test_host_whose_place_was_taken_writes_nothing_and_follows(two):
     assert host.log.end == host.before
     assert not host.node.store.was_writer
     assert host.node.store.promised == host.epoch
-    assert host.said == ["one knows of a later epoch, so this host does not write on"]
+    assert host.said == ["one knows of a later epoch, so this host does not continue to write"]
     host.start()
     for _ in range(40):
         host.work(100 * MS)

@@ -135,7 +135,7 @@ def test_damaged_live_file_and_outbox_are_said(left: Path) -> None:
     for content in (b"", header[:100], header + b"x", b"\xff" * len(header)):
         path.write_bytes(content)
         assert read_store(left).outboxes == {}
-        assert "no outbox" in read_store(left).unreadable[path.name]
+        assert "expected an outbox" in read_store(left).unreadable[path.name]
     assert any(path.name in line for line in describe_troubles(host_of(left)))
     path.unlink()
     assert read_store(left).unreadable == {}

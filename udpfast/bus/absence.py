@@ -1,4 +1,4 @@
-"""When a host that should be heard has gone for so long that it is said, and when it is back."""
+"""Decide when a host has been silent long enough to report it as gone, and when it is back."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import enum
 
 __all__ = ["GONE_NS", "Absence", "News"]
 
-#: A daemon that is started again is back within this, as a rule.
+#: As a rule, a daemon that is restarted is back within this time.
 GONE_NS = 2_000_000_000
 
 
 class News(enum.Enum):
-    """What is to be said."""
+    """What to report about the host."""
 
     NONE = "none"
     GONE = "gone"
@@ -19,19 +19,19 @@ class News(enum.Enum):
 
 
 class Absence:
-    """Watches one host.
+    """Watch over one host.
 
     Parameters
     ----------
     now_ns, unix_ns : int
-        Monotonic, and UNIX: it counts as heard then.
+        Monotonic and UNIX time at which the watch begins; the host counts as heard then.
 
     Attributes
     ----------
     since_ns : int or None
-        When it was heard last, UNIX, if it is gone; None: it is there.
+        When the host was last heard, UNIX ns, while it is reported as gone; None: it is there.
     away_ns : int
-        For how long it was not heard, as of the last look before it came back.
+        How long the host had not been heard when it last was, ns.
     """
 
     def __init__(self, now_ns: int, unix_ns: int) -> None:
@@ -40,7 +40,15 @@ class Absence:
         self._heard_ns, self._heard_unix_ns = now_ns, unix_ns
 
     def look(self, there: bool, now_ns: int, unix_ns: int) -> News:
-        """Take whether it is heard now."""
+        """Note whether the host is heard now; return what to report.
+
+        Parameters
+        ----------
+        there : bool
+            The host is heard.
+        now_ns, unix_ns : int
+            Monotonic and UNIX time.
+        """
         if there:
             back = self.since_ns is not None
             self.since_ns = None

@@ -1,4 +1,4 @@
-"""Which copies a host serves: those that are the beginning of its own store, and no others."""
+"""Decide which copies a host serves: only those that are a prefix of its own store."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["refusal"]
 def refusal(store: Store, hello: Hello, promised: int, now_ns: int) -> Refuse | None:
     """Return why a copy is not served; None: it is.
 
-    A later epoch that the copy knows fences the store; an older link to its host ends, if it is
-    dead.
+    If the copy knows a later epoch, the store is fenced. An older link to the copy's host is closed
+    if it is dead.
 
     Parameters
     ----------
     store : Store
     hello : Hello
-        What the copy says of itself.
+        The HELLO of the copy.
     promised : int
-        The epoch that its host has promised.
+        The epoch that the copy's host has promised.
     now_ns : int
-        Monotonic.
+        Monotonic time.
     """
     if store.identity == NO_IDENTITY:
         return Refuse(RefuseReason.BEHIND)
@@ -53,13 +53,14 @@ def refusal(store: Store, hello: Hello, promised: int, now_ns: int) -> Refuse | 
 
 
 def compare(store: Store, hello: Hello) -> Refuse | None:
-    """Return why a copy is no beginning of the store, or why that cannot go on from its end."""
+    """Return why a copy is not a prefix of the store, or cannot continue from its end; or None."""
     if hello.identity == NO_IDENTITY:
         return None
     at = divergence(store.lineage.pairs, store.end, hello.lineage, hello.position)
     last_at, last_checksum = hello.last or (0, 0)
     if hello.position > at:
-        # In the epoch of this one's last record, further: it may come here yet.
+        # The copy is further in the epoch of this host's last record: the records may still arrive
+        # here.
         if (
             not store.writer
             and at == store.end

@@ -1,11 +1,11 @@
-"""How a store begins: once. A host that has nothing asks all others before it begins one.
+"""How a store begins, exactly once: a host that has nothing asks all others before it begins one.
 
-The host that bus.toml names begins the store. Its directory may be empty because its disk is new,
-and others have the store: a second one of that name would lose what they have. So it begins only
-when all others said that they have nothing either, and all said it again when they were asked once
-more: meanwhile the store may have gone from one host to another. It does not begin a store if this
-host has promised an epoch: somebody wrote then. An operator may insist, who knows of the hosts that
-cannot be reached.
+Only the host that bus.toml names begins the store. Its directory may be empty because its disk is
+new while others have the store; a second store of that name would lose what they have. So the host
+begins only after all others have said twice that they have nothing: between the two rounds the
+store might have moved from one host to another. A host that has promised an epoch does not begin a
+store, because somebody must have written then. An operator who knows about the unreachable hosts
+may insist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Decision", "StoreCreation"]
 
 
 class Decision(enum.Enum):
-    """What a host does that has nothing."""
+    """What a host without the store does."""
 
     WAIT = "wait"
     BEGIN = "begin"
@@ -27,30 +27,30 @@ class Decision(enum.Enum):
 
 
 class StoreCreation(Asking):
-    """Decides whether this host begins the store.
+    """Decide whether this host begins the store.
 
     Parameters
     ----------
     hosts, now_ns
-        As `Asking` has them.
+        As for `Asking`.
     insist : bool
         Do not wait for hosts that cannot be reached.
 
     Attributes
     ----------
     owner : str
-        A host that has the store; empty: none said so.
+        A host that has the store; empty: no host has said so.
     """
 
     def __init__(self, hosts: Sequence[str], now_ns: int, *, insist: bool = False) -> None:
         super().__init__(hosts, now_ns)
         self.owner = ""
         self._until_ns = now_ns + FRESH_NS if insist else None
-        self._again: list[str] | None = None  # who shall say it again, once all have said it
+        self._again: list[str] | None = None  # hosts that must still answer a second time
         self._asked_again: set[str] = set()
 
     def answered(self, host: str, *, has: bool, now_ns: int) -> None:
-        """Take whether a host has the store."""
+        """Note whether a host has the store."""
         if has:
             self.owner = host
         if self._again and host in self._again and host in self._asked_again:
@@ -58,14 +58,14 @@ class StoreCreation(Asking):
         self.note_answer(host, now_ns)
 
     def due(self, now_ns: int) -> list[str]:
-        """Return the hosts to ask now; a question that was not answered before is over."""
+        """Return the hosts to ask now. An earlier question without an answer is abandoned."""
         found = super().due(now_ns)
         if self._again is not None:
             self._asked_again.update(found)
         return found
 
     def missing(self, now_ns: int) -> list[str]:
-        """Return the hosts of which it is not known whether they have the store."""
+        """Return the hosts that have not said, twice, whether they have the store."""
         again = self._again or ()
         missing = super().missing(now_ns)
         return missing + [host for host in again if host not in missing]
@@ -76,6 +76,7 @@ class StoreCreation(Asking):
         Parameters
         ----------
         now_ns : int
+            Monotonic time.
         promised : int
             The epoch that this host has promised; 0: none.
         """
@@ -88,5 +89,5 @@ class StoreCreation(Asking):
         if self._again is None:
             self._again = list(self._due_ns)
             self._due_ns = dict.fromkeys(self._due_ns, now_ns)
-            return self.decide(now_ns, promised)  # of a host without others: at once
+            return self.decide(now_ns, promised)  # begins at once if there are no other hosts
         return Decision.WAIT if promised else Decision.BEGIN

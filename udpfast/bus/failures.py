@@ -1,40 +1,41 @@
-"""Links of a copy that end again and again for one reason: that is said, and they become seldom."""
+"""Recognise links of a copy that keep ending for one reason: report that, and reconnect rarely."""
 
 from __future__ import annotations
 
 __all__ = ["Failures"]
 
-#: Links that end for one reason, one behind the other, without a record: no accident any more.
+#: This many links in a row that end for one reason and without a record are no accident.
 FAILURES_SAID = 5
-#: A link that lives so long is sound, even if there was no record to copy.
+#: A link that follows for this long is sound, even if there was no record to copy.
 SOUND_NS = 2_000_000_000
 
 
 class Failures:
-    """Counts the links that ended because of what came over them.
+    """Count the links that ended because of what arrived on them.
 
     Attributes
     ----------
     reason : str
-        Why they end; empty: they do not, or not often enough to say so.
+        Why they end; empty: they do not, or not often enough to report.
     """
 
     def __init__(self) -> None:
         self.reason = ""
-        self._last = ("", -1)  # why the last one ended, and where the copy did
+        self._last = ("", -1)  # why the last link ended, and the end of the copy then
         self._count = 0
-        self._since_ns: int | None = None  # the link that lives now follows
+        self._since_ns: int | None = None  # when the current link began to follow
 
     def ended(self, why: str, source: str, end: int) -> bool:
-        """Take why a link ended; return whether the reason is to be said now.
+        """Note why a link ended; return whether to report the reason now.
 
         Parameters
         ----------
         why : str
-        source : str
+        Why the link ended.
+            The host at the other end.
             The host at the other end.
         end : int
-            Where the copy ends.
+            Position of the end of the copy.
         """
         self._since_ns = None
         if (why, end) != self._last:
@@ -42,11 +43,11 @@ class Failures:
         self._count += 1
         if self._count != FAILURES_SAID:
             return False
-        self.reason = f"copies nothing from {source} since position {end}: {why}; tries on"
+        self.reason = f"copies nothing from {source} since position {end}: {why}; keeps trying"
         return True
 
     def follows(self, end: int, now_ns: int) -> bool:
-        """Take that a link follows; return whether links need not be seldom."""
+        """Note that a link follows; return whether links need not be rare."""
         if self._since_ns is None:
             self._since_ns = now_ns
         if self._count and (end != self._last[1] or now_ns - self._since_ns >= SOUND_NS):
@@ -55,5 +56,5 @@ class Failures:
         return not self._count
 
     def broke(self) -> None:
-        """Take that a link ended for another reason: the network, or either host."""
+        """Note that a link ended for another reason: the network or one of the hosts."""
         self._since_ns = None

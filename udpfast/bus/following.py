@@ -1,4 +1,4 @@
-"""The link on which a host copies its store: whom from, when it is tried again, what it came to."""
+"""The link on which a host copies its store: where from, when to reconnect, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ from udpfast.bus.log import Store
 __all__ = ["AHEAD_BYTES", "RETRY_MAX_NS", "Following"]
 
 _MS = 1_000_000
-#: Between two attempts to connect: doubled after each that failed, a random part of it waited.
+#: Delay between two attempts to connect, doubled after each failure; a random part of it is waited.
 RETRY_NS, RETRY_MAX_NS = 10 * _MS, 1000 * _MS
-#: Bytes that a link is given ahead of what its socket took.
+#: Bytes handed to a link beyond what its socket has accepted.
 AHEAD_BYTES = 1 << 18
 
 
 class Following:
-    """The link to the host that this one copies from: one at a time.
+    """The link to the host that this one copies from. There is at most one.
 
     Parameters
     ----------
     store, peers, carrier, draw, source, quarantine
-        Those of `Node`.
+        As for `Node`.
 
     Attributes
     ----------
     link : int or None
     receiver : LinkReceiver or None
     tried : str
-        Whom it tried last.
+        The host tried last.
     stop_reason : str
-        Why it follows nobody any more, until somebody looks at it; empty: it does.
+        Why this host copies from nobody until an operator intervenes; empty: it does copy.
     left : str
-        The host that it copied from, if that was stopped in good order since; empty: it was not, or
-        another one is copied from now.
+        The host that it copied from, if that host was stopped in good order since; empty: it was
+        not, or this host copies again.
     failures : Failures
-        Why links end again and again, if they do; it tries on, ever more seldom.
+        Why links keep ending, if they do. It keeps trying, less and less often.
     damaged, reconnects, quarantined : int
-        Links that ended because bytes had changed; attempts; records that were set aside.
+        Number of links that ended because bytes had changed, of attempts to connect, and of records
+        that were set aside.
     """
 
     def __init__(
@@ -65,29 +66,30 @@ class Following:
         self._draw = draw
         self._source = source
         self._quarantine = quarantine
-        # The writer's record at this position is damaged: another copy may have it. None: not so.
+        # Position at which the writer's record is damaged, so that another copy must supply it, or
+        # None.
         self._lacked: int | None = None
         self._retry_ns = 0
         self._delay_ns = RETRY_NS
 
     @property
     def comes(self) -> bool:
-        """Whether the stream comes."""
+        """Whether records of the store arrive."""
         receiver = self.receiver
         return receiver is not None and receiver.following and not receiver.closed
 
     @property
     def source_end(self) -> int | None:
-        """Where the store of the host that it copies from ends; None: there is no link."""
+        """End of the store at the host that it copies from; None: there is no link."""
         return None if self.receiver is None else self.receiver.source_end
 
     @property
     def room(self) -> int:
-        """How many bytes `received` takes."""
+        """Number of bytes that `received` takes."""
         return AHEAD_BYTES if self.receiver is None else self.receiver.room
 
     def connect(self, now_ns: int) -> None:
-        """Begin a link to the host that is to be copied from, when it is time."""
+        """Begin a link to the host to copy from, if it is time."""
         if self.link is not None or self.stop_reason or now_ns < self._retry_ns or not self._peers:
             return
         if self._source:
@@ -100,14 +102,14 @@ class Following:
         self.link = self._carrier.connect(self.tried)
 
     def connect_to(self, host: str, now_ns: int) -> None:
-        """Begin a link to a certain host, when it is time."""
+        """Begin a link to a given host, if it is time."""
         if self.link is None and now_ns >= self._retry_ns:
             self.tried = host
             self.link = self._carrier.connect(host)
             self._wait(now_ns)
 
     def opened(self, now_ns: int, receiver: LinkReceiver | None = None) -> None:
-        """Say HELLO on the link that was begun; with an end of its own, or by `receiver`."""
+        """Send HELLO on the link that was begun, from a new LinkReceiver or the given one."""
         assert self.link is not None
         self.receiver = receiver or LinkReceiver(
             self._store, self._draw(), now_ns,
@@ -116,11 +118,11 @@ class Following:
         self._carrier.send(self.link, self.receiver.output())
 
     def hurry(self) -> None:
-        """Wait no longer than after a first attempt."""
+        """Reset the delay between attempts to that after the first one."""
         self._delay_ns = RETRY_NS
 
     def carry(self) -> None:
-        """Hand what its end has to say to the link, or to the thread that has the link's bytes."""
+        """Hand the receiver's output to the link, or to the thread that carries the link."""
         receiver = self.receiver
         assert receiver is not None
         assert self.link is not None
@@ -132,7 +134,7 @@ class Following:
             self._store.intake = receiver
 
     def broken(self, now_ns: int, *, promoting: bool) -> None:
-        """Note that the link is over, or could not be begun."""
+        """Note that the link broke, or could not be made."""
         self.link = None
         if self.receiver is not None:
             self.receiver.close("the link broke")
@@ -147,13 +149,14 @@ class Following:
         self._close()
 
     def look(self, now_ns: int, *, promoting: bool) -> None:
-        """Note what became of the link's end, each time that it was given something.
+        """Note what became of the receiver; called each time after it got input.
 
         Parameters
         ----------
         now_ns : int
+            Monotonic time.
         promoting : bool
-            A refusal is the promotion's matter.
+            A promotion is under way, which handles refusals itself.
         """
         receiver = self.receiver
         if receiver is None:
@@ -220,7 +223,7 @@ class Following:
             self.link = None
 
     def _wait(self, now_ns: int) -> None:
-        # Before the next attempt.
+        # Set the delay before the next attempt.
         self._retry_ns = now_ns + self._delay_ns // 2 + self._draw() % self._delay_ns
         self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
         self.reconnects += 1

@@ -1,4 +1,4 @@
-"""What is said when a link begins, and when one is refused: bodies of rare frames."""
+"""The frames that begin a link or refuse one: their bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from udpfast.bus.wire import name_bytes, name_text
 
 __all__ = ["Answer", "Hello", "Refuse", "RefuseReason", "Welcome"]
 
-#: Pairs of a HELLO: more epochs than a replica misses while it is down for a day.
+#: Most epochs in a HELLO: more than a replica misses while it is down for a day.
 LINEAGE_SENT = 16
 
 _HELLO = struct.Struct("<16sQQQQIIQ32sII")
@@ -23,25 +23,28 @@ _FENCED = struct.Struct("<QQQQQII32s16s")
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Which copy asks, how far it is, and of which epochs.
+    """The copy that asks, its end, and its epochs.
 
     Attributes
     ----------
     identity : bytes
-        Of the store; zeros: the copy is new.
+        Identity of the store; zeros: the copy is new.
     layout_hash : int
+        Hash of the layouts of the records.
     position, index : int
-        Its end.
+        End of the copy.
     last : (int, int) or None
         Position and checksum of its last record.
     any_source : bool
-        It follows this host whether that is the store's writer or a replica.
+        It follows this host, whether that is the store's writer or a replica.
     drain : bool
-        It takes over, and wants what this host has of an epoch that is over.
+        Its host is taking over and wants the records that this host has of an ended epoch.
     nonce : int
+        Random number drawn for the link.
     host : str
+        The copy's host.
     lineage : tuple of (int, int)
-        Its latest epochs.
+        Its latest epochs: number and position of each.
     """
 
     identity: bytes
@@ -67,7 +70,7 @@ class Hello:
 
     @staticmethod
     def unpack(body: bytes) -> Hello:
-        """Return what a HELLO says.
+        """Return the HELLO in a frame's body.
 
         Raises
         ------
@@ -87,21 +90,25 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """How far the source is, and of which epochs.
+    """The source's range and its epochs.
 
     Attributes
     ----------
     identity : bytes
+    identity : bytes
+        Identity of the store.
     first, first_index : int
-        Of the oldest record that it has.
+        Position and index of the oldest record that the source has.
     end, synced, released, kept : int
         As in `Progress`.
     nonce : int
+        Random number drawn for the link.
     host : str
+        The source's host.
     writer : str
-        The host whose sequencer writes the store, as far as this one knows; empty: it does not.
+        The host whose sequencer writes the store, as far as the source knows; empty: unknown.
     lineage : tuple of (int, int)
-        All its epochs.
+        All its epochs: number and position of each.
     """
 
     identity: bytes
@@ -126,7 +133,13 @@ class Welcome:
 
     @staticmethod
     def unpack(body: bytes) -> Welcome:
-        """Return what a WELCOME says."""
+        """Return the WELCOME in a frame's body.
+
+        Raises
+        ------
+        ValueError
+            The body is too short.
+        """
         identity, first, index, end, synced, released, kept, count, _, nonce, host, writer = (
             _unpack(_WELCOME, body)
         )
@@ -140,30 +153,30 @@ class Welcome:
 class RefuseReason(enum.IntEnum):
     """Why a source does not serve a copy."""
 
-    WRONG_STORE = 1  # another store, or one that was made anew
-    LAYOUT = 2  # records of another layout
-    DIVERGED = 3  # the copy has records that the source's store does not have there
+    WRONG_STORE = 1  # another store, or one that was created anew
+    LAYOUT = 2  # its records have other layouts
+    DIVERGED = 3  # the copy has records that differ from the source's
     GONE = 4  # what the copy needs next was removed
-    FENCED = 5  # a later epoch is known to one of the two
+    FENCED = 5  # the source or the copy knows a later epoch
     AUTH = 6
-    NAME_IN_USE = 7  # another living link copies to a host of this name
-    NOT_WRITER = 8  # a replica, and the copy follows the writer only
-    BEHIND = 9  # a replica that is not as far as the copy
-    DAMAGED = 10  # the source's record there is not what was written
+    NAME_IN_USE = 7  # a living link already serves a host of this name
+    NOT_WRITER = 8  # the source is a replica, and the copy follows only the writer
+    BEHIND = 9  # the source is a replica that lacks records that the copy has
+    DAMAGED = 10  # the source's record there is damaged
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Why not.
+    """Why a source does not serve a copy.
 
     Attributes
     ----------
     reason : RefuseReason
     at : int
-        DIVERGED: the first position that differs; GONE: the first that is kept; FENCED: the epoch;
-        DAMAGED: where.
+        DIVERGED: the first position that differs; GONE: the first position that is kept; FENCED:
+        the epoch; DAMAGED: the position of the damaged record.
     own, other : int
-        DIVERGED: checksums there, of source and copy; 0: it has no record there, or it is removed.
+        DIVERGED: checksums of the source's and the copy's record there; 0: missing or removed.
     """
 
     reason: RefuseReason
@@ -177,27 +190,36 @@ class Refuse:
 
     @staticmethod
     def unpack(body: bytes) -> Refuse:
-        """Return what a REFUSE says."""
+        """Return the REFUSE in a frame's body.
+
+        Raises
+        ------
+        ValueError
+            The body is too short, or the reason is unknown.
+        """
         reason, _, at, own, other, _ = _unpack(_REFUSE, body)
         return Refuse(RefuseReason(reason), at, own, other)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How far a host is that takes nothing of lower epochs any more.
+    """State of a host that has promised to take nothing of lower epochs.
 
     Attributes
     ----------
     promised : int
-        Below this epoch it takes nothing.
+        The promised epoch: it takes nothing of a lower one.
     epoch : int
-        Of its last record.
+        Epoch of its last record.
     end, end_index, released : int
+        End of its records, and up to where its readers may see them.
     was_writer : bool
+        It was the store's writer when it was asked.
     host : str
+        The host that answers.
     identity : bytes
-        Of its store; zeros: it has none. Of another store than the one that asked, it promised
-        nothing.
+        Identity of its store; zeros: it has none. If it is another store than the one asked about,
+        the host has promised nothing.
     """
 
     promised: int
@@ -218,7 +240,13 @@ class Answer:
 
     @staticmethod
     def unpack(body: bytes) -> Answer:
-        """Return what an ANSWER says."""
+        """Return the ANSWER in a frame's body.
+
+        Raises
+        ------
+        ValueError
+            The body is too short.
+        """
         promised, epoch, end, index, released, was, _, host, identity = _unpack(_FENCED, body)
         return Answer(promised, epoch, end, index, released, bool(was), name_text(host), identity)
 

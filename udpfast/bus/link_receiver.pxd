@@ -1,5 +1,5 @@
-# The end of a link at which the copy is. A link that breaks is over, and the next one begins with
-# where the copy's records end.
+# The receiving end of a link, at the copy. A broken link is not resumed: the next link begins at
+# the end of the copy's records.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -7,28 +7,28 @@ from udpfast.bus.log cimport LinkEnd, Log, Store
 from udpfast.bus.wire cimport LinkHeader
 
 cdef enum:
-    BUSY_ACK_NS = 1_000_000      # one that got something says so after this time ...
-    ACK_BYTES = 1 << 18          # ... or so many bytes
+    BUSY_ACK_NS = 1_000_000      # after receiving records, acknowledge after this time ...
+    ACK_BYTES = 1 << 18          # ... or after this many bytes
 
 cdef class LinkReceiver(LinkEnd):
     cdef readonly Store store
     cdef Log _log
-    cdef readonly str closed     # why it ended; empty: it lives
-    cdef readonly object refused  # hello.Refuse, if that is why
-    cdef readonly object welcome  # hello.Welcome, once it follows
+    cdef readonly str closed     # why the link ended; empty: it is alive
+    cdef readonly object refused  # hello.Refuse, if the source refused the copy
+    cdef readonly object welcome  # hello.Welcome, once the copy follows
     cdef readonly bint following
     cdef readonly bint left      # the source said that its host is being stopped in good order
-    cdef readonly bint stalled   # there is no room for the next segment
+    cdef readonly bint stalled   # waiting for room for the next segment
     cdef readonly int64_t heard_ns
     cdef readonly uint64_t source_end
-    cdef readonly bint damaged   # it ended because bytes were not what was sent
-    cdef readonly bint failed    # it ended because of what came, whatever that was
+    cdef readonly bint damaged   # ended because bytes had changed on the way
+    cdef readonly bint failed    # ended because of what arrived, damaged or not
     cdef bint _drain, _any
     cdef uint8_t* _staging
-    cdef uint64_t _at, _size     # bytes there that are not taken yet: from, to
-    cdef int _failure            # of a run of records, as `_data` returned it
+    cdef uint64_t _at, _size     # offsets of the unprocessed bytes in _staging: from, to
+    cdef int _failure            # of a run of records, as returned by `_data`
     cdef uint64_t _epoch         # of the last record
-    cdef uint64_t _known         # the latest that the source knows
+    cdef uint64_t _known         # the latest epoch that the source knows
     cdef int64_t _acked_ns
     cdef uint64_t _acked
     cdef uint64_t _synced, _kept_most  # as of the last `work`

@@ -1,6 +1,6 @@
-"""The end of a link at which the copy is: takes one host's records.
+"""The receiving end of a link: it takes another host's records into the copy.
 
-As its other end (bus/link_sender) it has no socket and no clock: `feed`, `output`, `work`.
+Like the other end (bus/link_sender), it has no socket and no clock: `feed`, `output`, `work`.
 """
 
 from libc.stdlib cimport free, malloc
@@ -21,47 +21,49 @@ from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["LinkReceiver"]
 
-# Nobody waits for what this copy keeps: all of it counts.
+# Value of `_kept_most` if nobody follows this copy: everything received counts as kept.
 cdef uint64_t KEPT_ALL = 0xFFFFFFFFFFFFFFFF
 
 cdef enum:
     FRAME_MAX = LINK_HEADER_SIZE + LINK_BODY_MAX
-    STAGING = 2 * FRAME_MAX      # one frame, whole, wherever it begins
-    # What is wrong with DATA:
-    DATA_PLACE = -1              # it does not continue the copy
-    DATA_RECORD = -2             # a record is not what was written
-    DATA_SEGMENT = -3            # records beyond the end of the segment
+    STAGING = 2 * FRAME_MAX      # room for a whole frame, wherever it begins
+    # Results of `_data`:
+    DATA_PLACE = -1              # the records do not continue the copy
+    DATA_RECORD = -2             # a record is damaged
+    DATA_SEGMENT = -3            # a record does not fit the segment
 
 
 cdef class LinkReceiver(LinkEnd):
-    """The end of a link at which the copy is.
+    """The receiving end of a link, at the copy.
 
     Parameters
     ----------
     store : Store
     nonce : int
-        Drawn for this link.
+        Random number drawn for this link.
     now_ns : int
-        Monotonic.
+        Monotonic time.
     any_source : bool
-        Follow the other host whether that is the store's writer or a replica.
+        Follow the other host, whether it is the store's writer or a replica.
     drain : bool
-        Take what it has of an epoch that is over: this host takes over.
+        Take the records that it has of an ended epoch, because this host is taking over.
 
     Attributes
     ----------
     closed : str
-        Why it ended; empty: it lives.
+        Why the link ended; empty: it is alive.
     refused : Refuse or None
+        The source's refusal.
     welcome : Welcome or None
+        The source's WELCOME, once the copy follows.
     stalled : bool
-        There is no room for the next segment.
+        It waits for room for the next segment.
     damaged : bool
-        It ended because bytes were not what was sent.
+        The link ended because bytes had changed on the way.
     failed : bool
-        It ended because this copy cannot take what came, damaged or not.
+        The link ended because this copy cannot take what arrived, damaged or not.
     source_end : int
-        Where the source's records end, as it said last.
+        End of the source's records, as the source last reported.
     """
 
     def __cinit__(self):
@@ -90,14 +92,14 @@ cdef class LinkReceiver(LinkEnd):
 
     @property
     def room(self) -> int:
-        """How many bytes `feed` takes now."""
+        """Number of bytes that `feed` takes now."""
         cdef uint64_t room = 0
         if not self.stalled:
             self.space(&room)
         return room
 
     cdef uint8_t* space(self, uint64_t* room) noexcept nogil:
-        # Where bytes that arrive go, and how many.
+        # Return where to put received bytes; *room: how many fit.
         if self._at == self._size:
             self._at = self._size = 0
         elif self._at and STAGING - self._size < FRAME_MAX:
@@ -108,7 +110,7 @@ cdef class LinkReceiver(LinkEnd):
         return self._staging + self._size
 
     def feed(self, data: bytes, int64_t now_ns) -> int:
-        """Take bytes that arrived, at most `room`; return how many were taken."""
+        """Take received bytes, at most `room` of them; return how many were taken."""
         cdef bytes content = bytes(data)
         cdef uint64_t room = 0
         cdef uint64_t count
@@ -120,9 +122,10 @@ cdef class LinkReceiver(LinkEnd):
         return count
 
     cdef bint arrived(self, uint64_t count, int64_t now_ns) noexcept nogil:
-        # Take bytes at `space`. False: not all that came could be done without the interpreter.
-        # What was heard is frames. Records may take longer to come: their length is proven, where
-        # that of others may be what keeps them from ever being whole.
+        # Take `count` bytes that were put at `space`. False: some of them need the interpreter.
+        # Complete frames are a sign of life, and so is an incomplete frame of records: their
+        # checksummed length says that more must come, whereas another frame might have a wrong
+        # length and never be complete.
         cdef int64_t size
         self._size += count
         while True:
@@ -136,12 +139,12 @@ cdef class LinkReceiver(LinkEnd):
             self._at += size
 
     cdef bint _records_come(self) noexcept nogil:
-        # Whether the frame that is not whole yet is one of records.
+        # Return whether the incomplete frame is one of records.
         return (self._size - self._at >= LINK_HEADER_SIZE
                 and (<const LinkHeader*>(self._staging + self._at)).type == LINK_DATA)
 
     cdef bint _take(self, const LinkHeader* header) noexcept nogil:
-        # Take a whole frame without the interpreter. False: it needs that, or has a failure.
+        # Process a complete frame without the interpreter. False: it needs it, or is invalid.
         cdef const uint8_t* body = <const uint8_t*>header + LINK_HEADER_SIZE
         cdef const Progress* progress = <const Progress*>body
         if not self.following or self.over or self._is_over(header.epoch):
@@ -157,7 +160,7 @@ cdef class LinkReceiver(LinkEnd):
         return False
 
     def attend(self) -> None:
-        """Do what the thread of this end cannot, and hand it what is to be said."""
+        """Do the work that the thread of this end cannot do, and hand it the output to send."""
         if not (self.wants or self._output):
             return
         hold_take(&self.hold)
@@ -170,7 +173,7 @@ cdef class LinkReceiver(LinkEnd):
             hold_give(&self.hold)
 
     cdef uint32_t ack(self, uint8_t* frame, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        # An ACK, in its thread, if there is news: its size, or 0.
+        # In the link's thread: make an ACK if there is news. Returns its size, or 0.
         cdef LinkHeader* header = <LinkHeader*>frame
         cdef Progress* progress = <Progress*>(frame + LINK_HEADER_SIZE)
         cdef uint64_t end = self._log.writer.position
@@ -188,7 +191,7 @@ cdef class LinkReceiver(LinkEnd):
         return LINK_HEADER_SIZE + sizeof(Progress)
 
     cdef _process(self):
-        # Take the frames that are there, with the interpreter where one needs it.
+        # Process the complete frames, with the interpreter where needed.
         cdef int64_t size
         cdef const LinkHeader* header
         try:
@@ -214,7 +217,8 @@ cdef class LinkReceiver(LinkEnd):
             self.close(f"not understood: {problem}")
 
     cdef _copy(self, const LinkHeader* header):
-        # Records that `_take` did not: they fail, are of an epoch that is over, or begin one.
+        # Process records that `_take` refused: they are invalid, of an ended epoch, or begin a new
+        # one.
         if self._failure:
             self._fail()
             return
@@ -241,7 +245,7 @@ cdef class LinkReceiver(LinkEnd):
                        else "records beyond the end of their segment")
 
     cdef int _data(self, Log log, const LinkHeader* header, const uint8_t* body) noexcept nogil:
-        # Copy a run of records. Each is checked in full before any of it can be seen.
+        # Copy a run of records. Each is completely checked before any of it becomes visible.
         cdef int64_t size
         cdef uint64_t at = 0
         if header.position != log.writer.position:
@@ -257,7 +261,7 @@ cdef class LinkReceiver(LinkEnd):
         return 0
 
     cdef bint _control(self, const LinkHeader* header, const uint8_t* at) except *:
-        # False: it must wait.
+        # Process a control frame. False: it must wait.
         cdef bytes body = (<const char*>at)[:header.length]
         if header.type == LINK_HEARTBEAT and self.following and header.length >= PROGRESS_LEAST:
             self.close("an epoch that has ended")
@@ -276,11 +280,12 @@ cdef class LinkReceiver(LinkEnd):
             self.left = True
             self.close("its host was stopped")
         else:
-            raise ValueError(f"a frame of type {header.type} here")
+            raise ValueError(f"unexpected frame of type {header.type}")
         return True
 
     cdef bint _is_over(self, uint64_t epoch) noexcept nogil:
-        # Whether a later epoch was promised than the source knows. Its records may be older.
+        # Return whether this host has promised a later epoch than the source knows. (Single records
+        # of the source may be older.)
         self._known = max(self._known, epoch)
         return self._known < self.store.promised and not self._drain
 
@@ -293,7 +298,7 @@ cdef class LinkReceiver(LinkEnd):
             store.adopt(welcome.identity, welcome.first, welcome.first_index, welcome.lineage)
             self._epoch = store.epoch
         if store.identity != welcome.identity or header.position != store.end:
-            raise ValueError(f"a WELCOME to {header.position} of {welcome.identity.hex()}")
+            raise ValueError(f"unexpected WELCOME to {header.position} of {welcome.identity.hex()}")
         store.learn_lineage(welcome.lineage)
         self._epoch = store.epoch
         self.welcome = welcome
@@ -304,12 +309,12 @@ cdef class LinkReceiver(LinkEnd):
 
     cdef bint _segment(self, uint64_t position, bytes header) except *:
         if position != self._log.writer.position:
-            raise ValueError(f"a segment at {position} of a copy that ends at {self.store.end}")
+            raise ValueError(f"unexpected segment at {position}: the copy ends at {self.store.end}")
         self.stalled = not self._log.roll(header)
         return not self.stalled
 
     def work(self, int64_t now_ns, int64_t unix_ns) -> None:
-        """Let time pass: say how far the copy is; end if nothing was heard for a second."""
+        """Let time pass: acknowledge records; close if the source was silent for a second."""
         cdef Progress progress
         cdef Store store = self.store
         if self.closed:
@@ -320,7 +325,7 @@ cdef class LinkReceiver(LinkEnd):
             self._process()
             self.wants = self.stalled
             hold_give(&self.hold)
-            self.heard_ns = now_ns  # what it says lies where it is not read
+            self.heard_ns = now_ns  # the source's frames were not read while stalled
         if now_ns - self.heard_ns >= SILENT_NS:
             self.close("silent")
             return
@@ -328,11 +333,11 @@ cdef class LinkReceiver(LinkEnd):
             return
         end = store.end
         kept = store.kept_below()
-        # A thread says by itself how far the copy is (`ack`).
+        # The thread acknowledges the end of the copy itself (`ack`).
         told = (0 if self.carried else end, self._log.synced(),
                 0 if self.carried and not store.followers else kept)
         self._synced = told[1]
-        # Where nobody follows this one, what it gets is kept at once.
+        # If nobody follows this copy, everything it receives counts as kept at once.
         self._kept_most = kept if store.followers else KEPT_ALL
         since = now_ns - self._acked_ns
         if since >= BEAT_NS or (end - self._acked >= ACK_BYTES and not self.carried) or (
@@ -348,13 +353,13 @@ cdef class LinkReceiver(LinkEnd):
             self._acked, self._acked_ns, self._told = end, now_ns, told
 
     def output(self) -> bytes:
-        """Return what is to be sent next."""
+        """Return the bytes to send next."""
         said = b"".join(self._output)
         self._output.clear()
         return said
 
     def close(self, str reason) -> None:
-        """End it. Idempotent."""
+        """End the link. Idempotent."""
         if not self.closed:
             self.closed = reason
             hold_take(&self.hold)

@@ -1,4 +1,4 @@
-"""One end's seal of a link: see `udpfast.bus.seal`."""
+"""The sealing of one end of a link; `udpfast.bus.seal` describes the protocol."""
 
 import hmac
 
@@ -16,21 +16,21 @@ __all__ = ["LinkSeal"]
 cdef enum:
     TAG_SIZE = 16
     LENGTH_SIZE = 4
-    # The buffer of received bytes holds a whole piece, wherever it begins.
+    # The receive buffer has room for a complete piece, wherever it begins.
     RECEIVED_MAX = 2 * (SEAL_SIZE + PIECE_MAX)
 
 
 cdef class LinkSeal:
-    """One end of a link.
+    """The seal of one end of a link.
 
     Parameters
     ----------
     keys : sequence of bytes
-        Of the bus: one or two.
+        Keys of the bus, one or two.
     nonce : bytes
         `NONCE_SIZE` random bytes, drawn for this link.
     began : bool
-        This end began the link; it chooses the key, the other end follows.
+        This end began the link. It chooses the key; the other end follows.
     """
 
     def __cinit__(self):
@@ -53,11 +53,11 @@ cdef class LinkSeal:
 
     @property
     def ready(self) -> bool:
-        """Whether both ends have the same key, and nothing waits for that."""
+        """Whether both ends use the same key and no bytes wait for that."""
         return self._other is not None and self._key >= 0 and not self._waiting
 
     def wrap(self, bytes data) -> bytes:
-        """Return what is to be sent, so that the other end gets `data`: maybe less, for now."""
+        """Return the bytes to send to transfer `data`; some are held back until `ready`."""
         cdef uint8_t prefix[SEAL_SIZE]
         cdef bytes piece
         self._waiting += data
@@ -72,12 +72,12 @@ cdef class LinkSeal:
         return b"".join(pieces)
 
     def unwrap(self, bytes data) -> bytes:
-        """Return what the other end sent, as far as it is there and proven.
+        """Return the bytes that the other end sent, as far as they are complete and authentic.
 
         Raises
         ------
         UnauthenticError
-            It is not from a host that has the key, or not what comes next.
+            They are not from a host that has the key, or are not the next ones.
         """
         cdef uint8_t[4096] some
         cdef uint64_t room, taken
@@ -159,7 +159,7 @@ cdef bint _prove(LinkSeal seal, const uint8_t* piece, uint32_t size) noexcept no
             continue
         _tag(&seal._theirs[key], seal._taken, piece + SEAL_SIZE, size, NULL, 0, digest)
         differs = 0
-        for at in range(TAG_SIZE):  # all of them: how long it takes tells nothing
+        for at in range(TAG_SIZE):  # compare all bytes, so that the duration tells nothing
             differs |= digest[at] ^ piece[LENGTH_SIZE + at]
         if not differs:
             seal._key = key

@@ -1,7 +1,7 @@
-"""The end of a link at which the records are: serves one copy.
+"""The sending end of a link: it serves one copy.
 
-It has no socket and no clock. `feed` takes what arrived, `output` gives what is to be sent, `work`
-lets time pass. An end that is `closed` stays so: whoever holds it opens another link.
+It has no socket and no clock: `feed` takes received bytes, `output` returns bytes to send, `work`
+lets time pass. An end that is `closed` stays so; its owner opens another link.
 """
 
 from libc.string cimport memcpy
@@ -24,30 +24,31 @@ from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["LinkSender"]
 
-# The newest epoch ends there: it has no end yet.
+# End of the newest epoch: none yet.
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
 
 
 cdef class LinkSender(LinkEnd):
-    """The end of a link at which the records are.
+    """The sending end of a link, at the source.
 
     Parameters
     ----------
     store : Store
     nonce : int
-        Drawn for this link.
+        Random number drawn for this link.
     now_ns : int
-        Monotonic.
+        Monotonic time.
 
     Attributes
     ----------
     receiver_host : str
         The host that it copies to; empty before its HELLO.
     closed : str
-        Why it ended; empty: it lives.
+        Why the link ended; empty: it is alive.
     following : bool
+        The copy was welcomed and gets records.
     acked, acked_synced : int
-        What the copy has, and what its disk has.
+        End of what the copy has, and of what is on its disk.
     """
 
     def __init__(self, Store store, nonce: int, int64_t now_ns):
@@ -59,7 +60,7 @@ cdef class LinkSender(LinkEnd):
         self.heard_ns = self.said_ns = now_ns
 
     def feed(self, data: bytes, int64_t now_ns) -> None:
-        """Take bytes that arrived."""
+        """Take received bytes."""
         self._input += bytes(data)
         try:
             while not self.closed:
@@ -77,7 +78,7 @@ cdef class LinkSender(LinkEnd):
             self.close(f"not understood: {problem}")
 
     def _take(self, frame, now_ns):
-        # Take a frame that is no ACK, or no good one.
+        # Process a frame that is not a valid ACK.
         cdef Progress progress
         cdef bytes body = frame.body
         if frame.type == LINK_ACK and self.following and len(body) >= PROGRESS_LEAST:
@@ -89,10 +90,10 @@ cdef class LinkSender(LinkEnd):
         elif frame.type == LINK_ASK and not self.following:
             self._fence(frame.epoch, body)
         else:
-            raise ValueError(f"a frame of type {frame.type} here")
+            raise ValueError(f"unexpected frame of type {frame.type}")
 
     cdef bint _note(self, const Progress* progress) noexcept nogil:
-        # What the copy says of itself; False: that cannot be.
+        # Note the copy's progress. False: it is impossible.
         if progress.end > self._place.position or progress.synced > progress.end:
             return False
         self.acked, self.acked_synced = progress.end, progress.synced
@@ -101,14 +102,14 @@ cdef class LinkSender(LinkEnd):
         return True
 
     cdef bint take_ack(self, const LinkHeader* header, int64_t now_ns) noexcept nogil:
-        # Take a whole frame without the interpreter; False: it is no ACK that could be.
+        # Process a complete frame without the interpreter. False: it is not a valid ACK.
         if not self.following or header.type != LINK_ACK or header.length < PROGRESS_LEAST:
             return False
         self.heard_ns = now_ns
         return self._note(<const Progress*>(<const uint8_t*>header + LINK_HEADER_SIZE))
 
     def _tell_acked(self):
-        # Each time: what was known of other epochs may have been dropped since.
+        # After every ACK: what the store knew may have been dropped with an earlier epoch.
         if self._acks != self._acks_known:
             self._acks_known = self._acks
             self.store.acks[self.receiver_host] = (self.acked, self.acked_kept)
@@ -146,10 +147,10 @@ cdef class LinkSender(LinkEnd):
         self.said_ns = now_ns
 
     def _stand(self, uint64_t position):
-        # Go on there: maybe in another segment, maybe in another epoch.
+        # Continue at a position, possibly in another segment or epoch.
         self._memory = self.store.log.place_at(position, &self._place)
         header = self.store.log.segment_header(position)
-        # One that was ended empty ends where it begins: it is come to again and again.
+        # A segment that ended without a record ends where it begins, so it is entered repeatedly.
         self._announced = (not header or position != header_position(header)
                            or header == self._segment_told)
         number = self.store.log.names_at(position)
@@ -163,9 +164,9 @@ cdef class LinkSender(LinkEnd):
         self._epoch, self._until = epoch, UNTIL_NONE if until is None else until
 
     def attend(self) -> None:
-        """Do what `run` cannot: go to the next segment, the next epoch; tell names.
+        """Do the work that `run` cannot do: enter the next segment or epoch, and send names.
 
-        For a thread that waits for it, and has what is to be said from here then.
+        For the thread that carries the link; it then sends the output itself.
         """
         if not (self.wants or self._output):
             return
@@ -181,11 +182,11 @@ cdef class LinkSender(LinkEnd):
     cdef _attend(self):
         try:
             self._go_on()
-        except (OSError, FormatError) as problem:  # a file of the store is gone, or no such file
+        except (OSError, FormatError) as problem:  # a file of the store is gone or damaged
             self._end_damaged(str(problem))
 
     def _end_damaged(self, why):
-        # The next link is refused, by what it asks for.
+        # The copy's next link is refused because of the position that it asks for.
         self.store.note_damaged(self._place.position)
         self.close(why)
 
@@ -209,18 +210,19 @@ cdef class LinkSender(LinkEnd):
             self._tell_names()
 
     cdef int64_t run(self, LinkHeader* header, const uint8_t** at) noexcept nogil:
-        # The next run of records and the header for it: its bytes; RUN_NONE, RUN_ATTEND.
+        # Find the next run of records and fill its header. Returns its bytes, RUN_NONE or
+        # RUN_ATTEND.
         cdef uint64_t size, count
         if not self.following or self.over:
             return RUN_NONE
         if not self._announced or self._place.position >= self._until or (
                 place_look(&self._place) == LOOK_END):
             return RUN_ATTEND
-        # The writer's own tail is not looked at: a record is there when its commit word is.
+        # The writer's tail is not read: a record is there as soon as its commit word is.
         size = place_run(&self._place, self._until, RUN_BYTES, &count)
         if size == 0:
             size = place_run(&self._place, self._until, LINK_BODY_MAX, &count)
-        # After a look at the records: what concerns them was there before them.
+        # Loaded after the records: changes that concern them were stored before them.
         if self._changes != load_acquire(&self.store.changes):
             return RUN_ATTEND
         if size == 0:
@@ -234,7 +236,7 @@ cdef class LinkSender(LinkEnd):
         return <int64_t>size
 
     cdef _tell_names(self):
-        # Each name was there before the first record that carries its id.
+        # Send the new names. Each name is in the table before the first record that carries its id.
         while True:
             said, told = self.store.log.names_since(self._names, self._names_told)
             if not said:
@@ -243,7 +245,7 @@ cdef class LinkSender(LinkEnd):
             self._names_told = told
 
     def output(self, uint64_t room=1 << 20) -> bytes:
-        """Return what is to be sent next: whole frames, as long as they begin below `room`."""
+        """Return the bytes to send next: complete frames, each of which begins below `room`."""
         cdef LinkHeader header
         cdef const uint8_t* at = NULL
         cdef int64_t size
@@ -267,7 +269,7 @@ cdef class LinkSender(LinkEnd):
         return b"".join(parts)
 
     def work(self, int64_t now_ns, int64_t unix_ns) -> None:
-        """Let time pass: tell how far the store is; end if nothing was heard for a second."""
+        """Let time pass: report the store's progress; close if the copy was silent for a second."""
         cdef Progress progress
         cdef Store store = self.store
         if self.closed:
@@ -279,7 +281,7 @@ cdef class LinkSender(LinkEnd):
             return
         self._tell_acked()
         if not (store.writer or self._relayed):
-            # It looks for the writer now, to which alone its progress counts.
+            # The copy will look for the writer now, because only there its progress counts.
             self.close("another host writes the store")
             return
         if self._lost and store.writer_known:
@@ -303,8 +305,8 @@ cdef class LinkSender(LinkEnd):
             self.said_ns = now_ns
 
     cdef _look_standing(self, int64_t now_ns):
-        # Where it stands still, although there should be more, its record may be damaged: a commit
-        # word that is none looks as if the record were not there yet.
+        # If the link makes no progress although there are more records, the next one may be
+        # damaged: a zeroed commit word looks as if the record were not there yet.
         cdef Store store = self.store
         cdef uint64_t position = self._place.position
         cdef uint64_t end = store.end
@@ -316,7 +318,7 @@ cdef class LinkSender(LinkEnd):
         self._stood_ns = now_ns
         hold_take(&self.hold)
         try:
-            # What says that a segment ends may be damaged, too: the next one begins here then.
+            # The END of a segment may be damaged too: then the next segment begins here.
             if self._place.position == position and not place_whole(&self._place):
                 self._stand(position)
         except (OSError, FormatError):
@@ -328,20 +330,20 @@ cdef class LinkSender(LinkEnd):
 
     @property
     def sent(self) -> int:
-        """Position behind the last record that was given out."""
+        """Position behind the last record sent."""
         return self._place.position
 
     def is_silent(self, int64_t now_ns) -> bool:
-        """Return whether the other end has said nothing for so long that it must be dead."""
+        """Return whether the other end has been silent for so long that it must be dead."""
         return now_ns - self.heard_ns >= SILENT_NS
 
     def end(self) -> None:
-        """Say that this host is being stopped in good order."""
+        """Tell the copy that this host is being stopped in good order."""
         if self.following and not self.closed:
             self._output.append(link_frame(LINK_BYE, self._place.position, self.store.epoch))
 
     def close(self, str reason) -> None:
-        """End it. Idempotent."""
+        """End the link. Idempotent."""
         if not self.closed:
             self.closed = reason
             hold_take(&self.hold)

@@ -1,6 +1,6 @@
-"""Links of a node by their kind: questions to other hosts, and hosts that copy from this one.
+"""Links of a node by kind: questions to other hosts, and links that serve copies of this host.
 
-The third kind is the one link on which this host copies itself: `bus.following`.
+The third kind, the link on which this host itself copies, is in `bus.following`.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ __all__ = ["Carrier", "Question", "Questions", "Serving"]
 
 
 class Carrier(Protocol):
-    """What carries bytes between hosts. A link is a number, from `connect` or `Node.accepted`."""
+    """The transport between hosts. A link is a number, from `connect` or `Node.accepted`."""
 
     def connect(self, host: str) -> int:
         """Begin a link; `Node.opened` or `Node.broken` follows."""
 
     def send(self, link: int, data: bytes) -> None:
-        """Send bytes, all of them, as long as the link lives."""
+        """Send all of these bytes, as long as the link lives."""
 
     def room(self, link: int) -> int:
         """Return how many bytes the link takes without waiting."""
 
     def close(self, link: int) -> None:
-        """End a link when what was sent is on its way; nothing follows."""
+        """End a link once everything sent is on its way. No event follows."""
 
     def datagram(self, host: str, data: bytes) -> None:
         """Send a datagram to the sequencer's port of a host."""
 
     def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
-        """Take over the bytes of a link's end, which follows; False: not this one, or not yet."""
+        """Take over the bytes of an end that follows; False: this end cannot be carried (yet)."""
 
 
 @dataclass(slots=True)
 class Question:
-    """A link on which one host was asked how far it is: ASK there, ANSWER back, and it is over.
+    """A link that asks one host for its state: ASK is sent, ANSWER comes back, and it ends.
 
     Attributes
     ----------
     host : str
+        The host asked.
     received : bytearray
-        What of its answer has come.
+        Bytes of the answer received so far.
     """
 
     host: str
@@ -56,12 +57,12 @@ class Question:
 
 
 class Questions:
-    """All hosts that were asked and have not answered.
+    """The questions to hosts that have not answered yet.
 
     Parameters
     ----------
     store : Store
-        What this host has promised is asked of the others, too.
+        The store asked about; the epoch that this host has promised is asked of the others too.
     carrier : Carrier
     """
 
@@ -71,33 +72,33 @@ class Questions:
         self._asked: dict[int, Question] = {}
 
     def __contains__(self, link: int) -> bool:
-        """Return whether a link is of a question."""
+        """Return whether a link belongs to a question."""
         return link in self._asked
 
     @property
     def hosts(self) -> set[str]:
-        """Who was asked and has not answered."""
+        """Hosts that were asked and have not answered."""
         return {question.host for question in self._asked.values()}
 
     def ask(self, hosts: Iterable[str]) -> None:
-        """Have other hosts promise to take nothing of epochs before this one's."""
+        """Ask hosts for their state, and to promise what this host has promised."""
         for host in hosts:
             self._asked[self._carrier.connect(host)] = Question(host)
 
     def ask_again(self, hosts: Iterable[str]) -> None:
-        """Ask hosts anew: one has one question at a time, and what it did not answer is over."""
+        """Ask hosts again, one question per host: an unanswered earlier one is abandoned."""
         for host in hosts:
             for link in [at for at, question in self._asked.items() if question.host == host]:
                 self.close(link)
             self.ask([host])
 
     def opened(self, link: int) -> None:
-        """Ask, on a link that `ask` began."""
+        """Send the question on a link that `ask` began."""
         promised, identity = self._store.promised, self._store.identity
         self._carrier.send(link, link_frame(LinkType.ASK, 0, promised, identity))
 
     def received(self, link: int, data: bytes) -> tuple[str, Answer] | None:
-        """Take bytes of an answer; return it with its host when it is whole."""
+        """Take bytes of an answer; return the host and its answer once it is complete."""
         question = self._asked[link]
         question.received += data
         try:
@@ -112,22 +113,22 @@ class Questions:
         return (question.host, Answer.unpack(frame.body)) if frame.type == LinkType.ANSWER else None
 
     def broken(self, link: int) -> None:
-        """Note that a link is over."""
+        """Note that a link broke."""
         self._asked.pop(link, None)
 
     def close(self, link: int) -> None:
-        """End one question."""
+        """Abandon one question."""
         self._asked.pop(link, None)
         self._carrier.close(link)
 
     def close_all(self) -> None:
-        """End all questions."""
+        """Abandon all questions."""
         for link in list(self._asked):
             self.close(link)
 
 
 class Serving:
-    """Links of hosts that copy from this one.
+    """The links that serve copies of this host.
 
     Parameters
     ----------
@@ -144,12 +145,12 @@ class Serving:
         self._senders: dict[int, LinkSender] = {}
 
     def __contains__(self, link: int) -> bool:
-        """Return whether a link is of a host that copies from this one."""
+        """Return whether a link serves a copy."""
         return link in self._senders
 
     @property
     def senders(self) -> list[LinkSender]:
-        """This host's end of each link."""
+        """The sending end of each link."""
         return list(self._senders.values())
 
     def accepted(self, link: int, now_ns: int) -> None:
@@ -157,17 +158,17 @@ class Serving:
         self._senders[link] = LinkSender(self._store, self._draw(), now_ns)
 
     def received(self, link: int, data: bytes, now_ns: int) -> None:
-        """Take bytes that arrived."""
+        """Take received bytes."""
         self._senders[link].feed(data, now_ns)
 
     def broken(self, link: int) -> None:
-        """Note that a link is over."""
+        """Note that a link broke."""
         sender = self._senders.pop(link, None)
         if sender is not None:
             sender.close("the link broke")
 
     def work(self, now_ns: int, unix_ns: int) -> None:
-        """Let time pass: send each host what there is, as far as its link takes it."""
+        """Let time pass: send each copy what is there, as far as its link takes it."""
         for link, sender in list(self._senders.items()):
             sender.work(now_ns, unix_ns)
             if sender.carried:
@@ -184,7 +185,7 @@ class Serving:
                 self._carrier.carry(link, sender)
 
     def stop(self) -> None:
-        """Say goodbye to all of them: this host is being stopped in good order."""
+        """Tell all copies that this host is being stopped in good order."""
         for link, sender in self._senders.items():
             sender.end()
             if sender.carried:

@@ -1,6 +1,6 @@
-# Log: what the bus's machines need of a store, whoever keeps it: a disk (agents) or a simulated one
-# (tests). Records are read where they lie, and appended where they shall lie: the memory is that of
-# a segment (log/segment.pxd), real or not.
+# Log: what the state machines of the bus need of a store, whether it is on a disk (agents) or
+# simulated (tests). Records are read and appended in place, in the memory of a segment
+# (log/segment.pxd), real or not.
 
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -12,40 +12,41 @@ from udpfast.log.segment cimport (
     LOOK_END, LOOK_INVALID, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_look,
     record_size, segment_append, segment_end_word, segment_enter, segment_place)
 
-cdef struct Place:               # where somebody reads
-    uint64_t base                # address that position 0 would have
-    uint64_t limit               # position at which its segment's memory ends
+cdef struct Place:               # a reading position
+    uint64_t base                # the address of position 0, if it were in memory
+    uint64_t limit               # position at which the segment's memory ends
     uint64_t position            # of the next record
     uint64_t index
 
 
 cdef class Log:
     cdef SegmentWriter writer
-    cdef readonly bytes identity  # 16 bytes; zeros: it is new, and has none yet
+    cdef readonly bytes identity  # 16 bytes; zeros: the store is new and has none yet
     cdef readonly uint64_t layout_hash
     cdef uint64_t last_position  # of the last record, if there is one
     cdef uint32_t last_checksum
     cdef int64_t last_ns         # its published_ns; INT64_MIN: there is none
-    # Stand before the record at `position`, or where it will be: in the next segment if there is
-    # one. What is returned keeps the memory that `place` points into.
+    # Set *place to the record at `position`, or to where it will be: in the next segment, if there
+    # is one. The returned object keeps the memory that `place` points into.
     cdef object place_at(self, uint64_t position, Place* place)
     cdef object _record_at(self, uint64_t position, Place* place)
-    # Where the number of names in a table stands, NULL: it has none; what is returned keeps it.
+    # Get a pointer to the number of names in a table, NULL if it has none; the returned object
+    # keeps it.
     cdef object names_count(self, uint64_t number, const uint64_t** count)
 
 
 cdef enum:
-    SILENT_NS = 1_000_000_000    # an end that said nothing for so long is dead
-    BEAT_NS = 100_000_000        # so often an end says something
+    SILENT_NS = 1_000_000_000    # an end that was silent for this long is dead
+    BEAT_NS = 100_000_000        # longest time between two frames of an end
 
 
 cdef class LinkEnd:              # LinkSender or LinkReceiver
     cdef Hold hold               # of the thread that carries its bytes, if there is one ...
-    cdef public bint carried     # ... since this was set
+    cdef public bint carried     # ... which is the case once this is set
     cdef bint over               # closed
-    cdef bint wants              # the thread cannot go on before `attend`
-    cdef list _output            # frames to be said, when it is not carried
-    cdef bytes _said             # ... for the thread, and what is left of them:
+    cdef bint wants              # the thread cannot continue before `attend`
+    cdef list _output            # frames to send while it is not carried
+    cdef bytes _said             # ... for the thread, and the part that is still to be sent
     cdef const uint8_t* said
     cdef uint64_t said_size
     cdef _hand_over(self)
@@ -55,24 +56,24 @@ cdef class Store:
     cdef readonly Log log
     cdef readonly str host
     cdef readonly object lineage
-    cdef readonly uint64_t promised  # nothing of a lower epoch is taken or written any more
-    cdef readonly bint writer    # this host's sequencer appends to it
-    cdef readonly bint was_writer  # ... or did, and nobody else since, as far as this host knows
-    cdef readonly uint64_t cuts  # how often records were set aside: who reads looks again ...
-    cdef readonly list cut_at    # ... and from which positions on
+    cdef readonly uint64_t promised  # records of lower epochs are neither taken nor written
+    cdef readonly bint writer    # the sequencer of this host appends to the store
+    cdef readonly bint was_writer  # ... or did, and as far as this host knows nobody else since
+    cdef readonly uint64_t cuts  # how often records were set aside: readers then read again
+    cdef readonly list cut_at    # ... from these positions
     cdef public uint64_t gate
-    cdef public tuple standbys   # hosts that copy from here, if this is the writer
-    cdef public tuple followers  # ... if it is not
-    cdef public dict links       # LinkSender by the host that it sends to, while that lives
+    cdef public tuple standbys   # hosts that copy from here while this is the writer
+    cdef public tuple followers  # ... while it is a replica
+    cdef public dict links       # living LinkSenders by the host that they send to
     cdef public dict acks        # host -> (received, kept)
-    cdef readonly object release  # for which standbys outboxes wait
-    cdef public LinkEnd intake   # whose thread appends now; None: there is none
-    cdef uint64_t changes        # of lineage and cuts: counted before the records that follow
-    cdef readonly str writer_host    # whose sequencer appends to the store; empty: not known ...
-    cdef readonly uint64_t writer_epoch  # ... as of this epoch
-    cdef public list said        # what an operator should know, the newest last
+    cdef readonly object release  # decides for which standbys outboxes wait
+    cdef public LinkEnd intake   # the link end whose thread appends now; None: there is none
+    cdef uint64_t changes  # counts changes of lineage and cuts, before the records that follow
+    cdef readonly str writer_host    # the host whose sequencer appends; empty: unknown ...
+    cdef readonly uint64_t writer_epoch  # ... in this epoch
+    cdef public list said        # messages for the operator, the newest last
     cdef uint64_t _released, _kept, _let_go
-    cdef readonly object damaged_at  # the first record that could not be given to a copy; or None
+    cdef readonly object damaged_at  # position of the first record that no copy can get, or None
     cdef bint _ends_empty(self)
 
 
@@ -81,8 +82,8 @@ cdef inline const Record* place_record(const Place* p) noexcept nogil:
 
 
 cdef inline int64_t place_look(const Place* p) noexcept nogil:
-    # The size of the next record, with its padding; or LOOK_NONE, LOOK_END, LOOK_INVALID: of these
-    # bytes none is read. What else is wrong with a record, `place_whole` tells.
+    # Return the size of the next record with its padding, or LOOK_NONE, LOOK_END or LOOK_INVALID,
+    # without reading its bytes. `place_whole` checks the rest.
     cdef uint64_t word, size
     if p.position + SEGMENT_END_SIZE > p.limit:
         return LOOK_END
@@ -99,7 +100,7 @@ cdef inline int64_t place_look(const Place* p) noexcept nogil:
 
 
 cdef inline bint place_whole(const Place* p) noexcept nogil:
-    # Whether there is a record, as it was written.
+    # Return whether there is a valid record.
     cdef const Record* record = place_record(p)
     return place_look(p) > 0 and record_look(
         <const uint8_t*>record, p.limit - p.position, p.position, record.index) > 0
@@ -107,7 +108,8 @@ cdef inline bint place_whole(const Place* p) noexcept nogil:
 
 cdef inline uint64_t place_run(
         const Place* p, uint64_t until, uint64_t room, uint64_t* count) noexcept nogil:
-    # How many bytes of whole records follow, below position `until`, and how many they are.
+    # Return how many bytes of complete records follow below position `until`; *count: how many
+    # records.
     cdef Place at = p[0]
     cdef int64_t size
     count[0] = 0
@@ -122,7 +124,7 @@ cdef inline uint64_t place_run(
 
 cdef inline void store_learn(
         Store store, uint64_t released, uint64_t kept, uint64_t let_go) noexcept nogil:
-    # What the source says of readers, standbys and outboxes.
+    # Take the source's progress of readers, standbys and outboxes.
     store._released = max(store._released, released)
     store._kept = max(store._kept, kept)
     store._let_go = max(store._let_go, let_go)
@@ -135,7 +137,7 @@ cdef inline void log_note(Log log, const Record* record) noexcept nogil:
 
 
 cdef inline bint log_append(Log log, const Record* header, const uint8_t* payload) noexcept nogil:
-    # False: the segment is full (roll), nothing was done.
+    # False: the segment is full (roll), and nothing was changed.
     cdef const Record* place = <const Record*>segment_place(&log.writer)
     if not segment_append(&log.writer, header, payload):
         return False
@@ -144,7 +146,8 @@ cdef inline bint log_append(Log log, const Record* header, const uint8_t* payloa
 
 
 cdef inline bint log_copy(Log log, const Record* record, uint64_t size) noexcept nogil:
-    # Append a record as it stands in another copy of the store; it was checked. False: as above.
+    # Append a record as another copy of the store has it; the caller has checked it. False: as
+    # above.
     cdef SegmentWriter* w = &log.writer
     cdef uint8_t* place = segment_place(w)
     if w.position + size > w.limit:
@@ -163,10 +166,10 @@ cdef inline bint log_copy(Log log, const Record* record, uint64_t size) noexcept
 
 
 cdef inline uint64_t header_position(bytes header):
-    # Where a segment begins, by its header.
+    # Return where a segment begins, from its header.
     return (<const SegmentHeader*><const char*>header).position
 
 
 cdef inline uint64_t header_names(bytes header):
-    # The number of a segment's table of names, by its header.
+    # Return the number of a segment's table of names, from its header.
     return (<const SegmentHeader*><const char*>header).names

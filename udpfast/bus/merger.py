@@ -1,11 +1,11 @@
-"""A composite: which records of several stores come after which, written as an order log.
+"""A composite: the order of the records of several stores, written as an order log.
 
-The order log is a store of its own: its sequencer's host decides, and everybody else reads the same
-order. The composite is its inputs, read as the log says; nothing is copied.
+The order log is a store of its own: its sequencer's host decides the order, and everybody else
+reads it. A composite is its inputs, read in the order of the log; no record is copied.
 
-An entry names the epoch of the last record that it takes (its `number`). Position and epoch say
-which record that is, and so which ones precede it: an input whose lineage has a later epoch from
-before that position on has lost what follows, whoever wrote the entry and whoever looks.
+An entry names the epoch of the last record that it takes (in its `number`). Position and epoch
+identify that record, and so those before it: an input whose lineage has a later epoch that begins
+below that position has lost the records behind that beginning, on whichever host one looks.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from udpfast.core.layout import Kind
 
 __all__ = ["BATCH", "LACKING_NS", "ORDER_BACK", "ORDER_ENTRY", "Merger", "Taken"]
 
-#: Input, flags, position, end, index of the first, records (core.layout.ORDER_ENTRY).
+#: Input, flags, position, end, index of the first record, number of records
+#: (core.layout.ORDER_ENTRY).
 ORDER_ENTRY = struct.Struct("<IIQQQQ")
 ORDER_BACK = 1
-#: Records that one entry takes at most: others get their turn.
+#: Most records of one entry, so that every input gets its turn.
 BATCH = 4096
-#: How long an input may lack what was taken of it before that is said.
+#: How long an input may lack records that were taken of it before this is reported.
 LACKING_NS = 5_000_000_000
 
 _NUMBER = struct.Struct("<Q")
 
 
 class Taken(NamedTuple):
-    """How far an order log takes an input.
+    """How far an order log has taken an input.
 
     Attributes
     ----------
     position, next_index : int
-        Behind the last record that it takes.
+        Position and index behind the last record taken.
     epoch : int
-        Of that record; 0: it takes none, or the epoch is not known any more.
+        Epoch of that record; 0: none was taken, or the epoch is no longer known.
     """
 
     position: int = 0
@@ -48,11 +49,11 @@ class Taken(NamedTuple):
     epoch: int = 0
 
     def kept(self, store: Store) -> int:
-        """Return the position up to which a copy of the input has what was taken, or may get it."""
+        """Return up to where a copy of the input has the taken records, or may still get them."""
         return store.lineage.until(self.epoch, self.position) if self.epoch else self.position
 
     def ends_in(self, store: Store) -> bool:
-        """Return whether what a copy of the input has next follows what was taken."""
+        """Return whether the next record of a copy of the input follows the taken records."""
         if store.end < self.position:
             return False
         found, _ = store.lineage.at(self.position - 1)
@@ -60,25 +61,25 @@ class Taken(NamedTuple):
 
 
 class Merger:
-    """Writes the order of a composite, on the host that writes its log.
+    """Write the order of a composite, on the host that writes its log.
 
     Parameters
     ----------
     node : Node
-        Of the order log.
+        The node of the order log.
     inputs : sequence of Node
-        This host's parts in the inputs, in the order of bus.toml.
+        This host's nodes of the inputs, in the order of bus.toml.
     """
 
     def __init__(self, node: Node, inputs: Sequence[Node]) -> None:
         self.node = node
         self.inputs = list(inputs)
         self._taken: list[Taken] = []
-        self._lacking: dict[int, int] = {}  # input -> since when its copy here lacks what was taken
+        self._lacking: dict[int, int] = {}  # input -> since when its copy lacks taken records
         self._led: Sequencer | None = None
 
     def work(self, now_ns: int, unix_ns: int) -> int:
-        """Take what is new of each input; return how many records that was."""
+        """Take the new records of each input; return how many were taken."""
         sequencer = self.node.sequencer
         if sequencer is not self._led:
             self._led = sequencer
@@ -97,9 +98,10 @@ class Merger:
             taken = self._taken[at]
             if not taken.ends_in(store):
                 self._lacking.setdefault(at, now_ns)
-                continue  # another host took it: this one's copy is not so far yet
+                continue  # another host took records that this copy does not have yet
             self._lacking.pop(at, None)
-            # Not what was removed before it was taken: readers miss it, like all that was removed.
+            # Skip what was removed before it was taken; readers miss it as they miss anything
+            # removed.
             first, index = max(taken[:2], store.log.first())
             end, count = store.log.run(first, store.released, BATCH)
             epoch, _ = store.lineage.at(end - 1)
@@ -110,7 +112,7 @@ class Merger:
         return total
 
     def lacks(self, now_ns: int) -> list[int]:
-        """Return the inputs whose copies here have lacked records that were taken, for a while."""
+        """Return the inputs whose copies here have lacked taken records for `LACKING_NS`."""
         if self._led is None:
             return []
         return [at for at, since_ns in self._lacking.items() if now_ns - since_ns >= LACKING_NS]
@@ -124,10 +126,11 @@ class Merger:
     def _take_back(
         self, sequencer: Sequencer, at: int, position: int, now_ns: int, unix_ns: int
     ) -> bool:
-        # Say that an input lost what was taken from a position on; False: there is no room now.
+        # Write that an input lost the taken records from a position on. False: there is no room
+        # now.
         taken, store = self._taken[at], self.inputs[at].store
         first = store.log.first()
-        if first[0] >= taken.position:  # removed since, so that nobody can tell
+        if first[0] >= taken.position:  # removed since: nobody can tell any more
             epoch, _ = store.lineage.at(taken.position - 1)
             self._taken[at] = taken._replace(epoch=epoch)
             return True
@@ -145,7 +148,7 @@ class Merger:
 
 
 def _taken_by(log: Log) -> Iterator[tuple[int, Taken]]:
-    # How far each entry of an order log takes which input.
+    # Yield for each entry of an order log how far it takes its input.
     for record in log.records(log.first()[0], log.end, kinds=1 << Kind.ORDER):
         at, flags, first, end, index, count = ORDER_ENTRY.unpack_from(record, 64)
         (epoch,) = _NUMBER.unpack_from(record, 40)

@@ -1,8 +1,8 @@
-"""One host's part in one store: who writes it, whom this host follows, who follows this host.
+"""One host's part in one store: who writes it, whom this host copies from, and who copies from it.
 
-A node decides; it has no socket, no clock and no file. Whoever holds it hands it what arrived and
-the time, and carries out what it asks of its `Carrier`. What it is now is its `Role`; each link is
-of one kind: a question, a host that is served, or the one that is followed.
+A node only decides; it has no socket, no clock and no file. Its owner passes in time and received
+bytes, and provides a `Carrier` that does what the node asks for. The node's present task is its
+`Role`. Each link is a question, serves a copy, or is the one on which this host copies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from udpfast.log.journal_header import NO_IDENTITY
 
 __all__ = ["Node"]
 
-#: A writer looks so often for hosts that do not follow it: one of them may write the store, too.
+#: How often a writer asks the hosts that do not follow it: one of them may be writing the store
+#: too.
 LOOK_NS = 1_000_000_000
 
 
@@ -40,29 +41,30 @@ class Node:
     draw : callable
         Returns 64 random bits.
     source : str
-        Follow this host, whatever it is; empty: whichever peer writes the store.
+        Copy from this host, writer or not; empty: from the peer that writes the store.
     quarantine : bool
-        Set records aside that the writer's store does not have, and go on.
+        Set aside records that the writer's store does not have, and continue.
 
     Attributes
     ----------
     role : Role
     asking : StoreCreation or Returning or None
-        What decides whether this host begins the store, or writes it on, from others' answers.
+        What asks the other hosts to decide whether this host begins the store, or continues to
+        write it.
     promotion : Promotion or None
     sequencer : Sequencer or None
-        Also while this host is promoted, if it wrote the store before.
+        Kept while this host is promoted, if it wrote the store before.
     copying : Following
         The link on which this host copies.
     watch : StreamWatch
     outcome : tuple of str
-        What the last promotion came to, and who was not reached; empty: there was none, or it goes
-        on.
+        Result of the last promotion and the hosts that were not reached; empty: there was none, or
+        it is under way.
     why_not_writing : str
-        Why this host does not begin the store that it shall write, or does not write it on; empty:
-        it does, or shall not.
+        Why this host does not begin or continue to write the store although it was to; empty: it
+        does, or it was not to.
     intact : bool
-        As far as it knows, this host still has everything it wrote.
+        As far as it knows, this host has everything that it wrote.
     """
 
     def __init__(
@@ -92,25 +94,25 @@ class Node:
         self._draw = draw
         self._serves = Serving(store, carrier, draw)
         self._questions = Questions(store, carrier)
-        self._before = Role.FOLLOWING  # its role again if a promotion fails
+        self._before = Role.FOLLOWING  # its role again, if a promotion fails
         self._feeds = False  # a feed on this host writes the store, once it has it
-        self._strangers: set[str] = set()  # hosts with another store of this name
+        self._strangers: set[str] = set()  # hosts that have another store of this name
         self._look_ns = 0
 
     @property
     def written_by_feed(self) -> bool:
-        """Whether a feed on this host writes the store: it follows nobody, takes no messages."""
+        """Whether a feed on this host writes the store, so that it takes no messages."""
         return self.role is Role.FED
 
     @property
     def stream_comes(self) -> bool:
-        """Whether the stream comes: from another host, or from this one's own sequencer."""
-        if self.sequencer is not None or self.written_by_feed:  # also while it is promoted again
+        """Whether the stream arrives, from another host or from this host's own sequencer."""
+        if self.sequencer is not None or self.written_by_feed:  # also during another promotion
             return self.store.writer
         return self.copying.comes
 
     def _note(self, event: Event) -> None:
-        # Change the role by what happened. If a promotion fails, the role before it returns.
+        # Change the role after an event. The role before a promotion returns if that fails.
         if self.role is Role.PROMOTING and event is Event.OTHER_WRITES:
             self._before = Role.FOLLOWING
         if self.role is not Role.PROMOTING and event is Event.PROMOTED:
@@ -129,20 +131,21 @@ class Node:
         feeds: bool = False,
         insist: bool = False,
     ) -> None:
-        """Do this host's part, by what it has.
+        """Begin this host's part, which depends on what it has.
 
         Parameters
         ----------
         now_ns, unix_ns : int
+            Monotonic and UNIX time.
         named : bool
             bus.toml names this host to create the store if no host has it.
         intact : bool
-            Of what this host wrote nothing can be lost: memory outlives a process, not the power,
-            and no file was found damaged since.
+            Nothing that this host wrote can be lost: it was not rebooted since (its memory outlives
+            the process, but not a loss of power), and no damaged file was found.
         feeds : bool
             A feed on this host writes the store.
         insist : bool
-            Begin without those hosts that cannot be reached.
+            Create the store without the hosts that cannot be reached.
         """
         store, self._feeds, self.intact = self.store, feeds, intact
         if store.identity == NO_IDENTITY or not (store.end or store.was_writer):
@@ -165,7 +168,7 @@ class Node:
             )
 
     def _wait_for_promote(self, why: str) -> None:
-        # Other copies may have more than what is left here.
+        # The other copies may have records that this host has lost.
         self.intact = False
         self.why_not_writing = (
             f"{why}, so other copies may have more: run `udpfast bus promote` for the host that "
@@ -173,7 +176,7 @@ class Node:
         self._say(self.why_not_writing)
 
     def _go_on_returning(self, returning: Returning, now_ns: int, unix_ns: int) -> None:
-        # An incoming link, too, may have told that another host wrote since.
+        # A link from another host may also have told that it wrote since.
         decision = returning.decide(now_ns) if self.store.was_writer else Return.FOLLOW
         if decision is Return.WAIT:
             self._questions.ask_again(returning.due(now_ns))
@@ -183,15 +186,15 @@ class Node:
             missing = returning.missing(now_ns)
             if missing:
                 self._say(
-                    f"writes on without an answer from {', '.join(missing)}: if another host was "
-                    "promoted meanwhile, this one follows it as soon as they meet"
+                    f"continues to write without an answer from {', '.join(missing)}: if another "
+                    "host was promoted meanwhile, this one follows it as soon as they meet"
                 )
             self.write_on(now_ns, unix_ns)
         elif decision is Return.FETCH:
             self._wait_for_promote(f"{returning.further} has records that this host lost")
         else:
             who = returning.later or "another host"
-            self._say(f"{who} knows of a later epoch, so this host does not write on")
+            self._say(f"{who} knows of a later epoch, so this host does not continue to write")
 
     def _go_on_beginning(self, beginning: StoreCreation, now_ns: int, unix_ns: int) -> None:
         if self.copying.receiver is not None and self.copying.receiver.following:
@@ -240,7 +243,7 @@ class Node:
         self._questions.close_all()
 
     def _begin_writing(self, now_ns: int, unix_ns: int, epoch: int = 0) -> None:
-        # With a feed, its loop begins the epoch, so `epoch` is not used; 0: one of its own.
+        # If a feed writes, its loop begins the epoch and `epoch` is ignored. 0: the next epoch.
         self.asking = None
         self.why_not_writing = ""
         if self._feeds:
@@ -252,7 +255,7 @@ class Node:
             self.write_on(now_ns, unix_ns)
 
     def write_on(self, now_ns: int, unix_ns: int) -> Sequencer:
-        """Write the store on: this host did before, and nobody said that another one does."""
+        """Continue to write the store in a new epoch: no other host is known to write it."""
         epoch = max(self.store.promised, self.store.epoch)
         return self.write_epoch(epoch_after(epoch, self._draw(), promoted=False), now_ns, unix_ns)
 
@@ -260,13 +263,13 @@ class Node:
         """Write this epoch of the store from now on."""
         self.copying.drop()
         self.copying.left = ""
-        self.intact = True  # of what it writes from now on
+        self.intact = True  # as far as what it writes from now on
         self._note(Event.WRITES)
         self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
         return self.sequencer
 
     def promote(self, now_ns: int) -> Promotion:
-        """Become the writer, if this host can; `work` goes on with it."""
+        """Begin to make this host the writer, if it can be; `work` continues the promotion."""
         self.copying.drop()
         self.outcome = ()
         self.copying.hurry()
@@ -313,7 +316,7 @@ class Node:
         self.report_promotion(said)
 
     def report_promotion(self, *said: str) -> None:
-        """Say what a promotion came to."""
+        """Report the result of a promotion."""
         self.outcome = said
         self._say(*said)
 
@@ -339,11 +342,11 @@ class Node:
         self._serves.accepted(link, now_ns)
 
     def room(self, link: int) -> int:
-        """Return how many bytes `received` takes of a link."""
+        """Return how many bytes of a link `received` takes."""
         return self.copying.room if link == self.copying.link else AHEAD_BYTES
 
     def received(self, link: int, data: bytes, now_ns: int) -> None:
-        """Take bytes that arrived on a link, at most `room`."""
+        """Take at most `room` bytes that arrived on a link."""
         if link in self._serves:
             self._serves.received(link, data, now_ns)
         elif link == self.copying.link and self.copying.receiver is not None:
@@ -355,7 +358,7 @@ class Node:
                 self._take_answer(*answer, now_ns)
 
     def broken(self, link: int, now_ns: int) -> None:
-        """Note that a link is over, or could not be begun."""
+        """Note that a link broke, or could not be made."""
         self._serves.broken(link)
         self._questions.broken(link)
         if link == self.copying.link:
@@ -363,7 +366,7 @@ class Node:
             self.copying.broken(now_ns, promoting=self.role is Role.PROMOTING)
 
     def _look_at_copy(self, now_ns: int) -> None:
-        # After each time that the link on which this host copies was given something.
+        # Called each time after the link on which this host copies got input.
         self._note_copying()
         self.copying.look(now_ns, promoting=self.role is Role.PROMOTING)
 
@@ -386,7 +389,7 @@ class Node:
         self.store.fence(answer.promised)
 
     def _is_stranger(self, host: str, identity: bytes) -> bool:
-        # Whether a host has another store of the same name; that is said once.
+        # Return whether a host has another store of the same name; report that once.
         own = self.store.identity
         if identity == own or NO_IDENTITY in (identity, own):
             self._strangers.discard(host)
@@ -401,19 +404,19 @@ class Node:
     # --- datagrams ------------------------------------------------------------------------------
 
     def datagram(self, data: bytes, now_ns: int, unix_ns: int) -> bytes:
-        """Take a datagram that arrived; return what its sender is told, if anything."""
+        """Take a datagram; return the reply to its sender, if any."""
         if self.sequencer is not None:
             return self.sequencer.receive(data, now_ns, unix_ns)
         return b""
 
     def add(self, outbox_sender: OutboxSender) -> None:
-        """Bring an outbox's messages to the sequencer."""
+        """Send an outbox's messages to the sequencer from now on."""
         self.watch.add(outbox_sender)
 
     # --- time -----------------------------------------------------------------------------------
 
     def work(self, now_ns: int, unix_ns: int) -> None:
-        """Let time pass: send what there is to send."""
+        """Let time pass: do and send whatever is due."""
         self._note_other_writer()
         self._decide(now_ns, unix_ns)
         self._copy(now_ns, unix_ns)
@@ -424,7 +427,7 @@ class Node:
         self._send_messages(now_ns, unix_ns)
 
     def _note_other_writer(self) -> None:
-        # A store that was fenced is written no more by this host's sequencer.
+        # Once its store has been fenced, this host's sequencer writes no more.
         if self.sequencer is None or self.store.writer:
             return
         if self.promotion is None or not self.promotion.epoch:
@@ -433,7 +436,7 @@ class Node:
         self._note(Event.OTHER_WRITES)
 
     def _decide(self, now_ns: int, unix_ns: int) -> None:
-        # Go on with what decides whether this host becomes, or stays, the writer.
+        # Continue whatever decides if this host becomes, or stays, the writer.
         if self.promotion is not None:
             self._go_on_promoting(self.promotion, now_ns, unix_ns)
         elif isinstance(self.asking, StoreCreation):
@@ -461,20 +464,20 @@ class Node:
             self._questions.ask(host for host in self.peers if host not in known)
 
     def _send_messages(self, now_ns: int, unix_ns: int) -> None:
-        # What is in the outboxes of this host's apps.
+        # Send the messages in the outboxes of this host's apps.
         self.watch.work()
         for outbox_sender in self.watch.outbox_senders:
             for datagram in outbox_sender.work(now_ns, self.stream_comes):
                 self._bring(datagram, now_ns, unix_ns, outbox_sender)
 
     def stop(self) -> None:
-        """Say goodbye to who copies from here: this host is being stopped in good order."""
+        """Tell all copies of this host that it is being stopped in good order."""
         self._serves.stop()
 
     def _bring(
         self, datagram: bytes, now_ns: int, unix_ns: int, outbox_sender: OutboxSender
     ) -> None:
-        if self.sequencer is not None:  # this host's own outboxes: no network
+        if self.sequencer is not None:  # its own outboxes need no network
             told = self.sequencer.receive(datagram, now_ns, unix_ns)
             if told:
                 outbox_sender.told(told)

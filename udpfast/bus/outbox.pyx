@@ -1,6 +1,6 @@
 """An app's outbox: where its messages wait until they are seen in the stream.
 
-Nothing here waits for an answer: `bus.outbox_sender` brings the messages to the sequencer.
+Nothing here waits for a reply: `bus.outbox_sender` sends the messages to the sequencer.
 """
 
 import enum
@@ -18,7 +18,7 @@ from udpfast.errors import (
 
 __all__ = ["OUTBOX_HEADER", "Outbox", "OutboxState", "outbox_facts"]
 
-#: Bytes at the beginning of an outbox that tell all of it but its messages.
+#: Size of the header of an outbox, which describes everything but its messages.
 OUTBOX_HEADER: int = sizeof(OutboxHeader)
 
 if sizeof(OutboxHeader) != 344 or sizeof(OutboxEntry) != 40:
@@ -27,7 +27,7 @@ if sizeof(OutboxHeader) != 344 or sizeof(OutboxEntry) != 40:
 
 
 class OutboxState(enum.IntEnum):
-    """Whether what is in an outbox will get into the stream."""
+    """Whether the messages of an outbox will get into the stream."""
 
     NEW = OUTBOX_NEW
     REGISTERED = OUTBOX_REGISTERED
@@ -37,21 +37,21 @@ class OutboxState(enum.IntEnum):
 
 
 cdef class Outbox:
-    """An app's messages on their way. One process writes it.
+    """An app's messages on their way to the stream. Only one process writes it.
 
     Parameters
     ----------
     memory : writable buffer
-        As large as `size_bytes` says; all zeros, or an outbox.
+        An outbox, of the size that `size_bytes` returns.
 
     Attributes
     ----------
     bell : int
-        Descriptor of the FIFO by which a daemon that sleeps is woken; -1: there is none.
+        Descriptor of the FIFO that wakes a sleeping daemon; -1: none.
     closed : bool
-        Nothing is accepted: whoever set it let go of the outbox's lock.
+        Nothing is accepted any more, because the outbox's lock was released.
     pid : int
-        Process that opened it.
+        The process that opened it.
     """
 
     def __init__(self, uint8_t[::1] memory):
@@ -62,30 +62,31 @@ cdef class Outbox:
         if memory.shape[0] < OUTBOX_PAGE or self.header.slots == 0 or (
                 <uint64_t>memory.shape[0] != Outbox.size_bytes(
                     self.header.slots, self.header.capacity)):
-            raise ValueError(f"expected an outbox, found {memory.shape[0]} bytes that are none")
+            raise ValueError(f"expected an outbox, found {memory.shape[0]} bytes of something else")
         self.entries = <OutboxEntry*>(&memory[0] + OUTBOX_PAGE)
         self.payloads = <uint8_t*>(self.entries + self.header.slots)
 
     @staticmethod
     def size_bytes(slots: int, capacity: int) -> int:
-        """Return the size of the memory of an outbox for so many messages and bytes."""
+        """Return the size in bytes of an outbox for `slots` messages of `capacity` bytes in all."""
         return OUTBOX_PAGE + sizeof(OutboxEntry) * slots + capacity
 
     @staticmethod
     def create(
             uint8_t[::1] memory, name: str, host: str, nonce: int, slots: int,
             capacity: int) -> Outbox:
-        """Make an outbox of memory that is all zeros.
+        """Make an outbox in memory that is all zeros.
 
         Parameters
         ----------
         memory : writable buffer
+            As large as `size_bytes` returns.
         name, host : str
-            Of the sender: its name tells it from all others of the store.
+            Name of the sender, which is unique in the store, and its host.
         nonce : int
             64 random bits, not 0.
         slots, capacity : int
-            For so many messages, a power of two, and so many bytes of them.
+            Most messages that may wait (a power of two), and most bytes of them.
         """
         cdef OutboxHeader* header = <OutboxHeader*>&memory[0]
         cdef bytes text = name_bytes(name), where = name_bytes(host)
@@ -107,16 +108,16 @@ cdef class Outbox:
         Raises
         ------
         TypeError, ValueError
-            `type` is no integer from 0 to 65,535; the message does not fit one datagram; or the
-            outbox was closed.
+            `type` is not an integer from 0 to 65,535; the message does not fit one datagram; or the
+            outbox is closed.
         WriterExistsError
             This is a forked child of the process that opened it.
         OutboxFullError
-            So many messages, or bytes, were not yet let go.
+            Too many messages, or bytes, are waiting; this message was not accepted.
         SupersededError
             Another process sends under this name.
         OutboxLostError
-            Messages that were let go are not in the stream any more. Begin a new outbox.
+            Messages that were let go are no longer in the stream. Begin a new outbox.
         """
         cdef OutboxHeader* header = self.header
         cdef const uint8_t[::1] content = memoryview(payload).cast("B")
@@ -153,7 +154,7 @@ cdef class Outbox:
 
     @property
     def name(self) -> str:
-        """The sender's name."""
+        """Name of the sender."""
         return name_text(self.header.name[:NAME_SIZE])
 
     @property
@@ -163,49 +164,49 @@ cdef class Outbox:
 
     @property
     def sender(self) -> tuple[int, int]:
-        """Number and incarnation that the sequencer gave; zeros: none yet."""
+        """Number and incarnation that the sequencer assigned; zeros: none yet."""
         return self.header.sender, self.header.incarnation
 
     def counts(self) -> dict[str, int]:
-        """Return how many messages were accepted, seen, let go, sent again; and datagrams sent."""
+        """Return how many messages were accepted, seen, freed and resent, and datagrams sent."""
         cdef OutboxHeader* header = self.header
         return {"accepted": header.accepted, "seen": header.seen, "freed": header.freed,
                 "datagrams": header.sent, "resent": header.resent}
 
 
 def outbox_facts(bytes header, size_bytes: int) -> dict[str, Any]:
-    """Return what an outbox's first bytes say of it, for who only looks.
+    """Return the state of an outbox from its header, for tools that only read it.
 
     Parameters
     ----------
     header : bytes
-        The first `OUTBOX_HEADER` of them.
+        The first `OUTBOX_HEADER` bytes of the outbox.
     size_bytes : int
-        Of the whole file.
+        Size of the whole file.
 
     Returns
     -------
     dict
-        `sender`; `state` as in `OutboxState`; its counts as `Outbox.counts` has them; `waiting`:
-        messages that were accepted and not let go; `slots`: as many as may be; `waiting_bytes` and
+        `sender`; `state` as in `OutboxState`; the counts of `Outbox.counts`; `waiting`: messages
+        accepted and not let go; `slots`: most that may wait; `waiting_bytes` and
         `capacity_bytes`: the same in bytes.
 
     Raises
     ------
     ValueError
-        They are no outbox's.
+        The bytes are not the header of an outbox.
     """
     cdef OutboxHeader found
     if len(header) >= <int>sizeof(found):
         memcpy(&found, <const char*>header, sizeof(found))
     if len(header) < <int>sizeof(found) or not found.slots or (
             size_bytes != Outbox.size_bytes(found.slots, found.capacity)):
-        raise ValueError(f"{size_bytes} bytes are no outbox")
+        raise ValueError(f"expected an outbox, found {size_bytes} bytes of something else")
     return {
         "sender": name_text(found.name[:NAME_SIZE]), "state": OutboxState(found.state).name.lower(),
         "accepted": found.accepted, "seen": found.seen, "freed": found.freed,
         "datagrams": found.sent, "resent": found.resent,
-        # The app counts while the daemon does: one of both may be newer.
+        # App and daemon count at the same time: either number may be newer.
         "waiting": max(<object>found.accepted - <object>found.freed, 0), "slots": found.slots,
         "waiting_bytes": max(<object>found.filled - <object>found.emptied, 0),
         "capacity_bytes": found.capacity,

@@ -1,7 +1,7 @@
-"""From an outbox to the sequencer: the outbox sender, and the watch over what came back.
+"""Send the messages of outboxes to the sequencer, and watch for them in the stream.
 
-A message was delivered when this host's copy of the store has it; one that is not seen there in
-time is sent again, and the sequencer refuses what it has already.
+A message is delivered once this host's copy of the store has it. A message that is not seen there
+in time is sent again; the sequencer refuses messages that it already has.
 """
 
 from libc.stdint cimport INT64_MAX, uint16_t, uint32_t
@@ -25,7 +25,7 @@ __all__ = ["OutboxSender", "StreamWatch"]
 
 
 cdef class OutboxSender:
-    """Brings what is in an outbox to the sequencer, and lets go what is safe.
+    """Send the messages of one outbox to the sequencer, and let safe messages go.
 
     Parameters
     ----------
@@ -33,9 +33,10 @@ cdef class OutboxSender:
     store : Store
         This host's copy.
     now_ns : int
-        Monotonic.
+        Monotonic time.
     resend_ns : int
-        What was not seen for so long is sent again; then after twice that time, up to 8 s.
+        Time after which a message that was not seen is sent again; the time then doubles up to
+        8 s. At least 2 ms.
     """
 
     def __init__(
@@ -49,20 +50,20 @@ cdef class OutboxSender:
         self._resend_ns = resend_ns
         self._due_ns = INT64_MAX
         self.alive = True
-        self._sent = self.header.seen  # what another outbox sender sent is sent again, oldest first
+        self._sent = self.header.seen  # messages of an earlier outbox sender are sent again
 
-    cdef bint doze(self, bint asleep) noexcept nogil:
-        # Say whether the daemon sleeps; whether there is something to send first.
+    cdef bint set_asleep(self, bint asleep) noexcept nogil:
+        # Set whether the daemon sleeps; return whether there is something to send before it may.
         self.header.asleep = asleep
         if not asleep:
             return False
-        fence_full()  # who sends looks at this behind what it accepted
+        fence_full()  # a sender accepts its message, then reads `asleep`
         return load_acquire(&self.header.accepted) > self._sent
 
-    # --- what came back -------------------------------------------------------------------------
+    # --- replies and the stream -------------------------------------------------------------------
 
-    cdef void saw(self, uint64_t number, uint64_t end) noexcept nogil:
-        # Its messages up to this one are in the stream, before this position.
+    cdef void note_seen(self, uint64_t number, uint64_t end) noexcept nogil:
+        # Note that messages up to `number` are in the stream below position `end`.
         cdef OutboxHeader* header = self.header
         number = min(number, header.accepted)
         while header.seen < number:
@@ -72,7 +73,7 @@ cdef class OutboxSender:
 
     def registered(self, uint32_t sender, uint32_t incarnation, uint64_t nonce, uint64_t position
                    ) -> bool:
-        """Take what a SENDER record says of this name; return whether this outbox is meant."""
+        """Take a SENDER record of this name; return whether it registers this outbox."""
         cdef OutboxHeader* header = self.header
         if nonce != header.nonce:
             if header.state == OUTBOX_REGISTERED and incarnation > header.incarnation:
@@ -91,7 +92,7 @@ cdef class OutboxSender:
         return True
 
     cdef void lost(self, uint64_t number):
-        # Its messages only up to this one are in the stream, and it let more go.
+        # Note that the stream has only messages up to `number`, although more were let go.
         cdef OutboxHeader* header = self.header
         header.state = OUTBOX_LOST
         self.store.said.append(
@@ -99,18 +100,18 @@ cdef class OutboxSender:
             f"{number} are; {header.accepted - header.freed} more are waiting and cannot be sent")
 
     def told(self, data: bytes) -> None:
-        """Take a refusal from the sequencer. What is in the stream decides, not this."""
+        """Take a refusal from the sequencer. It is a hint: what is in the stream decides."""
         cdef OutboxHeader* header = self.header
         try:
             sent = send_parse(data)
         except ValueError:
-            return  # damaged, or somebody else's
+            return  # damaged, or from somebody else
         if (sent.flags == SEND_REFUSED and sent.first == REFUSED_NAME_IN_USE
                 and header.state == OUTBOX_NEW):
             header.state = OUTBOX_NAME_IN_USE
 
     def rolled_back(self, uint64_t position) -> None:
-        """Forget what was seen behind a position: it is not there any more."""
+        """Forget the messages seen behind a position: they are no longer in the stream."""
         cdef OutboxHeader* header = self.header
         while header.seen > header.freed and (
                 self.outbox.entry(header.seen).seen_end > position):
@@ -119,14 +120,14 @@ cdef class OutboxSender:
         self._sent = min(self._sent, header.seen)
         header.watched = min(header.watched, position)
         if header.sender and header.registered >= position:
-            # Its number may be another one's from now on: also of an outbox that is over.
+            # The sequencer may give its number to another sender now, even if this outbox is dead.
             header.sender = header.incarnation = 0
             if header.state == OUTBOX_REGISTERED:
                 header.state = OUTBOX_NEW
                 self._register_ns = self._clock_ns
 
     cdef _let_go(self):
-        # What is safe, as the store's settings say (bus/release).
+        # Let messages go that are safe by the store's settings (bus/release).
         cdef OutboxHeader* header = self.header
         cdef uint64_t let_go = self.store.let_go
         cdef uint64_t freed = header.freed
@@ -137,20 +138,22 @@ cdef class OutboxSender:
         if freed != header.freed:
             header.freed_epoch = self.store.epoch
             store_release(&header.emptied, emptied)
-            # Orders every read of what was let go before; read by Outbox.send.
+            # Orders every read of the freed messages before; read by outbox_send.
             store_release(&header.freed, freed)
 
-    # --- what is sent ---------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def work(self, int64_t now_ns, bint following, uint64_t most=64) -> list[bytes]:
-        """Let time pass; return the datagrams to send, at most so many.
+        """Let time pass; return the datagrams to send.
 
         Parameters
         ----------
         now_ns : int
+            Monotonic time.
         following : bool
-            The stream comes. While it does not, nothing is sent again: it may be there.
+            The stream arrives. While it does not, nothing is sent again: it may be in the stream.
         most : int
+            Most datagrams to return.
         """
         cdef OutboxHeader* header = self.header
         cdef uint64_t accepted = load_acquire(&header.accepted)
@@ -163,7 +166,7 @@ cdef class OutboxSender:
             return []
         self._epoch = self.store.promised
         if self.store.epoch != self._known:
-            # A new writer may have nothing of what is not seen.
+            # A new writer may have none of the messages that were not seen.
             self._known = self.store.epoch
             self._sent = header.seen
             self._register_ns = self._clock_ns
@@ -204,7 +207,7 @@ cdef class OutboxSender:
 
     cdef uint64_t fill(self, uint64_t first, uint64_t last, uint8_t* datagram, uint64_t* size
                        ) noexcept nogil:
-        # Put messages into a datagram, as many as fit; returns the last.
+        # Put as many messages into a datagram as fit; return the last one.
         cdef uint64_t number = first
         cdef uint16_t length
         cdef OutboxEntry* entry
@@ -223,7 +226,7 @@ cdef class OutboxSender:
         return number - 1
 
     def _send(self, list datagrams, uint64_t first, uint64_t last, int step):
-        # One datagram with the messages from `first` on; returns the last that it has.
+        # Make one datagram with the messages from `first` on; return the last one that it has.
         cdef uint8_t[SEND_SIZE_MAX] body
         cdef uint64_t size
         cdef uint64_t number
@@ -247,7 +250,7 @@ cdef class OutboxSender:
         return bytes(datagram)
 
     def _send_again(self, list datagrams, uint64_t most):
-        # Oldest first, in runs that were sent equally often.
+        # The oldest first, in runs of messages that were sent equally often.
         cdef OutboxHeader* header = self.header
         cdef uint64_t number = header.seen + 1
         cdef uint64_t last
@@ -270,7 +273,7 @@ cdef class OutboxSender:
 
 
 cdef class StreamWatch:
-    """Reads this host's copy of a store, for its outbox senders: what of theirs came back.
+    """Read this host's copy of a store, to find the messages of its outbox senders.
 
     Parameters
     ----------
@@ -288,13 +291,13 @@ cdef class StreamWatch:
         self._cuts = store.cuts
 
     def add(self, OutboxSender outbox_sender) -> None:
-        """Look for an outbox's messages too, from where it was looked for them last."""
+        """Watch for the messages of another outbox, from where it was watched last."""
         cdef OutboxHeader* header = outbox_sender.header
         cdef uint64_t same
         if header.state == OUTBOX_NEW and header.watched == 0:
-            header.watched = self.store.end  # nobody knows of it yet
+            header.watched = self.store.end  # nobody knows it yet
             header.watched_epoch = self.store.epoch
-        # A process that was killed may have set records aside, and told no outbox.
+        # A daemon that was killed may have set records aside without telling the outboxes.
         same = self.store.lineage.until(header.watched_epoch, header.watched)
         if min(same, self.store.end) < header.watched:
             outbox_sender.rolled_back(min(same, self.store.end))
@@ -303,25 +306,25 @@ cdef class StreamWatch:
         if self._standing:
             self._stand(min(self._place.position, outbox_sender.header.watched))
 
-    def doze(self) -> bool:
-        """Say to senders that the daemon sleeps now; return whether it should not.
+    def begin_sleep(self) -> bool:
+        """Tell apps that the daemon goes to sleep; return whether it must not.
 
-        Until `wake`, each rings its bell.
+        Until `wake`, every message that an app sends rings the bell.
         """
         cdef OutboxSender outbox_sender
         cdef bint due = False
         for outbox_sender in self.outbox_senders:
-            due |= outbox_sender.doze(True)
+            due |= outbox_sender.set_asleep(True)
         return due
 
     def wake(self) -> None:
-        """Say to senders that the daemon looks for itself."""
+        """Tell apps that the daemon is awake."""
         cdef OutboxSender outbox_sender
         for outbox_sender in self.outbox_senders:
-            outbox_sender.doze(False)
+            outbox_sender.set_asleep(False)
 
     def remove(self, OutboxSender outbox_sender) -> None:
-        """Look for its messages no more."""
+        """Stop watching for the messages of an outbox."""
         self.outbox_senders.remove(outbox_sender)
         self._by_sender.pop(outbox_sender.header.sender, None)
         self._ours[outbox_sender.header.sender] = 0
@@ -337,7 +340,7 @@ cdef class StreamWatch:
         self._standing = True
 
     def work(self) -> int:
-        """Read what is new; return how many records that was."""
+        """Read the new records; return how many there were."""
         cdef uint64_t count = 0
         cdef int64_t size
         cdef const Record* record
@@ -369,7 +372,7 @@ cdef class StreamWatch:
                 if sender <= SENDERS_MAX and self._ours[sender]:
                     outbox_sender = self._by_sender[sender]
                     if outbox_sender.header.incarnation == <uint32_t>record.flight_ns:
-                        outbox_sender.saw(record.number, end)
+                        outbox_sender.note_seen(record.number, end)
             elif record.kind == KIND_SENDER or record.kind == KIND_SENDERS:
                 self._senders(record, end)
             elif record.kind == KIND_RESTART and record.length >= <int>(
@@ -388,7 +391,7 @@ cdef class StreamWatch:
         return count
 
     cdef bint _is_through(self) except? False:
-        # Whether there is no more; otherwise it stands behind what is damaged.
+        # Return whether there is nothing more to read. Otherwise continue behind damaged records.
         cdef uint64_t position = self._place.position
         if position >= self.store.end or self.store.log.is_whole(position):
             return True
@@ -406,9 +409,9 @@ cdef class StreamWatch:
                             entries[i].sender, entries[i].incarnation, entries[i].nonce,
                             record.position)):
                     self._note(outbox_sender)
-                    outbox_sender.saw(entries[i].next - 1, end)
-                    # Earlier epochs, which are read again where the end was damaged and is copied
-                    # anew, have fewer of its messages, and lost none.
+                    outbox_sender.note_seen(entries[i].next - 1, end)
+                    # Records of earlier epochs, which are read again when a damaged end is copied
+                    # anew, have fewer of its messages without any loss.
                     if entries[i].next <= outbox_sender.header.freed and (
                             self.store.lineage.at(record.position)[0]
                             > outbox_sender.header.freed_epoch):

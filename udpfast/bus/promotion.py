@@ -1,13 +1,13 @@
-"""How a host becomes the writer of a store: ask everyone, fence everyone, take what they have.
+"""How a host becomes the writer of a store: ask all hosts, fence them, and copy what they have.
 
-First every other host is asked how far it is, and nobody promises anything. If one has more than
-this host, its link shows whether it can be copied from. Who cannot take over is refused here, and
-whoever writes goes on.
+First, every other host is asked for its state; nobody promises anything yet. If one has more than
+this host, a link to it shows whether it can be copied from. If this host cannot take over, the
+promotion is refused at this point, and the present writer continues.
 
-Then every other host promises to take nothing of lower epochs any more; the old writer, if it can
-be reached, ends there and then, for good. What is promised does not change any more, so whoever has
-more than this host is copied from, to its end. Only then the new epoch begins. Hosts that cannot be
-reached are named: what only they had is lost to the new epoch.
+Then every other host promises to take nothing of lower epochs; the old writer, if it can be
+reached, stops for good at that moment. Hosts that have promised do not change any more, so this
+host copies from the one that has most, to its end. Only then the new epoch begins. Hosts that could
+not be reached are named in the result: records that only they have are lost to the new epoch.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from udpfast.bus.wire import epoch_after
 
 __all__ = ["Promotion", "PromotionState"]
 
-#: A host that did not answer for so long cannot be reached.
+#: A host that has not answered for this long cannot be reached.
 ANSWER_NS = 2_000_000_000
-#: One that did not answer the first question gets so long for the second.
+#: A host that did not answer the first question gets this long for the second.
 LATE_NS = 500_000_000
-#: Refusals that do not last: the link before was not missed yet, or a copy is not so far yet.
+#: Refusals that may pass: the previous link was not missed yet, or the copy has yet to catch up.
 PASSING = RefuseReason.NAME_IN_USE, RefuseReason.BEHIND
 
 
 class PromotionState(enum.Enum):
-    """How far it is."""
+    """The phase of a promotion."""
 
     ASKING = "asking"
     COMPARING = "comparing"
@@ -46,7 +46,7 @@ _LINKED = PromotionState.COMPARING, PromotionState.COPYING
 
 
 class Promotion:
-    """Makes this host the writer of a store. Links are the caller's; one per host is enough.
+    """Make this host the writer of a store. The caller owns the links; one per host is enough.
 
     Parameters
     ----------
@@ -56,26 +56,26 @@ class Promotion:
     random : int
         64 random bits, of which the epoch takes 24.
     now_ns : int
-        Monotonic.
+        Monotonic time.
 
     Attributes
     ----------
     epoch : int
-        The new one; 0: nobody was fenced yet.
+        The new epoch; 0: nobody has been fenced yet.
     state : PromotionState
         READY: `Sequencer(store, promotion.epoch, ...)` may begin.
     asks : bool
-        All hosts are to be asked, or asked again: set it to False then.
+        The caller must ask all hosts (again), and set this to False.
     answers : dict
-        Host -> what it said.
+        Answer of each host.
     reason : str
-        Why it was refused.
+        Why the promotion was refused.
     silent : bool
-        Nobody writes since: it was refused after others were fenced.
+        It was refused after others had been fenced, so that nobody writes now.
     source : str
-        The host that has more than this one; empty: there is none.
+        A host that has more than this one; empty: there is none.
     receiver : LinkReceiver or None
-        To feed with what the host that `copy` was told sends, while `links`.
+        The end of the link to the host that was passed to `copy`, while `links`.
     """
 
     def __init__(self, store: Store, hosts: tuple[str, ...], random: int, now_ns: int) -> None:
@@ -87,13 +87,13 @@ class Promotion:
         self.silent = False
         self.asks = True
         self.source = ""
-        self._put_off = ""  # why `source` does not give what it has, for now
+        self._put_off = ""  # why `source` does not serve this host at present
         self._copied = ""  # the host at the other end of `receiver`
         self.receiver: LinkReceiver | None = None
         self._random = random
         self._hosts = hosts
         self._waiting = set(hosts)
-        self._heard: set[str] = set()  # who answered the first question
+        self._heard: set[str] = set()  # hosts that answered the first question
         self._until_ns = now_ns + ANSWER_NS
         self._late_ns = self._reached_ns = 0
         self._work(now_ns)
@@ -105,18 +105,18 @@ class Promotion:
 
     @property
     def links(self) -> bool:
-        """Whether `source` is to be linked to."""
+        """Whether the caller must link to `source`."""
         return self.state in _LINKED and bool(self.source)
 
     def answered(self, host: str, answer: Answer, now_ns: int) -> None:
-        """Take what a host said, on a link of its own, that was sent ASK with what was promised.
+        """Take the answer of a host to an ASK with the epoch that this host has promised.
 
-        That is the new epoch, once there is one.
+        The promised epoch is the new one, once that is chosen.
         """
         if self.state not in (PromotionState.ASKING, PromotionState.FENCING):
             return
         if answer.promised < self.epoch:
-            return  # asked before there was one
+            return  # it was asked before the epoch was chosen
         self.answers[host] = answer
         self._waiting.discard(host)
         if self.epoch and answer.promised > self.epoch:
@@ -148,7 +148,7 @@ class Promotion:
         self.state, self._reached_ns = state, now_ns
 
     def _compare(self, now_ns: int) -> None:
-        # Whether this host can take over, before anybody promises anything.
+        # Find out whether this host can take over, before anybody promises anything.
         if self.store.writer or not self._is_behind(now_ns):
             if self.state is PromotionState.COMPARING:
                 self._fence(now_ns)
@@ -160,7 +160,7 @@ class Promotion:
         self.epoch = epoch_after(
             max(self.store.promised, self.store.epoch, *known), self._random, promoted=True
         )
-        # This host follows nobody any more.
+        # From now on this host follows nobody.
         self.store.fence(self.epoch)
         self._end_copy("compared")
         self._heard = set(self.answers)
@@ -176,17 +176,18 @@ class Promotion:
         return now_ns >= self._late_ns and not self._waiting & self._heard
 
     def _copy(self, now_ns: int) -> None:
-        # What others have more than this host, of epochs that are over.
+        # Copy what other hosts have more than this one, in epochs that have ended.
         self._correct()
         if not self._is_behind(now_ns) and self.state is PromotionState.COPYING:
             self._end_copy("copied")
             self.state = PromotionState.READY
 
     def _is_behind(self, now_ns: int) -> bool:
-        # Whether another host has more; that is `source` then. Refused, if it cannot be had.
+        # Return whether another host has more, and set `source` to it. Refuse if it cannot be
+        # copied.
         store, receiver = self.store, self.receiver
         furthest = max(self.answers, key=self._how_far, default="")
-        # An epoch of which nothing was written counts for nothing.
+        # An epoch in which nothing was written does not count.
         written = max((epoch for epoch, _ in store.lineage.before(store.end)), default=0)
         own = any(store.identity), written, store.end
         if not furthest or self._how_far(furthest) <= own:
@@ -201,7 +202,7 @@ class Promotion:
         if receiver is not None and receiver.following and not receiver.closed:
             self._reached_ns, self._put_off = now_ns, ""
         elif now_ns - self._reached_ns >= ANSWER_NS:
-            # It answered, and cannot be reached any more, or does not give what it has.
+            # It has answered, but can no longer be reached, or does not serve this host.
             if self._put_off:
                 self._refuse_by(furthest)
                 return False
@@ -220,7 +221,7 @@ class Promotion:
         self._refuse(f"{furthest} has more records, and refuses to give them: {self._put_off}")
 
     def copy(self, host: str, nonce: int, now_ns: int) -> LinkReceiver:
-        """Return the end of a new link to a host; to `source`, whenever there is none."""
+        """Return the receiving end for a new link to a host; call it when `source` has no link."""
         self._copied = host
         self.receiver = LinkReceiver(self.store, nonce, now_ns, drain=True)
         return self.receiver
@@ -241,12 +242,12 @@ class Promotion:
             self.answers[self._copied] = replace(answer, epoch=has[1], end=has[2])
 
     def _how_far(self, host: str) -> tuple[bool, int, int]:
-        # A store without a record is further than none.
+        # A store without a record is further than no store.
         answer = self.answers[host]
         return any(answer.identity), answer.epoch, answer.end
 
     def furthest(self, own: str) -> str:
-        """Return the host that has most, as far as is known: `own`, if no other has more."""
+        """Return the host known to have most; `own` if no other host has more."""
         store = self.store
         far: Iterable[tuple[tuple[bool, int, int], bool, str]] = [
             ((any(store.identity), store.epoch, store.end), True, own),
@@ -259,7 +260,7 @@ class Promotion:
             return
         self.state = PromotionState.REFUSED
         self.reason = reason
-        # Unless a later epoch is known, which somebody else writes or is about to.
+        # Nobody writes now, unless a later epoch is known: then another host does or is about to.
         known = (answer.promised for answer in self.answers.values())
         self.silent = 0 < self.epoch == max(self.store.promised, *known, 0)
         self._end_copy("refused")

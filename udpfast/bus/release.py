@@ -1,8 +1,9 @@
-"""Which copies a writer waits for before outboxes let a message go.
+"""Which copies must have a message before the writer lets outboxes let it go.
 
-Nobody who copies can stop who sends: a standby that has lacked records for too long is away. It
-holds no outbox until it has caught up, and what it lacks is unprotected meanwhile. The same holds
-for hosts that copy from a standby: if they are away, what the standby itself has is waited for.
+A host that copies must not be able to stop those that send: a standby that has lacked records for
+too long is away. Outboxes do not wait for it until it has caught up, and what it lacks is
+unprotected meanwhile. The same holds for hosts that copy from a standby: while they are away,
+only the standby's own copy counts.
 """
 
 from __future__ import annotations
@@ -12,33 +13,33 @@ from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["Acks", "Release"]
 
-#: Standby -> position before which it has everything, and before which those have it, too, that
-#: copy from it.
+#: For each standby: the positions up to which it has everything, and up to which the hosts that
+#: copy from it have everything too.
 Acks = Mapping[str, tuple[int, int]]
 _NONE = (0, 0)
 
-#: Looks at where the store ended, within the time after which a standby is away.
+#: Samples of the store's end within `away_ns`.
 _LOOKS = 8
 
 
 class Release:
-    """Decides how far a writer's outboxes may let go.
+    """Decide how far the outboxes of a writer may let messages go.
 
     Parameters
     ----------
     copies : int
-        So many standbys must have a message, whichever they are; 0: all of `counted`.
+        Number of standbys, whichever they are, that must have a message; 0: all of `counted`.
     away_ns : int
-        A standby that has lacked a record for so long is away, and the others and the writer's
-        disk suffice; 0: every standby is waited for.
+        A standby that has lacked a record for this long is away; the other standbys and the
+        writer's disk then suffice. 0: no standby is ever away.
     counted : collection of str or None
-        Standbys that are waited for; None: all.
+        Standbys that outboxes wait for; None: all.
 
     Attributes
     ----------
     away : tuple of str
     above : tuple of str
-        Standbys of which a host that copies from them is away, and not they themselves.
+        Standbys that are not away themselves, but a host that copies from them is.
     """
 
     def __init__(
@@ -49,33 +50,33 @@ class Release:
         self.away: tuple[str, ...] = ()
         self.above: tuple[str, ...] = ()
         self._counted = counted
-        self._ends: deque[tuple[int, int]] = deque()  # when, by its clock, and where it ended
+        self._ends: deque[tuple[int, int]] = deque()  # (when, by _clock_ns; end of the store)
         self._clock_ns = self._now_ns = 0
 
     def counted(self, standbys: Sequence[str]) -> list[str]:
-        """Return the standbys that are waited for."""
+        """Return the standbys that outboxes wait for."""
         return [host for host in standbys if self._counted is None or host in self._counted]
 
     def begin(self) -> None:
-        """Give all standbys their time: this host begins to write."""
+        """Start anew, because this host begins to write: no standby is away yet."""
         self.away = self.above = ()
         self._ends.clear()
 
     def look(self, now_ns: int, end: int, acks: Acks, standbys: Sequence[str]) -> list[str]:
-        """Let time pass; return what is to be said of standbys.
+        """Let time pass; return messages about standbys that are away or back.
 
         Parameters
         ----------
         now_ns : int
-            Monotonic.
+            Monotonic time.
         end : int
-            Where the writer's records end.
+            End of the writer's records.
         acks : dict
-        standbys : sequence of str
+            As `Acks`.
         """
         if not self.away_ns:
             return []
-        # It stands still while nobody looks: a process that was stopped heard of no standby.
+        # The clock stands still while this is not called: a stopped process hears of no standby.
         self._clock_ns += min(now_ns - self._now_ns, self.away_ns // _LOOKS) if self._ends else 0
         self._now_ns = now_ns
         if not self._ends or self._clock_ns - self._ends[-1][0] >= self.away_ns // _LOOKS:
@@ -104,7 +105,7 @@ class Release:
     def _lacking(
         self, which: int, due: int, acks: Acks, standbys: Sequence[str]
     ) -> tuple[str, ...]:
-        # Those whose position of `acks` is too old; who was among them must catch up first.
+        # Return the standbys whose position is too old. One that was away must catch up completely.
         before = self.away if which == 0 else (*self.away, *self.above)
         latest = self._ends[-1][1]
         return tuple(
@@ -113,23 +114,23 @@ class Release:
         )  # fmt: skip
 
     def position(self, acks: Acks, standbys: Sequence[str], synced: int) -> int:
-        """Return the position before which outboxes may let everything go."""
+        """Return the position up to which outboxes may let messages go."""
         if self.copies:
             kept = sorted((acks.get(host, _NONE)[1] for host in standbys), reverse=True)
             return kept[self.copies - 1]
         waited = [self._waited(host, acks)
                   for host in self.counted(standbys) if host not in self.away]  # fmt: skip
-        # Without `away_ns`, copies in the memory of all standbys suffice.
+        # Without `away_ns`, copies in the memory of all standbys are enough.
         if self.away_ns or not waited:
             waited.append(synced)
         return min(waited)
 
     def _waited(self, host: str, acks: Acks) -> int:
-        # Before which position a standby has what it is waited for to have.
+        # Return the position up to which a standby has what outboxes wait for.
         return acks.get(host, _NONE)[0 if host in self.above else 1]
 
     def holding(self, acks: Acks, standbys: Sequence[str], end: int) -> list[str]:
-        """Return the standbys that outboxes wait for."""
+        """Return the standbys that outboxes are waiting for."""
         if self.copies and self.position(acks, standbys, 0) >= end:
             return []
         among = standbys if self.copies else self.counted(standbys)

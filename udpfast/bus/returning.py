@@ -1,9 +1,9 @@
-"""How a host writes on that wrote the store before: it asks the others first.
+"""How the host that last wrote a store continues to write it: it asks the other hosts first.
 
-While its daemon was down, another host may have been promoted. What this one then appended would be
-of no worth, and its copy would differ from the others'. So it asks all of them, and writes on when
-none knows of a later epoch or has more than this host. It waits for hosts that cannot be reached,
-but not long: a bus whose copies are all down must be able to go on.
+While its daemon was down, another host may have been promoted. Records that this host then appended
+would be discarded, and its copy would differ from the others. So it asks all of them, and continues
+only if none knows of a later epoch or has more records. It waits for hosts that cannot be reached,
+but not for long: a bus whose copies are all down must be able to continue.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from udpfast.bus.log import Store
 
 __all__ = ["Return", "Returning"]
 
-#: A daemon that is started together with this one answers within this time.
+#: A daemon that is started at the same time as this one answers within this time.
 WAIT_NS = 2_000_000_000
 
 
 class Return(enum.Enum):
-    """What a host does that wrote before."""
+    """What a host that wrote before does now."""
 
     WAIT = "wait"
     WRITE = "write"
-    FOLLOW = "follow"  # another host wrote since
-    FETCH = "fetch"  # another host has more than this one
+    FOLLOW = "follow"  # another host has written since
+    FETCH = "fetch"  # another host has records that this one lacks
 
 
 class Returning(Asking):
-    """Decides whether this host writes the store on.
+    """Decide whether this host continues to write the store.
 
     Parameters
     ----------
     store : Store
     hosts, now_ns
-        As `Asking` has them.
+        As for `Asking`.
 
     Attributes
     ----------
     later, further : str
-        A host that knows of a later epoch, and one that has more; empty: none said so.
+        A host that knows of a later epoch, and one that has more records; empty: none.
     """
 
     def __init__(self, store: Store, hosts: Sequence[str], now_ns: int) -> None:
@@ -52,7 +52,7 @@ class Returning(Asking):
         self._until_ns = now_ns + WAIT_NS
 
     def answered(self, host: str, answer: Answer, now_ns: int) -> None:
-        """Take how far a host is, and what it promised."""
+        """Note the state of a host."""
         store = self._store
         self.note_answer(host, now_ns)
         if answer.promised > store.promised:

@@ -1,4 +1,4 @@
-"""What a host is to its store: one role at a time, and what each event makes of it."""
+"""The role of a host in its store, and how events change it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["AFTER", "Event", "Role"]
 
 
 class Role(Enum):
-    """What a node is to its store now; what it does follows from that.
+    """The role of a node, which determines what it does.
 
     | role | asks others | copies from another host | takes messages |
     |---|---|---|---|
@@ -29,7 +29,7 @@ class Role(Enum):
 
 
 class Event(Enum):
-    """What changes a node's role. The end of a promotion that failed gives back the one before."""
+    """What changes a node's role. A promotion that fails restores the role before it."""
 
     HAS_NOTHING = "it starts with nothing, and is named to begin the store"
     WROTE_BEFORE = "it starts with a store that it wrote, and lost nothing of it"
@@ -47,7 +47,7 @@ _WRITES = {
     Event.PROMOTED: Role.PROMOTING,
 }
 
-#: Role and event to the next role; what is not there cannot happen.
+#: Next role by role and event. A pair that is missing cannot occur.
 AFTER: dict[Role, dict[Event, Role]] = {
     Role.FOLLOWING: {
         **_WRITES,
@@ -59,6 +59,6 @@ AFTER: dict[Role, dict[Event, Role]] = {
     Role.RETURNING: {**_WRITES, **_NOT_WRITING},
     Role.SEQUENCING: {**_WRITES, Event.OTHER_WRITES: Role.FOLLOWING},
     Role.FED: {},
-    # Only the role that returns if it fails is another one then.
+    # The role stays; only the role to restore if the promotion fails changes.
     Role.PROMOTING: {**_WRITES, Event.OTHER_WRITES: Role.PROMOTING},
 }

@@ -1,25 +1,26 @@
-"""Proof that bytes come from a host that has the bus's key, and come once, in order.
+"""Prove that bytes come from a host that has the bus's key, and that they come once and in order.
 
-A link (`LinkSeal`) begins with 16 random bytes from either end. What follows goes in sealed pieces:
+A link (`LinkSeal`) begins with 16 random bytes from each end. Sealed pieces follow:
 
     0        4              20
     +--------+--------------+------------------+
     | length | tag          | `length` bytes   |
     +--------+--------------+------------------+
 
-The tag is the beginning of HMAC-SHA256 over the piece's number and its bytes, by a key that is made
-of the bus's key, both random numbers and the direction: a piece of another link, another place or
-the other end has another tag. A datagram carries at its end
+The tag is the first 16 bytes of the HMAC-SHA256 of the piece's number and its bytes. Its key is
+derived from the bus's key, both random numbers and the direction, so that a piece of another link,
+place or direction has another tag. A datagram ends with
 
     +---------+--------+-----+
     | session | number | tag |
     +---------+--------+-----+
     0         8        16    32
 
-the time at which its host's daemon began (UNIX ns) and its number there.
+session is the time at which the daemon of the sending host began (UNIX ns), number the datagram's
+number since then.
 
-Of two keys the first one seals, and both are believed: keys are exchanged by adding the new one
-behind the old one everywhere, then putting it first everywhere, then removing the old one.
+Of two keys the first one seals, and both are accepted. To exchange a key, add the new one behind
+the old one on every host, then put it first on every host, then remove the old one.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ __all__ = ["NONCE_SIZE", "DatagramSeal", "UnauthenticError"]
 
 NONCE_SIZE = 16
 TAG_SIZE = 16
-#: Datagrams that may overtake each other.
+#: How far a datagram may be overtaken by later ones.
 WINDOW = 4096
 
 _PLACE = struct.Struct("<QQ")
 
 
 class UnauthenticError(ValueError):
-    """Bytes are not from a host that has the key, or came before."""
+    """Bytes are not from a host that has the key, or were received before."""
 
 
 def _tag(key: bytes, *parts: bytes) -> bytes:
@@ -47,35 +48,35 @@ def _tag(key: bytes, *parts: bytes) -> bytes:
 
 
 class DatagramSeal:
-    """A host's datagrams to others, and theirs to it.
+    """Seal a host's datagrams to others, and check theirs.
 
     Parameters
     ----------
     keys : sequence of bytes
-        Of the bus: one or two.
+        Keys of the bus, one or two.
     session : int
-        UNIX ns: when this daemon began. It grows with each.
+        When this daemon began, UNIX ns; it grows with each start.
     """
 
     def __init__(self, keys: Sequence[bytes], session: int) -> None:
         self._keys = [hmac.digest(key, b"udpfast bus datagram", "sha256") for key in keys]
         self._session = session
         self._number = 0
-        self._seen: dict[str, tuple[int, int, int]] = {}  # session, highest number, those before it
+        self._seen: dict[str, tuple[int, int, int]] = {}  # session, highest, earlier ones
 
     def wrap(self, data: bytes, to: str) -> bytes:
-        """Return a datagram as it is sent to a host, by its address."""
+        """Return a datagram sealed for the host at an address."""
         self._number += 1
         place = _PLACE.pack(self._session, self._number)
         return b"".join([data, place, _tag(self._keys[0], to.encode(), data, place)])
 
     def unwrap(self, data: bytes, sender: str, to: str) -> bytes:
-        """Return what a host sent to this one, both by their addresses.
+        """Return the contents of a datagram that one address sent to another.
 
         Raises
         ------
         UnauthenticError
-            It has not the key; or the datagram came before.
+            It was sealed without the key, or was received before.
         """
         size = len(data) - _PLACE.size - TAG_SIZE
         if size < 0:

@@ -1,4 +1,4 @@
-# Sequencer: the one writer of a store. It gives messages their place and their time.
+# Sequencer: the only writer of a store. It gives messages their place and their time.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -7,36 +7,36 @@ from udpfast.bus.wire cimport SENDERS_MAX, EpochBegin, Registration, SendHeader
 from udpfast.core.layout cimport Record, SenderEntry
 
 cdef enum:
-    AHEAD_MAX = 4096             # numbers that are held until those before them come
-    HELD_MAX = 8192              # messages that are held of all senders together: 12 MiB
-    SENDERS_EVERY = 64 << 20     # bytes of records between two SENDERS: what a restart reads
-    ALIVE_NS = 3_000_000_000     # a sender that was heard so long ago lives
-    STEP_NS = 1_000_000_000      # the clock was set: not followed backwards, counted
+    AHEAD_MAX = 4096             # how far ahead of its sender's next number a message is held
+    HELD_MAX = 8192              # most messages held of all senders together: 12 MiB
+    SENDERS_EVERY = 64 << 20     # bytes of records between two SENDERS; a restart reads as much
+    ALIVE_NS = 3_000_000_000     # a sender that was heard this long ago counts as alive
+    STEP_NS = 1_000_000_000      # a larger difference is a step: counted, not followed back
     SLEW_PPM = 500
 
-cdef enum:  # verdicts: each message, or datagram without one, gets exactly one
+cdef enum:  # verdicts: each message, or datagram without messages, gets exactly one
     SEQUENCER_ACCEPTED = 0
     SEQUENCER_DUPLICATE = 1
-    SEQUENCER_EARLY = 2          # too far ahead, or given up for one that comes sooner
-    SEQUENCER_UNKNOWN = 3        # of another store, or of a sender that is not registered
-    SEQUENCER_FENCED = 4         # of an epoch or incarnation that is over, or to a writer that is
+    SEQUENCER_EARLY = 2          # too far ahead, or dropped for one that is needed sooner
+    SEQUENCER_UNKNOWN = 3        # of another store, or of an unregistered sender
+    SEQUENCER_FENCED = 4         # of an epoch or incarnation that has ended, or this writer has
     SEQUENCER_MALFORMED = 5
     SEQUENCER_UNAUTHENTIC = 6
-    SEQUENCER_FULL = 7           # the log takes no more, for now
+    SEQUENCER_FULL = 7           # the log has no room at present
     SEQUENCER_VERDICTS = 8
 
-cdef struct Steady:              # a clock that is near UNIX time, and only goes forward
-    int64_t unix_ns              # what it says ...
+cdef struct Steady:              # a clock close to UNIX time that never goes back
+    int64_t unix_ns              # its time ...
     int64_t now_ns               # ... at this monotonic time
-    uint64_t steps               # of the host's clock, of more than STEP_NS
-    bint away                    # the host's clock is that far behind
+    uint64_t steps               # number of steps of the host's clock by more than STEP_NS
+    bint away                    # the host's clock is behind by more than STEP_NS
 
 cdef struct Sender:
     SenderEntry entry
     int64_t heard_ns             # monotonic
-    uint32_t held                # messages that wait for those before them
-    uint64_t top                 # number of the last of these
-    uint32_t* cells              # of number n: cells[n % AHEAD_MAX]; 0: none
+    uint32_t held                # number of messages held
+    uint64_t top                 # highest number of these
+    uint32_t* cells              # message n is held in cells[n % AHEAD_MAX]; 0: not held
 
 cdef class Sequencer:
     cdef readonly Store store
@@ -44,19 +44,19 @@ cdef class Sequencer:
     cdef Steady clock
     cdef Sender* senders         # [1 .. count]
     cdef readonly uint32_t count
-    cdef uint8_t* _cells         # HELD_MAX + 1 of them; the first is none
-    cdef uint32_t _free          # the first of those that were given back; 0: none
-    cdef uint32_t _fresh         # cells that were ever taken
-    cdef uint64_t _senders_due   # position from which on the next SENDERS is due
+    cdef uint8_t* _cells         # HELD_MAX + 1 of them; the first is unused
+    cdef uint32_t _free          # head of the list of free cells; 0: none
+    cdef uint32_t _fresh         # number of cells ever used
+    cdef uint64_t _senders_due   # position from which on a SENDERS record is due
     cdef uint64_t _epoch
     cdef uint64_t _key
     cdef int64_t _began_ns
-    cdef EpochBegin _begin       # of its epoch: RESTART
-    cdef bint _begin_due         # it is not written yet
+    cdef EpochBegin _begin       # payload of its epoch's RESTART
+    cdef bint _begin_due         # RESTART is not written yet
     cdef dict _names             # name -> sender
     cdef uint64_t[8] _verdicts
     cdef readonly uint64_t received, held, refused_names
-    cdef readonly bint full      # the log takes no more; roll makes room
+    cdef readonly bint full      # the log has no room; make_room gets some
     cdef int accept(self, const uint8_t* data, uint64_t size, int64_t now_ns, int64_t unix_ns,
                     int* told) noexcept nogil
     cdef void _take_messages(
@@ -81,12 +81,12 @@ cdef class Sequencer:
                      uint64_t number=*)
 
 
-# What RESTART says of an epoch, which begins at the store's end.
+# Return the payload of the RESTART of an epoch that begins at the store's end.
 cdef EpochBegin epoch_begin(Store store, uint64_t epoch, int64_t unix_ns)
 
 
 cdef inline int64_t steady_time(Steady* clock, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-    # UNIX time now, as this clock has it: slewed towards the host's, never backwards.
+    # Return this clock's UNIX time: slewed towards the host's clock, never backwards.
     cdef int64_t elapsed = max(now_ns - clock.now_ns, 0)
     cdef int64_t most = elapsed * SLEW_PPM // 1_000_000
     cdef int64_t error

@@ -1,9 +1,9 @@
-"""The one writer of a store: refuses what it has already, and gives the rest place and time.
+"""The only writer of a store: it refuses duplicates, and gives the other messages place and time.
 
-What it remembers of a sender is in the store, so that a restart reads it back: SENDER when one is
-registered, SENDERS at the beginning of each segment and every 64 MiB. A message of a registered
-sender is appended if its number is the next; it is a duplicate if it is lower, and held if it is
-up to 4,096 ahead.
+What it knows of a sender is in the store, so that a restart can read it back: a SENDER record when
+one registers, and SENDERS at the beginning of each segment and every 64 MiB. A message of a
+registered sender is appended if it has the sender's next number, is a duplicate if its number is
+lower, and is held if its number is less than 4,096 ahead.
 """
 
 import enum
@@ -34,7 +34,7 @@ cdef enum:
 
 
 class SequencerVerdict(enum.IntEnum):
-    """What became of a message, or of a datagram that has none."""
+    """What became of a message, or of a datagram without messages."""
 
     ACCEPTED = SEQUENCER_ACCEPTED
     DUPLICATE = SEQUENCER_DUPLICATE
@@ -60,24 +60,24 @@ cdef EpochBegin epoch_begin(Store store, uint64_t epoch, int64_t unix_ns):
 
 
 cdef class Sequencer:
-    """The writer of a store, from its end on.
+    """The writer of a store, from the store's end on.
 
     Parameters
     ----------
     store : Store
     epoch : int
-        Of a generation that was never used for it.
+        The epoch to write, which no host has used before.
     now_ns, unix_ns : int
-        Monotonic, and the host's UNIX time.
+        Monotonic time, and the host's UNIX time.
 
     Attributes
     ----------
     received : int
-        Messages, and datagrams without one: the sum of all verdicts and `held`.
+        Messages, and datagrams without messages: the sum of all verdicts and `held`.
     held : int
         Messages that wait for those before them.
     full : bool
-        The log took no more, for now: call `make_room`.
+        The log has no room at present: call `make_room`.
     """
 
     def __cinit__(self):
@@ -107,13 +107,13 @@ cdef class Sequencer:
         self._begin_due = True
         store.begin(epoch)
         if not self.make_room(now_ns, unix_ns):
-            self.log.writer.limit = 0  # nothing is written before it is said who writes
+            self.log.writer.limit = 0  # no record may precede the RESTART
         elif self._begin_due:
             self._write_begin(unix_ns)
             self._write_senders(unix_ns)
 
     cdef bint _write_begin(self, int64_t unix_ns):
-        # Who follows learns from it who writes: where senders' messages go.
+        # Write RESTART: followers learn from it who writes, and so where to send messages.
         self._begin_due = False
         self._begin_due = not self._write(
             KIND_RESTART, <const uint8_t*>&self._begin, sizeof(EpochBegin), unix_ns)
@@ -122,8 +122,8 @@ cdef class Sequencer:
     # --- what it knows of senders ---------------------------------------------------------------
 
     def _recover(self):
-        # Read back from the last segment that begins with SENDERS; that is the last one, unless its
-        # writer was killed before it wrote a record into it.
+        # Read the senders back from the last segment that begins with SENDERS. That is the last
+        # segment, unless its writer was killed before it wrote a record.
         cdef Place place
         cdef uint64_t position = self.log.writer.position
         cdef uint64_t first = self.log.first()[0]
@@ -160,7 +160,7 @@ cdef class Sequencer:
                     self._names[entries[i].name[:NAME_SIZE]] = entries[i].sender
 
     def known(self) -> NDArray[np.void]:
-        """Return what is known of each sender, an array of dtype `SENDER_ENTRY`."""
+        """Return the entries of all senders, an array of dtype `SENDER_ENTRY`."""
         return np.frombuffer(self._entries(), SENDER_ENTRY)
 
     cdef bytes _entries(self):
@@ -172,7 +172,7 @@ cdef class Sequencer:
     # --- the log --------------------------------------------------------------------------------
 
     def make_room(self, int64_t now_ns, int64_t unix_ns) -> bool:
-        """Begin the next segment, if one is due; False: there is no room, or another writes."""
+        """Begin the next segment if one is due; False: there is no room, or another host writes."""
         self.full = False
         if not self.store.writer:
             return False
@@ -195,7 +195,7 @@ cdef class Sequencer:
 
     cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns,
                      uint64_t number=0):
-        # A record of the sequencer's own.
+        # Write a record that is not a message.
         cdef Record record
         memset(&record, 0, sizeof(record))
         record.length = <int>(RECORD_SIZE + size)
@@ -210,19 +210,19 @@ cdef class Sequencer:
                 self.log.last_ns + 1 if self.log.last_ns != INT64_MIN else 0)
             if log_append(self.log, &record, payload):
                 return True
-            if not self._roll(unix_ns):  # which writes SENDERS
+            if not self._roll(unix_ns):  # writes SENDERS
                 return False
 
     # --- datagrams ------------------------------------------------------------------------------
 
     def receive(self, data: bytes, int64_t now_ns, int64_t unix_ns) -> bytes:
-        """Take one datagram; return what its sender is told, nothing in most cases.
+        """Take one datagram; return the reply to its sender, which is mostly empty.
 
         Parameters
         ----------
         data : bytes-like
         now_ns, unix_ns : int
-            Monotonic, and the host's UNIX time.
+            Monotonic time, and the host's UNIX time.
         """
         cdef bytes content = bytes(data)
         cdef const uint8_t* at = <const uint8_t*><const char*>content
@@ -244,10 +244,11 @@ cdef class Sequencer:
 
     cdef int accept(self, const uint8_t* data, uint64_t size, int64_t now_ns, int64_t unix_ns,
                     int* told) noexcept nogil:
-        # Take one datagram. 1: it registers somebody (`register`); told: a Refusal for its sender.
+        # Take one datagram. Returns 1 if it is a registration (`_register`); *told: a Refusal to
+        # send.
         cdef const SendHeader* header = <const SendHeader*>data
         cdef bint whole = send_whole(data, size)
-        # A datagram without a message counts as one: it says that its sender lives.
+        # A datagram without messages counts as one unit: it says that its sender is alive.
         cdef uint64_t units = max(header.count, 1) if whole else 1
         cdef int verdict = self._refusal(header, told) if whole else SEQUENCER_MALFORMED
         self.received += units
@@ -261,7 +262,7 @@ cdef class Sequencer:
 
     cdef void _take_messages(
             self, const SendHeader* header, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        # Take the messages of a whole datagram of this epoch and its sender's incarnation.
+        # Take the messages of a valid datagram of this epoch and its sender's incarnation.
         cdef const uint8_t* message = <const uint8_t*>header + SEND_HEADER_SIZE
         cdef Sender* sender = self.senders + header.sender
         cdef uint64_t i
@@ -277,8 +278,8 @@ cdef class Sequencer:
             message += MESSAGE_HEADER_SIZE + length
 
     cdef int _refusal(self, const SendHeader* header, int* told) noexcept nogil:
-        # The verdict on a whole datagram that is not for this store, epoch or incarnation; -1: it
-        # is. A later epoch than this writer's ends it.
+        # Return the verdict on a valid datagram that is not for this store, epoch or incarnation;
+        # -1: it is. A datagram for a later epoch ends this writer.
         cdef uint32_t sender = min(header.sender, <uint32_t>SENDERS_MAX)
         cdef const SenderEntry* known = &self.senders[sender].entry
         if header.store_key != self._key:
@@ -301,7 +302,7 @@ cdef class Sequencer:
 
     cdef int _message(self, Sender* sender, uint64_t number, const uint8_t* message, int64_t unix_ns
                       ) noexcept nogil:
-        # The verdict on one message; -1: it is held, and gets one later.
+        # Return the verdict on one message; -1: it is held and gets one later.
         if sender.held:
             self._release(sender, unix_ns)
         if number < sender.entry.next:
@@ -315,7 +316,7 @@ cdef class Sequencer:
         return SEQUENCER_ACCEPTED
 
     cdef bint _append(self, Sender* sender, const uint8_t* message, int64_t unix_ns) noexcept nogil:
-        # The next message of this sender. False: the segment is full.
+        # Append the next message of a sender. False: there is no room.
         cdef Record record
         cdef uint16_t length, type
         cdef bint rolled
@@ -338,7 +339,7 @@ cdef class Sequencer:
                 rolled = self._roll(unix_ns)
             if not rolled:
                 return False
-            record.published_ns = max(unix_ns, self.log.last_ns + 1)  # SENDERS took a stamp
+            record.published_ns = max(unix_ns, self.log.last_ns + 1)  # SENDERS took a time stamp
         sender.entry.next += 1
         sender.entry.position = self.log.last_position
         return True
@@ -370,7 +371,7 @@ cdef class Sequencer:
         return -1
 
     cdef void _release(self, Sender* sender, int64_t unix_ns) noexcept nogil:
-        # Append what was held and is next now.
+        # Append the held messages that are next.
         cdef uint32_t* place
         cdef uint32_t cell
         while sender.held:
@@ -385,7 +386,7 @@ cdef class Sequencer:
             self._verdicts[SEQUENCER_ACCEPTED] += 1
 
     cdef void _drop_held(self, Sender* sender) noexcept nogil:
-        # Give up what is held for an incarnation that has ended.
+        # Drop the messages held for an incarnation that has ended.
         cdef int at
         cdef uint32_t cell
         if sender.held == 0:
@@ -409,8 +410,9 @@ cdef class Sequencer:
         return cell
 
     cdef uint32_t _give_up(self, Sender* sender, uint64_t number) noexcept nogil:
-        # The cell of what will be needed last, of the sender that holds most: what is far ahead
-        # must not keep out what it waits for. 0: this sender holds most, and this is its last.
+        # Take a cell from the sender that holds most: the one of its highest number, because
+        # messages far ahead must not keep out those that they wait for. 0: it is this sender, and
+        # the new number is higher still.
         cdef Sender* other = sender
         cdef uint32_t* place
         cdef uint32_t cell, at
@@ -436,14 +438,14 @@ cdef class Sequencer:
     # --- registration ---------------------------------------------------------------------------
 
     cdef int _register(self, const Registration* registration, int64_t now_ns, int64_t unix_ns):
-        # Returns a Refusal, or 0.
+        # Register a sender. Returns a Refusal, or 0.
         cdef Sender* sender
         cdef SenderEntry entry
         name, host = registration.name[:NAME_SIZE], registration.host[:NAME_SIZE]
         at = self._names.get(name, 0)
         sender = self.senders + <uint32_t>at
         if at and sender.entry.nonce == registration.nonce:
-            # It did not see its registration, or a failover took it back: it is said again.
+            # The sender has not seen its registration, or a failover took it back: write it again.
             self._verdicts[SEQUENCER_DUPLICATE] += 1
             sender.heard_ns = now_ns
             entry = sender.entry
@@ -481,15 +483,16 @@ cdef class Sequencer:
         return 0
 
     def order(self, bytes entry, uint64_t epoch, int64_t now_ns, int64_t unix_ns) -> bool:
-        """Write what a composite takes next; False: there is no room for it yet.
+        """Append an entry to a composite's order log; False: there is no room for it yet.
 
         Parameters
         ----------
         entry : bytes
             An OrderEntry.
         epoch : int
-            Of the input's last record before the entry's end.
+            Epoch of the input's last record before the entry's end.
         now_ns, unix_ns : int
+            Monotonic time, and the host's UNIX time.
         """
         if not self.store.writer:
             return False
@@ -497,13 +500,13 @@ cdef class Sequencer:
                            steady_time(&self.clock, now_ns, unix_ns), epoch)
 
     def refuse_unauthentic(self) -> None:
-        """Count a datagram whose tag was wrong, or missing."""
+        """Count a datagram whose tag was wrong or missing."""
         self.received += 1
         self._verdicts[SEQUENCER_UNAUTHENTIC] += 1
 
     @property
     def verdicts(self) -> dict[SequencerVerdict, int]:
-        """How many messages, or datagrams without one, got which verdict."""
+        """Number of messages, and of datagrams without messages, by verdict."""
         return {verdict: self._verdicts[<int>verdict] for verdict in SequencerVerdict}
 
     @property

@@ -1,4 +1,4 @@
-"""The bus's frames and datagrams as Python sees them. The bytes are in `wire.pxd`."""
+"""The bus's frames and datagrams in Python. Their layouts are in `wire.pxd`."""
 
 import enum
 import struct
@@ -21,7 +21,7 @@ for _what, _size, _expected in (
     if _size != _expected:
         raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
-#: Bytes of the largest message that `send` takes: it must fit one datagram.
+#: Size of the largest message that `send` accepts; it must fit one datagram.
 SENT_SIZE_LIMIT: int = SENT_SIZE_MAX
 
 _LINK = struct.Struct("<IBBHIIQQ")
@@ -30,7 +30,7 @@ _MESSAGE = struct.Struct("<HH")
 
 
 class LinkType(enum.IntEnum):
-    """What a frame says."""
+    """The type of a frame."""
 
     HELLO = LINK_HELLO
     WELCOME = LINK_WELCOME
@@ -53,7 +53,7 @@ class SendFlag(enum.IntFlag):
 
 
 class Refusal(enum.IntEnum):
-    """Why the sequencer takes no message of a sender."""
+    """Why the sequencer refuses a datagram."""
 
     EPOCH = REFUSED_EPOCH
     INCARNATION = REFUSED_INCARNATION
@@ -62,7 +62,7 @@ class Refusal(enum.IntEnum):
 
 
 class Link(NamedTuple):
-    """A frame.
+    """A frame of a link.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Link(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A datagram.
+    """A datagram to the sequencer, or its refusal.
 
     Attributes
     ----------
@@ -101,7 +101,13 @@ class Sent(NamedTuple):
 
 
 def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body: bytes = b"") -> bytes:
-    """Return a frame; the body is filled up with zeros to a multiple of 8 bytes."""
+    """Return a frame. The body is padded with zeros to a multiple of 8 bytes.
+
+    Raises
+    ------
+    ValueError
+        The body is larger than a frame allows.
+    """
     cdef LinkHeader header
     cdef bytes content = bytes(body)
     content += bytes((8 - len(content) % 8) % 8)
@@ -113,12 +119,12 @@ def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body: bytes = b"
 
 
 def link_parse(data: bytes) -> tuple[Link, int] | None:
-    """Return the frame that some bytes begin with, and its size; None: more must come.
+    """Return the frame at the beginning of some bytes, and its size; None: it is incomplete.
 
     Raises
     ------
     ValueError
-        They are no frame.
+        The bytes are not a frame.
     """
     cdef bytes content = bytes(data)
     cdef int64_t size = link_look(<const uint8_t*><const char*>content, len(content))
@@ -134,7 +140,7 @@ def send_datagram(
         uint64_t store_key, uint64_t epoch, uint32_t sender, uint32_t incarnation, uint64_t first,
         uint64_t number, messages: Sequence[tuple[int, bytes]] = (), *, flags: int = 0,
         body: bytes = b"") -> bytes:
-    """Return a datagram of messages (type, payload), or one with flags and a body."""
+    """Return a datagram with messages (type, payload), or one with flags and a body."""
     content = bytes(body) or b"".join(
         _MESSAGE.pack(len(payload), kind) + payload for kind, payload in messages)
     return _SEND.pack(SEND_MAGIC, BUS_VERSION, flags, len(messages), store_key, epoch, sender,
@@ -142,12 +148,12 @@ def send_datagram(
 
 
 def send_parse(data: bytes) -> Sent:
-    """Return what a datagram says.
+    """Return the contents of a datagram.
 
     Raises
     ------
     ValueError
-        It is none, or the messages do not fill it.
+        It is not a datagram of the bus, or its messages do not fill it exactly.
     """
     cdef bytes content = bytes(data)
     if len(content) < SEND_HEADER_SIZE:
@@ -160,7 +166,7 @@ def send_parse(data: bytes) -> Sent:
     messages = []
     if not flags:
         if send_count(<const uint8_t*><const char*>body, len(body)) != count:
-            raise ValueError(f"expected {count} messages, which fill it")
+            raise ValueError(f"expected exactly {count} messages in a body of {len(body)} bytes")
         at = 0
         for _ in range(count):
             length, kind = _MESSAGE.unpack_from(body, at)
@@ -171,18 +177,18 @@ def send_parse(data: bytes) -> Sent:
 
 
 def epoch_after(uint64_t epoch, uint64_t random, *, promoted: bool) -> int:
-    """Return a later epoch: of a host that was promoted, or of the same one, started again.
+    """Return a later epoch: that of a promoted host, or of the same host after a restart.
 
-    An epoch counts promotions in its upper 24 bits and starts since in the next 16; the rest is
-    random. So two hosts never have the same one, and however often a host starts that does not know
-    of a promotion, the promoted one's is higher.
+    An epoch counts promotions in its upper 24 bits and starts since the last one in the next 16;
+    the rest is random. So two hosts never have the same one, and however often a host starts that
+    does not know of a promotion, the epoch of the promoted host is higher.
     """
     cdef int shift = 40 if promoted else 24
     return (((epoch >> shift) + 1) << shift) | random & 0xFFFFFF
 
 
 def name_bytes(str name) -> bytes:
-    """Return a name as the bus's structs have it.
+    """Return a name as the bus's structs store it: UTF-8, padded with zeros to 32 bytes.
 
     Raises
     ------
@@ -196,5 +202,5 @@ def name_bytes(str name) -> bytes:
 
 
 def name_text(content: bytes) -> str:
-    """Return what `name_bytes` was given."""
+    """Return the name that `name_bytes` was given."""
     return bytes(content).rstrip(b"\0").decode(errors="replace")

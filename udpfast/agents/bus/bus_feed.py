@@ -13,21 +13,24 @@ __all__ = ["BusFeed"]
 
 
 class BusFeed:
-    """Receives a feed into a store that the daemon keeps and hands on.
+    """Receive a feed into a store that the daemon keeps and that other hosts copy.
 
     Parameters
     ----------
     config : FeedConfig
+        The feed's settings.
     disk : StoreDisk
+        The store, open for writing.
 
     Attributes
     ----------
     started : bool
+        `start` was called.
 
     Raises
     ------
     ConfigError
-        The feed's file says something else than that it writes this store.
+        The feed's file does not say that the feed writes this store.
     """
 
     def __init__(self, config: FeedConfig, disk: StoreDisk) -> None:
@@ -43,8 +46,8 @@ class BusFeed:
             )
         if config.store != type(config.store)():
             raise ConfigError(
-                f"{where}: expected no table [store] in the feed's file: bus.toml has the "
-                "store's settings"
+                f"{where}: expected no table [store] in the feed's file, because bus.toml has the "
+                "store's settings, found one"
             )
         self._disk = disk
         self._subscriber = Subscriber(config, disk)
@@ -53,13 +56,13 @@ class BusFeed:
         self.started = False
 
     def start(self) -> None:
-        """Open its lines, once this host has the store; see `Subscriber.start`."""
+        """Open the feed's lines, once this host has the store; see `Subscriber.start`."""
         self.started = True
         self._subscriber.start()
         self._disk.store.said.extend(self._subscriber.notes)
 
     def look(self, now_ns: int) -> None:
-        """Open lines again that failed; end the feed if the store is another host's now."""
+        """Reopen lines that failed; end the feed if another host writes the store now."""
         if self._failure or not self.started:
             return
         failure = self._keeper.look(now_ns)
@@ -75,11 +78,11 @@ class BusFeed:
         self._subscriber.stop()
 
     def description(self) -> dict[str, object]:
-        """Return how the feed is."""
+        """Return the state of the feed, and why it failed, if it did."""
         feed = self._subscriber.agents[0]
         state = AgentState.FAILED if self._failure else feed.state
         return {"state": state.name.lower(), "failure": self._failure or feed.failure}
 
     def stop(self) -> None:
-        """End it; idempotent."""
+        """End the feed. Idempotent."""
         self._subscriber.stop()

@@ -1,6 +1,6 @@
-"""A host's part in its bus: sockets, disk and clock around the nodes of its stores.
+"""A host's part in its bus: the sockets, disk and clock around the nodes of its stores.
 
-One thread carries bytes and lets the nodes work; another keeps the disk.
+One thread carries bytes and runs the nodes; another one per store keeps its disk.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ from udpfast.shm.trust import find_group
 
 __all__ = ["BusHost"]
 
-#: A host looks this often at what comes and goes seldom: outboxes, wishes, old segments.
+#: Time between two checks for what changes rarely: outboxes, requests to promote, old segments.
 LOOK_S = 0.1
-#: The host keeps this many of the sentences that its stores have said.
+#: Number of messages of a store that the host keeps.
 SAID_KEPT = 100
 #: epoll waits in whole milliseconds: this is the shortest wait.
 WAIT_S = 0.001
-#: The host leaves a store alone for this long after it failed, and then tries it again.
+#: Time for which the host leaves a store alone after it failed, before it tries again.
 REST_NS = 100_000_000
-#: A failure that does not come back within this time is over; if the store fails again later, the
-#: host says so again.
+#: A failure that does not return within this time is over; a later one is reported again.
 OVER_NS = 10_000_000_000
 
 
@@ -71,8 +70,8 @@ class _Part:
     ) -> None:
         self.name = name
         self.settings = settings = config.logs[name]
-        self.merger: Merger | None = None  # of a composite's order log ...
-        self.inputs: tuple[str, ...] = ()  # ... and what it orders
+        self.merger: Merger | None = None  # if the store is a composite's order log ...
+        self.inputs: tuple[str, ...] = ()  # ... its inputs
         path = journal_directory(directory / name if directory is not None else name, create=True)
         _check_copy(path, name, host, settings)
         self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
@@ -93,7 +92,7 @@ class _Part:
         self._source = Absence(monotonic_ns(), realtime_ns())
         self._copies: dict[str, Absence] = {}
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        self._intact: bool | None = None  # as the file `bus.boot` says
+        self._intact: bool | None = None  # the contents of the file `bus.boot`
         self._failed_ns = -OVER_NS
         self._rest_ns = 0
         if settings.feed and settings.sequencer == host:
@@ -112,7 +111,7 @@ class _Part:
         self._note_boot()
 
     def _note_boot(self) -> None:
-        # Since when this host has had all that it wrote: said by the file until the next reboot.
+        # The file `bus.boot` says from which boot on this host has everything that it wrote.
         if self._intact == self.node.intact:
             return
         self._intact = self.node.intact
@@ -123,7 +122,7 @@ class _Part:
             path.unlink(missing_ok=True)
 
     def start_feed(self) -> None:
-        """Have the feed receive that writes this store, if there is one and it may by now."""
+        """Start the feed that writes this store, if there is one and this host has the store."""
         if self.feed is not None and self.node.written_by_feed and not self.feed.started:
             self.disk.written_by_feed = True
             self.feed.start()
@@ -131,13 +130,13 @@ class _Part:
     # --- the loop's turn ------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Do what is due. What fails, is said, and tried again; all else goes on."""
+        """Do what is due. A failure is reported and retried; the other stores are not affected."""
         now_ns = monotonic_ns()
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + int(LOOK_S * 1e9)
             self._try(self._look, now_ns)
         if now_ns < self._rest_ns:
-            time.sleep(WAIT_S)  # what waits at its sockets would have the loop spin
+            time.sleep(WAIT_S)  # unread input at its sockets would make the loop spin
         elif not self._try(self._carry, now_ns):
             self._rest_ns = now_ns + REST_NS
 
@@ -149,14 +148,14 @@ class _Part:
             said = sentence(problem)
             if said != self.disk.failing:
                 self.disk.failing = said
-                self.store.said.append(f"{said}; tries on")
+                self.store.said.append(f"{said}; keeps trying")
             return False
         if self.disk.failing and now_ns >= self._failed_ns + OVER_NS:
             self.disk.failing = ""
         return True
 
     def _carry(self, _: int) -> None:
-        # Read what arrived, and let the node work.
+        # Read input, and run the node.
         self.sockets.read()
         now_ns, unix_ns = monotonic_ns(), realtime_ns()
         self.node.work(now_ns, unix_ns)
@@ -167,11 +166,11 @@ class _Part:
         self.disk.tell(self.node.stream_comes)
 
     def _look(self, now_ns: int) -> None:
-        # For what comes and goes seldom: outboxes, an operator's wish, old segments.
+        # Check what changes rarely: outboxes, an operator's request, old segments.
         folder = shared_directory(self.directory)
         for path in folder.glob("*.outbox"):
             outbox_sender, fd = self.outboxes.get(path.name, (None, -1))
-            if outbox_sender is not None and not _is_of(fd, path):  # one that was over made way
+            if outbox_sender is not None and not _is_of(fd, path):  # another outbox took its name
                 self.node.watch.remove(outbox_sender)
                 del self.outboxes[path.name]
                 os.close(fd)
@@ -190,9 +189,9 @@ class _Part:
         describe_store(self.directory, self.description())
 
     def _note_hosts(self, now_ns: int, unix_ns: int) -> None:
-        # Say who is gone, and who is back, with what is missing.
+        # Report hosts that are gone or back, and how many records they lack.
         node, said = self.node, self.store.said
-        # What else keeps it from following says so itself.
+        # Other reasons for not following are reported elsewhere.
         known = (
             node.stream_comes
             or node.copying.stop_reason
@@ -211,7 +210,7 @@ class _Part:
         elif news is News.BACK:
             lacks = max((node.copying.source_end or 0) - self.store.end, 0)
             said.append(
-                f"the stream comes again after {self._source.away_ns / 1e9:,.0f} s: {lacks:,} "
+                f"the stream arrives again after {self._source.away_ns / 1e9:,.0f} s: {lacks:,} "
                 "bytes to copy"
             )
         for host, copy in self.disk.consumers().items():
@@ -227,7 +226,7 @@ class _Part:
 
     def _grant(self, wish: str, now_ns: int) -> None:
         self._wish, self.node.outcome = wish, ()
-        # Said before it is taken: who finds it taken already knows by whom.
+        # Describe it before taking the request: whoever finds the request gone then knows by whom.
         describe_store(self.directory, self.description())
         if not take_wish(self.directory):
             return
@@ -237,7 +236,7 @@ class _Part:
             self.node.promote(now_ns)
 
     def take_said(self) -> list[str]:
-        """Return what was said since the last call; of all that was, the last lines are kept."""
+        """Return the messages since the last call; the last `SAID_KEPT` messages are kept."""
         said = self.store.said
         found = said[self._said :]
         if found:
@@ -248,7 +247,7 @@ class _Part:
     def _take(self, path: Path, now_ns: int) -> None:
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError as problem:  # root's, say: this user brings nothing of it anywhere
+        except OSError as problem:  # for example root's: this user must not read it
             if path.name not in self._refused:
                 self._refused.add(path.name)
                 self.store.said.append(
@@ -260,7 +259,7 @@ class _Part:
             outbox_sender = OutboxSender(
                 Outbox(memory), self.store, now_ns, resend_ns=self.settings.resend_ms * 1_000_000
             )
-        except ValueError as problem:  # whole when it has its name
+        except ValueError as problem:  # an app gives an outbox its name only when it is complete
             os.close(fd)
             if path.name not in self._refused:
                 self._refused.add(path.name)
@@ -270,7 +269,7 @@ class _Part:
         self.node.add(outbox_sender)
 
     def description(self) -> dict[str, object]:
-        """Return what `bus stat` shows of this store."""
+        """Return the state of this store for `bus stat`."""
         node = self.node
         sequencer = node.sequencer
         return {
@@ -297,14 +296,14 @@ class _Part:
         }  # fmt: skip
 
     def _lacks(self) -> str:
-        # Why the composite stands still although its inputs do not; empty: it does not.
+        # Return why the composite does not advance although its inputs do; empty: it does.
         at = [] if self.merger is None else self.merger.lacks(monotonic_ns())
         if not at:
             return ""
         names = ", ".join(self.inputs[each] for each in at)
         return (
-            f"the order took records of {names} that this host does not have: it waits for them; "
-            "if no host has them any more, promote a writer of that store until the order goes on"
+            f"the order log has taken records of {names} that this host lacks: it waits for them; "
+            "if no host has them any more, promote a writer of that store to continue the order"
         )
 
     def end(self) -> None:
@@ -316,23 +315,23 @@ class _Part:
 
 
 class BusHost:
-    """Runs one host's part of a bus.
+    """Run one host's part of a bus.
 
     Parameters
     ----------
     config : BusConfig
     host : str
-        Which of its hosts this one is.
+        Name of this host in `config`.
     directory : path or None
-        Each store has a folder of its name in it; None: where journals lie.
+        Directory with a folder for each store; None: where journals are by default.
     bad : BadPath
-        What goes wrong between hosts: for demos and tests.
+        Faults between hosts, for demos and tests.
     quarantine : bool
-        Set records aside that the writer does not have, whatever the file says.
+        Set aside records that the writer does not have, whatever the file says.
     begin : collection of str
-        Stores that this host begins, if it has nothing, without those hosts that cannot be reached.
+        Stores that this host begins, if it has nothing, without the hosts that cannot be reached.
     say : callable, optional
-        Is told what happens to stores, a line at a time.
+        Called with each line about what happens to the stores.
 
     Raises
     ------
@@ -375,10 +374,10 @@ class BusHost:
                 describe_composite(part.directory, [by_name[each].directory
                                                     for each in composite.inputs])  # fmt: skip
         self._stopped = False
-        self._ending = threading.Event()  # its lock is no place for a signal's handler
+        self._ending = threading.Event()  # set by `run`: a signal handler must not take its lock
 
     def stop(self) -> None:
-        """Have `run` return; a signal's handler may call this at any moment."""
+        """Make `run` return. A signal handler may call this at any moment."""
         self._stopped = True
 
     def run(
@@ -396,10 +395,11 @@ class BusHost:
         spin : bool
             Never sleep.
         ready : callable, optional
-            Called when the work begins; feeds receive that have their store.
+            Called when the work begins and the feeds receive.
         alive : callable, optional
-            Called every `alive_ns`, as long as the work goes on.
+            Called every `alive_ns` while the work goes on.
         alive_ns : int
+            Time between two calls of `alive`, ns.
         """
         keepers = [threading.Thread(target=part.disk.keep, args=(self._ending,), daemon=True)
                    for part in self.parts]  # fmt: skip
@@ -418,7 +418,7 @@ class BusHost:
                     part.feed.stop()
             for keeper in keepers:
                 keeper.join()
-            with contextlib.ExitStack() as ends:  # each, whatever becomes of the others
+            with contextlib.ExitStack() as ends:  # each one, even if others fail
                 for part in self.parts:
                     ends.callback(part.end)
 
@@ -429,8 +429,9 @@ class BusHost:
             parts.register(part.sockets.poll.fileno(), select.EPOLLIN)
         while not self._stopped:
             if not spin:
-                # Apps ring meanwhile. All else that comes without a descriptor may wait so long.
-                due = [part.node.watch.doze() for part in self.parts]
+                # Apps ring the bell meanwhile. Whatever comes without a descriptor may wait this
+                # long.
+                due = [part.node.watch.begin_sleep() for part in self.parts]
                 parts.poll(0 if any(due) else WAIT_S)
                 for part in self.parts:
                     part.node.watch.wake()
@@ -445,7 +446,7 @@ class BusHost:
 
 
 def _check_copy(path: Path, name: str, host: str, settings: StoreConfig) -> None:
-    # Each host goes on where its own copy ends: with another's, or another store, it would not.
+    # A host may continue only its own copy of this store.
     try:
         before = read_description(path)
         store, owner = before["store"], before["host"]
@@ -463,7 +464,7 @@ def _draw() -> int:
 
 
 def _is_of(fd: int, path: Path) -> bool:
-    # Whether this is the file that has the name now.
+    # Return whether the open file is the one that has the name now.
     own = os.fstat(fd)
     try:
         there = path.stat()
@@ -473,7 +474,7 @@ def _is_of(fd: int, path: Path) -> bool:
 
 
 def _lockable(fd: int) -> bool:
-    # Whether nobody holds an outbox's lock: its app is gone.
+    # Return whether nobody holds an outbox's lock, which means that its app is gone.
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,7 +1,7 @@
 """The sockets of one store on this host: links to other hosts, and datagrams.
 
-Both protocols of a store have its port: TCP for copies, UDP for messages. What arrives goes to the
-store's node, whose `Carrier` this is.
+Both protocols of a store use its port: TCP for copies, UDP for messages. Input goes to the store's
+node, for which this is the `Carrier`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from udpfast.errors import ConfigError
 
 __all__ = ["NO_FAULTS", "BadPath", "BusSockets", "Cores"]
 
-#: Bytes that a link holds for its socket before the node is told to wait.
+#: Bytes that a link buffers for its socket before the node has to wait.
 LINK_ROOM = 1 << 18
 READ_BYTES = 1 << 18
-#: Datagrams that are read before other things get their turn.
+#: Most datagrams that are read before the links get their turn.
 DATAGRAMS = 512
-#: A link that closes may take this long to send its goodbye, and the sockets look this often
-#: whether it has. A copy manages without the goodbye.
+#: How long a closing link may take to send its goodbye, and how often the sockets check whether it
+#: has. A copy manages without the goodbye.
 GOODBYE_NS, GOODBYE_S = 100_000_000, 0.001
 
 
@@ -50,42 +50,42 @@ class _Link:
     closing: bool = False
     unsent: bytearray = field(default_factory=bytearray)
     seal: LinkSeal | None = None
-    proven: bytearray = field(default_factory=bytearray)  # received, and not yet the node's
+    proven: bytearray = field(default_factory=bytearray)  # authentic, not yet handed on
     events: int = 0
-    thread: SenderThread | ReceiverThread | None = None  # that carries its bytes ...
-    runner: AgentRunner | None = None  # ... and runs here
+    thread: SenderThread | ReceiverThread | None = None  # that carries its bytes
+    runner: AgentRunner | None = None  # that runs `thread`
     core: int | None = None
 
 
 class Cores:
-    """The cores that this host has for the threads of its links."""
+    """The cores of this host for the threads of its links."""
 
     def __init__(self, cores: tuple[int, ...]) -> None:
         self._taken = dict.fromkeys(cores, 0)
 
     def take(self) -> int | None:
-        """Return one that has the fewest threads; None: they are not pinned."""
+        """Return the core with the fewest threads; None: threads are not pinned."""
         core = min(self._taken, key=lambda each: self._taken[each], default=None)
         if core is not None:
             self._taken[core] += 1
         return core
 
     def give(self, core: int | None) -> None:
-        """Take one back."""
+        """Return a core that `take` returned."""
         if core is not None:
             self._taken[core] -= 1
 
 
 @dataclass(frozen=True)
 class BadPath:
-    """What demos and tests do to what goes between hosts.
+    """Faults between hosts, for demos and tests.
 
     Attributes
     ----------
     lose, twice : float
-        Shares of the datagrams that are lost, and that come twice.
+        Share of the datagrams that are lost, and share that arrive twice.
     cut_s : float
-        On average one of a store's links is cut after so long; 0: none is.
+        Mean time after which one of a store's links is cut; 0: never.
     """
 
     lose: float = 0.0
@@ -93,13 +93,13 @@ class BadPath:
     cut_s: float = 0.0
 
     def copies(self) -> int:
-        """Return how often the next datagram arrives."""
+        """Return how often the next datagram arrives: 0, 1 or 2 times."""
         if random.random() < self.lose:
             return 0
         return 1 + (random.random() < self.twice)
 
     def next_cut_ns(self, now_ns: int) -> int:
-        """Return when the next link is cut, monotonic."""
+        """Return when to cut the next link, monotonic ns."""
         return now_ns + int(random.expovariate(1 / self.cut_s) * 1e9)
 
 
@@ -112,20 +112,22 @@ class BusSockets:
     Parameters
     ----------
     disk : StoreDisk
+        The store.
     config : BusConfig
+        Settings of the bus.
     bad : BadPath
-        What goes wrong between hosts.
+        Faults between hosts.
     cores : Cores
-        For the threads of links.
+        Cores for the threads of the links.
 
     Attributes
     ----------
     node : Node
-        Set by whoever makes it, before the first turn.
+        The store's node. The owner sets it before the first turn.
     poll : select.epoll
-        Has all that a turn may be waited for with.
+        Contains every descriptor to wait for.
     unauthentic : int
-        What came that was not sealed with a key of this host.
+        Number of inputs that were not sealed with a key of this host.
 
     Raises
     ------
@@ -268,7 +270,7 @@ class BusSockets:
         if found.seal is not None and not found.seal.ready:
             return False
         fd = found.socket.fileno()
-        # Where readers wait for copies, the loop is woken by what these say.
+        # If readers wait for copies, ACKs wake the loop.
         acks = self._bell if self.settings.gate else -1
         found.thread = thread = link_thread(
             end, fd, self.config.links.idle, acks=acks, seal=found.seal,
@@ -287,7 +289,7 @@ class BusSockets:
         return True
 
     def datagram(self, host: str, data: bytes) -> None:
-        """See `Carrier`. What the socket does not take is lost, and sent again."""
+        """See `Carrier`. If the socket refuses a datagram, its messages are sent again later."""
         self._send_datagram(data, (self.config.hosts[host], self.settings.port))
 
     def _send_datagram(self, data: bytes, where: tuple[str, int]) -> None:
@@ -299,7 +301,7 @@ class BusSockets:
     # --- turns ----------------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Hand the node what has arrived."""
+        """Hand received bytes to the node."""
         for fd, events in self.poll.poll(0):
             now_ns = monotonic_ns()
             if fd == self._server.fileno():
@@ -312,10 +314,10 @@ class BusSockets:
                 link = self._by_fd.get(fd)
                 if link is not None:
                     self._carry(link, events, now_ns)
-        self._wake_links()  # at once, for what datagrams brought
+        self._wake_links()  # at once, for the records that datagrams brought
 
     def write(self, now_ns: int) -> None:
-        """Bring what the node has to say on its way, and tell it which links are over."""
+        """Send the node's output, and tell it which links have broken."""
         if self.bad.cut_s and now_ns >= self._cut_ns:
             self._cut_ns = self.bad.next_cut_ns(now_ns)
             self._failed += random.sample(list(self._links), min(len(self._links), 1))
@@ -338,7 +340,7 @@ class BusSockets:
                 self._watch(link)
 
     def _wake_links(self) -> None:
-        # Their threads may wait for sockets alone, and there are new records.
+        # There are new records, and the threads of links may be waiting for their sockets only.
         if self.store.end == self._end:
             return
         self._end = self.store.end
@@ -431,7 +433,7 @@ class BusSockets:
             self._note_forged(str(problem))
             self._failed.append(link.key)
             return
-        # What waited for the other end's random bytes.
+        # Send what waited for the other end's random bytes.
         link.unsent += link.seal.wrap(b"")
         self._hand_on(link, now_ns)
 
@@ -449,7 +451,7 @@ class BusSockets:
     # --- the end --------------------------------------------------------------------------------
 
     def say_goodbye(self) -> None:
-        """Tell who copies from here that this host is being stopped, if their sockets take it."""
+        """Tell the copies that this host is being stopped, if their sockets take it in time."""
         self.node.stop()
         until_ns = monotonic_ns() + GOODBYE_NS
         while monotonic_ns() < until_ns:
@@ -471,7 +473,7 @@ class BusSockets:
             self._drop(link)
 
     def close_all(self) -> None:
-        """Close what is left."""
+        """Close the sockets."""
         self._server.close()
         self._udp.close()
         os.close(self._bell)
@@ -479,7 +481,8 @@ class BusSockets:
 
 
 def _open_bell(folder: Path) -> int:
-    # What apps ring while the daemon sleeps. To write, too: so it has an end that is never closed.
+    # Open the FIFO with which apps wake the daemon. It is open for writing too, so that reading it
+    # never finds its end.
     path = bell_path(folder)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)

@@ -1,7 +1,7 @@
-"""The thread of one link: bytes between a socket and one end of a link, without the GIL.
+"""The thread of one link: it moves bytes between a socket and an end of the link without the GIL.
 
 What needs the interpreter (the next segment, another epoch, names) waits until the daemon's loop
-calls `attend` of that end. Where bytes carry tags (bus/seal.py), they are made and checked here.
+calls `attend` of that end. If bytes carry tags (bus/seal.py), they are made and checked here.
 """
 
 import os
@@ -53,28 +53,28 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     RUNS_PER_TURN = 4
-    READ_BYTES = 1 << 17         # at once: the daemon's loop waits for the end of a turn
-    LINGER_NS = 100_000          # a wait costs its end 5 to 50 us: where more comes soon, none
-    WAIT_MS = 1                  # what the loop hands to this thread waits as long
-    HEARD_BYTES = 4096           # of what a copy says; a HELLO, the longest, was heard before
+    READ_BYTES = 1 << 17         # per read: the daemon's loop waits for the end of a turn
+    LINGER_NS = 100_000          # a poll costs 5 to 50 us, so do not poll if more comes soon
+    WAIT_MS = 1                  # the loop's hand-overs may wait this long
+    HEARD_BYTES = 4096           # room for a copy's frames; the longest, HELLO, was read before
     ACK_FRAME = LINK_HEADER_SIZE + sizeof(Progress)
-    ACK_GAP_NS = 5_000           # at least, between two ACKs of a copy that is up to date
+    ACK_GAP_NS = 5_000           # shortest time between two ACKs of a copy that is up to date
 
 
 cdef class LinkThread(Agent):
     cdef LinkEnd end
-    cdef readonly bint broken    # the link is over ...
-    cdef readonly bint forged    # ... by bytes that the other end did not seal so
-    cdef readonly str idle       # what its runner does when there is nothing to do
+    cdef readonly bint broken    # the link has broken ...
+    cdef readonly bint forged    # ... because bytes were not sealed with a key
+    cdef readonly str idle       # what its runner does if there is no work
     cdef int _fd
-    cdef short _events           # that the socket is waited for
-    cdef int64_t _patience_ns    # without work before that; -1: never
-    cdef int64_t _worked_ns      # when there was some
+    cdef short _events           # events of the socket to wait for
+    cdef int64_t _patience_ns    # how long without work before it waits; -1: it never does
+    cdef int64_t _worked_ns      # when there was work last
     cdef int _bell               # eventfd
     cdef uint64_t _asleep
     cdef LinkSeal _seal          # None: bytes carry no tags
-    cdef uint8_t[SEAL_SIZE] _prefix  # of the piece that is being sent ...
-    cdef uint64_t _prefix_left   # ... and what is left of both
+    cdef uint8_t[SEAL_SIZE] _prefix  # of the piece being sent ...
+    cdef uint64_t _prefix_left   # ... and how much of prefix and piece is still to be sent
     cdef uint64_t _piece_left
 
     def __init__(self, LinkEnd end, fd, role, idle, LinkSeal seal):
@@ -82,7 +82,7 @@ cdef class LinkThread(Agent):
         self.end = end
         self._fd = fd
         self._seal = seal
-        # Spins and yields are the runner's; waits are for the socket, or for `wake`.
+        # The runner spins or yields. Waiting is done here, for the socket or for `wake`.
         self._patience_ns = {"backoff": LINGER_NS, "sleep": 0}.get(idle, -1)
         self.idle = "spin" if self._patience_ns >= 0 else idle
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -93,20 +93,21 @@ cdef class LinkThread(Agent):
             close(self._bell)
 
     cdef bint _lost(self, ssize_t rc) noexcept nogil:
-        # Whether a call says that the link is over; otherwise there was nothing, or no room.
+        # Note after a failed call whether the link has broken; if not, there was no data, or no
+        # room.
         if rc < 0 and errno in (EAGAIN, EINTR) and not self.forged:
             return False
         self.broken = True
         return True
 
     cdef ssize_t _read(self, uint8_t* place, uint64_t room) noexcept nogil:
-        # As `recv`, of what is proven.
+        # As `recv`, but only authentic bytes.
         cdef uint8_t* space
         cdef uint64_t size
         cdef ssize_t got
         if self._seal is None:
             return recv(self._fd, place, room, MSG_DONTWAIT)
-        while True:  # until a whole piece is there, for which there is space
+        while True:  # until there is a complete piece, or nothing more to read
             got = seal_read(self._seal, place, room)
             if got:
                 self.forged = got < 0
@@ -120,8 +121,8 @@ cdef class LinkThread(Agent):
     cdef ssize_t _write(
             self, const uint8_t* first, uint64_t first_size, const uint8_t* second,
             uint64_t second_size) noexcept nogil:
-        # As `sendmsg`, of what lies in two places and stays there: how much of that was sent. With
-        # tags, what is left must come again before anything else does.
+        # As `sendmsg`, of two buffers that must stay unchanged; returns how much of them was sent.
+        # With tags, the caller must pass the rest again before anything else.
         cdef iovec parts[3]
         cdef msghdr message
         cdef ssize_t sent
@@ -150,7 +151,7 @@ cdef class LinkThread(Agent):
         return sent - <ssize_t>head
 
     cdef bint _say(self) noexcept nogil:
-        # Send what the end has to say; False: not all of it.
+        # Send the end's output. False: not all of it was sent.
         cdef ssize_t sent
         while self.end.said_size:
             sent = self._write(self.end.said, self.end.said_size, NULL, 0)
@@ -166,22 +167,22 @@ cdef class LinkThread(Agent):
         if self.broken:
             return 0
         if not hold_enter(&self.end.hold):
-            sched_yield()  # the loop may be waiting for this very core
+            sched_yield()  # the loop may be waiting for this core
             return 0
         count = 0 if self.end.over else self._turn(now_ns)
         hold_leave(&self.end.hold)
         if count:
             self._worked_ns = now_ns
         elif self._patience_ns >= 0:
-            # A socket that is full is waited for at once.
+            # If the socket is full, wait at once.
             if now_ns - self._worked_ns >= self._patience_ns or self._events & POLLOUT:
                 self._await()
             else:
-                sched_yield()  # who reads what it just brought may wait for this very core
+                sched_yield()  # the reader of what it just wrote may be waiting for this core
         return count
 
     cdef void _await(self) noexcept nogil:
-        # The kernel ends this wait as soon as there is something, unlike a sleep.
+        # Unlike a sleep, the kernel ends this wait as soon as there is an event.
         cdef pollfd waited[2]
         cdef uint64_t rung
         waited[0].fd, waited[0].events = self._fd, self._events
@@ -192,20 +193,13 @@ cdef class LinkThread(Agent):
         store_release(&self._asleep, 0)
 
     def wake(self) -> None:
-        """Say that there is something for it, which it may not see for itself while it waits.
-
-    Attributes
-    ----------
-    broken : bool
-    forged : bool
-    idle : str
-    """
+        """Wake the thread: it may be waiting for its socket only, and there is work for it."""
         if load_acquire(&self._asleep):
             eventfd_write(self._bell, 1)
 
     @property
     def speaking(self) -> bool:
-        """Whether something that its end has to say is not sent yet."""
+        """Whether some of the end's output is still to be sent."""
         return not self.broken and self.end.said_size > 0
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
@@ -214,39 +208,39 @@ cdef class LinkThread(Agent):
 
 @cython.final
 cdef class SenderThread(LinkThread):
-    """Sends a store's records to one copy, from where they lie, and hears how far it is.
+    """Send a store's records to one copy in place, and receive its acknowledgements.
 
     Parameters
     ----------
     source : LinkSender
-        That follows; its bytes are this thread's from now on.
+        An end that follows; the thread owns its bytes from now on.
     fd : int
-        Of a socket that does not block. The caller's; it must outlive the thread.
+        A non-blocking socket. The caller owns it; it must outlive the thread.
     idle : str
-        What the thread does when there is nothing to do.
+        What the thread does if there is no work: "spin", "yield", "backoff" or "sleep".
     acks : int
-        Descriptor that gets a byte for what was acknowledged; -1: nobody waits for that.
+        Descriptor that gets a byte when something was acknowledged; -1: none.
     seal : LinkSeal, optional
-        That is `ready`: it is this thread's from now on.
+        A seal that is `ready`; the thread owns it from now on.
 
     Attributes
     ----------
     idle : str
-        What of that is left to its runner.
+        The part of `idle` that is left to the runner.
     broken : bool
-        The link is over ...
+        The link has broken ...
     forged : bool
-        ... because bytes came that the other end did not seal so.
+        ... because bytes were not sealed with a key.
     """
 
     cdef LinkSender _source
     cdef uint8_t[HEARD_BYTES] _heard
     cdef uint64_t _heard_size
-    cdef bint _odd               # what was heard is no ACK
+    cdef bint _odd               # the first frame in _heard is not a valid ACK
     cdef int _acks
-    cdef LinkHeader _header      # of the run that is being sent
+    cdef LinkHeader _header      # of the run being sent
     cdef const uint8_t* _records
-    cdef uint64_t _size, _sent   # of both together
+    cdef uint64_t _size, _sent   # bytes of header and records, and how many were sent
 
     def __init__(
             self, LinkSender source, fd: int, str idle, *, acks: int = -1,
@@ -278,13 +272,13 @@ cdef class SenderThread(LinkThread):
                 break
             at += <uint64_t>size
         if at and self._acks >= 0:
-            write(self._acks, self._heard, 1)  # any byte; one that is full says so already
+            write(self._acks, self._heard, 1)  # any byte; a full pipe wakes as well
         self._heard_size -= at
         memmove(self._heard, &self._heard[at], self._heard_size)
         return 1
 
     def odd(self) -> bytes:
-        """Return what was heard that only the interpreter understands, once; usually nothing."""
+        """Return, once, the received frames that need the interpreter; usually none."""
         if not self._odd:
             return b""
         said = (<const char*>self._heard)[:self._heard_size]
@@ -310,7 +304,7 @@ cdef class SenderThread(LinkThread):
         return count
 
     cdef bint _flush(self) noexcept nogil:
-        # Send what is left of a run; False: not all of it.
+        # Send the rest of a run. False: not all of it was sent.
         cdef uint64_t head
         cdef ssize_t sent
         while self._sent < self._size:
@@ -328,34 +322,35 @@ cdef class SenderThread(LinkThread):
 
 @cython.final
 cdef class ReceiverThread(LinkThread):
-    """Takes records of a store's source into the copy, and says how far that is.
+    """Take the records of a store's source into the copy, and acknowledge them.
 
     Parameters
     ----------
     receiver : LinkReceiver
-        That follows; its bytes are this thread's from now on.
+        An end that follows; the thread owns its bytes from now on.
     fd : int
-        Of a socket that does not block. The caller's; it must outlive the thread.
+        A non-blocking socket. The caller owns it; it must outlive the thread.
     idle : str
-        What the thread does when there is nothing to do.
+        What the thread does if there is no work: "spin", "yield", "backoff" or "sleep".
     seal : LinkSeal, optional
-        That is `ready`: it is this thread's from now on.
+        A seal that is `ready`; the thread owns it from now on.
     wake : WakeRegion, optional
-        Of the readers who may see every record at once. The caller's; it must outlive the thread.
+        For readers that may see every record at once. The caller owns it; it must outlive the
+        thread.
 
     Attributes
     ----------
     idle : str
-        What of that is left to its runner.
+        The part of `idle` that is left to the runner.
     broken : bool
-        The link is over ...
+        The link has broken ...
     forged : bool
-        ... because bytes came that the other end did not seal so.
+        ... because bytes were not sealed with a key.
     """
 
     cdef LinkReceiver _receiver
     cdef uint8_t[ACK_FRAME] _ack
-    cdef Waker _waker            # of its own: the loop has another one, for the same readers
+    cdef Waker _waker            # its own: the loop has another one for the same readers
 
     def __init__(
             self, LinkReceiver receiver, fd: int, str idle, *, seal: LinkSeal | None = None,
@@ -379,7 +374,7 @@ cdef class ReceiverThread(LinkThread):
             elif not self._receiver.arrived(<uint64_t>got, now_ns):
                 self._receiver.wants = True
         waker_turn(&self._waker, self._receiver._log.writer.position, now_ns)
-        # One that is up to date says so at once: records may be shown, and let go, by its word.
+        # A copy that is up to date acknowledges at once: its ACK may release records and messages.
         unacked = self._receiver._log.writer.position - self._receiver._acked
         if not (self._say() and unacked):
             return got > 0
@@ -395,7 +390,7 @@ def link_thread(
         end: LinkSender | LinkReceiver, fd: int, str idle, *, acks: int = -1,
         seal: LinkSeal | None = None,
         wake: WakeRegion | None = None) -> SenderThread | ReceiverThread:
-    """Return the thread for an end of a link that follows, which it carries from now on."""
+    """Return the thread for an end that follows. It carries the end's bytes from now on."""
     if isinstance(end, LinkSender):
         thread = SenderThread(end, fd, idle, acks=acks, seal=seal)
     else:

@@ -1,6 +1,6 @@
-"""One store's directory on this host: what is kept there, what is told of it to readers and tools.
+"""One store's directory on this host: its files, and the state shown to readers and tools.
 
-Its writer's thread appends: a sequencer's, a copy's, a feed's. Another thread keeps the disk.
+One thread appends records: a sequencer's, a copy's or a feed's. Another thread keeps the disk.
 """
 
 from __future__ import annotations
@@ -39,37 +39,39 @@ class StoreDisk:
     Parameters
     ----------
     directory : pathlib.Path
-        Made if it is not there.
+        The store's directory; created if it does not exist.
     name : str
-        Of the store.
+        Name of the store.
     host : str
-        Which of its hosts this one is.
+        Name of this host.
     settings : StoreConfig
+        Settings of the store.
     create : bool
         Make a new store if there is none.
     fed : bool
-        A feed's loop appends, and says how far the records are.
+        A feed's loop appends, and publishes the end of the records.
     group : str
-        Whose members may read, by name or number; empty: the owner alone.
+        Group whose members may read, by name or number; empty: only the owner may.
 
     Attributes
     ----------
     log : StoreLog
     store : Store
     live : Live
+        State for readers.
     wake : WakeRegion
-        By which readers that sleep are woken.
+        Wakes readers that sleep.
     problem : str
-        Of the disk; empty: none.
+        What is wrong with the disk; empty: nothing.
     failing : str
-        Why the loop that serves the store cannot do all that it should; empty: it can.
+        Why the loop that serves the store fails at some task; empty: it does not.
     removed, removed_lacked : int
-        Segments that were removed; those of them that a replica lacked.
+        Number of segments removed, and of those that a replica still lacked.
 
     Raises
     ------
     ConfigError, OSError, RegionError, WriterExistsError
-        As `StoreLog` does.
+        As for `StoreLog`.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class StoreDisk:
         )  # fmt: skip
         self.live = Live(self.directory, create=True)
         self._shared = make_shared(self.directory, group)
-        note_store(self._shared, self.directory)  # for who looks at all stores of a host
+        note_store(self._shared, self.directory)  # for tools that list all stores of a host
         self._take_outboxes()
         self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
@@ -111,7 +113,7 @@ class StoreDisk:
         self.log.notes.clear()
 
     def _take_outboxes(self) -> None:
-        # Outboxes of apps that sent before the directory was renamed.
+        # Take over outboxes of apps that sent before the directory was renamed.
         before = self.live.shared
         was = None if before is None else noted_store(before)
         if was is not None and not was.exists():
@@ -120,7 +122,7 @@ class StoreDisk:
                 self.store.said.append(f"took {taken} outboxes of {was}, which is now here")
 
     def keep(self, stopping: threading.Event) -> None:
-        """Keep the disk until it is told to stop: space and pages ahead, syncs behind."""
+        """Keep the disk until `stopping` is set: prepare space and pages, and sync records."""
         synced = 0.0
         while not stopping.wait(_KEEP_S):
             due = time.monotonic() - synced >= self.settings.sync_ms / 1000
@@ -136,27 +138,28 @@ class StoreDisk:
 
     @property
     def wakes_itself(self) -> bool:
-        """Whether who appends wakes readers: a feed's loop does, where nobody is waited for."""
+        """Whether the appending thread wakes readers: a feed's loop does if there is no gate."""
         return self.written_by_feed and self.settings.gate == 0
 
     def remove_old(self) -> None:
         """Remove segments as the settings say.
 
-        Never what the disk has not. What a replica that counts lacks, only if there is too much.
+        Segments that are not yet on the disk are kept. Those that a replica in `keep_for` lacks are
+        removed only if there are more than `keep_most`.
         """
         settings, log = self.settings, self.log
         while settings.keep_segments and log.count > settings.keep_segments:
             lacked = log.second > self._kept_for()
             if lacked and not (settings.keep_most and log.count > settings.keep_most):
                 return
-            # What begins the next one, what is known of senders, must be on the disk, too.
+            # The SENDERS record at the beginning of the next segment must be on the disk too.
             if log.second >= log.synced() or not log.remove_oldest():
                 return
             self.removed += 1
             self.removed_lacked += lacked
 
     def _kept_for(self) -> int:
-        # Position before which the replicas that retention waits for have everything.
+        # Return the position up to which the replicas that retention waits for have everything.
         store = self.store
         if not store.writer:
             return store.kept if self.settings.keep_for is None else store.kept_below()
@@ -165,7 +168,7 @@ class StoreDisk:
                    default=store.end)  # fmt: skip
 
     def tell(self, following: bool) -> None:
-        """Say how far it is, to readers and tools."""
+        """Publish the state of the store to readers and tools."""
         store, end, now_ns = self.store, self.store.end, monotonic_ns()
         self._say_notes()
         self.live.write(
@@ -174,7 +177,7 @@ class StoreDisk:
                 store.promised, self._cuts + store.cuts, following, self.settings.gate,
             )
         )  # fmt: skip
-        # Readers look for news of a cut before they look how far the store is: write in that order.
+        # Readers check for cuts before they read the end, so publish in that order.
         if end != self._flushed and not self.written_by_feed:
             self.store.flush()
             self._flushed = end
@@ -182,7 +185,7 @@ class StoreDisk:
             self.wake.turn(store.released, now_ns)
 
     def description(self) -> dict[str, object]:
-        """Return what `bus stat` shows of it."""
+        """Return the state of the store for `bus stat`."""
         store = self.store
         return {
             "store": self.name,
@@ -212,7 +215,7 @@ class StoreDisk:
         }
 
     def _unprotected(self) -> int:
-        # Records that outboxes let go although a standby lacks them.
+        # Return how many records outboxes have let go although a standby lacks them.
         store = self.store
         if not store.unprotected_bytes:
             return 0
@@ -221,14 +224,14 @@ class StoreDisk:
         return end - (self.log.first()[1] if first is None else first[0])
 
     def _readers(self) -> list[dict[str, object]]:
-        # Those that live: what a process left that was killed says nothing of the store.
+        # Return the living readers. What a killed process left behind says nothing about the store.
         found = list_readers(self._shared)
         if not all(reader.alive for reader in found):
             remove_dead_readers(self._shared)
         return [self._reader(reader) for reader in found if reader.alive]
 
     def _reader(self, reader: ReaderInfo) -> dict[str, object]:
-        # One that reads on meanwhile may be further than what was seen of the end.
+        # The reader may meanwhile have read beyond the end that was seen here.
         return {
             "name": reader.name,
             "pid": reader.pid,
@@ -242,19 +245,19 @@ class StoreDisk:
         }
 
     def _age_ms(self, position: int) -> int:
-        # Size of the record at a position, the first that somebody lacks; 0: none is there.
+        # Age in ms of the record at a position, the first that a reader or copy lacks; 0: none.
         place = self.log.stands_at(position)
         return max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
 
     def consumers(self) -> dict[str, dict[str, object]]:
-        """Return how far the hosts are that shall copy from this one, and those that do."""
+        """Return the state of the hosts that should copy from this one, and of those that do."""
         store = self.store
         wanted = store.standbys if store.writer else store.followers
         hosts = [*wanted, *(host for host in store.links if host not in wanted)]
         return {host: self._consumer(host) for host in hosts}
 
     def _consumer(self, host: str) -> dict[str, object]:
-        # How far a copy is behind, as far as it said; one that is away, too.
+        # Return how far a copy is behind, as far as is known, even if it is not connected.
         store, log = self.store, self.log
         source = store.links.get(host)
         acked = source.acked if source is not None else store.acks.get(host, (None, None))[0]
@@ -268,9 +271,9 @@ class StoreDisk:
         return said
 
     def end(self, following: bool, description: dict[str, object], *, failed: bool = False) -> None:
-        """Close it; whoever appended has ended, by an error (`failed`) or in good order.
+        """Close the store. The appending thread has ended, by an error (`failed`) or in good order.
 
-        The description is the last that is said of it.
+        `description` is the last state shown of it.
         """
         self.written_by_feed = False
         self.tell(following)
@@ -280,12 +283,12 @@ class StoreDisk:
 
 
 def _away(release: Release) -> list[str]:
-    # Copies that outboxes do not wait for, in words.
+    # Name the copies that outboxes do not wait for.
     return [*release.away, *(f"hosts behind {host}" for host in release.above)]
 
 
 def _release(settings: StoreConfig) -> Release:
-    # For which standbys outboxes wait.
+    # Make the Release that decides for which standbys outboxes wait.
     copies = settings.release if isinstance(settings.release, int) else 0
     away_ms = settings.away_ms if settings.release == "disk" else 0
     return Release(copies=copies, away_ns=away_ms * 1_000_000, counted=settings.keep_for)
