@@ -35,7 +35,7 @@ def test_a_group_is_read_as_it_was_written_and_is_no_instance(root):
 
 def test_a_group_has_one_supervisor():
     with contextlib.closing(GroupFile("us")):
-        with pytest.raises(WriterExistsError, match="group us: another"):
+        with pytest.raises(WriterExistsError, match="group us: expected no supervisor"):
             GroupFile("us")
         GroupFile("eu").close()
     GroupFile("us").close()

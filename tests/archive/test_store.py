@@ -331,7 +331,7 @@ def test_copy_without_room_for_its_last_segment_waits_for_it(tmp_path: Path, mon
         link = Copy(seq.store, other).pump()
         assert link.receiver.closed == "records beyond the end of their segment"
         assert link.receiver.failed
-        assert "cannot go on in the last segment" in other.log.notes[-1]
+        assert "cannot continue in the last segment" in other.log.notes[-1]
     link.source.close("over")
     Copy(seq.store, other).pump()
     assert content(other) == content(seq.store)

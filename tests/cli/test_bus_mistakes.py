@@ -92,7 +92,7 @@ def test_damaged_files_are_said_or_made_anew(ended: BusConfig, tmp_path: Path) -
     stat = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "S")]
     for name, expected in (
         ("bus.live", "expected 4096 bytes"),
-        ("bus.json", "a description by the store's daemon"),
+        ("bus.json", "the state of a store"),
     ):
         whole = (store / name).read_bytes()
         (store / name).write_bytes(b"{")

@@ -1,4 +1,4 @@
-"""What a bus's daemon and the apps of its host share beside the records: files and their places."""
+"""Files beside the records that a bus's daemon shares with the apps and tools of its host."""
 
 from __future__ import annotations
 
@@ -44,40 +44,41 @@ __all__ = [
     "take_wish",
 ]
 
-#: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
+#: Layout as BusLive (archive/live.pxd): first what is written at every turn, then what is written
+#: once.
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
 _ONCE = struct.Struct("<Q40x32s3928s")
-#: Behind the first field of what is said once: of the feed that writes the store.
+#: Behind the first field of the latter: about the feed that writes the store.
 _FEED = struct.Struct("<QQQ")
 _FEED_AT = _FIELDS.size + 8
 _FEED_END = struct.Struct("<Q")
 _FEED_END_AT = _FEED_AT + _FEED.size
 _FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
 _RUNS = (1 << 64) - 1
-#: An operator's wish that this host write the store. Who removes it decides what becomes of it.
+#: An operator's request that this host write the store. Whoever removes the file decides about it.
 _WISH = "bus.promote"
-#: What is shown of a store is written in files of so many bytes, or a multiple.
+#: Files with the state of a store have a multiple of this size.
 _BLOCK = 4096
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size
 
 
 class LiveState(NamedTuple):
-    """How far a host's copy of a store is, as its daemon said last.
+    """State of a host's copy of a store, as its daemon last published it.
 
     Attributes
     ----------
     alive_ns : int
-        Monotonic.
+        When it was published, monotonic ns.
     end, synced, released, kept : int
         Positions.
     epoch, promised : int
     cuts : int
-        How often records were, or may have been, set aside: it also grows when a daemon starts.
+        Number of times that records were, or may have been, set aside; a daemon's start adds one.
     following : bool
         The stream arrives, from another host or from this host's own sequencer.
     gate : int
-        0: readers may see everything.
+        Number of copies that must have a record before readers see it; 0: readers see everything.
     """
 
     alive_ns: int
@@ -93,19 +94,20 @@ class LiveState(NamedTuple):
 
 
 class Live:
-    """The file `bus.live` of a store's directory: how far this host is.
+    """The file `bus.live` of a store's directory, which has the state of this host's copy.
 
     Parameters
     ----------
     directory : pathlib.Path
     create : bool
-        Write it, rather than read it.
+        Open it for writing, and create it if needed; otherwise for reading.
     """
 
     def __init__(self, directory: Path, *, create: bool = False) -> None:
         path = directory / "bus.live"
         if create and not (path.exists() and path.stat().st_size == _SIZE):
-            # Whole when it is seen. Later daemons go on in it: apps have it mapped.
+            # The file appears at its full size. Later daemons reuse it, because apps have mapped
+            # it.
             replace_file(path, bytes(_SIZE))
         fd = os.open(path, (os.O_RDWR if create else os.O_RDONLY) | os.O_CLOEXEC)
         try:
@@ -118,33 +120,39 @@ class Live:
             os.close(fd)
 
     def introduce(self, host: str, shared: Path, *, by_feed: bool) -> None:
-        """Say which host this is, where its apps' outboxes lie, and whether apps can send."""
+        """Write the name of this host, the directory of outboxes, and whether a feed writes."""
         said = _ONCE.pack(by_feed, host.encode(), os.fsencode(shared))
         self.memory[_FIELDS.size :] = said
 
     @property
     def shared(self) -> Path | None:
-        """Where its daemon looks for outboxes; None: it did not say so, or it is damaged."""
+        """Directory in which the daemon looks for outboxes; None: not written yet, or damaged."""
         _, _, shared = _ONCE.unpack_from(self.memory, _FIELDS.size)
         path, _, rest = shared.partition(b"\0")
         return Path(os.fsdecode(path)) if path and not rest.strip(b"\0") else None
 
     def write(self, state: LiveState) -> None:
-        """Say how far it is."""
+        """Publish a state."""
         self.memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *state)
 
     def begin_feed(self, epoch: int, position: int, index: int) -> None:
-        """Say that a feed writes the store from its RESTART on: for the agents beside it."""
+        """Publish, for the agents beside it, that a feed writes the store from its RESTART on."""
         _FEED.pack_into(self.memory, _FEED_AT, epoch, position, index)
         _FEED_END.pack_into(self.memory, _FEED_END_AT, _RUNS)
 
     def end_feed(self, position: int, failed: bool = False) -> None:
-        """Say that the feed has ended, and where; by an error or in good order."""
-        _FEED_END.pack_into(self.memory, _FEED_FAILED_AT, failed)  # first: read behind the end
+        """Publish that the feed has ended at a position, by an error or in good order."""
+        _FEED_END.pack_into(self.memory, _FEED_FAILED_AT, failed)  # first: readers read it last
         _FEED_END.pack_into(self.memory, _FEED_END_AT, position)
 
     def read(self) -> LiveState:
-        """Return what was said last."""
+        """Return the last published state.
+
+        Raises
+        ------
+        FileNotFoundError
+            None has been published yet.
+        """
         magic, *values, following, gate = _FIELDS.unpack_from(self.memory)
         if magic != _MAGIC:
             raise FileNotFoundError("bus.live has not been written yet")
@@ -155,50 +163,50 @@ class Live:
 
     @property
     def cuts(self) -> int:
-        """As was said last; 0: nothing was."""
+        """The last published value of `LiveState.cuts`; 0: there is none."""
         try:
             return self.read().cuts
         except FileNotFoundError:
             return 0
 
     def silent_s(self) -> float | None:
-        """For how many seconds the daemon said nothing; None: since before this host began."""
+        """Return how long the daemon has been silent, in seconds; None: since before this boot."""
         silent_ns = time.monotonic_ns() - self.read().alive_ns
         return silent_ns / 1e9 if silent_ns >= 0 else None
 
     def is_alive(self) -> bool:
-        """Whether the daemon said something within the last second."""
+        """Return whether the daemon published a state within the last second."""
         return time.monotonic_ns() - self.read().alive_ns < 1_000_000_000
 
 
 def shared_directory(store: Path) -> Path:
-    """Return where apps and readers of a store share memory with its daemon.
+    """Return the directory in shared memory that apps and readers of a store use with its daemon.
 
-    Outboxes, what wakes readers that sleep, and an entry for each reader; the records lie in the
-    store's directory.
+    It has outboxes, what wakes sleeping readers, and an entry for each reader. The records are in
+    the store's directory.
     """
     mark = hashlib.sha256(os.fspath(store).encode()).hexdigest()[:16]
     return instance_root() / SHARED / mark
 
 
 def bell_path(shared: Path) -> Path:
-    """Return the FIFO by which apps wake a store's daemon."""
+    """Return the path of the FIFO with which apps wake a store's daemon."""
     return shared / "bell"
 
 
 def make_shared(store: Path, group: str | None = None) -> Path:
-    """Make the directory that `shared_directory` names, and return it.
+    """Create the directory that `shared_directory` names; return it.
 
     Parameters
     ----------
     store : pathlib.Path
     group : str or None
-        As `instance_directory` has it.
+        As for `instance_directory`.
 
     Raises
     ------
     ConfigError, PermissionError, RegionError
-        As `instance_directory` does.
+        As for `instance_directory`.
     """
     shared = shared_directory(store)
     for above in (instance_root(), shared.parent):
@@ -208,13 +216,13 @@ def make_shared(store: Path, group: str | None = None) -> Path:
 
 
 def take_outboxes(store: Path, before: Path | None) -> int:
-    """Bring outboxes to where the daemon of a store that was moved looks; return how many.
+    """Move outboxes to where the daemon of a store that was moved looks; return their number.
 
     Parameters
     ----------
     store : pathlib.Path
     before : pathlib.Path or None
-        Where its daemon looked last. Apps that have one open send on into it.
+        Where its daemon looked before. Apps that have an outbox open continue to use it.
     """
     shared = shared_directory(store)
     if before is None or before == shared or not before.is_dir():
@@ -228,9 +236,9 @@ def take_outboxes(store: Path, before: Path | None) -> int:
 
 
 def describe_store(directory: Path, description: dict[str, Any]) -> None:
-    """Write `bus.json` into a store's directory: what its daemon is, and says; on a full disk, too.
+    """Write the state of a store to `bus.json` in its directory, even if the disk is full.
 
-    Two files take turns, and keep their space: the one that is not shown is written in place.
+    Two files alternate and keep their disk space: the one that is not shown is overwritten.
     """
     path = directory / "bus.json"
     spare, shown = path.with_name("bus.json.next"), path.with_name("bus.json.last")
@@ -240,8 +248,8 @@ def describe_store(directory: Path, description: dict[str, Any]) -> None:
         os.fchmod(fd, mode_below(directory))
         blocks = -(-len(content) // _BLOCK) * _BLOCK
         file.write(content.ljust(max(blocks, os.fstat(fd).st_size)))
-    shown.unlink(missing_ok=True)  # left by one that was killed
-    with contextlib.suppress(OSError):  # the first time; a file system without links
+    shown.unlink(missing_ok=True)  # left by a killed process
+    with contextlib.suppress(OSError):  # no file yet, or a file system without hard links
         shown.hardlink_to(path)
     spare.replace(path)
     with contextlib.suppress(FileNotFoundError):
@@ -249,30 +257,30 @@ def describe_store(directory: Path, description: dict[str, Any]) -> None:
 
 
 def read_description(directory: Path) -> dict[str, Any]:
-    """Return what `describe_store` wrote.
+    """Return the state that `describe_store` wrote.
 
     Raises
     ------
     FileNotFoundError, RegionError
-        There is none, or it is damaged.
+        There is no file, or it is damaged.
     """
     path = directory / "bus.json"
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as problem:
         raise RegionError(
-            f"{path}: expected a description by the store's daemon, found: {problem}"
+            f"{path}: expected the state of a store as its daemon writes it, found: {problem}"
         ) from None
     return found
 
 
 def make_wish(directory: Path) -> str:
-    """Leave the wish that this host write a store, for its daemon; return which one it is.
+    """Ask the daemon of a store to make this host the writer; return the request's identity.
 
     Raises
     ------
     FileExistsError
-        There is one already.
+        There is a request already.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(directory / _WISH, flags, 0o600)
@@ -283,7 +291,7 @@ def make_wish(directory: Path) -> str:
 
 
 def read_wish(directory: Path) -> str:
-    """Return which wish is there; empty: there is none."""
+    """Return the identity of the request that is there; empty: there is none."""
     try:
         return _which((directory / _WISH).lstat())
     except FileNotFoundError:
@@ -291,7 +299,7 @@ def read_wish(directory: Path) -> str:
 
 
 def take_wish(directory: Path) -> bool:
-    """Remove a wish: to carry it out, or to withdraw it; return whether it was there still."""
+    """Remove a request, to carry it out or to withdraw it; return whether it was still there."""
     try:
         (directory / _WISH).unlink()
     except FileNotFoundError:
@@ -304,26 +312,26 @@ def _which(status: os.stat_result) -> str:
 
 
 def describe_composite(directory: Path, inputs: list[Path]) -> None:
-    """Write `composite.json` beside an order log: where the stores lie that it orders."""
+    """Write the directories of a composite's inputs to `composite.json` beside its order log."""
     paths = [os.path.relpath(each, directory) for each in inputs]
     replace_file(directory / "composite.json", (json.dumps(paths) + "\n").encode())
 
 
 def read_composite(directory: Path) -> list[Path]:
-    """Return what `describe_composite` was given."""
+    """Return the directories that `describe_composite` wrote."""
     found: list[str] = json.loads((directory / "composite.json").read_text())
     return [(directory / each).resolve() for each in found]
 
 
 def copy_directory(order_log: Path) -> Path:
-    """Return where a composite's records are copied to unless somebody says where else."""
+    """Return the default directory for a copy of a composite's records."""
     return order_log / "composite"
 
 
 def named_store(name: str) -> Path:
-    """Return the directory of a store, by its name or its path.
+    """Return the directory of a store, given its name or path.
 
-    Of a feed whose file puts its store elsewhere, the instance of that name knows where.
+    If a feed keeps its store elsewhere, the instance of that name knows the directory.
 
     Raises
     ------
@@ -343,18 +351,18 @@ def named_store(name: str) -> Path:
 
 
 def stored_journal(address: str) -> Path:
-    """Return the directory of the journal that an address names.
+    """Return the directory of the journal at an address.
 
     Parameters
     ----------
     address : str
-        A journal's name or path; "store:NAME", which is one; "composite:NAME": its copy
-        (`udpfast record composite:NAME`).
+        A journal's name or path; "store:NAME", which is a journal; or "composite:NAME" for the
+        composite's copy (`udpfast record composite:NAME`).
 
     Raises
     ------
     FileNotFoundError
-        There is no such journal; of a composite, or none was made of it yet.
+        There is no such journal, or no copy of the composite yet.
     """
     prefix, colon, name = address.partition(":")
     if not colon or prefix not in ("store", "composite"):
@@ -372,13 +380,13 @@ def stored_journal(address: str) -> Path:
 
 
 def list_stores() -> list[Path]:
-    """Return where the stores of this user on this host lie, sorted; of dead daemons, too.
+    """Return the directories of this user's stores on this host, sorted, even without a daemon.
 
-    Those below the journals' directory, and all others whose shared memory is there still.
+    These are the stores below the journals' directory, and others that still have shared memory.
     """
     found = {path.parent for path in _entries(journal_root(), "*/bus.json")}
     for shared in _entries(instance_root() / SHARED, "*"):
-        with contextlib.suppress(OSError, ValueError):  # not ours, or no path
+        with contextlib.suppress(OSError, ValueError):  # not ours, or not a path
             store = noted_store(shared)
             if store is not None and (store / "bus.json").exists():
                 found.add(store)
@@ -388,12 +396,12 @@ def list_stores() -> list[Path]:
 def _entries(directory: Path, pattern: str) -> list[Path]:
     try:
         return list(directory.glob(pattern))
-    except OSError:  # removed meanwhile, or not ours to see
+    except OSError:  # removed meanwhile, or not readable for this user
         return []
 
 
 def note_store(instance: Path, store: Path | None) -> None:
-    """Write into an instance's, or shared, directory which store is its; None: a ring."""
+    """Write the path of its store into an instance's or shared directory; None: it has none."""
     path = instance / "store"
     if store is None:
         path.unlink(missing_ok=True)
@@ -402,7 +410,7 @@ def note_store(instance: Path, store: Path | None) -> None:
 
 
 def noted_store(instance: Path) -> Path | None:
-    """Return the store's directory that `note_store` was given; None: it cannot be read."""
+    """Return the directory that `note_store` wrote; None: there is none."""
     try:
         return Path((instance / "store").read_text())
     except OSError:

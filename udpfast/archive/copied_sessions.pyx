@@ -1,4 +1,4 @@
-"""Sessions of a composite's copy: each says which input it is of, and which session there."""
+"""Sessions of a composite's copy. Each encodes an input and a session of that input."""
 
 from libc.stdint cimport uint16_t
 
@@ -6,11 +6,11 @@ __all__ = ["copied_input", "copied_session"]
 
 
 def copied_input(uint16_t session) -> int | None:
-    """Return which input a session of a composite's copy is of, from 0 on; None: of none."""
+    """Return the index of the input of a copy's session, from 0; None: it has none."""
     input = input_of(session)
     return None if input < 0 else input
 
 
 def copied_session(uint16_t session) -> int:
-    """Return which session of its input a session of a copy is; 0: of none, as messages of apps."""
+    """Return the session within its input of a copy's session; 0: none, as for apps' messages."""
     return (session - 1) // INPUTS_MAX if session else 0

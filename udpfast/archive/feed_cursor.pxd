@@ -1,5 +1,5 @@
-# FeedCursor: the next records of what a feed writes, a ring or a store: who reads it need not know
-# which of the two it is.
+# FeedCursor: reads the records that a feed writes, from a ring or a store, so that agents need not
+# know which of the two it is.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -10,13 +10,13 @@ from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.readers cimport ReaderEntry
 
 cdef class FeedCursor:
-    cdef Record* headers             # of the last poll, as a RingCursor has them
+    cdef Record* headers             # of the last poll, as in a RingCursor
     cdef uint64_t* offsets
     cdef uint8_t* payloads
     cdef readonly str kind           # "ring" or "store"
-    cdef readonly uint64_t missed    # by the last poll: records before its first
-    cdef uint64_t log                # which log: begins its identity
-    cdef uint64_t born               # which life of it: a state that was kept of another is none
+    cdef readonly uint64_t missed    # records missing before the first one of the last poll
+    cdef uint64_t log                # beginning of the log's identity
+    cdef uint64_t born  # identifies the life of the log: a state saved in another life is void
 
     cdef bint ready(self) noexcept nogil
     cdef bint jumped(self) noexcept nogil
@@ -56,7 +56,7 @@ cdef class StoreFeedCursor(FeedCursor):
     cdef const BusLive* said
     cdef uint64_t cuts
     cdef int64_t looked_ns
-    cdef object failure              # met without the GIL; for `fail` to raise
+    cdef object failure              # raised without the GIL, for `fail` to raise again
     cdef uint64_t bound(self) noexcept nogil
     cdef int64_t look(self, int64_t limit) except -1
     cdef stand(self, JournalCursor cursor)

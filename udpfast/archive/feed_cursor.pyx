@@ -1,7 +1,7 @@
-"""A cursor in what a feed writes, ring or store: for the agents beside it, and who joins late.
+"""A cursor over the records that a feed writes to a ring or a store, for agents and late joiners.
 
-Of a store only this host's feed counts: its records from the RESTART on that began it, as far as
-readers may see them.
+Of a store it reads only the records of this host's feed, from the RESTART with which the feed
+began, as far as readers may see them.
 """
 
 cimport cython
@@ -29,45 +29,45 @@ from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 __all__ = ["FeedCursor", "RingFeedCursor", "StoreFeedCursor", "open_feed_cursor"]
 
 cdef enum:
-    LOOK_NS = 1_000_000          # without a sign of more, files are looked at this often
-    ALIVE_NS = 1_000_000_000     # a daemon that was silent for so long is not at work
-    #: An agent that is started again does not read more than a ring has by default.
+    LOOK_NS = 1_000_000          # without new records, files are checked this often
+    ALIVE_NS = 1_000_000_000     # a daemon that was silent for so long is not running
+    #: A restarted agent reads no more than a ring holds by default.
     BACK_BYTES = 1 << 26
 
 
 cdef class FeedCursor:
-    """The next records of what a feed writes. One thread's.
+    """A cursor over the records that a feed writes. For one thread.
 
     Attributes
     ----------
     kind : str
-        ring or store.
+        "ring" or "store".
     readers : pathlib.Path
-        The directory whose `readers/` says who reads it.
+        The directory in whose `readers/` readers register.
     missed : int
-        Records before the first of the last poll.
+        Records missing before the first one of the last poll.
     """
 
     @property
     def readers(self) -> Path:
-        """Where readers register."""
+        """The directory in whose `readers/` readers register."""
         raise NotImplementedError
 
     cdef bint ready(self) noexcept nogil:
-        # Whether there is something to poll, as far as can be told by one look.
+        # Return whether there may be something to poll, by a quick check.
         return False
 
     cdef bint jumped(self) noexcept nogil:
-        # Whether records may be missing before the next one, which has not come yet.
+        # Return whether records may be missing before the next one, which has not come yet.
         return False
 
     cdef int64_t poll(self, int64_t limit) noexcept nogil:
-        # Records copied, which follow each other; 0: nothing new; -EPIPE: the feed ended, and all
-        # was read; another -errno: what `fail` raises.
+        # Return how many records were copied, which are consecutive; 0: nothing new; -EPIPE: the
+        # feed ended and everything was read; another -errno: call `fail`.
         return -EPIPE
 
     cdef uint64_t position(self) noexcept nogil:
-        # The next record's.
+        # Position of the next record.
         return 0
 
     cdef uint64_t index(self) noexcept nogil:
@@ -81,65 +81,66 @@ cdef class FeedCursor:
         return 0
 
     cdef int64_t created_ns(self) noexcept nogil:
-        # Which file a ring is, or of which writer.
+        # Identify the file of a ring, and so its writer.
         return 0
 
     cdef uint64_t epoch(self) noexcept nogil:
-        # The feed's: a later one has a larger one.
+        # Epoch of the feed; it grows with each start.
         return 0
 
     cdef uint64_t began(self) noexcept nogil:
-        # Position of that feed's first record.
+        # Position of the feed's first record.
         return 0
 
     cdef uint64_t began_index(self) noexcept nogil:
         return 0
 
     cdef void report(self, ReaderEntry* entry) noexcept nogil:
-        # Tell tools how far it is.
+        # Publish the progress to a reader's entry.
         pass
 
     cdef seek(self, uint64_t position, uint64_t index):
-        # Go on at a record that somebody else has read up to.
+        # Continue at a record that another reader has read up to.
         pass
 
     cdef bint follow(self) except -1:
-        # Whether it goes on in another file, which took the place of the one that ended.
+        # Continue in the file that replaced the one that ended, if there is one; return whether it
+        # did.
         return False
 
     cdef bint ended(self) except -1:
-        # Whether the feed has ended, though there may be more to read.
+        # Return whether the feed has ended; unread records may remain.
         return True
 
     cdef bint failed(self) except -1:
-        # Whether an error ended it: the next one goes on with the same log.
+        # Return whether an error ended the feed; another one may continue the log.
         return False
 
     cdef bint gone(self) except -1:
-        # Whether its process was killed.
+        # Return whether the feed's process was killed.
         return False
 
     cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil:
-        # Whether its process has not been up to date for so long.
+        # Return whether the feed's process has not been up to date for `patience_ns`.
         return False
 
     cdef check(self):
-        # Raise if nothing will ever come. Called now and then while nothing comes.
+        # Raise if no record will ever come. Called now and then while none comes.
         pass
 
     cdef fail(self, int64_t code):
-        # Raise what a negative count means.
+        # Raise the error for a negative result of `poll`.
         raise RingClosedError("all of it has been read")
 
     cdef int64_t names_number(self) noexcept:
-        # The table of names that the records of the last poll go by.
+        # Number of the table of names that the records of the last poll use.
         return 0
 
     cdef names_file(self):
         return None
 
     cdef uint64_t names_mark(self) noexcept:
-        # The mark of that table, as a ring says; 0: not said.
+        # Mark of that table, as the ring states it; 0: not stated.
         return 0
 
     cdef use_arrays(self, headers, offsets, payloads):
@@ -154,12 +155,12 @@ cdef class FeedCursor:
 
 @cython.final
 cdef class RingFeedCursor(FeedCursor):
-    """Cursor of a feed's ring.
+    """Cursor over the ring of a feed.
 
     Parameters
     ----------
     cursor : RingCursor
-        Closed with this one.
+        The ring's cursor, which is closed with this one.
     """
 
     def __init__(self, RingCursor cursor not None):
@@ -185,7 +186,7 @@ cdef class RingFeedCursor(FeedCursor):
 
     cdef int64_t poll(self, int64_t limit) noexcept nogil:
         cdef int64_t count
-        self.cursor.reader.waiting = False  # all that is there
+        self.cursor.reader.waiting = False  # return everything there is
         self.missed = 0
         count = ring_poll(&self.cursor.reader, self.headers, self.offsets, self.payloads,
                           self.cursor._room, min(limit, self.cursor._limit), &self.missed)
@@ -207,7 +208,7 @@ cdef class RingFeedCursor(FeedCursor):
         return (<const RegionHeader*>self.cursor.region.pointer).created_ns
 
     cdef uint64_t epoch(self) noexcept nogil:
-        # Acquire: where this writer began was written before its number.
+        # Acquire: `began` was stored before the epoch.
         return load_acquire(&self.cursor.reader.header.epoch)
 
     cdef uint64_t began(self) noexcept nogil:
@@ -260,25 +261,25 @@ cdef class RingFeedCursor(FeedCursor):
 
 @cython.final
 cdef class StoreFeedCursor(FeedCursor):
-    """Cursor of a feed's store.
+    """Cursor over the store of a feed.
 
     Parameters
     ----------
     directory : pathlib.Path
     start : {"writer", "tail"}
     limit : int
-        Records per poll, at most.
+        Most records per poll.
     room_bytes : int, optional
-        For the payloads of one poll.
+        Room for the payloads of one poll.
 
     Raises
     ------
     NotReadyError
-        No feed has begun to write it yet.
+        No feed has begun to write the store yet.
     ImageError
-        Apps write it, and no feed will.
+        Apps write the store, so it has no feed.
     FormatError
-        `start` is "writer", and that is too far back, or was removed.
+        `start` is "writer", and the feed's first record was removed or is too far back.
     """
 
     def __init__(
@@ -294,9 +295,9 @@ cdef class StoreFeedCursor(FeedCursor):
         memory = self.live.memory
         self.said = <const BusLive*>&memory[0]
         self.cuts = load_acquire(&self.said.cuts)
-        # Acquire: what was said of this feed before.
+        # Acquire: the other fields about this feed were stored before.
         if load_acquire(&self.said.feed_end) == 0:
-            if self.said.shared[0] and not self.said.by_feed:  # its daemon said so
+            if self.said.shared[0] and not self.said.by_feed:  # the store's daemon says so
                 raise ImageError(
                     f"{directory}: expected a store that a feed writes; apps write this one, and "
                     "their messages have no image")
@@ -311,7 +312,7 @@ cdef class StoreFeedCursor(FeedCursor):
             self.close()
             raise FormatError(f"{directory}: the beginning of its feed is too far back")
         self.log = int.from_bytes(cursor.identity[:8], "little")
-        # What was kept of a store before another feed began says nothing of it now: see RESTART.
+        # State saved before another feed began is void: see RESTART.
         self.born = self.log ^ self.said.feed_epoch
 
     cdef stand(self, JournalCursor cursor):
@@ -325,7 +326,7 @@ cdef class StoreFeedCursor(FeedCursor):
         return shared_directory(self.cursor.directory)
 
     cdef uint64_t bound(self) noexcept nogil:
-        # Position before which records are shown. Acquire: what was told of copies before it holds.
+        # Position up to which records may be read. Acquire: what copies had was stored before.
         if load_acquire(&self.said.gate) == 0:
             return UINT64_MAX
         return load_acquire(&self.said.released)
@@ -350,13 +351,13 @@ cdef class StoreFeedCursor(FeedCursor):
 
     cdef int64_t look(self, int64_t limit) except -1:
         cdef JournalCursor cursor = self.cursor
-        # Before the records: where the feed ended, all of them are there.
+        # Loaded before the records are read: once the feed has ended, all of them are there.
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         cdef int64_t count
         if load_acquire(&self.said.cuts) != self.cuts:
             raise RegionError(
-                f"{cursor.directory}: records were set aside, because another host writes the "
-                "store")
+                f"{cursor.directory}: expected the records read so far, found them set aside: "
+                "another host writes the store")
         cursor._end_position = self.bound()
         cursor._follow = True
         cursor.ended = False
@@ -416,7 +417,7 @@ cdef class StoreFeedCursor(FeedCursor):
         return self.said.feed_failed
 
     cdef bint stuck(self, int64_t now_ns, int64_t patience_ns) noexcept nogil:
-        # Its daemon says that it is at work: a process that was killed is silent, too.
+        # Only its daemon reports progress, and a killed process is silent too.
         cdef int64_t alive_ns = <int64_t>load_acquire(<const uint64_t*>&self.said.alive_ns)
         return now_ns - alive_ns >= max(patience_ns, <int64_t>ALIVE_NS)
 
@@ -440,25 +441,25 @@ cdef class StoreFeedCursor(FeedCursor):
 def open_feed_cursor(
         instance: Path, start: Literal['writer', 'tail'], limit: int,
         room_bytes: int | None = None) -> FeedCursor:
-    """Open what a feed writes.
+    """Open a cursor over the records that a feed writes.
 
     Parameters
     ----------
     instance : pathlib.Path
-        Its directory.
+        The feed's instance directory.
     start : {"writer", "tail"}
-        The first record of the present writer; the next one to be written.
+        "writer": with the first record of the present writer; "tail": with the next one written.
     limit : int
-        Records per poll, at most.
+        Most records per poll.
     room_bytes : int, optional
-        For the payloads of one poll.
+        Room for the payloads of one poll.
 
     Raises
     ------
     FileNotFoundError, NotReadyError
-        Nothing was written yet.
+        Nothing has been written yet.
     FormatError
-        The writer's first record is not there any more, or too far back.
+        The writer's first record was overwritten or removed, or is too far back.
     """
     store = noted_store(instance)
     if store is not None:

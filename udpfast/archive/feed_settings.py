@@ -1,6 +1,6 @@
-"""The settings that a feed runs with, beside what it publishes and beside what is kept of it.
+"""The settings of a feed, stored beside what it publishes and beside what is kept of it.
 
-A replay of raw capture does what the feed did only with the feed's own windows and timeouts.
+A replay of a raw capture reproduces the feed only with the feed's own windows and timeouts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _NAME = "feed.json"
 
 
 def write_feed(config: FeedConfig, directory: Path) -> None:
-    """Write a feed's settings into a directory; what was there is replaced as a whole."""
+    """Write a feed's settings to a directory, replacing earlier ones atomically."""
     replace_file(directory / _NAME, msgspec.json.encode(config))
 
 
 def copy_feed(source: Path, directory: Path) -> None:
-    """Copy the settings that are in one directory to another, if there are any."""
+    """Copy the settings of a feed from one directory to another, if there are any."""
     try:
         content = (source / _NAME).read_bytes()
     except FileNotFoundError:
@@ -33,12 +33,12 @@ def copy_feed(source: Path, directory: Path) -> None:
 
 
 def read_feed(directory: Path) -> FeedConfig | None:
-    """Return the settings that are in a directory; None if there are none.
+    """Return the settings stored in a directory; None if there are none.
 
     Raises
     ------
     FormatError
-        They are not those of a feed, or of another version.
+        The file does not hold a feed's settings, or those of another version.
     """
     path = directory / _NAME
     try:

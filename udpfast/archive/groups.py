@@ -1,8 +1,8 @@
-"""Groups of feeds that one `udpfast run` supervises: which they are, and how each of them is.
+"""Groups of feeds that one `udpfast run` supervises, and the state of their feeds.
 
-A file of JSON per group below the root of all instances, `.groups/NAME.json`, replaced as a whole
-at each change. Its one writer is the supervisor; readers find the feeds' rings by it, and tools
-what is restarted.
+Each group has a JSON file below the root of all instances, `.groups/NAME.json`, which the
+supervisor replaces atomically at each change. Readers find the feeds' rings in it, and tools the
+restarts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from udpfast.shm.lock import (
 
 __all__ = ["FeedState", "Group", "GroupFeed", "GroupFile", "list_groups", "read_group"]
 
-#: Bytes of a file: more than a thousand feeds with a reason each.
+#: Most bytes of a file: enough for a thousand feeds with a reason each.
 _BYTES_MAX = 1 << 20
 
 FeedState = Literal["starting", "running", "waiting", "ended", "failed"]
@@ -44,19 +44,19 @@ class GroupFeed(msgspec.Struct, frozen=True):
     ----------
     name : str
     address : str
-        What a reader opens.
+        Address that a reader opens.
     state : str
-        starting; running (readers can attach); waiting (it ended with an error, and is started
-        again); ended (it was stopped in good order, and stays so); failed (the group was stopped,
-        and this feed ended with an error or did not run).
+        starting; running (readers can attach); waiting (it ended with an error and will be
+        restarted); ended (it was stopped in good order and stays so); failed (the group was
+        stopped, and this feed had ended with an error or did not run).
     core : int or None
-        Where its loop runs; None: anywhere.
+        Core of its loop; None: any.
     pid : int
-        0: none.
+        Process id; 0: none.
     restarts : int
-        How often it was started again.
+        Number of restarts.
     changed_ns : int
-        Since when the state is what it is, UNIX ns.
+        When the state last changed, UNIX ns.
     failure : str
         What ended it last; empty: nothing did.
     """
@@ -72,7 +72,7 @@ class GroupFeed(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A group as its supervisor described it last.
+    """A group as its supervisor last described it.
 
     Attributes
     ----------
@@ -80,10 +80,10 @@ class Group(msgspec.Struct, frozen=True):
     pid, start, namespace : int
         The supervisor's process.
     ended : bool
-        It ended in good order.
+        The supervisor ended in good order.
     feeds : tuple of GroupFeed
     alive : bool
-        The supervisor runs; of a group that was read.
+        The supervisor runs. Only `read_group` sets it.
     """
 
     name: str
@@ -96,12 +96,12 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def life(self) -> str:
-        """In a word: running, stopped (in good order), or dead."""
+        """State in one word: "running", "stopped" (in good order) or "dead"."""
         return "running" if self.alive else "stopped" if self.ended else "dead"
 
 
 class GroupFile:
-    """The writing end: held by the one supervisor of a group.
+    """The writing end of a group's file, held by the group's one supervisor.
 
     Raises
     ------
@@ -114,7 +114,7 @@ class GroupFile:
         root.mkdir(mode=0o700, exist_ok=True)
         folder = root / GROUPS
         folder.mkdir(mode=0o755, exist_ok=True)
-        folder.chmod(0o755)  # whoever may pass the root may know which feeds there are
+        folder.chmod(0o755)  # whoever may enter the root may see the feeds' names
         self._name = name
         self._path = instance_directory(GROUPS) / f"{name}.json"
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,32 +124,32 @@ class GroupFile:
         except BlockingIOError:
             os.close(self._lock)
             raise WriterExistsError(
-                f"group {name}: another `udpfast run` supervises it already; {self._path} says "
-                "which process"
+                f"group {name}: expected no supervisor, found another `udpfast run`; {self._path} "
+                "names its process"
             ) from None
         hold_proof(self._lock)
 
     def write(self, feeds: Iterable[GroupFeed], *, ended: bool = False) -> None:
-        """Replace what is known of the group."""
+        """Replace the state of the group."""
         pid = os.getpid()
         group = Group(self._name, pid, process_start(pid), process_namespace(), ended, tuple(feeds))
         replace_file(self._path, msgspec.json.format(msgspec.json.encode(group), indent=1) + b"\n")
         self._path.chmod(0o644)
 
     def close(self) -> None:
-        """Let another supervisor take over; the file stays for tools."""
+        """Release the group, so that another supervisor can take over. The file stays for tools."""
         os.close(self._lock)
 
 
 def read_group(name: str) -> Group:
-    """Return what the supervisor of a group said last.
+    """Return the state of a group as its supervisor last wrote it.
 
     Raises
     ------
     FileNotFoundError
         There is no such group.
     RegionError
-        Others can write the file, or it has something else in it.
+        Other users can write the file, or it does not hold a group.
     """
     path = instance_root() / GROUPS / f"{name}.json"
     try:
@@ -173,7 +173,7 @@ def read_group(name: str) -> Group:
 
 
 def _supervisor_alive(group: Group) -> bool:
-    # From another pid namespace by the lock, which only its owner can look at.
+    # In another pid namespace the lock decides, which only its owner can read.
     fd = -1
     with suppress(OSError, RegionError):
         fd = open_existing(_lock_path(group.name), os.O_RDONLY)
@@ -189,12 +189,12 @@ def _lock_path(name: str) -> Path:
 
 
 def list_groups() -> tuple[dict[str, Group], dict[str, str]]:
-    """Return all groups of this user on this host by name, and why others cannot be read."""
+    """Return this user's groups on this host by name, and why others cannot be read."""
     found, unreadable = {}, {}
     for name in _names():
         try:
             found[name] = read_group(name)
-        except FileNotFoundError:  # removed just now
+        except FileNotFoundError:  # removed meanwhile
             continue
         except (OSError, RegionError) as error:
             unreadable[name] = sentence(error)

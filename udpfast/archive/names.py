@@ -1,8 +1,8 @@
-"""What name ids mean: beside a ring, and in a journal's files `00000001.names`, `00000002.names`.
+"""Tables of names, which say what name ids mean: those of a ring and those of a journal.
 
-Ids are those of the ring's own table, and that begins anew when the host does. A ring says by a
-mark which table its records go by. A journal has a file of names for each table that its records
-ever went by; a segment's header says which.
+Ids are those of the ring's own table, which begins anew when the host does. A ring names the table
+of its records by a mark. A journal has a file (`00000001.names`, ...) for each table that its
+records ever used; the header of a segment says which one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["RingTable", "journal_names", "known_names", "names_path"]
 
 
 class RingTable:
-    """The table of names that the records of a ring go by, never one that took its place.
+    """The table of names that the records of a ring use, even if the file has been replaced.
 
     Attributes
     ----------
     table : NameTable or None
         None: the ring has none, or it is lost.
     region : Region or None
-        Where it lies.
+        The region of the table.
     """
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class RingTable:
         self.region: Region | None = None
 
     def renew(self, path: Path, mark: int = 0) -> bool:
-        """Attach if there is no table yet, or another one; return whether it is another one now.
+        """Attach to the table if there is none yet or another one; return whether it changed.
 
-        At the start, behind a RESTART, and where one may have been missed.
+        Call it at the start, behind a RESTART, and where a RESTART may have been missed.
 
         Parameters
         ----------
         path : Path
-            Of the file with the table.
+            The file with the table.
         mark : int
-            Of the table that the records to come go by, as their ring says; 0: it does not.
+            Mark of the table that the next records use, as their ring states it; 0: not stated.
         """
         table, region = self.table, self.region
         own = table is not None and mark in (0, table.mark)
@@ -52,7 +52,7 @@ class RingTable:
             return False
         try:
             region = attach_names(path)
-        except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
+        except (FileNotFoundError, NotReadyError):  # a new writer's, which comes before its RESTART
             if own or table is None:
                 return False
         else:
@@ -72,23 +72,23 @@ def names_path(directory: Path, number: int) -> Path:
 
 
 def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> NameTable:
-    """Return a journal's file of names, as its segments refer to it.
+    """Return a table of names that segments of a journal use.
 
     Parameters
     ----------
     directory : str or path
-        The journal's.
+        The journal's directory.
     number : int
-        Of the file, as a segment has it.
+        Number of the file, from a segment's header.
     mark : int
-        Of its table, as a segment has it; 0: the segment does not say.
+        Mark of the table, from a segment's header; 0: not stated there.
 
     Raises
     ------
     FileNotFoundError
-        There is none.
+        There is no such file.
     FormatError
-        It is torn, or of another journal.
+        The file is damaged, or belongs to another journal.
     """
     path = names_path(Path(directory), number)
     table = NameTable(names_table(attach_names(path)))
@@ -101,7 +101,7 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
 
 
 def known_names(directory: str | os.PathLike[str]) -> set[str]:
-    """Return all names that any record of a journal or store may carry; of damaged files, none."""
+    """Return all names that records of a journal or store may carry, except from damaged files."""
     found: set[str] = set()
     for path in Path(directory).glob("*.names"):
         with contextlib.suppress(FileNotFoundError, FormatError):

@@ -1,7 +1,7 @@
 """A store on disk: the bus's records in a journal's segments, filled in place.
 
-`StoreLog` is the end that writes: the sequencer's, or a copy's. Its directory is a journal, for all
-that reads journals; beside the segments lies `bus.state`, what the bus must not forget.
+`StoreLog` is the writing end, of the sequencer or of a copy. Its directory is a journal for all
+that read journals; beside the segments, `bus.state` has what the bus must not forget.
 """
 
 import bisect
@@ -41,7 +41,7 @@ __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView", "store_lineage"]
 STORE_LAYOUT: int = LAYOUTS.hash
 
 cdef enum:
-    AHEAD_BYTES = 8 << 20        # of pages that are touched before the writer needs them
+    AHEAD_BYTES = 8 << 20        # how far ahead of the writer pages are touched
 
 
 cdef object _place(list segments, position, Segment segment, Place* place):
@@ -49,7 +49,7 @@ cdef object _place(list segments, position, Segment segment, Place* place):
     place.index = 0
     place.base = <uint64_t><size_t>segment.records - segment.header.position
     place.limit = segment.header.position + segment.limit
-    if position < segment.header.position:  # that is gone
+    if position < segment.header.position:  # it was removed
         place.limit = position
     return segment.mapping
 
@@ -60,34 +60,37 @@ cdef class StoreLog(Log):
     Parameters
     ----------
     directory : str or path
-        A journal's name or path; made if it is not there.
+        A journal's name or path; created if it does not exist.
     name : str
-        Of the store, for its segments' headers.
+        Name of the store, for the segment headers.
     segment_bytes : int
-        Of the segments that this host begins; a copy has those of its source.
+        Bytes of records per segment that this host begins; a copy has its source's segments.
     create : bool
-        Make a new store if there is none. Otherwise it becomes a copy, when `adopt` says of which.
+        Create a new store if there is none. Otherwise it becomes a copy once `adopt` is called.
     copied : bool
-        Other hosts have copies: of records that are damaged or missing, and all behind them, the
-        files are set aside, so that this copy is whole up to its end and the rest is copied again.
-        Otherwise the store goes on behind them.
+        Other hosts have copies. Then the files with damaged or missing records, and all behind
+        them, are set aside, so that this copy is complete up to its end and the rest can be copied
+        again. Otherwise the store continues behind the damage.
     group : str or None
+        Group that may read, by name or number; empty: only the owner may; None: no change.
         That may read, by name or number; empty: the owner alone; None: who may now.
 
     Attributes
     ----------
     directory : Path
     journal : Journal or None
+        None while this copy has no identity.
     notes : list[str]
+        What was wrong with its files, the newest last.
 
     Raises
     ------
     ConfigError, PermissionError
-        There is no such group; this user is not in it.
+        There is no such group, or this user is not a member.
     WriterExistsError
-        A living process writes it.
+        A living process writes the store.
     RegionError, OSError
-        As `Journal.open` does.
+        As for `Journal.open`.
     """
 
     def __init__(
@@ -122,8 +125,8 @@ cdef class StoreLog(Log):
             if is_copy(self.directory):
                 raise RegionError(
                     f"{self.directory}: expected the directory in which this store was written, "
-                    "found a copy of it: one that was moved to another disk, or restored from a "
-                    f"backup. If the other one is used no more: `udpfast bus adopt store:"
+                    "found a copy of it: it was moved to another disk, or restored from a backup. "
+                    "If the original is no longer used, run `udpfast bus adopt store:"
                     f"{self.directory}`. If other hosts have the store, move this directory away, "
                     "and the daemon copies it anew")
             if create or (self.directory / "journal").exists() or list_segments(self.directory):
@@ -157,15 +160,15 @@ cdef class StoreLog(Log):
         self.journal.prepare()
 
     def _note_missing_first(self):
-        # What lay before the first segment that is left. Other hosts may have removed it since, so
-        # this one goes on.
+        # Report records before the first segment that is left. Other hosts may have removed them
+        # too, so the store continues.
         cdef uint64_t oldest = self.journal.kept.oldest_position
         position = self.first()[0]
         if position > oldest:
             self.notes.append(
-                f"records from position {oldest} to {position} are missing: the first segments of "
-                f"{self.directory} are not there. The store goes on without them; to copy them "
-                "again from another host, move this directory away")
+                f"records from position {oldest} to {position} are missing: {self.directory} lacks "
+                "its first segments. The store continues without them; to copy them again from "
+                "another host, move this directory away")
 
     cdef _set_damaged_aside(self):
         cdef uint64_t position = self._whole_until()
@@ -178,9 +181,10 @@ cdef class StoreLog(Log):
         self._set_aside_from(position)
 
     cdef uint64_t _whole_until(self):
-        # Up to where every record is there. Of segments that are sealed and followed by others,
-        # the seal is believed, unless something was found to be wrong: what they have was on the
-        # disk when they were sealed. The last two are read: one of them has the last record.
+        # Return the position up to which every record is there. The seals of segments that are
+        # followed by others are trusted unless something was found wrong, because these segments
+        # were on the disk when they were sealed. The last two segments are read: one of them has
+        # the last record.
         cdef Segment segment
         cdef SegmentWriter w
         cdef uint64_t position, index
@@ -206,7 +210,7 @@ cdef class StoreLog(Log):
         return position
 
     cdef _find_last(self):
-        # The last record: in the last segment that has one.
+        # Find the last record, in the last segment that has one.
         cdef Place place
         cdef int64_t size
         self.last_ns = INT64_MIN
@@ -259,7 +263,7 @@ cdef class StoreLog(Log):
         until = self._segments[at][0] if at < len(self._segments) else self.writer.position
         try:
             segment = self._segment(self._entry(position)[2])
-        except (OSError, RegionError):  # its file is gone, or no segment any more
+        except (OSError, RegionError):  # its file is gone or damaged
             return until
         if segment.find_valid(position, 0, &found, &index):
             return min(found, until)
@@ -293,7 +297,7 @@ cdef class StoreLog(Log):
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
         """See `Log`."""
-        with self._keeping:  # the other thread prepares the next segment, too
+        with self._keeping:  # the keeper's thread prepares segments too
             self._open(identity)
         self.writer.position = self.journal.writer.position = position
         self.writer.index = self.journal.writer.index = index
@@ -315,13 +319,13 @@ cdef class StoreLog(Log):
                     or copied.identity[:IDENTITY_SIZE] != self.identity
                     or copied.position != self.writer.position
                     or copied.index != self.writer.index
-                    # No file of this copy is ever replaced.
+                    # A file of this copy is never replaced.
                     or copied.number <= (self._latest()[2] if self._segments else 0)):
                 raise ValueError(
                     f"the header of segment {copied.number} at {copied.position} does not fit a "
                     f"copy of {self.count} segments that ends at {self.writer.position}")
             if copied.capacity != journal._capacity:
-                # Segments of the source's size from now on; the one that is ready is of another.
+                # Use the source's segment size from now on; the prepared segment has another one.
                 self.capacity = journal._capacity = copied.capacity
                 with journal._lock:
                     journal._next.close()
@@ -335,9 +339,9 @@ cdef class StoreLog(Log):
         return True
 
     def begin_names(self, capacity: int) -> Region:
-        """Return the region of the table of names that a feed's records go by; see `StoreNames`.
+        """Return the region of the table of names for a feed's records; see `StoreNames.begin`.
 
-        Another one than before begins a segment of its own.
+        If the table changes, the next record begins a new segment.
         """
         cdef Journal journal = self.journal
         number, region = self._names.begin(capacity, self.names_at(self.writer.position))
@@ -349,7 +353,7 @@ cdef class StoreLog(Log):
         return region
 
     def find_session(self) -> int:
-        """Return the last session that a feed's records were in; 0: none."""
+        """Return the last session of the feed's records; 0: none."""
         cdef Place place
         cdef Segment segment
         cdef int64_t size
@@ -379,7 +383,7 @@ cdef class StoreLog(Log):
             return None
         try:
             table = self._names.table(number)
-        except FileNotFoundError:  # of a table without names a copy has no file
+        except FileNotFoundError:  # a copy has no file for a table without names
             return None
         count[0] = &table.names.header.count
         return table
@@ -395,18 +399,18 @@ cdef class StoreLog(Log):
             journal_flush(self.journal, clock_realtime_ns())
 
     def keep(self, sync: bool = True) -> None:
-        """Do what the writer must not wait for: space ahead, pages, the disk. Another thread's.
+        """Do what the writer must not wait for: disk space, pages, syncs. For the keeper's thread.
 
         Raises
         ------
         OSError
-            The disk is full, or not well.
+            The disk is full or failing.
         """
         if self.journal is None:
             return
         with self._keeping:
             try:
-                self.journal.prepare()  # the writer waits for this one
+                self.journal.prepare()  # first, because the writer may be waiting for it
             finally:
                 if sync:
                     self._names.sync()
@@ -415,7 +419,7 @@ cdef class StoreLog(Log):
 
     @property
     def dropped(self) -> int:
-        """Records of a feed that the disk had no room for, of its whole life."""
+        """Number of a feed's records that the disk had no room for, since the store began."""
         return 0 if self.journal is None else self.journal.written.dropped
 
     @property
@@ -425,11 +429,11 @@ cdef class StoreLog(Log):
 
     @property
     def second(self) -> int:
-        """Position where the segment behind the oldest begins."""
+        """Position where the second segment begins."""
         return self._segments[1][0]
 
     def remove_oldest(self) -> bool:
-        """Remove the oldest segment, if it is sealed and not the last."""
+        """Remove the oldest segment, if it is sealed and not the last; return whether it did."""
         with self._keeping:
             if len(self._segments) < 2 or not self.journal.remove_oldest():
                 return False
@@ -452,21 +456,23 @@ cdef class StoreLog(Log):
             segment = self.journal._active
             self.writer.limit = segment.room_end()
         elif self._segments:
-            # The last one was sealed when the store was closed: its source may have gone on in it.
+            # The last segment was sealed when the store was closed, but its source may have
+            # continued in it.
             try:
                 with self._keeping:
                     self._set_aside_from(self.writer.position)
-            except OSError as problem:  # there is no room: nothing is taken before there is
+            except OSError as problem:  # no room: nothing can be taken before there is some
                 self.writer.limit = 0
-                self.notes.append(f"cannot go on in the last segment: {problem}")
+                self.notes.append(f"cannot continue in the last segment: {problem}")
         return empty
 
     def _latest(self):
         return self._segments[len(self._segments) - 1]
 
     cdef _set_aside_from(self, uint64_t position):
-        # Whole segments get another name; of the one that goes on, the file with all its records
-        # does, and a copy without them takes its place: who reads the old one is not disturbed.
+        # Rename segments that begin there or later. In the segment that continues, rename the file
+        # with all its records, and put a copy without the removed records in its place, so that
+        # readers of the old file are not disturbed.
         cdef Journal journal = self.journal
         cdef SegmentWriter w
         self.flush()
@@ -500,7 +506,8 @@ cdef class StoreLog(Log):
         self.flush()
 
     cdef _drop_segments(self, uint64_t position, bint empty):
-        # All that begin at a position or behind it. Returns the path of the one before; None: none.
+        # Drop all segments that begin at or behind a position. Returns the path of the one before,
+        # or None.
         while self._segments:
             start, _, number = self._latest()
             path = segment_path(self.directory, number)
@@ -527,7 +534,13 @@ cdef class StoreLog(Log):
         save_state(self.directory, state)
 
     def close(self, failed: bool = False) -> None:
-        """End it: the disk has everything then. `failed`: an error ended its feed. Idempotent."""
+        """Sync and close the store. Idempotent.
+
+        Parameters
+        ----------
+        failed : bool
+            An error ended its feed.
+        """
         if self.journal is not None:
             self.flush()
             self._names.sync()
@@ -540,7 +553,7 @@ cdef class StoreLog(Log):
 
 
 cdef Segment _cut_behind(path, SegmentWriter* w, uint64_t position):
-    # Open a segment to go on behind a position, at which a record must end.
+    # Open a segment to continue behind a position, at which a record must end.
     cdef Segment segment = SegmentFace.open(path, writable=True)
     cdef const Record* record
     cdef int64_t size
@@ -550,7 +563,7 @@ cdef Segment _cut_behind(path, SegmentWriter* w, uint64_t position):
             segment.records + (w.position - segment.header.position),
             segment.limit - (w.position - segment.header.position), w.position, w.index)
         if size <= 0:
-            raise RegionError(f"{path}: no record ends at {position}")
+            raise RegionError(f"{path}: expected a record that ends at {position}, found none")
         record = <const Record*>segment_place(w)
         if w.position >= w.entry_due:
             segment_enter(w)
@@ -564,7 +577,8 @@ cdef Segment _cut_behind(path, SegmentWriter* w, uint64_t position):
 
 
 def _take_space(path):
-    # A whole segment's: one that was sealed gave back what it did not need, and one may be cut.
+    # Reserve the space of a whole segment: sealing released what was unused, and the file may have
+    # been cut.
     cdef Segment segment = SegmentFace.open(path)
     size = segment_file_bytes(segment.header.capacity)
     segment.close()
@@ -576,18 +590,18 @@ def _take_space(path):
 
 
 def store_lineage(directory: Path) -> Lineage:
-    """Return the epochs of the copy in a directory, a `Lineage`; empty if it has none.
+    """Return the epochs of the copy in a directory; an empty `Lineage` if it has none.
 
     Raises
     ------
     RegionError
-        The file that says so is damaged.
+        The file `bus.state` is damaged.
     """
     return saved_lineage(load_state(directory))
 
 
 cdef class StoreView(Log):
-    """A store's directory, for who only reads it: no identity is needed, nothing is written.
+    """A store's directory for reading only: it needs no identity, and nothing is written.
 
     Parameters
     ----------
@@ -604,7 +618,7 @@ cdef class StoreView(Log):
         self._maps = {}
 
     def refresh(self) -> None:
-        """Look for segments that came or went."""
+        """Look for segments that were added or removed."""
         cdef Segment segment
         cdef list found = []
         for number in list_segments(self.directory):
@@ -619,7 +633,7 @@ cdef class StoreView(Log):
         self._segments = [entry[:3] for entry in found]
 
     def forget(self) -> None:
-        """Look at every file anew: records were set aside."""
+        """Open every file anew, because records were set aside."""
         self._maps.clear()
         self.refresh()
 
@@ -630,7 +644,7 @@ cdef class StoreView(Log):
         return self._segments[0][:2] if self._segments else (0, 0)
 
     def segment_begin(self, uint64_t position) -> int:
-        """Return where the segment begins that has the record at a position, or will have it."""
+        """Return where the segment begins that has, or will have, the record at a position."""
         if not self._segments:
             self.refresh()
         at = bisect.bisect_right(self._segments, position, key=lambda entry: entry[0]) - 1

@@ -1,4 +1,4 @@
-"""What name ids mean in a store: its files of names, written by a feed, or copied from its host."""
+"""The tables of names of a store: its files of names, written by a feed or copied from its host."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from udpfast.shm.region import Region
 __all__ = ["StoreNames", "last_names"]
 
 _FILE = re.compile(r"([0-9]{8,19})\.names")
-#: Number of the table, names that it has room for, its key, id of the first name that follows.
+#: Number of the table, its capacity in names, its key, id of the first name that follows, their
+#: number.
 _HEAD = struct.Struct("<QQ16sQQ")
 _SIZE = struct.Struct("<H")
-#: Bytes of names that are said at once: 200 kbit/s bring them before a link counts as silent.
+#: Most bytes of one frame: at 200 kbit/s it arrives before the link counts as silent.
 _SAID_BYTES = 1 << 14
 
 
@@ -36,7 +37,7 @@ class StoreNames:
     Parameters
     ----------
     directory : pathlib.Path
-        Of the store.
+        The store's directory.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -46,12 +47,12 @@ class StoreNames:
         self._synced: dict[int, int] = {}
 
     def table(self, number: int) -> NameTable:
-        """Return a table, which grows as its file does.
+        """Return a table, which grows with its file.
 
         Raises
         ------
         FileNotFoundError, FormatError
-            There is none of that number, or it is damaged.
+            There is no table of that number, or it is damaged.
         """
         found = self._tables.get(number)
         if found is None:
@@ -59,12 +60,12 @@ class StoreNames:
         return found
 
     def check(self, marks: dict[int, int]) -> list[str]:
-        """Set damaged files aside, to be copied again; return what is wrong, in sentences.
+        """Set damaged files aside, to be copied again; return what is wrong, as sentences.
 
         Parameters
         ----------
         marks : dict of int
-            Of the segments: number of a table -> its mark; 0: they have none.
+            The mark of each table by its number, from the segment headers; 0: not stated.
         """
         notes = []
         for number, mark in marks.items():
@@ -79,9 +80,9 @@ class StoreNames:
         return notes
 
     def since(self, number: int, known: int) -> tuple[bytes, int]:
-        """Return what is said of the names behind the first `known`, and how many are known then.
+        """Return a frame with the names behind the first `known`, and the number then known.
 
-        Nothing, if there are no more: of a table without names a copy has no file.
+        Empty if there are no more. A copy has no file for a table without names.
         """
         try:
             table = self.table(number)
@@ -99,12 +100,12 @@ class StoreNames:
         return head + b"".join(parts), known
 
     def take(self, said: bytes) -> None:
-        """Keep names of another host's copy, as `since` returned them there.
+        """Keep names from another host's copy, as `since` returned them there.
 
         Raises
         ------
         ValueError
-            These bytes say nothing of names, or others than this copy has.
+            The frame is invalid, or its names differ from those of this copy.
         """
         try:
             number, capacity, key, first, count = _HEAD.unpack_from(said)
@@ -114,21 +115,21 @@ class StoreNames:
                 names.append(said[at + 2 : at + 2 + size])
                 at += 2 + size
         except struct.error:
-            raise ValueError("a NAMES frame that is cut short") from None
+            raise ValueError(f"expected a complete NAMES frame, found {len(said)} bytes") from None
         if at > len(said) or not 0 < number < 1 << 32:
-            raise ValueError("a NAMES frame that is cut short")
+            raise ValueError(f"expected a complete NAMES frame, found {len(said)} bytes")
         table = self._open(number, capacity, key)
         for at, name in enumerate(names, first):
             if at > len(table) + 1:
                 raise ValueError(
-                    f"a NAMES frame from name {at}, but the table ends at {len(table)}"
+                    f"expected a NAMES frame from name {len(table) + 1}, found one from {at}"
                 )
             own = table.bytes(at) if at <= len(table) else name
             if own != name or (at > len(table) and table.intern(name) != at):
                 raise ValueError(f"expected name {at} to be {own!r}, as it is here, found {name!r}")
 
     def _open(self, number: int, capacity: int, key: bytes) -> NameTable:
-        # For writing: the table that a copy gets its names into.
+        # Open, for writing, the table of a copy to which names are added.
         path = names_path(self._directory, number)
         if self._writing is None or self._writing[0] != number:
             self.close()
@@ -147,7 +148,7 @@ class StoreNames:
         return table
 
     def sync(self) -> None:
-        """Have the disk take all names: before the records that carry their ids."""
+        """Write all names to the disk; called before the records that use them are synced."""
         for number, table in list(self._tables.items()):
             count = len(table)
             if self._synced.get(number) == count:
@@ -160,25 +161,25 @@ class StoreNames:
             self._synced[number] = count
 
     def begin(self, capacity: int, used: int = 0) -> tuple[int, Region]:
-        """Return the table that a feed goes on with, and its number: the last one, or a new one.
+        """Return number and region of the table of names for a feed: the last table or a new one.
 
-        A new one, where another size is wanted or the last is damaged, begins with the names of
-        the last. The region is the caller's, and its writer.
+        A new table is made if the capacity changes or the last one is damaged; it begins with the
+        names of the last one. The caller owns the region and writes it.
 
         Parameters
         ----------
         capacity : int
-            Names that it has room for.
+            Room for this many names.
         used : int
-            Number of the table of the last segment, of which a copy may have no file: another one
-            must not have its number.
+            Number of the table of the last segment. A copy may have no file for it, and a new table
+            must not get its number.
 
         Raises
         ------
         ValueError
-            The store has more names already.
+            The store has more names than that already.
         """
-        self.close()  # a copy wrote it, from now on the feed does
+        self.close()  # it was written as a copy; from now on the feed writes it
         number = max(last_names(self._directory), used)
         known: list[bytes] = []
         if names_path(self._directory, number).exists():
@@ -202,18 +203,18 @@ class StoreNames:
         return number + 1, region
 
     def mark(self, number: int) -> int:
-        """Return by what a table is told from others, as headers of segments have it."""
+        """Return the mark that identifies a table in segment headers."""
         return self.table(number).mark
 
     def close(self) -> None:
-        """Let go of the table that is written. Idempotent."""
+        """Release the table that is being written. Idempotent."""
         if self._writing is not None:
             self._writing[1].close()
             self._writing = None
 
 
 def _check_whole(path: Path, table: NameTable) -> None:
-    # A table says how many names it has; each of them must be there.
+    # Check that each of the names that the table counts is there.
     for number in range(1, len(table) + 1):
         if table.bytes(number) is None:
             raise FormatError(f"{path}: expected {len(table)} names, found none for id {number}")

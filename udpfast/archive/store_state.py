@@ -1,4 +1,4 @@
-"""The file `bus.state` of a store: its epochs, what it promised, and whether it wrote it itself."""
+"""The file `bus.state` of a store: its epochs, its promise, and whether this host wrote it last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from udpfast.shm.files import replace_file
 
 __all__ = ["load_state", "save_state"]
 
-#: Behind the state: its CRC-32, and what tells that there is one. Earlier files have neither.
+#: Behind the state: its CRC-32 and a magic number. Files of the first versions have neither.
 _END = struct.Struct("<II")
 _MAGIC = 0x54535542  # "BUST"
 #: Three numbers; pairs of them follow, one for each epoch.
@@ -19,13 +19,13 @@ _FIRST, _PAIR = 24, 16
 
 
 def load_state(directory: Path, *, sure: bool = False) -> bytes:
-    """Return what was saved last; nothing, if nothing was.
+    """Return the bytes that were saved last; empty if there are none.
 
     Parameters
     ----------
     directory : pathlib.Path
     sure : bool
-        Of a file without a checksum, return no epochs: it may have been cut, and records say them.
+        Return no epochs from a file without a checksum: it may be cut, and records have them too.
 
     Raises
     ------
@@ -50,6 +50,6 @@ def load_state(directory: Path, *, sure: bool = False) -> bytes:
 
 
 def save_state(directory: Path, state: bytes) -> None:
-    """Keep it as durably as the disk can."""
+    """Save the state, as durably as the disk allows."""
     end = _END.pack(zlib.crc32(state), _MAGIC)
     replace_file(directory / "bus.state", state + end, durable=True)
