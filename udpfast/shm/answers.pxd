@@ -1,11 +1,11 @@
-# Answers: what a feed's loop asks a venue's server for, and what an agent beside it brings from
-# there. The loop waits for neither: it writes down what it lacks, and takes what lies in the queue.
+# Answers: what a feed's loop asks a venue's server for, and what an agent beside it receives from
+# there. The loop waits for neither: it publishes what it lacks, and takes what is in the queue.
 #
-#   loop    wants: `version` odd while it writes, and each time another        -> agent
+#   loop    wants: it makes `version` odd, writes, and makes it even again     -> agent
 #   agent   datagrams of the feed's framing in a queue: bytes, then `written`  -> loop, then `read`
 #
-# Each word has one writer. The queue does not lap: an agent that finds no room waits. What an agent
-# that died had put in counts, what it was about to put in does not: `written` says so.
+# Each word has one writer. The queue is never overwritten: an agent waits if it has no room. If an
+# agent dies, the datagrams below `written` count and a half-written one does not.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -17,51 +17,51 @@ from udpfast.shm.region cimport REGION_PAGE, Region
 
 cdef enum:
     WANTS_MAX = 64
-    HEADER_BYTES = 48            # of a datagram: the longest header that an agent has to know
+    HEADER_BYTES = 48            # of a datagram: the longest header that an agent needs
     ANSWERS_BYTES = 1 << 20      # of the queue; a power of two
-    ANSWERS_BATCH = 4            # that the loop takes in one turn: lines come first
+    ANSWERS_BATCH = 4            # most datagrams that the loop takes in one turn: lines come first
     ANSWER_ALIGN = 8
     ANSWER_TALLIES = 64
 
 # --- AnswersHeader -----------------------------------------------------------------------------
 #
 #      0 RegionHeader | 128 read, over | 192 written | 256 version, counts, header | 320 wants
-#   3584 tallies | 4096 the queue: u32 size (0: its rest is left out), u32 zero, bytes; and so on
+#   3584 tallies | 4096 the queue: u32 size (0: skip to the lap end), u32 zero, bytes; and so on
 
 cdef struct Want:                # 48 bytes
     uint64_t session             # as published
-    uint64_t first               # numbers that are missing; of a snapshot: it must contain `last`
+    uint64_t first               # missing numbers; a snapshot must contain everything up to `last`
     uint64_t last
-    uint64_t number              # how far the stream has come
-    uint32_t stream              # as its publisher calls it
+    uint64_t number              # the latest number of the stream that was delivered or lost
+    uint32_t stream              # as the publisher names it
     uint32_t reserved
     uint64_t reserved_too
 
 cdef struct AnswersHeader:
     uint8_t region[128]
-    uint64_t read                # by the loop: bytes of the queue that it is done with
+    uint64_t read                # by the loop: bytes of the queue that it has processed
     uint64_t over                # 1: the feed has ended
     uint8_t pad_read[48]
-    uint64_t written             # by the agent
+    uint64_t written             # by the agent: bytes of the queue that it has filled
     uint8_t pad_written[56]
-    uint64_t version             # by the loop, from here on
+    uint64_t version             # by the loop, as all that follows up to `tallies`
     uint32_t count
     uint32_t header_size
-    uint8_t header[48]           # HEADER_BYTES of a datagram that came just before
+    uint8_t header[48]           # first HEADER_BYTES of a recent datagram
     Want wants[64]               # WANTS_MAX
     uint8_t pad_wants[192]
-    int64_t tallies[64]          # ANSWER_TALLIES: the agent's counters, for tools
+    int64_t tallies[64]          # ANSWER_TALLIES: the agent's counters, read by tools
 
 cdef struct Answers:
-    AnswersHeader* header        # NULL: nobody is asked
+    AnswersHeader* header        # NULL: the feed has no such agent
     uint8_t* queue
     uint8_t channel
     uint8_t line
-    uint64_t taken               # up to which the loop was given datagrams
+    uint64_t taken               # bytes of the queue that the loop has been given
 
 
 cdef inline int answers_take(Answers* a, Datagram* items) noexcept nogil:
-    # What is there, ANSWERS_BATCH at most. It stays where it is until answers_done.
+    # Return the datagrams in the queue, at most ANSWERS_BATCH. They stay valid until answers_done.
     cdef uint64_t written, left
     cdef uint32_t size, at
     cdef int count = 0
@@ -93,7 +93,7 @@ cdef inline void answers_done(Answers* a) noexcept nogil:
 
 cdef inline void wants_begin(Answers* a) noexcept nogil:
     store_relaxed(&a.header.version, a.header.version + 1)
-    fence_release()              # who sees a want sees the odd version
+    fence_release()              # a reader that sees a new want also sees the odd version
 
 
 cdef inline void wants_end(Answers* a, uint32_t count) noexcept nogil:

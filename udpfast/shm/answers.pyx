@@ -1,4 +1,4 @@
-"""What venues' servers are asked for, and answer; the protocol of both ends is in `answers.pxd`."""
+"""What a feed asks venues' servers for, and their answers. The protocol is in `answers.pxd`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from udpfast.errors import RegionError
 __all__ = ["AnswersRegion", "TALLIES", "Wants", "Wanted", "read_tallies"]
 
 _KIND = "ANSW"
-_LAYOUT_HASH = 3  # of AnswersHeader and the tallies: counts their changes
+_LAYOUT_HASH = 3  # version of AnswersHeader and of the tallies
 _TRIES = 64
 
-#: What each kind of agent counts, by the name of its table in a feed's file.
+#: Counters of each kind of agent, by the name of its table in a feed's file.
 TALLIES: dict[str, tuple[CounterInfo, ...]] = {
     "retransmission": (
         CounterInfo("requests", "count", "requests sent"),
@@ -70,11 +70,11 @@ class Wanted(NamedTuple):
     session : int
         As published.
     first, last : int
-        Both inclusive. Of a snapshot: it must contain everything up to `last`.
+        Both inclusive. A snapshot must contain everything up to `last`.
     number : int
         The latest number of the stream that the feed delivered or lost.
     stream : int
-        As its publisher calls it.
+        The stream, as its publisher names it.
     """
 
     session: int
@@ -85,12 +85,12 @@ class Wanted(NamedTuple):
 
 
 class Wants(NamedTuple):
-    """All that a feed asks for.
+    """Everything that a feed asks for.
 
     Attributes
     ----------
     header : bytes
-        The first bytes of a datagram that came just before.
+        The first bytes of a recent datagram.
     wanted : list[Wanted]
     """
 
@@ -99,7 +99,7 @@ class Wants(NamedTuple):
 
 
 cdef class AnswersRegion:
-    """The file between a feed's loop and one agent that asks a server for it.
+    """The file shared by a feed's loop and one agent that asks a server for what the feed lacks.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ cdef class AnswersRegion:
     @staticmethod
     def create(
             directory: str | os.PathLike[str], name: str, int channel, int line) -> AnswersRegion:
-        """Create the file in an instance's directory, empty; it is found from `mark_ready` on.
+        """Create the empty file in an instance's directory; agents find it after `mark_ready`.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ cdef class AnswersRegion:
         name : str
             A key of `TALLIES`.
         channel, line : int
-            That what is answered counts as.
+            Channel and line as which the answers count.
         """
         cdef AnswersRegion made = AnswersRegion.__new__(AnswersRegion)
         made.region = Region.create(
@@ -131,14 +131,14 @@ cdef class AnswersRegion:
 
     @staticmethod
     def attach(directory: str | os.PathLike[str], name: str) -> AnswersRegion:
-        """Open the file of a running feed, to answer.
+        """Open the file of a running feed as its agent.
 
         Raises
         ------
         OSError
-            There is none, or it may not be written.
+            There is no such file, or this user may not write it.
         RegionError
-            It is of another version.
+            The file is of another version.
         """
         cdef AnswersRegion made = AnswersRegion.__new__(AnswersRegion)
         made.region = Region.attach(_path(directory, name), _KIND, _LAYOUT_HASH, writable=True)
@@ -154,12 +154,12 @@ cdef class AnswersRegion:
         self._written = self.answers.header.written
 
     def put(self, data: bytes | bytearray | memoryview) -> bool:
-        """Hand a datagram to the loop; False: there is no room for it now.
+        """Hand a datagram to the loop; return False if there is no room for it now.
 
         Parameters
         ----------
         data : bytes
-            1 to 65,535 of them.
+            The datagram, 1 to 65,535 bytes.
         """
         cdef bytes copied = bytes(data)
         cdef uint64_t size = len(copied)
@@ -184,7 +184,7 @@ cdef class AnswersRegion:
 
     @property
     def waiting(self) -> bool:
-        """Whether the loop has not taken yet all that was put."""
+        """Whether some of the datagrams that were put have not been taken yet."""
         return load_acquire(&self.answers.header.read) != self._written
 
     @property
@@ -193,7 +193,7 @@ cdef class AnswersRegion:
         return load_acquire(&self.answers.header.over) != 0
 
     def wants(self) -> Wants | None:
-        """Return what the feed asks for now: `Wants`; None: the loop is writing just then."""
+        """Return what the feed asks for now; None: the loop is writing it, try again."""
         cdef AnswersHeader* header = self.answers.header
         cdef AnswersHeader copied
         cdef uint64_t version
@@ -203,7 +203,7 @@ cdef class AnswersRegion:
             if version & 1:
                 continue
             memcpy(&copied, header, sizeof(AnswersHeader))
-            fence_acquire()      # the copy is made before the version is looked at again
+            fence_acquire()      # orders the copy before the second load of the version
             if load_acquire(&header.version) == version:
                 wanted = [
                     Wanted(copied.wants[i].session, copied.wants[i].first, copied.wants[i].last,
@@ -214,16 +214,16 @@ cdef class AnswersRegion:
         return None
 
     def count(self, int index, int64_t more=1) -> None:
-        """Add to a tally, by its place in `TALLIES`; only the agent may."""
+        """Add to a tally, given by its index in `TALLIES`. For the agent only."""
         counter_add(&self.answers.header.tallies[index], more)
 
     def tell(self, int index, int64_t value) -> None:
-        """Set a tally that is no sum; only the agent may."""
+        """Set a tally that is not a sum. For the agent only."""
         counter_add(&self.answers.header.tallies[index],
                     value - self.answers.header.tallies[index])
 
     def say(self, wanted: list[Wanted], header: bytes = b"") -> None:
-        """Write what is asked for, as the loop does; for tests."""
+        """Publish what is asked for, as the loop does. For tests."""
         cdef Answers* a = &self.answers
         cdef Want* want
         cdef uint32_t count = 0
@@ -238,7 +238,7 @@ cdef class AnswersRegion:
         wants_end(a, count)
 
     def take(self) -> list[bytes]:
-        """Return the datagrams that the loop would take in one turn; for tests."""
+        """Return the datagrams that the loop would take in one turn. For tests."""
         cdef Datagram items[ANSWERS_BATCH]
         cdef int i, count = answers_take(&self.answers, items)
         taken = [items[i].data[:items[i].size] for i in range(count)]
@@ -246,7 +246,7 @@ cdef class AnswersRegion:
         return taken
 
     def close(self) -> None:
-        """Let go of the file; the loop's end tells the agent that the feed is over. Idempotent."""
+        """Release the file. The loop's end also tells the agent that the feed ended. Idempotent."""
         if self._is_loop and self.answers.header != NULL:
             store_release(&self.answers.header.over, 1)
         self.answers.header = NULL
@@ -254,7 +254,7 @@ cdef class AnswersRegion:
 
 
 def read_tallies(directory: str | os.PathLike[str], name: str) -> dict[str, int]:
-    """Return what an agent of an instance counts, by name; empty: it has none.
+    """Return the counters of an instance's agent by name; empty: it has no such agent.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-# CounterBlock: every counter of one instance, in one file that any tool may read.
+# CounterBlock: all counters of one instance, in one file that any tool may read.
 #
 #   0 RegionHeader, description {"lines": [[..], [..]], ..} | 4096 feed | incremental | snapshot |
 #   lines of incremental .. | lines of snapshot .. | addresses of each line that has several
@@ -9,7 +9,7 @@ from udpfast.core.counter cimport Counters
 from udpfast.shm.region cimport Region
 
 cdef class CounterBlock:
-    cdef Counters counters   # what the pipeline counts into; valid while the block is open
+    cdef Counters counters   # where the pipeline counts; valid while the block is open
     cdef readonly Region region
     cdef readonly tuple lines_incremental
     cdef readonly tuple lines_snapshot

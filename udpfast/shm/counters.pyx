@@ -1,4 +1,4 @@
-"""The counter block: written by the one thread that counts, read by every tool, dead or alive."""
+"""The counter block: written by the one thread that counts, and read by tools, even afterwards."""
 
 import hashlib
 from pathlib import Path
@@ -34,7 +34,7 @@ __all__ = ["CounterBlock"]
 _KIND = "CNTR"
 _CHANNELS = ("incremental", "snapshot")
 
-# Two builds whose counters differ in name or order must not read each other's numbers.
+# Builds whose counters differ in name or order must not read each other's numbers.
 _NAMES = ";".join(
     ",".join(info.name for info in infos)
     for infos in (FEED_COUNTERS, CHANNEL_COUNTERS, LINE_COUNTERS, ADDRESS_COUNTERS))
@@ -46,7 +46,7 @@ cdef enum:
     CHANNEL_SIZE = (CHANNEL_COUNTER_COUNT * 8 + 127) // 128 * 128
     LINE_SIZE = (LINE_COUNTER_COUNT * 8 + 127) // 128 * 128
     ADDRESS_SIZE = ADDRESS_STRIDE * 8
-    ADDRESS_NAME = 32            # where its name begins: UTF-8, zeros behind it
+    ADDRESS_NAME = 32            # offset of its name: UTF-8, padded with zeros
 
 
 cdef class CounterBlock:
@@ -58,7 +58,7 @@ cdef class CounterBlock:
     lines_incremental, lines_snapshot : tuple of str
         Names of the lines of each channel, in the order of their numbers.
     addresses : dict[str, tuple[str, ...]]
-        By scope (`incremental.A`), of each line that has several: where they are.
+        Addresses of each line that has several, by its scope (for example `incremental.A`).
     """
 
     @staticmethod
@@ -71,18 +71,18 @@ cdef class CounterBlock:
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `counters`).
+            The block's file, or an instance's directory (then its file `counters`).
         lines_incremental, lines_snapshot : sequence of str
-            Names, 0 to 8 of each.
+            Names of the lines, at most 8 per channel.
         publish : bool
-            Let it be found; False: that is left to the caller (`region.mark_ready`).
+            Let readers find it now. False: the caller calls `region.mark_ready` later.
         addresses : dict, optional
-            As the attribute.
+            As the attribute of this name.
 
         Raises
         ------
         WriterExistsError
-            A living process counts there.
+            A living process writes the block.
         """
         cdef CounterBlock block = CounterBlock.__new__(CounterBlock)
         for lines in (lines_incremental, lines_snapshot):
@@ -95,7 +95,7 @@ cdef class CounterBlock:
             _counters_path(path), _KIND, block._size_bytes(), _LAYOUT_HASH, replace=True)
         block.region.describe({
             "lines": [list(lines_incremental), list(lines_snapshot)],
-            # Their names would not fit here: each lies beside its counters.
+            # The addresses would not fit here: each lies beside its counters.
             "addresses": {scope: len(each) for scope, each in block.addresses.items()}})
         block._set_pointers()
         block._write_addresses()
@@ -105,12 +105,12 @@ cdef class CounterBlock:
 
     @staticmethod
     def attach(path: str | os.PathLike[str]) -> CounterBlock:
-        """Attach to a block, read-only; its writer may be dead.
+        """Attach to a block, read-only. Its writer may be dead.
 
         Raises
         ------
         RegionError
-            The file is no counter block, or one with other counters.
+            The file is not a counter block, or has other counters.
         """
         cdef CounterBlock block = CounterBlock.__new__(CounterBlock)
         block.region = Region.attach(_counters_path(path), _KIND, _LAYOUT_HASH)
@@ -135,9 +135,9 @@ cdef class CounterBlock:
     def read(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope and name.
 
-        Scopes are `feed`, `incremental`, `snapshot`, and one for each line: `incremental.A`.
-        The names in a scope, their units and meanings are those of `core.counter`. Numbers are
-        read one after the other while the writer goes on: sums may differ by what it did
+        Scopes are `feed`, `incremental`, `snapshot`, and one for each line: `incremental.A`. The
+        names, units and meanings of the counters are those of `core.counter`. The counters are read
+        one after the other while the writer continues, so sums may be off by what it counts
         meanwhile.
         """
         view = self.region.view()[REGION_PAGE:].cast("q")
@@ -186,7 +186,7 @@ cdef class CounterBlock:
         raise KeyError(scope)
 
     def close(self) -> None:
-        """Let go of the block; the file stays for those who want to know how it ended."""
+        """Release the block. The file stays for later reading."""
         self.region.close()
         memset(&self.counters, 0, sizeof(self.counters))
 

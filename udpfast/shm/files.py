@@ -1,4 +1,4 @@
-"""Small files that are written as a whole: who reads one finds all of the old one or of the new."""
+"""Small files that are replaced atomically: a reader finds the old content or the new one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ __all__ = ["replace_file", "sync_path"]
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write a small file, whole when it is seen; who its directory lets in may read it.
+    """Replace a small file atomically. It is readable for whom its directory lets in.
 
     Parameters
     ----------
     path : pathlib.Path
-        Of one writer at a time.
+        The file, which has one writer at a time.
     content : bytes
+        New content.
     durable : bool
-        Wait until the disk has it, and its name.
+        Wait until content and name are on the disk.
 
     Raises
     ------
     OSError
-        It cannot be written; the file that was there stays.
+        It cannot be written; the existing file stays.
     """
     fresh = path.with_name(f"{path.name}.next")
-    fresh.unlink(missing_ok=True)  # left by one that was killed
+    fresh.unlink(missing_ok=True)  # left by a killed process
     fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "wb") as file:
         os.fchmod(fd, mode_below(path.parent))
@@ -41,7 +42,7 @@ def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Have the disk take a file, or a directory's names."""
+    """Write a file, or a directory's entries, to the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,9 +1,9 @@
 # Histogram: latencies from 1 ns to one hour with three significant digits, in shared memory.
 #
 # The buckets are those of HdrHistogram (1, 3_600_000_000_000, 3): values below 2048 have a slot
-# each; every further power of two has 1024 slots. Recording is one count-leading-zeros, one
-# shift and one plain store: how many there are, the smallest and the largest follow from the
-# slots, and are worked out by who reads. There is one writer, and tools read while it writes.
+# each; every further power of two has 1024 slots. Recording takes one count-leading-zeros, one
+# shift and one plain store; readers compute count, minimum and maximum from the slots. There is one
+# writer, and tools read while it writes.
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -18,7 +18,7 @@ cdef enum:
     HISTOGRAM_SECONDS_MAX = 3600  # the largest value: one hour, in ns
     HISTOGRAM_HALF_BITS = 10     # 2^10 slots per power of two: 3 significant digits
     HISTOGRAM_HALF = 1024
-    HISTOGRAM_BUCKETS = 32       # 2048 * 2^31 > 3.6e12: powers of two that are told apart
+    HISTOGRAM_BUCKETS = 32  # number of powers of two with slots of their own: 2048 * 2^31 > 3.6e12
     HISTOGRAM_COUNTS = 33792     # (HISTOGRAM_BUCKETS + 1) * HISTOGRAM_HALF
 
 cdef struct Histogram:
@@ -43,7 +43,8 @@ cdef inline int64_t histogram_clamp(Histogram* h, int64_t value, int64_t count) 
     return histogram_value_max()
 
 cdef inline void histogram_add(Histogram* h, int64_t value, int64_t count) noexcept nogil:
-    # The same value so many times. One comparison finds both ends: negative is large, unsigned.
+    # Record a value `count` times. One unsigned comparison detects both values that are too large
+    # and negative ones.
     if unlikely(<uint64_t>value > <uint64_t>histogram_value_max()):
         value = histogram_clamp(h, value, count)
     counter_add(&h.counts[histogram_index(value)], count)
@@ -53,25 +54,26 @@ cdef inline void histogram_record(Histogram* h, int64_t value) noexcept nogil:
 
 cdef inline void histogram_record_signed(
         Histogram* forward, Histogram* backward, int64_t value) noexcept nogil:
-    # For a difference of two hosts' clocks: how far below 0 it is says how far they are apart.
+    # Record a difference between two hosts' clocks: negative ones go into a histogram of their own,
+    # because they tell how far the clocks are apart.
     if value < 0:
-        # Unsigned: the smallest number has no opposite, and is clamped.
+        # Unsigned, because the smallest integer has no opposite; it is clamped.
         histogram_add(backward, <int64_t>(0 - <uint64_t>value), 1)
     else:
         histogram_add(forward, value, 1)
 
 cdef class LatencyHistogram:
     cdef Histogram* histogram
-    cdef object _memory      # what keeps the pointer valid: an array, or a view of a region
+    cdef object _memory      # keeps the pointer valid: an array, or a view of a region
 
-# The histogram that lies at an offset of a region; it keeps the mapping alive.
+# The histogram at an offset of a region. It keeps the mapping alive.
 cdef LatencyHistogram histogram_of(Region region, Py_ssize_t offset)
 
-# A copy of what bytes of anybody's hold there; empty if they cannot be counts.
+# A copy of the histogram at an offset of untrusted bytes; empty if they cannot be counts.
 cdef LatencyHistogram histogram_copied(bytes text, Py_ssize_t offset)
 
 cdef class LatencyBlock:
     cdef readonly Region region
     cdef readonly tuple names
-    # NULL if there is none of this name; valid while the block is open.
+    # NULL if there is no histogram of this name. Valid while the block is open.
     cdef Histogram* pointer(self, str name) noexcept

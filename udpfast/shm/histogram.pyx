@@ -11,7 +11,7 @@ from udpfast.shm.region cimport REGION_PAGE, Region
 
 __all__ = ["VALUE_MAX", "LatencyBlock", "LatencyHistogram"]
 
-#: The largest value that is recorded as it is, in ns.
+#: The largest value that is not clamped, in ns.
 VALUE_MAX: int = histogram_value_max()
 
 _KIND = "HIST"
@@ -20,7 +20,7 @@ _HISTOGRAM = np.dtype([
     ("counts", "<i8", HISTOGRAM_COUNTS),
 ])
 _LAYOUT_HASH = layout_hash(_HISTOGRAM)
-# More in one slot was never counted: a million per second for 12 days. Sums of it fit 64 bits.
+# No slot ever counts more: that is a million per second for 12 days. Sums of all slots fit 64 bits.
 _COUNT_MAX = 1 << 40
 
 if sizeof(Histogram) != _HISTOGRAM.itemsize or sizeof(Histogram) % 128 != 0:
@@ -36,21 +36,21 @@ cdef class LatencyHistogram:
         self.histogram = <Histogram*><size_t>self._memory.ctypes.data
 
     def record(self, value: int) -> None:
-        """Count one value, in ns; below 0 or above `VALUE_MAX` it is clamped, and counted so."""
+        """Record one value in ns. It is clamped and counted so if below 0 or above `VALUE_MAX`."""
         if not self._memory.flags.writeable:
             raise ValueError("the histogram is attached read-only")
         histogram_record(self.histogram, value)
 
     def percentile(self, percent: float) -> int:
-        """Return the value that `percent` percent of the recorded ones do not exceed.
+        """Return the value that `percent` percent of the recorded values do not exceed.
 
-        It is the largest value of its slot, hence at most 0.1 % too high; 0 if nothing was
-        recorded. `percent` 0 gives the smallest value of the first slot that is not empty.
+        It is the largest value of its slot, so at most 0.1 % too high; 0 if nothing was recorded.
+        For `percent` 0 it is the smallest value of the first slot that is not empty.
         """
         return self.percentiles([percent])[0]
 
     def percentiles(self, percents: Sequence[float]) -> list[int]:
-        """Return one value for each of `percents`, all of the same instant; see `percentile`."""
+        """Return one value for each of `percents`, all at the same time; see `percentile`."""
         sums = np.cumsum(self._memory["counts"])
         total = int(sums[HISTOGRAM_COUNTS - 1])
         return [_value_at(sums, total, percent) for percent in percents]
@@ -67,7 +67,7 @@ cdef class LatencyHistogram:
         return (slots - (buckets << HISTOGRAM_HALF_BITS)) << buckets
 
     def merge(self, LatencyHistogram other) -> None:
-        """Add all that another histogram has counted."""
+        """Add the counts of another histogram."""
         cdef Histogram* mine = self.histogram
         cdef Histogram* theirs = other.histogram
         if not self._memory.flags.writeable:
@@ -80,27 +80,27 @@ cdef class LatencyHistogram:
 
     @property
     def total(self) -> int:
-        """Values recorded, clamped ones included."""
+        """Number of values recorded, clamped ones included."""
         return int(self._memory["counts"].sum())
 
     @property
     def minimum(self) -> int:
-        """The smallest value of the slot of the smallest one recorded; 0 if there is none."""
+        """The smallest value of the lowest slot in use; 0 if nothing was recorded."""
         return self.percentile(0)
 
     @property
     def maximum(self) -> int:
-        """The largest value of the slot of the largest one recorded; 0 if there is none."""
+        """The largest value of the highest slot in use; 0 if nothing was recorded."""
         return min(self.percentile(100), VALUE_MAX)
 
     @property
     def below(self) -> int:
-        """Values below 0, recorded as 0."""
+        """Number of values below 0, recorded as 0."""
         return self.histogram.below
 
     @property
     def above(self) -> int:
-        """Values above `VALUE_MAX`, recorded as `VALUE_MAX`."""
+        """Number of values above `VALUE_MAX`, recorded as `VALUE_MAX`."""
         return self.histogram.above
 
 
@@ -120,7 +120,7 @@ cdef LatencyHistogram histogram_copied(bytes text, Py_ssize_t offset):
 
 
 cdef class LatencyBlock:
-    """Named histograms of one instance, written by one owner, read by every tool.
+    """Named histograms of one instance, written by one owner and read by tools.
 
     Attributes
     ----------
@@ -137,11 +137,11 @@ cdef class LatencyBlock:
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `latency`).
+            The block's file, or an instance's directory (then its file `latency`).
         names : sequence of str
-            `kernel_to_loop`, for example: from where to where.
+            Names of the histograms, such as `kernel_to_loop`.
         publish : bool
-            Let it be found; False: that is left to the caller (`region.mark_ready`).
+            Let readers find it now. False: the caller calls `region.mark_ready` later.
 
         Raises
         ------
@@ -161,12 +161,12 @@ cdef class LatencyBlock:
 
     @staticmethod
     def attach(path: str | os.PathLike[str]) -> LatencyBlock:
-        """Attach to a block, read-only; its writer may be dead.
+        """Attach to a block, read-only. Its writer may be dead.
 
         Raises
         ------
         RegionError
-            The file is no block of histograms, or of another layout.
+            The file is not a block of histograms, or has another layout.
         """
         cdef LatencyBlock block = LatencyBlock.__new__(LatencyBlock)
         block.region = Region.attach(_latency_path(path), _KIND, _LAYOUT_HASH)
@@ -180,12 +180,12 @@ cdef class LatencyBlock:
         return block
 
     def __getitem__(self, name: str) -> LatencyHistogram:
-        """Return one histogram; it stays valid when the block is closed.
+        """Return one histogram, which stays valid when the block is closed.
 
         Raises
         ------
         KeyError
-            There is none of this name.
+            There is no histogram of this name.
         """
         if name not in self.names:
             raise KeyError(name)
@@ -197,7 +197,7 @@ cdef class LatencyBlock:
         return <Histogram*>(self.region.pointer + <size_t>_offset(self.names.index(name)))
 
     def close(self) -> None:
-        """Let go of the block; the file stays for those who want to know how it ended."""
+        """Release the block. The file stays for later reading."""
         self.region.close()
 
     def __enter__(self):
@@ -212,7 +212,7 @@ def _value_at(sums, total, percent):
         raise ValueError(f"percent must be 0 to 100, was {percent}")
     if total == 0:
         return 0
-    # The rounding is HdrHistogram's, so that its tools and ours agree on the same counts.
+    # HdrHistogram's rounding, so that its tools and ours agree on the same counts.
     wanted = max(int(percent * total / 100 + 0.5), 1)
     slot = int(np.searchsorted(sums, wanted))
     bucket = max((slot >> HISTOGRAM_HALF_BITS) - 1, 0)

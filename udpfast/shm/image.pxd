@@ -1,5 +1,5 @@
-# Image: entries of any size in a region, each replaced as a whole by one writer and copied by any
-# number of readers. What is in an entry is its writer's business.
+# Image: entries of any size in a region, which one writer replaces as a whole and any number of
+# readers copy. The contents of an entry are its writer's business.
 #
 #   0               4096               4096 + 64 * slots
 #   +-------------+----------------------+-------------------------------------------+
@@ -8,16 +8,16 @@
 #
 # Every slot has two buffers; version n lies in buffer n & 1. The protocol, in three rules:
 #
-#   1. Before the writer touches the buffer of version n, `begun` is n; when it is whole, `done` is
-#      n.
-#   2. A reader loads `done` = n, copies buffer n & 1, then looks at `begun`: the copy is sound if
-#      it is at most n + 1 (then the other buffer was written meanwhile, not this one).
-#   3. A buffer that grows moves to another block under its new version; who copied from the old
-#      block finds by rule 2 that it was too slow.
+#   1. Before the writer touches the buffer of version n, it sets `begun` to n; once the buffer is
+#      complete, it sets `done` to n.
+#   2. A reader loads `done` = n, copies buffer n & 1, then loads `begun`: the copy is sound if
+#      `begun` is at most n + 1 (then only the other buffer was written meanwhile).
+#   3. A buffer that must grow moves to another block with its new version. A reader that copied
+#      from the old block finds by rule 2 that it was too slow.
 #
-# A writer that dies in the middle leaves version n whole. Readers map the region read-only, copy
-# before they look, and check offset and size against the region: a writer gone mad can mislead
-# them, but not lead them outside.
+# If the writer dies while it writes, the previous version stays intact. Readers map the region
+# read-only, copy before they validate, and check offset and size against the region: a broken
+# writer can feed them wrong bytes, but not lead them outside the region.
 
 from libc.errno cimport EAGAIN, EBADMSG, EMSGSIZE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -40,7 +40,7 @@ cdef enum:
     IMAGE_SLOTS_MAX = 16777216
     IMAGE_BLOCK_BITS = 8         # the smallest block has 2^8 bytes
     IMAGE_CLASSES = 40
-    IMAGE_ATTEMPTS = 1000        # to copy an entry that is replaced again and again
+    IMAGE_ATTEMPTS = 1000        # attempts to copy an entry that keeps being replaced
 
 cdef struct ImageHeader:
     uint8_t region[128]
@@ -57,15 +57,15 @@ cdef struct ImageWriter:
     uint8_t* memory              # the region
     ImageSlot* slots
     uint64_t slots_count
-    uint64_t next                # offset of the memory that was never a block
+    uint64_t next                # offset of the memory that was never part of a block
     uint64_t end
-    uint64_t free[IMAGE_CLASSES]  # offset of the first unused block of 2^i bytes; 0: none
+    uint64_t free[IMAGE_CLASSES]  # offset of the first free block of 2^i bytes; 0: none
 
 cdef struct ImageReader:
     const uint8_t* memory
     const ImageSlot* slots
     uint64_t slots_count
-    uint64_t size                # of the region
+    uint64_t size                # of the region, in bytes
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ cdef inline int image_class(uint64_t size) noexcept nogil:
 
 
 cdef inline uint64_t image_block(ImageWriter* w, int bits) noexcept nogil:
-    # Offset of an unused block of 2^bits bytes, 0 if there is none.
+    # Return the offset of a free block of 2^bits bytes; 0: there is none.
     cdef uint64_t offset, size = <uint64_t>1 << bits
     if bits >= IMAGE_CLASSES:
         return 0
@@ -100,8 +100,8 @@ cdef inline void image_release(ImageWriter* w, uint64_t offset, uint64_t room) n
 
 
 cdef inline bint image_reserve(ImageWriter* w, uint32_t slot, uint64_t size) noexcept nogil:
-    # Give a slot that was never written its two blocks, so that image_begin has room for `size`
-    # ever after. False: there is none; what it got it keeps for the next try.
+    # Give a slot that was never written two blocks, so that image_begin always has room for `size`.
+    # False: there is no room; the slot keeps what it got for the next attempt.
     cdef ImageSlot* s = w.slots + slot
     cdef int side, bits = image_class(size)
     for side in range(2):
@@ -114,14 +114,14 @@ cdef inline bint image_reserve(ImageWriter* w, uint32_t slot, uint64_t size) noe
 
 
 cdef inline uint8_t* image_begin(ImageWriter* w, uint32_t slot, uint64_t size) noexcept nogil:
-    # Where the next version of an entry goes, `size` bytes; NULL if there is no room: then the
-    # version before stays. image_end must follow.
+    # Return where to write the next version of an entry of `size` bytes. image_end must follow.
+    # NULL: there is no room, and the previous version stays.
     cdef ImageSlot* s = w.slots + slot
     cdef uint64_t version = s.done + 1
     cdef int side = version & 1
     cdef int bits = image_class(size)
     cdef bint fits = s.offset[side] != 0 and size <= s.room[side]
-    # A block that has become much too large is given back: sessions number objects anew.
+    # Give back a block that is much too large, because each session numbers its objects anew.
     cdef bint move = not fits or s.room[side] > <uint64_t>8 << bits
     cdef uint64_t offset = image_block(w, bits) if move else s.offset[side]
     if unlikely(offset == 0):
@@ -151,9 +151,9 @@ cdef inline void image_end(ImageWriter* w, uint32_t slot) noexcept nogil:
 
 cdef inline int64_t image_copy(
         const ImageReader* r, uint32_t slot, uint8_t* out, uint64_t room) noexcept nogil:
-    # Copy an entry; its size, 0 if it was never written. -EMSGSIZE: room is too small (*out holds
-    # its size, 8 bytes, which `room` must have); -EBADMSG: no entry of any writer; -EAGAIN: it
-    # was replaced too often while it was copied.
+    # Copy an entry. Returns its size; 0 if it was never written; -EMSGSIZE: room is too small (*out
+    # then holds the size in 8 bytes, which `room` must have); -EBADMSG: the slot is corrupt;
+    # -EAGAIN: the entry was replaced too often.
     cdef int64_t size = image_copy_head(r, slot, out, room)
     if size > 0 and <uint64_t>size > room:
         memcpy(out, &size, 8)
@@ -175,7 +175,7 @@ cdef inline int64_t image_copy_head(
         size = load_relaxed(&s.size[version & 1])
         if size <= r.size and offset <= r.size - size:
             memcpy(out, r.memory + offset, min(size, room))
-        # Orders the copy before the look; the writer stored `begun` before it overwrote.
+        # Orders the copy before the load of `begun`, which the writer stores before it overwrites.
         fence_acquire()
         if load_relaxed(&s.begun) > version + 1:
             continue

@@ -1,4 +1,4 @@
-"""The image's region as Python sees it. The protocol is in `image.pxd`."""
+"""The region of an image in Python. The protocol is in `image.pxd`."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ __all__ = ["IMAGE_KIND", "Image", "ImageView", "image_path"]
 #: Kind of an image's region.
 IMAGE_KIND = "IMAG"
 
-_LAYOUT = 1  # of ImageHeader and ImageSlot: counts their changes
+_LAYOUT = 1  # version of ImageHeader and ImageSlot
 
 if sizeof(ImageSlot) != IMAGE_SLOT_SIZE:
     raise ImportError(f"ImageSlot has {sizeof(ImageSlot)} bytes, not {IMAGE_SLOT_SIZE}")
@@ -30,18 +30,18 @@ cdef class Image:
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `image`).
+            The image's file, or an instance's directory (then its file `image`).
         slots : int
-            How many entries there may be.
+            Most entries.
         size_bytes : int
-            For the entries, each of which is kept twice.
+            Memory for the entries, each of which is stored twice.
         entry_hash : int
-            Hash of the layouts that entries have; readers must bring the same.
+            Hash of the layouts of the entries; readers must pass the same one.
 
         Raises
         ------
         WriterExistsError
-            A living process writes it.
+            A living process writes the image.
         """
         if not 1 <= slots <= IMAGE_SLOTS_MAX:
             raise ValueError(f"slots must be 1 to {IMAGE_SLOTS_MAX}, was {slots}")
@@ -77,7 +77,7 @@ cdef class Image:
         return True
 
     def close(self) -> None:
-        """Let go of the region; its entries stay. Idempotent."""
+        """Release the region. Its entries stay. Idempotent."""
         self.region.close()
 
     def __enter__(self):
@@ -88,7 +88,7 @@ cdef class Image:
 
 
 cdef class ImageView:
-    """The reading end of an image: maps it read-only.
+    """The reading end of an image, which maps it read-only.
 
     Attributes
     ----------
@@ -102,14 +102,14 @@ cdef class ImageView:
         Parameters
         ----------
         path : str or path
-            Of the file, or of an instance's directory (then its file `image`).
+            The image's file, or an instance's directory (then its file `image`).
         entry_hash : int
-            As given to `Image.create`.
+            The same value as given to `Image.create`.
 
         Raises
         ------
         RegionError
-            The file is no image, or not of this layout.
+            The file is not an image, or has another layout.
         """
         cdef ImageView view = ImageView.__new__(ImageView)
         cdef Region region = Region.attach(
@@ -131,7 +131,7 @@ cdef class ImageView:
 
     @property
     def slots(self) -> int:
-        """How many entries there may be."""
+        """Most entries that the image can have."""
         return self.reader.slots_count
 
     def entry(self, slot: int) -> bytes | None:
@@ -140,7 +140,7 @@ cdef class ImageView:
         Raises
         ------
         RegionError
-            The slot holds no entry of any writer, or was never whole while it was copied.
+            The slot is corrupt, or was replaced at every attempt to copy it.
         """
         cdef int64_t size
         if self.region.pointer == NULL:
@@ -173,6 +173,6 @@ cdef class ImageView:
 
 
 def image_path(path: str | os.PathLike[str]) -> Path:
-    """Return the path of an image's file; of an instance's directory, its file `image`."""
+    """Return the path of an image's file; for an instance's directory, its file `image`."""
     path = Path(path)
     return path / "image" if path.is_dir() else path

@@ -1,16 +1,16 @@
-"""Where an instance (one running feed) keeps its shared memory: `<root>/<name>/`.
+"""The directory of an instance (one running feed) in shared memory: `<root>/<name>/`.
 
     ring  counters  names  latency  slab  roster  wake  readers/<pid>-<n>
 
 The root is `$UDPFAST_SHM`, or `/dev/shm/udpfast-<uid>`. Both directories belong to one user, and
-nobody else may write in them: who can put files there can feed prices to a strategy.
+nobody else may write in them, because whoever can put files there can feed prices to a strategy.
 
-A group may be let in to read. Its members can then put files into `readers/`, and nowhere else;
-there each can remove and change only what is its own:
+A group may be allowed to read. Its members can then create files in `readers/`, and nowhere else;
+there, each can remove and change only their own:
 
     root 0711   instance 2750   regions 0640   slab 0600   readers/ 3770   readers/* 0640
 
-instead of 0700 and 0600 throughout. What a directory is, its regions follow (`shm.region`).
+instead of 0700 and 0600 throughout. Regions follow the mode of their directory (`shm.region`).
 """
 
 import contextlib
@@ -37,12 +37,12 @@ __all__ = [
     "name_in_file",
 ]
 
-#: Folders in the root that are no instances: what buses share with their apps; groups of feeds.
+#: Folders in the root that are not instances: memory that buses share with apps; groups of feeds.
 SHARED = ".bus"
 GROUPS = ".groups"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-#: What to ask about one that is not there, and the key that says where it is.
+#: Hint for a directory that does not exist, and the key that sets its place.
 _HINTS = {
     "journal": ("was it recorded?", "record.directory"),
     "store": ("does this host keep it?", "store.directory"),
@@ -57,9 +57,9 @@ def instance_root() -> Path:
 
 
 def list_instances() -> list[Path]:
-    """Return the directories of all instances of this user, live and dead, sorted by name.
+    """Return the directories of this user's instances, live and dead, sorted by name.
 
-    Without those in which there is no file: a start that was refused leaves its readers' directory.
+    Directories without a file are left out: a start that was refused leaves only `readers/` behind.
     """
     root = instance_root()
     found = sorted(root.iterdir()) if root.is_dir() else []
@@ -71,7 +71,7 @@ def _has_files(directory: Path) -> bool:
         return any(path.is_file() for path in directory.iterdir())
     except (NotADirectoryError, FileNotFoundError):
         return False
-    except OSError:  # which its status shall say
+    except OSError:  # list it: reading its status will report the error
         return True
 
 
@@ -83,23 +83,24 @@ def instance_directory(
     Parameters
     ----------
     name_or_path : str or path
-        A name (letters, digits, `.`, `_`, `-`) below the root, or, with a slash in it, a path.
+        A name (letters, digits, `.`, `_`, `-`) below the root or, if it has a slash, a path.
     create : bool
-        Make the directory (and the root), and set who may read it.
+        Create the directory (and the root), and set who may read it.
     group : str or None
-        With `create`: the group that may read, by name or number; empty: the owner alone; None:
-        who may now. (Whose start may still be refused calls `admit_group` when it is not.)
+        With `create`: the group that may read, by name or number; empty: only the owner may;
+        None: no change. (A start that may still be refused passes None, and calls `admit_group`
+        once it has succeeded.)
 
     Raises
     ------
     ConfigError
         The name has other characters, or there is no such group.
     PermissionError
-        This user is not in the group.
+        This user is not a member of the group.
     FileNotFoundError
-        There is no such instance, and `create` is false.
+        There is no such instance, and `create` is False.
     RegionError
-        The directory is a symbolic link, not a directory, another user's, or others may write.
+        It is a symbolic link, not a directory, another user's, or writable for others.
     """
     text = os.fspath(name_or_path)
     if "/" in text:
@@ -128,12 +129,12 @@ def instance_directory(
 
 
 def instance_hint(text: str) -> str:
-    """Return the end of an error about an instance that is not there: a suggestion or a question.
+    """Return the end of an error about a missing instance: a suggestion or a question.
 
     Parameters
     ----------
     text : str
-        What stood in place of an instance's name, perhaps the file that describes its feed.
+        The name that was given, which may be the path of a feed's file.
     """
     name = name_in_file(text)
     if name:
@@ -143,7 +144,7 @@ def instance_hint(text: str) -> str:
 
 
 def name_in_file(path: str) -> str:
-    """Return the name of the feed that a file describes; "": it cannot be read, or is another."""
+    """Return the name of the feed that a file describes; empty: it describes none."""
     if not path.endswith(".toml"):
         return ""
     import tomllib
@@ -156,9 +157,9 @@ def name_in_file(path: str) -> str:
 
 
 def admit_group(directory: Path, group: str) -> None:
-    """Set who may read an instance: a group, by name or number; empty: its owner alone.
+    """Set who may read an instance: a group, by name or number; empty: only its owner may.
 
-    Only for whoever holds the lock of its ring: a start that is refused changes nothing.
+    The caller must hold the lock of its ring: a start that is refused must change nothing.
     """
     readers = directory / "readers"
     if group:
@@ -167,25 +168,25 @@ def admit_group(directory: Path, group: str) -> None:
         # lets members remove only their own.
         for path, mode in ((readers, 0o3770), (directory, 0o2750)):
             _give(path, group, mode)
-    elif directory.stat().st_mode & stat.S_ISGID:  # as an earlier run had let a group in
+    elif directory.stat().st_mode & stat.S_ISGID:  # an earlier run let a group in
         directory.chmod(0o700)
         readers.chmod(0o700)
 
 
 def admit_group_to_journal(directory: Path, group: str) -> None:
-    """Set who may read a journal, with all that lies in it already, as `admit_group` does.
+    """Set who may read a journal and all files in it, as `admit_group` does.
 
-    Only for whoever holds its lock, and before it opens the journal.
+    The caller must hold its lock, and not have opened the journal yet.
 
     Raises
     ------
     ConfigError, PermissionError
-        There is no such group; this user is not in it.
+        There is no such group; this user is not a member.
     """
     if group:
         _let_through(directory, journal_root())
         for path in directory.iterdir():
-            # A lock that others can open, they can hold.
+            # Whoever can open a lock file can hold the lock, so keep those private.
             if path.is_file() and not path.is_symlink() and not path.name.endswith(".lock"):
                 _give(path, group, 0o640)
         _give(directory, group, 0o2750)
@@ -194,7 +195,7 @@ def admit_group_to_journal(directory: Path, group: str) -> None:
 
 
 def _let_through(directory: Path, root: Path) -> None:
-    # Into what lies in the root of all; what is not in it lies where somebody else decides.
+    # Make the directories above it passable, as far as they are below the root.
     for way in directory.resolve().parents:
         if way.is_relative_to(root.resolve()) and way.stat().st_uid == os.geteuid():
             way.chmod(stat.S_IMODE(way.stat().st_mode) | 0o011)  # to pass through, not to list
@@ -216,25 +217,24 @@ def journal_directory(
 ) -> Path:
     """Return the directory of a journal, after checking that only its owner can write there.
 
-    The path is absolute, and no link: whoever is given it finds the same directory, whatever it was
-    called.
+    The path is absolute and resolved, so that whoever it is passed to finds the same directory.
 
     Parameters
     ----------
-    name_or_path : str or path
         A name below `$UDPFAST_JOURNALS` (`/var/lib/udpfast` for root, else
-        `~/.local/share/udpfast`), or, with a slash in it, a path. A `Path` is always a path.
+        `~/.local/share/udpfast`) or, if it has a slash, a path. A `Path` is always a path.
     create : bool
-        Make it and what is above it, readable by its owner alone.
+        Create it and its parents, readable only for the owner.
     what : str
+        The noun for error messages: "journal", or "store".
         What errors call it: a store is a journal as well.
 
     Raises
     ------
     ConfigError
-        The name has other characters than an instance's may have.
+        The name has characters that an instance's may not have.
     FileNotFoundError
-        There is no such journal, and `create` is false.
+        There is no such journal, and `create` is False.
     RegionError
         As for `instance_directory`.
     """
@@ -257,7 +257,7 @@ def journal_directory(
 
 
 def journal_root() -> Path:
-    """Return the directory in which journals lie that are called by a name."""
+    """Return the directory of journals that are given by name."""
     setting = os.environ.get("UDPFAST_JOURNALS")
     own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
     return Path(setting) if setting else own / "udpfast"
@@ -292,6 +292,6 @@ def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
         )
     if status.st_mode & 0o022:
         raise RegionError(
-            f"{directory}: expected that only its owner may write there, found mode "
+            f"{directory}: expected a directory that only its owner may write, found mode "
             f"{stat.S_IMODE(status.st_mode):04o}"
         )

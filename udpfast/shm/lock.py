@@ -1,12 +1,12 @@
 """Who writes a region: locks that the kernel drops when their holder dies, however it dies.
 
-The lock lies on the region's own file. But whoever may read a file may lock it, and keep the next
-writer out. So where a group may read, the lock that decides lies on a guard, `.<name>.lock`, which
+The lock is on the region's own file. But whoever may read a file may lock it, and so keep the next
+writer out. Where a group may read, the lock is therefore on a guard file, `.<name>.lock`, which
 only the owner can open.
 
-Who only wants to know whether a writer lives must not disturb a next one. So a writer holds a third
-lock, which can be looked at without being taken, from every container: what a pid means is known
-in its own pid namespace only.
+To find out whether a writer lives, a tool must not take a lock that the next writer needs. So a
+writer holds a third lock, which can be tested without being taken, from every container. (A pid is
+meaningful only in its own pid namespace.)
 """
 
 from __future__ import annotations
@@ -47,22 +47,23 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, 
 
 
 class ReplacedError(WriterExistsError):
-    """A file was replaced between its opening and its locking: what was locked is nobody's.
+    """A file was replaced between opening and locking it, so the lock is on a dead file.
 
-    Whoever replaced it may live or not: look again.
+    The process that replaced it may or may not live: try again.
     """
 
 
 def open_existing(path: Path, flags: int) -> int:
-    """Open a file that may be anything that somebody put there.
+    """Open a file at a path where somebody may have put anything.
 
     Raises
     ------
     RegionError
-        It is a symbolic link or a directory.
+        The path is a symbolic link or a directory.
     """
     try:
-        # O_NONBLOCK: a pipe that somebody put there must not block us; nothing to regular files.
+        # O_NONBLOCK: opening a FIFO that somebody put there must not block. It does not affect
+        # files.
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -78,7 +79,7 @@ def check_file(fd: int, path: Path) -> int:
     Raises
     ------
     RegionError
-        It is no regular file, its owner is not trusted, or others may write to it.
+        It is not a regular file, its owner is not trusted, or others may write to it.
     """
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
@@ -94,13 +95,13 @@ def check_file(fd: int, path: Path) -> int:
 
 
 def mode_below(directory: Path) -> int:
-    """Return the mode of regions in a directory: 0640 where it lets its group in, else 0600."""
+    """Return the mode for regions in a directory: 0640 if it lets a group in, else 0600."""
     mode = directory.stat().st_mode
     return 0o640 if mode & stat.S_ISGID and mode & 0o050 == 0o050 else 0o600
 
 
 def lock_file(fd: int, path: Path) -> None:
-    """Lock a region's own file; raise `WriterExistsError` if another process has it."""
+    """Lock a region's own file; raise `WriterExistsError` if another process holds the lock."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -111,12 +112,12 @@ def lock_file(fd: int, path: Path) -> None:
 def open_guard(path: Path) -> int:
     """Lock the guard of a region that others may read; return its descriptor.
 
-    It is never removed: who unlinks a lock may unlink the one that another has just taken.
+    Guards are never removed: unlinking one could remove a lock that another process just took.
 
     Raises
     ------
     WriterExistsError
-        Another process has it.
+        Another process holds the lock.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     guard = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
@@ -136,7 +137,7 @@ def open_guard(path: Path) -> int:
 
 
 def lock_existing(fd: int, path: Path) -> int:
-    """Lock a region that is there by what decides there; return the guard, -1 if it has none."""
+    """Lock an existing region by its file or its guard; return the guard, -1 if it has none."""
     if not os.fstat(fd).st_mode & _OTHERS:
         lock_file(fd, path)
         return -1
@@ -150,39 +151,39 @@ def lock_existing(fd: int, path: Path) -> int:
 
 
 def adapt_mode(fd: int, guard: int, path: Path) -> int:
-    """Have a locked region readable by whom its directory lets in by now; return its guard.
+    """Give a locked region the mode that its directory asks for now; return its guard.
 
-    Whoever has it open keeps it.
+    Processes that have it open keep access.
 
     Parameters
     ----------
     fd, guard : int
         The region's file, and its guard or -1, as `lock_existing` returned it.
     path : Path
-        Of the file.
+        Path of the file.
     """
     wanted = mode_below(path.parent)
     if stat.S_IMODE(os.fstat(fd).st_mode) == wanted:
         return guard
     if not wanted & _OTHERS:
-        try:  # both locks: from now on the file's own decides
+        try:  # take both locks: from now on the file's own decides
             lock_file(fd, path)
         except WriterExistsError:
-            return guard  # a reader has locked it: it stays as it is, behind its directory
+            return guard  # a reader has locked it: keep the mode; the directory still bars others
     return set_mode(fd, guard, path, wanted)
 
 
 def set_mode(fd: int, guard: int, path: Path, mode: int) -> int:
-    """Set who may read a region that is locked; return its guard.
+    """Set the mode of a locked region; return its guard.
 
     Parameters
     ----------
     fd : int
         The region's file.
     guard : int
-        Its guard, if it has one; else -1. One is made if others than the owner may read.
+        Its guard, or -1. One is created if others than the owner may read.
     path : Path
-        Of the file, whose directory names the group.
+        Path of the file, whose directory has the group.
     mode : int
     """
     if mode & _OTHERS:
@@ -193,9 +194,9 @@ def set_mode(fd: int, guard: int, path: Path, mode: int) -> int:
 
 
 def hold_proof(fd: int) -> bool:
-    """Take the lock by which others see that the writer of this file lives; return whether it did.
+    """Take the lock that shows that this file's writer lives; return whether that succeeded.
 
-    A reader may have locked the file against writing: then others see it by the pid alone.
+    A reader may have locked the file against it; then only the pid shows that the writer lives.
     """
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
@@ -205,34 +206,35 @@ def hold_proof(fd: int) -> bool:
 
 
 def release_proof(fd: int) -> None:
-    """Let go of what `hold_proof` took: a forked child may hold the descriptor on."""
+    """Release the lock of `hold_proof`. A forked child may keep the descriptor open."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
 
 
 def _proof_held(fd: int) -> bool:
-    # A lock for reading would meet one for writing, which only who may write the file can take.
+    # Test for a write lock, which only a process that may write the file can hold. A read lock,
+    # which anybody can take, does not conflict.
     asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
     answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
     return bool(_FLOCK.unpack(answer)[0] == fcntl.F_WRLCK)
 
 
 def process_alive(pid: int, start: int, namespace: int, fd: int, locked: bool = False) -> bool:
-    """Return whether a process runs that said so of itself, and has `fd`'s file open to write.
+    """Return whether the process that claims to write a file is alive.
 
-    In this pid namespace by its pid: a child that it forked may hold its locks when it is gone.
-    If it said that it had `locked` the file, by the lock as well: a copy of the file has the pid,
-    and nobody writes it. In another namespace, or where the others' processes are hidden from this
-    one, by the lock alone.
+    In this pid namespace its pid decides, because a forked child may hold the locks of a dead
+    process. If it said that it had `locked` the file, the lock must be held too, because a copy
+    of the file has the same pid. In another namespace, or if /proc hides other users'
+    processes, only the lock decides.
 
     Parameters
     ----------
     pid, start, namespace : int
-        What the process said of itself; `process_start` and `process_namespace` say what they are.
+        As the process stored them; see `process_start` and `process_namespace`.
     fd : int
-        The file that it writes; -1: it cannot be opened, and its lock is not looked at.
+        The file; -1: it cannot be opened, so its lock is not tested.
     locked : bool
-        It said that it had locked the file.
+        The process stored that it had locked the file.
     """
     if same_namespace(namespace):
         alive = process_start(pid) == start != 0
@@ -246,10 +248,10 @@ def same_namespace(namespace: int) -> bool:
 
 
 def process_namespace() -> int:
-    """Return the number of this process's pid namespace; 0: /proc does not show its processes."""
+    """Return the number of this process's pid namespace; 0: /proc does not show all processes."""
     try:
-        # Process 1 is another user's: it is not there where /proc is mounted with hidepid.
-        # Asked without a descriptor: there may be none free.
+        # Process 1 belongs to another user: it is hidden if /proc is mounted with hidepid. stat()
+        # needs no descriptor, and there may be none free.
         Path("/proc/1/stat").stat()
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
@@ -259,37 +261,37 @@ def process_namespace() -> int:
 def process_start(pid: int) -> int:
     """Return when a process began, in clock ticks after boot; 0 if there is no such process.
 
-    Pid and start together name a process for good: a pid alone is used again (proc(5), field 22).
+    Pid and start together identify a process for good; a pid alone is reused (proc(5), field 22).
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, PermissionError, ProcessLookupError):
         return 0
-    # The command, in parentheses, may itself hold spaces and parentheses. A zombie is dead.
+    # The command in parentheses may itself have blanks and parentheses. A zombie counts as dead.
     fields = text[text.rindex(b")") + 2 :].split()
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _check_named(fd: int, path: Path) -> None:
-    # Between open and lock, another process may have replaced the file: then we hold nothing.
+    # Another process may have replaced the file between open and lock: then the lock is void.
     held = os.fstat(fd)
     try:
         named = os.lstat(path)
     except FileNotFoundError:
         named = None
     if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
-        raise ReplacedError(f"{path}: another process has just replaced it")
+        raise ReplacedError(f"{path}: another process has just replaced this file")
 
 
 def _exists(path: Path, fd: int) -> WriterExistsError:
-    # Its header may not be there yet: 0 says that its writer has just begun.
+    # The header may not be there yet: 0 means that its writer has just begun.
     header = os.pread(fd, _OWNER.size, _PID_OFFSET) if fd >= 0 else b""
     pid, start = _OWNER.unpack(header.ljust(_OWNER.size, b"\0"))
     text = (
         f"{path}: expected no writer, found process {pid}: only one process can write it at a time"
     )
     if pid and start and process_start(pid) != start:
-        # Forked past Python, a child has its parent's descriptors, and with them the locks.
+        # A child that was forked without Python's knowledge has its parent's descriptors and locks.
         holders = " and ".join(map(str, _holders(fd))) or "one that this user cannot see"
         text += f"; that process is dead, but process {holders} still holds its lock"
         pid = 0
@@ -297,7 +299,7 @@ def _exists(path: Path, fd: int) -> WriterExistsError:
 
 
 def _holders(fd: int) -> list[int]:
-    # Processes of this user that have the file open.
+    # Return the processes of this user that have the file open.
     wanted = os.fstat(fd)
     found = set()
     for entry in Path("/proc").glob("[0-9]*/fd/*"):

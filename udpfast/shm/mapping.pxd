@@ -1,4 +1,4 @@
-# Mapping: the memory of a file, placed so that the kernel may use huge pages for it.
+# Mapping: the memory of a file, placed so that the kernel may use huge pages.
 
 from libc.stdint cimport uint8_t
 
@@ -10,6 +10,6 @@ cdef class Mapping:
     cdef readonly Py_ssize_t size_bytes
     cdef readonly bint writable
 
-# Maps a whole file, shared, every page of it touched (populate). The descriptor may be closed
+# Map a whole file, shared. populate: touch every page now. The caller may close the descriptor
 # afterwards.
 cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populate=*)

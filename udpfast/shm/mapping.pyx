@@ -1,7 +1,7 @@
-"""The memory of a file, placed so that the kernel may use huge pages for it.
+"""The memory of a file, placed so that the kernel may use huge pages.
 
-A page of 2 MiB serves only memory that begins at a multiple of 2 MiB, which `mmap` does not promise
-for files in /dev/shm. So the place is chosen here, in every process that maps one.
+A page of 2 MiB must begin at a multiple of 2 MiB, and `mmap` does not choose such an address for
+files in /dev/shm. So every process that maps a file chooses the address here.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -25,32 +25,34 @@ cdef extern from "<sys/mman.h>" nogil:
     int madvise(void* address, size_t size, int advice)
 
 cdef enum:
-    MADV_COLLAPSE = 25           # Linux 6.1; newer than many a libc's headers
+    MADV_COLLAPSE = 25           # Linux 6.1; the headers of many a libc are older
 
 
 @cython.final
 cdef class Mapping:
-    """A mapped file, made by a region. It supports the buffer protocol; the last view of it unmaps.
+    """The memory of a region's file. It supports the buffer protocol; the last view unmaps it.
 
     Attributes
     ----------
     size_bytes : int
+        Size of the file.
     writable : bool
+        Whether views are writable.
     """
 
     def collapse(self) -> tuple[int, int, str]:
-        """Move the memory onto pages of 2 MiB, one after the other; its contents stay.
+        """Move the memory to pages of 2 MiB, one after the other. The contents do not change.
 
-        One entry of the processor's address cache then serves 512 times as much. Needs no rights,
-        and no setting of the host (Linux 6.1); other processes profit when they map it afterwards.
-        The end of the file, if it is no multiple, stays as it is.
+        One entry of the processor's address cache then covers 512 times as much. This needs no
+        rights and no setting of the host (Linux 6.1); processes that map it later benefit too.
+        The rest behind the last multiple of 2 MiB stays on small pages.
 
         Returns
         -------
         wanted, got : int
-            Bytes.
+            Bytes that could be moved, and bytes that were.
         reason : str
-            Why the first page that was refused was refused; empty if none was.
+            Why the first refused page was refused; empty if none was.
         """
         cdef Py_ssize_t wanted = self.size_bytes - self.size_bytes % HUGE_PAGE
         cdef Py_ssize_t at, got = 0
@@ -75,7 +77,7 @@ cdef class Mapping:
 cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populate=True):
     cdef Mapping mapping = Mapping.__new__(Mapping)
     cdef int protection = PROT_READ | (PROT_WRITE if writable else 0)
-    # More than is needed, so that an aligned place lies in it; what is left over is given back.
+    # Reserve enough to contain an aligned address, and give back the rest.
     cdef size_t reserved = <size_t>size_bytes + HUGE_PAGE
     cdef void* start = mmap(NULL, reserved, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
@@ -84,7 +86,7 @@ cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populat
     if start == MAP_FAILED:
         check(-errno, "reserve address space for", f"{size_bytes} bytes")
     place = (<uintptr_t>start + HUGE_PAGE - 1) & ~<uintptr_t>(HUGE_PAGE - 1)
-    # MAP_POPULATE: the page faults (0.1 to 0.25 us per page, 8 x the cost of a store) come now.
+    # MAP_POPULATE: take the page faults now (0.1 to 0.25 us each, 8 times the cost of a store).
     with nogil:
         mapped = mmap(<void*>place, size_bytes, protection,
                       MAP_SHARED | MAP_FIXED | (MAP_POPULATE if populate else 0), fd, 0)

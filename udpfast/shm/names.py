@@ -1,6 +1,6 @@
-"""The region of names: where an instance, and each file of names of a journal, keeps its table.
+"""The region of names: where an instance, and each file of names of a journal, has its table.
 
-What the table is, once it is mapped, is `market.names`.
+The table itself is in `market.names`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ __all__ = [
 
 #: Kind and layout of the region.
 NAMES_KIND = "NAME"
-NAMES_LAYOUT = 1  # of the table's header and entries: counts their changes
-#: Where the table begins.
+NAMES_LAYOUT = 1  # version of the table's header and entries
+#: Offset of the table.
 NAMES_TABLE = 4096
 
 
 def attach_names(path: str | os.PathLike[str], writable: bool = False) -> Region:
-    """Attach to the names of a path, as `Region.attach` does."""
+    """Attach to the names at a path, as `Region.attach` does."""
     return Region.attach(path, NAMES_KIND, NAMES_LAYOUT, writable=writable)
 
 
 def create_names(path: str | os.PathLike[str], table_bytes: int) -> Region:
-    """Create a region with room for a table; what is there now is replaced when it is ready."""
+    """Create a region with room for a table. An existing file is replaced at `mark_ready`."""
     return Region.create(path, NAMES_KIND, NAMES_TABLE + table_bytes, NAMES_LAYOUT, replace=True)
 
 
 def reopen_names(path: str | os.PathLike[str], claim: bool = True) -> Region:
-    """Become the writer of the names of a path, as `Region.reopen_for_write` does."""
+    """Become the writer of the names at a path, as `Region.reopen_for_write` does."""
     return Region.reopen_for_write(path, NAMES_KIND, NAMES_LAYOUT, claim=claim)
 
 
 def names_table(region: Region) -> memoryview:
-    """Return the memory of a region's table."""
+    """Return the memory of a region's table of names."""
     return region.view()[NAMES_TABLE:]

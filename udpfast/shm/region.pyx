@@ -1,11 +1,11 @@
-"""Mapped files that refuse to be misread: created once, locked by one writer, checked by readers.
+"""Mapped files that cannot be misread: locked by their one writer, and checked by readers.
 
-A writer creates a region, fills it and calls `mark_ready`. It holds a lock on the file for as
-long as it lives; the kernel drops the lock when it dies, however it dies. Readers map read-only.
+A writer creates a region, fills it and calls `mark_ready`. It holds a lock on the file as long as
+it lives; the kernel drops the lock when it dies, however it dies. Readers map read-only.
 
-What takes the place of a dead writer's file is made beside it, as `.<name>.next`, and renamed over
-it by `mark_ready`. So a start that fails, or is killed, leaves what was there as it was, and nobody
-ever finds a file that is half made. Of writers that start at once exactly one comes by.
+A file that replaces a dead writer's is created beside it, as `.<name>.next`, and renamed by
+`mark_ready`. So a start that fails or is killed leaves the old file as it was, and nobody ever
+finds a half-made file. Of writers that start at the same time exactly one succeeds.
 """
 
 import contextlib
@@ -34,21 +34,22 @@ __all__ = ["Region"]
 cdef bytes _MAGIC = b"UDPFAST\0"
 
 cdef enum:
-    LOOKS_MAX = 100              # each but the last saw another start put its file there
+    LOOKS_MAX = 100              # attempts; each failed one saw another start replace the file
 
 if sizeof(RegionHeader) != REGION_HEADER_SIZE:
     raise ImportError(f"RegionHeader has {sizeof(RegionHeader)} bytes, not {REGION_HEADER_SIZE}")
 
 
 cdef class Region:
-    """One mapped file. Made by `create`, `attach` or `reopen_for_write`, never by its name.
+    """One mapped file. Made by `create`, `attach` or `reopen_for_write`, not by calling the class.
 
     Attributes
     ----------
     path : pathlib.Path
     size_bytes : int
-        Of the whole file, its 128-byte header included.
+        Size of the whole file with its 128-byte header.
     writable : bool
+        It is mapped for writing.
     """
 
     def __cinit__(self):
@@ -61,39 +62,39 @@ cdef class Region:
             huge: bool = False) -> Region:
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
-        Readers are refused until `mark_ready` is called; with `replace` they find what was there
-        until then, if anything was.
+        Readers are refused until `mark_ready` is called. With `replace`, they find the existing
+        file until then, if there is one.
 
         Parameters
         ----------
         path : str or path
-            Must not exist (see `replace`); its directory must.
+            The file, which must not exist (but see `replace`); its directory must.
         kind : str
             Four ASCII characters.
         size_bytes : int
-            Of the whole file, the 128-byte header included.
+            Size of the whole file with its 128-byte header.
         layout_hash : int
-            64 bits; readers must bring the same.
+            64 bits; readers must pass the same value.
         mode : int, optional
-            Permissions, exactly: the umask is not applied. By default 0600, and 0640 where the
-            directory is of the set-group-id kind that lets a group read (`shm.instance`).
+            Exact permissions; the umask is not applied. By default 0600, or 0640 if the directory
+            has the set-group-id mode that lets a group read (`shm.instance`).
         replace : bool
-            Take the place of a file that a dead writer left there, at `mark_ready`.
+            Replace a file that a dead writer left there, at `mark_ready`.
         keep : bool
-            With `replace`: until then that file stays; False: nobody reads it, and its memory is
-            needed for this one.
+            With `replace`: keep that file until then. False: remove it at once, because nobody
+            reads it and its memory is needed for the new one.
         huge : bool
-            Have the kernel make pages of 2 MiB of it, as far as it has some: `collapse` then finds
-            nothing to copy, and says how many there are.
+            Ask the kernel for pages of 2 MiB, as far as it has them. `collapse` then has nothing to
+            copy, and returns how many there are.
 
         Raises
         ------
         WriterExistsError
-            A living process writes the file that is there, or is about to.
+            A living process writes the existing file, or is about to.
         FileExistsError
-            The file exists and `replace` is false.
+            The file exists and `replace` is False.
         OSError
-            ENOSPC: the file system cannot hold it; the message names need and free space.
+            ENOSPC: the file system has no room for it; the message has the needed and free bytes.
         """
         cdef Region region
         path = Path(path)
@@ -127,7 +128,7 @@ cdef class Region:
     def attach(
             path: str | os.PathLike[str], kind: str, layout_hash: int, writable: bool = False,
             populate: bool = True) -> Region:
-        """Map an existing region, after comparing all that its header says.
+        """Map an existing region, after checking everything that its header says.
 
         Parameters
         ----------
@@ -136,14 +137,14 @@ cdef class Region:
         kind : str
         layout_hash : int
         writable : bool
-            Map for writing, without becoming its writer (no lock is taken).
+            Map for writing, without becoming the writer (no lock is taken).
         populate : bool
-            Touch all its memory now; False: each page when it is read.
+            Touch all its memory now. False: touch each page when it is read.
 
         Raises
         ------
         RegionError
-            Anything differs; the message says what was expected and what was found.
+            The header differs; the message says what was expected and what was found.
         OSError
             There is no such file, or it cannot be opened.
         """
@@ -154,8 +155,8 @@ cdef class Region:
             region = _map_checked(fd, path, kind, layout_hash, writable, populate)
             if not writable and not same_namespace(
                     (<const RegionHeader*>region.pointer).writer_namespace):
-                # Its lock alone tells whether the writer lives: it must stay in sight, whatever
-                # becomes of our rights and of the path.
+                # Only the lock tells whether the writer lives: keep the file open, whatever happens
+                # to this process's rights or the path.
                 region._fd, fd = fd, -1
             return region
         finally:
@@ -166,7 +167,7 @@ cdef class Region:
     def reopen_for_write(
             path: str | os.PathLike[str], kind: str, layout_hash: int,
             claim: bool = True) -> Region:
-        """Become the writer of a region whose writer is dead; its contents stay as they are.
+        """Become the writer of a region whose writer is dead. The contents stay as they are.
 
         Parameters
         ----------
@@ -174,12 +175,12 @@ cdef class Region:
         kind : str
         layout_hash : int
         claim : bool
-            Say so in its header now; False: at `mark_ready`. Until then it is locked, no more.
+            Name this process in the header now. False: only lock the region until `mark_ready`.
 
         Raises
         ------
         WriterExistsError
-            Its writer lives; the message names the pid.
+            Its writer is alive; the message has its pid.
         RegionError
             It is not a region of this kind and layout, or was never made ready.
         """
@@ -200,8 +201,8 @@ cdef class Region:
     def mark_ready(self) -> None:
         """Let readers attach: everything in the region has its first value.
 
-        What was created with `replace` takes its place now, and what was reopened without `claim`
-        says who writes it.
+        A file created with `replace` takes its place now, and the header of a region that was
+        reopened without `claim` now names this process.
         """
         _open_pointer(self)
         if not self._claimed:
@@ -212,7 +213,7 @@ cdef class Region:
             _switch(self)
 
     def describe(self, description: dict[str, Any]) -> None:
-        """Store a JSON object behind the header, before `mark_ready`: the region names its parts.
+        """Store a JSON object that describes the region, behind the header and before `mark_ready`.
 
         It must fit the rest of the first page (3968 bytes of UTF-8).
         """
@@ -225,12 +226,12 @@ cdef class Region:
         header.description_size = len(text)
 
     def description(self) -> dict[str, Any]:
-        """Return what `describe` stored; an empty dict if nothing was.
+        """Return what `describe` stored; an empty dict if nothing was stored.
 
         Raises
         ------
         RegionError
-            It is not a JSON object.
+            The stored description is not a JSON object.
         """
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
         cdef uint64_t size = header.description_size
@@ -256,14 +257,15 @@ cdef class Region:
         return memoryview(self._mapping)
 
     def collapse(self) -> tuple[int, int, str]:
-        """Move the region onto pages of 2 MiB (best before readers attach); contents stay.
+        """Move the region to pages of 2 MiB, best before readers attach. The contents stay.
 
         Returns
         -------
         wanted, got : int
-            Bytes; what is left of the last 2 MiB is not wanted.
+            Bytes that could be moved, and bytes that were; the rest behind the last multiple of
+            2 MiB is not counted.
         reason : str
-            Why less was got; empty if all was.
+            Why fewer were moved; empty if all were.
         """
         _open_pointer(self)
         return self._mapping.collapse()
@@ -279,14 +281,14 @@ cdef class Region:
         return (<RegionHeader*>_open_pointer(self)).writer_pid
 
     def writer_alive(self) -> bool:
-        """Whether the writer's process runs, in whichever container.
+        """Return whether the writer's process runs, in whichever container.
 
-        True, too, where nobody can tell: it is out of sight, and its lock cannot be looked at.
+        True, too, if that cannot be determined: the process and its lock are both out of sight.
         """
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
-        # Where the writer's pid is in sight the descriptor was closed when it was attached: the
-        # lock is looked for where it was. Who may not open it any more, or has no descriptor free,
-        # does without.
+        # If the writer's pid is in sight, the descriptor was closed after attaching, so open the
+        # path to test the lock. If that is forbidden or no descriptor is free, the pid alone
+        # decides.
         kept = self._fd if not self.writable else -1
         fd = -1
         try:
@@ -306,7 +308,7 @@ cdef class Region:
                 os.close(fd)
 
     def replaced(self) -> bool:
-        """Whether its path now names another file, or none: time to attach again."""
+        """Return whether its path now names another file or none: time to attach again."""
         try:
             status = os.lstat(self.path)
         except FileNotFoundError:
@@ -319,16 +321,17 @@ cdef class Region:
         return self.pointer == NULL
 
     def close(self) -> None:
-        """Let go of lock and mapping. Views stay valid: the last one unmaps. Idempotent.
+        """Release lock and mapping. Views stay valid; the last one unmaps. Idempotent.
 
-        In a forked child it lets go of the child's mapping only: the lock is the parent's.
+        In a forked child it releases only the child's mapping: the lock is the parent's.
         """
         self.pointer = NULL
         self._mapping = None
         _give_up(self)
         descriptors = _taken(self)
         for fd in descriptors:
-            # A child that was forked past Python may hold the descriptor too, and with it the lock.
+            # A child that was forked without Python's knowledge may hold the descriptor and so the
+            # lock.
             if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 release_proof(fd)
@@ -366,7 +369,7 @@ cdef _write_owner(Region region):
     header.created_ns = clock_realtime_ns()
     header.writer_start = process_start(os.getpid())
     header.writer_namespace = process_namespace()
-    # Not 0: it holds a lock on this very file, which a copy of it has not.
+    # Not 0: this file itself is locked, which a copy of it would not be.
     (<uint64_t*>header.reserved)[0] = hold_proof(region._fd)
     header.writer_pid = os.getpid()
     region._claimed = True
@@ -387,7 +390,7 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep,
         if not keep:
             path.unlink(missing_ok=True)
         hold_proof(fd)
-        os.ftruncate(fd, 0)  # what a start that was killed left
+        os.ftruncate(fd, 0)  # left by a killed start
         _reserve(fd, aside, size_bytes, huge)
         region = _map(fd, path, size_bytes, True)
     except BaseException:
@@ -403,7 +406,7 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep,
 
 
 def _lock_there(path):
-    # The file that is there, locked: its descriptor, and its guard's.
+    # Lock the existing file; return its descriptor and its guard's.
     fd = open_existing(path, os.O_RDWR)
     try:
         check_file(fd, path)
@@ -414,8 +417,8 @@ def _lock_there(path):
 
 
 def _lock_aside(path, aside):
-    # First the lock at which starts meet, then the one by which a writer lives, and which a start
-    # that goes on in the file that is there takes alone.
+    # First take the lock that concurrent starts compete for, then the lock of a living writer. A
+    # start that continues the existing file takes only the latter.
     fd = old = guard = -1
     locked = False
     try:
@@ -434,7 +437,7 @@ def _lock_aside(path, aside):
 
 
 def _insist(lock, *arguments):
-    # Who replaces a file while it is being locked may be gone as well: it is looked at again.
+    # The process that replaced a file while it was being locked may be gone: try again.
     for _ in range(LOOKS_MAX):
         try:
             return lock(*arguments)
@@ -444,7 +447,7 @@ def _insist(lock, *arguments):
 
 
 cdef _switch(Region region):
-    # The new file is complete: now it takes the old one's place, in one step.
+    # The new file is complete: it takes the old one's place in one step.
     region._guard = set_mode(
         region._fd, region._guard, region.path,
         mode_below(region.path.parent) if region._mode is None else region._mode)
@@ -455,7 +458,7 @@ cdef _switch(Region region):
 
 
 cdef _claim(Region region):
-    # Who may read it is decided by its new writer, who holds the lock by now.
+    # The new writer, which holds the lock by now, sets who may read the file.
     region._guard = adapt_mode(region._fd, region._guard, region.path)
     _write_owner(region)
 
@@ -467,7 +470,7 @@ cdef _hold(Region region, int fd, int guard):
 
 
 cdef _give_up(Region region):
-    # A start that came to nothing leaves nothing.
+    # A start that failed leaves nothing behind.
     aside, region._aside = region._aside, None
     if aside is not None and region._fd >= 0:
         _remove_own(aside, region._fd)
@@ -480,8 +483,8 @@ def _remove_own(path, fd):
 
 
 cdef tuple _taken(Region region):
-    # Its descriptors, for who closes them: forgotten first, since another thread may close the
-    # region meanwhile, and their numbers may be other files' by then.
+    # Hand the descriptors over for closing. The region forgets them first, because another thread
+    # may close it at the same time, when their numbers may already belong to other files.
     cdef int fd = region._fd, guard = region._guard, old = region._old
     region._fd = region._guard = region._old = -1
     return fd, guard, old
@@ -493,16 +496,16 @@ def _close_all(*descriptors):
             os.close(descriptor)
 
 
-# Regions that this process writes. A forked child has their descriptors, too, and would hold their
-# locks when this process is gone: it lets go of them at once. (The lock itself stays: it goes with
-# the last descriptor, or when its holder says so.)
+# Regions that this process writes. A forked child has their descriptors too and would hold their
+# locks when this process is gone, so it closes them at once. (The lock itself stays: it ends with
+# the last descriptor, or when its holder releases it.)
 _WRITERS = weakref.WeakSet()
 
 
 def _leave_in_child():
     cdef Region region
     for region in list(_WRITERS):
-        region._aside = None  # the parent's to remove
+        region._aside = None  # the parent will remove it
         _close_all(*_taken(region))
     _WRITERS.clear()
 
@@ -511,7 +514,7 @@ os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def _reserve(fd, path, size_bytes, huge):
-    # All memory is taken now: a page that is missing later would be SIGBUS in the hot loop.
+    # Reserve all memory now: a page that is missing later would raise SIGBUS in the hot loop.
     try:
         if huge:
             _reserve_huge(fd, size_bytes)
@@ -524,7 +527,8 @@ def _reserve(fd, path, size_bytes, huge):
 
 
 def _reserve_huge(fd, size_bytes):
-    # Around one small page the kernel makes a huge one at once. Of 512 small ones it copies each.
+    # The kernel makes a huge page around one small page without copying; 512 small ones it would
+    # copy.
     cdef Mapping mapping
     os.ftruncate(fd, size_bytes)
     for at in range(0, size_bytes - HUGE_PAGE + 1, HUGE_PAGE):
@@ -560,8 +564,8 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
 
 cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable, bint populate=True):
     cdef Region region = Region.__new__(Region)
-    # A mapping holds what it was made of as a descriptor does, and a forked child has both: a lock
-    # would outlive its holder by it. So the file is opened once more.
+    # A mapping keeps its open file description alive, and a forked child inherits it, which would
+    # keep the lock beyond the death of its holder. So map another open file description.
     own = os.open(f"/proc/self/fd/{fd}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     try:
         region._mapping = map_file(own, size_bytes, writable, populate)

@@ -1,8 +1,8 @@
-"""What a relay counts: written by its one thread, read by every tool, dead or alive.
+"""The counters of a relay, written by its one thread and read by tools, even afterwards.
 
     0 RegionHeader, description {"lines": [..]} | 4096 the relay's | 4096 + 256 line by line
 
-Counts are int64, those of each line at a multiple of 128 bytes.
+Counters are int64; those of each line begin at a multiple of 128 bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "RelayCounts",
 ]
 
-#: The relay's, in the order of their numbers (agents/relay/relay_feed.pxd), with what they mean.
+#: Counters of the relay, in the order of agents/relay/relay_feed.pxd, and their meanings.
 RELAY_COUNTS = {
     "records": "records read from the feed",
     "updates": "updates passed on as they came, at once",
@@ -52,14 +52,14 @@ RELAY_COUNTS = {
     "dead or stood still: all was said to be in doubt until it had caught up",
     "short": "whether an update had to wait in the last second",
 }
-#: Those of the relay that tell how it is, rather than what it has done.
+#: Those of the relay's counters that are gauges, not sums.
 RELAY_GAUGES = ("waiting", "short")
-#: What becomes of a record: these add up to `records`.
+#: Outcomes of a record; these counters add up to `records`.
 RELAY_VERDICTS = (
     *("learnt", "control", "not_carried", "refused", "doubted", "updates", "in_whole"),
     *("delayed", "conflated", "waiting"),
 )
-#: Those of each line (agents/relay/relay_lines.pxd).
+#: Counters of each line, in the order of agents/relay/relay_lines.pxd.
 RELAY_LINE_COUNTS = {
     "datagrams": "datagrams sent",
     "bytes": "bytes of UDP payload sent",
@@ -81,16 +81,16 @@ assert 8 * len(RELAY_LINE_COUNTS) <= _SCOPE
 
 
 class RelayCounts:
-    """The counts of the relay beside an instance.
+    """The counters of the relay beside an instance.
 
     Attributes
     ----------
     names : tuple of str
-        Of the lines.
+        Names of the lines.
     relay : numpy.ndarray
         int64, one for each of `RELAY_COUNTS`.
     lines : numpy.ndarray
-        int64, shape (lines, 16): the first ones of a row are `RELAY_LINE_COUNTS`.
+        int64, shape (lines, 16): the first columns are `RELAY_LINE_COUNTS`.
     """
 
     def __init__(self, region: Region, names: tuple[str, ...]) -> None:
@@ -102,7 +102,7 @@ class RelayCounts:
 
     @classmethod
     def create(cls, directory: Path, names: list[str]) -> Self:
-        """Begin anew with all counts 0, in place of a dead relay's.
+        """Create the file with all counters 0, in place of a dead relay's.
 
         Raises
         ------
@@ -118,14 +118,14 @@ class RelayCounts:
 
     @classmethod
     def attach(cls, directory: Path) -> Self:
-        """Attach to them, read-only; their relay may be dead.
+        """Attach to the file, read-only. Its relay may be dead.
 
         Raises
         ------
         FileNotFoundError
-            No relay ran beside this instance.
+            No relay has run beside this instance.
         RegionError
-            The file is of another version, or no such file.
+            The file is of another version, or of another kind.
         """
         region = Region.attach(directory / "relay", _KIND, _LAYOUT_HASH)
         names = region.description().get("lines")
@@ -135,18 +135,18 @@ class RelayCounts:
 
     @property
     def alive(self) -> bool:
-        """Whether the relay's process is there."""
+        """Whether the relay's process is alive."""
         return self._region.writer_alive()
 
     def read(self) -> dict[str, dict[str, int]]:
-        """Return all counts, by scope (`relay`, and one of each line's name) and name."""
+        """Return all counters by scope (`relay`, and `line NAME` for each line) and name."""
         found = {"relay": dict(zip(RELAY_COUNTS, self.relay.tolist(), strict=True))}
         for name, row in zip(self.names, self.lines.tolist(), strict=True):
             found[f"line {name}"] = dict(zip(RELAY_LINE_COUNTS, row, strict=False))
         return found
 
     def close(self) -> None:
-        """Let go of the file; it stays for those who want to know how it ended."""
+        """Release the file, which stays for later reading."""
         self._region.close()
 
 

@@ -1,8 +1,8 @@
-"""The roster: which agents an instance runs, and how each of them is, alive or dead.
+"""The roster: the agents of an instance and their states, readable while it runs and afterwards.
 
-One row per agent in the region `roster`. Its one writer is the thread that watches the agents,
-some times a second; tools read it. A row that is read while it is written may mix old and new: it
-is for people.
+The region `roster` has one row per agent. Its one writer is the thread that watches the agents,
+several times a second; tools read it. A row that is read while it is written may mix old and new
+values: it is meant for people.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _LAYOUT_HASH = layout_hash(_ENTRY)
 
 
 class AgentState(IntEnum):
-    """What an agent is doing."""
+    """State of an agent."""
 
     STARTING = 0
     RUNNING = 1
-    STUCK = 2  # its thread is there, and has made no turn for seconds
-    WAITING = 3  # it ended with an error, and will be started again
+    STUCK = 2  # its thread is alive but has made no turn for seconds
+    WAITING = 3  # it ended with an error and will be restarted
     FAILED = 4  # it ended with an error, for good
     ENDED = 5  # it had nothing left to do, or was stopped
 
@@ -63,21 +63,21 @@ class AgentEntry:
         "feed", or the name of its table in the feed's file.
     state : AgentState
     restarts : int
-        How often it was started again.
+        Number of restarts.
     pid : int
-        Of the process that it runs in; 0: none.
+        Process that it runs in; 0: none.
     changed_ns : int
-        Since when the state is what it is, UNIX ns.
+        When the state last changed, UNIX ns.
     cycles : int
         Turns of its loop.
     failure : str
         What ended it last; empty: nothing did.
     looked_ns : int
-        When it was looked at last, UNIX ns.
+        When it was last checked, UNIX ns.
     down_ns : int
-        When it failed first, UNIX ns, until it has worked for `run.restart_steady_ms`; 0: it works.
+        When it failed, UNIX ns, until it has worked for `run.restart_steady_ms` again; 0: it works.
     down_records : int
-        Records that the feed had put out by then.
+        Number of records that the feed had published by then.
     """
 
     name: str
@@ -93,14 +93,14 @@ class AgentEntry:
 
 
 class Roster:
-    """The writing end of a roster, in place of a dead writer's from `publish` on.
+    """The writing end of a roster. From `publish` on it replaces a dead writer's.
 
     Parameters
     ----------
     directory : Path
-        Of the instance.
+        The instance's directory.
     size : int
-        Agents.
+        Number of agents.
     """
 
     def __init__(self, directory: Path, size: int) -> None:
@@ -118,7 +118,7 @@ class Roster:
         self.region.mark_ready()
 
     def write(self, entries: Sequence[AgentEntry], now_ns: int) -> None:
-        """Say how all agents are."""
+        """Publish the state of all agents."""
         for row, entry in zip(self._rows, entries, strict=True):
             row["name"] = entry.name.encode()
             row["state"] = entry.state
@@ -132,7 +132,7 @@ class Roster:
             row["down_records"] = entry.down_records
 
     def close(self) -> None:
-        """Let go of it; the file stays for tools."""
+        """Release the roster. The file stays for tools."""
         self.region.close()
 
     def __enter__(self) -> Self:
@@ -150,9 +150,9 @@ class Roster:
 
 
 def read_roster(directory: str | os.PathLike[str]) -> list[AgentEntry]:
-    """Return the agents of an instance as they were when they were looked at last.
+    """Return the agents of an instance, as they were when last checked.
 
-    Empty for an instance that nobody watched, such as one of an older version.
+    Empty if nobody watched them, as in an instance of an older version.
 
     Raises
     ------

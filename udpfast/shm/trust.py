@@ -1,7 +1,8 @@
-"""Whose files this process believes: its own user's, root's, and those of `$UDPFAST_TRUST`.
+"""Whose files this process trusts: its own user's, root's, and those of `$UDPFAST_TRUST`.
 
-Who can write a region can feed prices to a strategy, and end it by cutting the file short. So a
-strategy of another user than the feed's says by name whom it trusts: `UDPFAST_TRUST=udpfast`.
+Whoever can write a region can feed prices to a strategy, and kill it by truncating the file. So a
+strategy that runs as another user than the feed must name the users it trusts:
+`UDPFAST_TRUST=udpfast`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def trusted_owners() -> set[int]:
     Raises
     ------
     ConfigError
-        `$UDPFAST_TRUST` has a name that is no user's.
+        `$UDPFAST_TRUST` names a user that does not exist.
     """
     owners = {os.geteuid(), 0}
     for name in os.environ.get("UDPFAST_TRUST", "").replace(",", " ").split():
@@ -35,7 +36,7 @@ def trusted_owners() -> set[int]:
 
 
 def describe_owners() -> str:
-    """Return whom `trusted_owners` accepts, as an error message says it."""
+    """Return the users that `trusted_owners` accepts, for error messages."""
     others = sorted(trusted_owners() - {os.geteuid(), 0})
     return f"expected owner {os.geteuid()} (or root" + "".join(f", {uid}" for uid in others) + ")"
 

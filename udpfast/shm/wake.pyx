@@ -1,4 +1,4 @@
-"""Waking readers that sleep in an event loop; the protocol is in `wake.pxd`."""
+"""Wake readers that sleep in an event loop. The protocol is in `wake.pxd`."""
 
 import os
 from pathlib import Path
@@ -24,11 +24,11 @@ cdef extern from "<sys/inotify.h>" nogil:
         IN_MODIFY
 
 _KIND = "WAKE"
-_LAYOUT_HASH = 1  # of WakeHeader: counts its changes
+_LAYOUT_HASH = 1  # version of WakeHeader
 
 
 cdef class WakeRegion:
-    """The writer's end: wakes readers that said that they sleep. The hot loop uses C.
+    """The writer's end: it wakes readers that have announced that they sleep. The hot loop uses C.
 
     Attributes
     ----------
@@ -43,12 +43,12 @@ cdef class WakeRegion:
         ----------
         directory : str or path
         publish : bool
-            Let readers find it now; False: when `region.mark_ready` is called.
+            Let readers find it now. False: when `region.mark_ready` is called.
 
         Raises
         ------
         WriterExistsError
-            A living process is its writer.
+            A living process writes it.
         """
         cdef WakeRegion wake = WakeRegion.__new__(WakeRegion)
         cdef Region region
@@ -65,20 +65,20 @@ cdef class WakeRegion:
         return wake
 
     def turn(self, uint64_t position, int64_t now_ns) -> None:
-        """Wake who sleeps, if there is something new; `waker_turn`, for tests.
+        """Wake sleeping readers if there is a new record: `waker_turn`, for tests.
 
         Parameters
         ----------
         position : int
-            Of the ring's next record.
+            Position of the ring's next record.
         now_ns : int
-            Monotonic.
+            Monotonic time.
         """
         if self.region.pointer != NULL:
             waker_turn(&self.waker, position, now_ns)
 
     def close(self) -> None:
-        """Wake everybody a last time, and let go of the file. Idempotent."""
+        """Wake all readers a last time, and release the file. Idempotent."""
         if self.region.pointer != NULL:
             self.waker.header = NULL
             if self.region.writer_pid == os.getpid():  # not in a forked child
@@ -87,7 +87,7 @@ cdef class WakeRegion:
 
 
 cdef class Sleeper:
-    """A reader's end: a descriptor for its event loop, and the word that says that it sleeps.
+    """A reader's end: a descriptor for its event loop, and the word that announces its sleep.
 
     Attributes
     ----------
@@ -107,13 +107,13 @@ cdef class Sleeper:
             There is no such file, it may not be written, or the system's limit of inotify
             instances is reached.
         RegionError
-            It is another version's.
+            The file is of another version.
         """
         cdef Sleeper sleeper = Sleeper.__new__(Sleeper)
         cdef bytes path = os.fsencode(Path(directory) / "wake")
         sleeper._fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
         check(-c_errno if sleeper._fd < 0 else 0, "watch for records", str(directory))
-        # First the watch, then the mapping: if they are of one file, nothing came between.
+        # Watch before mapping: if both are of one file, no notification was missed.
         if inotify_add_watch(sleeper._fd, path, IN_MODIFY) < 0:
             check(-c_errno, "watch for records", os.fsdecode(path))
         sleeper.region = Region.attach(os.fsdecode(path), _KIND, _LAYOUT_HASH, writable=True)
@@ -123,31 +123,31 @@ cdef class Sleeper:
         return sleeper
 
     def fileno(self) -> int:
-        """Return the descriptor that becomes readable when there may be something new."""
+        """Return the descriptor that becomes readable when there may be a new record."""
         return self._fd
 
     def arm(self) -> None:
-        """Say that this reader is about to sleep. Look at the ring once more behind this call."""
+        """Announce that this reader is about to sleep. Check the ring once more after this call."""
         if self.region.pointer == NULL:
             return
         if load_relaxed(&self._header.asleep) == 0:
             store_relaxed(&self._header.asleep, 1)
-        # The look at the ring must not come before the store; read by waker_turn.
+        # Orders the store before the check of the ring; the writer reads the word in waker_turn.
         fence_full()
 
     def drain(self) -> None:
-        """Take off what made the descriptor readable."""
+        """Read the events that made the descriptor readable."""
         cdef char events[4096]
         if self._fd >= 0:
             while c_read(self._fd, events, sizeof(events)) > 0:
                 pass
 
     def replaced(self) -> bool:
-        """Return whether another writer began another file: then attach anew."""
+        """Return whether another writer created another file: then attach anew."""
         return self.region.replaced()
 
     def close(self) -> None:
-        """Let go of the file and of the descriptor. Idempotent."""
+        """Release the file and the descriptor. Idempotent."""
         if self._fd >= 0:
             c_close(self._fd)
             self._fd = -1
