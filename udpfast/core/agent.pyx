@@ -20,37 +20,37 @@ __all__ = ["Agent", "AgentRunner", "CallableAgent", "Grant"]
 
 
 cdef class Agent:
-    """Something that works in turns; subclass it in Cython and override `do_work`.
+    """Something that works in turns. Subclass it in Cython and override `do_work`.
 
     Parameters
     ----------
     role : str
-        What it does, in a word or two: the name of its thread and of its errors.
+        Its task in a word or two, which names its thread and its errors.
     """
 
     def __init__(self, str role):
         self.role = role
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
-        # A bounded amount of work, without blocking. Returns how much was done (0: nothing),
-        # AGENT_DONE, or -errno, which ends the runner; join() raises it.
+        # Do a bounded amount of work, without blocking. Returns the amount (0: none), AGENT_DONE,
+        # or -errno, which ends the runner and is raised by join().
         return AGENT_DONE
 
     def on_start(self) -> None:
-        """Prepare, in the agent's own thread and with the GIL; what it raises, `start` raises."""
+        """Prepare, in the agent's thread and with the GIL. `start` raises what this raises."""
 
     def on_stop(self) -> None:
-        """Tidy up, in the agent's own thread and with the GIL; called whenever it was started."""
+        """Clean up, in the agent's thread and with the GIL. Called if `on_start` returned."""
 
 
 @cython.final
 cdef class CallableAgent(Agent):
-    """An agent whose work is a Python function: takes the GIL at each turn.
+    """An agent whose work is a Python function. It takes the GIL at each turn.
 
     Parameters
     ----------
     role : str
-        What it does, in a word or two.
+        Its task in a word or two.
     work : callable
         Called with `now_ns`; returns how much it did (0: nothing), or None when all is done.
     close : callable, optional
@@ -68,7 +68,7 @@ cdef class CallableAgent(Agent):
         self._close = close
 
     def on_stop(self) -> None:
-        """Let go of what it has."""
+        """Call `close`."""
         if self._close is not None:
             self._close()
 
@@ -84,7 +84,7 @@ cdef class CallableAgent(Agent):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a runner asked the operating system for, and whether it got it.
+    """What a runner asked of the operating system, and whether it was granted.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Grant:
     asked : str
         What was asked for.
     granted : bool
-        Whether it was given.
+        Whether it was granted.
     reason : str
         Why not; empty if granted.
     """
@@ -106,22 +106,23 @@ class Grant:
 
 @cython.final
 cdef class AgentRunner:
-    """One thread that runs agents in turns, without the GIL, until it is stopped.
+    """A thread that runs agents in turns, without the GIL, until it is stopped.
 
     Parameters
     ----------
     agents : Agent or sequence of Agent
-        Run in this order at every turn, on one thread.
+        The agents, in the order in which they run at every turn.
     core : int, optional
         The core to pin the thread to.
     idle : str or IdleStrategy
-        What to do when a turn brought no work.
+        What to do after a turn without work.
     fifo_priority : int, optional
         Run with SCHED_FIFO at this priority (1 to 99).
     lock_memory : bool
         Lock all pages of this process into memory.
     strict : bool
-        Raise if one of these is denied; otherwise it is noted in `grants`, and the runner goes on.
+        Raise if one of these is denied. Otherwise it is noted in `grants`, and the runner
+        continues.
 
     Attributes
     ----------
@@ -130,9 +131,9 @@ cdef class AgentRunner:
 
     Notes
     -----
-    Signals are the main thread's business: Python handles them there and calls `stop`. So a main
-    thread should `start` and `finish`, not `run`. Only `finish` says for sure that the thread
-    touches nothing any more: what it works on is let go of afterwards.
+    Python handles signals in the main thread, where a handler calls `stop`. So a main thread
+    should `start` and `finish`, not `run`. Only after `finish` has returned is it certain that
+    the thread uses nothing any more; release what it works on after that.
     """
 
     def __init__(
@@ -161,20 +162,20 @@ cdef class AgentRunner:
         self._slow = slow
 
     def start(self) -> None:
-        """Start the thread; returns when every agent's `on_start` has returned.
+        """Start the thread; return when every agent's `on_start` has returned.
 
         Raises
         ------
         Exception
-            What an `on_start` raised; with `strict`, `PermissionError` and the like.
+            What an `on_start` raised, or, with `strict`, an error such as `PermissionError`.
         RuntimeError
-            If it was started before.
+            The runner was started before.
         """
         self._begin_once()
         self._worker.start()
         try:
             self._settled.acquire()
-        except BaseException:  # a signal's handler: who is not told that it runs cannot end it
+        except BaseException:  # from a signal handler: the caller cannot stop it
             self.stop()
             self._worker.finish()
             raise
@@ -188,9 +189,9 @@ cdef class AgentRunner:
         self._used = True
 
     def run(self) -> None:
-        """Run in the calling thread until stopped, or until an agent ends; raises as `join`.
+        """Run in the calling thread until stopped or until an agent ends; raise as `join` does.
 
-        The thread keeps what it was granted (core, priority) afterwards.
+        The thread keeps its core and priority afterwards.
         """
         self._begin_once()
         self._live()
@@ -198,16 +199,21 @@ cdef class AgentRunner:
             raise self._failure
 
     def stop(self) -> None:
-        """Ask the loop to end after its present turn; does not wait. From any thread."""
+        """Ask the loop to end after its present turn. Does not wait. Any thread may call it."""
         store_release(&self._stopped, 1)  # read by _loop, once per turn
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end of the thread; return whether it has ended.
+        """Wait for the thread to end; return whether it has.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            How long to wait; by default without limit.
 
         Raises
         ------
         Exception
-            What ended it, unless that was `stop` or the end of the work.
+            What ended the thread, unless that was `stop` or the end of the work.
         """
         if not self._worker.started:
             raise RuntimeError(f"runner of {self.role} was not started")
@@ -218,12 +224,12 @@ cdef class AgentRunner:
         return True
 
     def finish(self) -> None:
-        """Stop, and return when the thread has ended, whatever a signal's handler raises meanwhile.
+        """Stop the thread and wait for its end, whatever a signal handler raises meanwhile.
 
         Raises
         ------
         Exception
-            What ended the thread, as `join` does; but first what a handler raised.
+            What ended the thread, as for `join`; but first what a handler raised.
         """
         self.stop()
         self._worker.finish()
@@ -244,21 +250,21 @@ cdef class AgentRunner:
 
     @property
     def cycles(self) -> int:
-        """Turns of the loop so far."""
+        """Number of turns of the loop."""
         return self._cycles[0]
 
     @property
     def cycle_longest_ns(self) -> int:
-        """The longest turn so far, of those in which the idle strategy kept the core."""
+        """The longest turn, among those in which the idle strategy kept the core, in ns."""
         return self._longest_ns[0]
 
     @property
     def cycles_slow(self) -> int:
-        """Turns longer than 1 ms so far, of the same turns."""
+        """Number of turns longer than 1 ms, among the same turns."""
         return self._slow[0]
 
     def _live(self):
-        # The life of the thread, from the first page to the last.
+        # The whole life of the thread.
         started = []
         cdef int rc
         try:
@@ -279,7 +285,7 @@ cdef class AgentRunner:
             self._settled.release()
 
     cdef int _loop(self) noexcept nogil:
-        # One clock read per turn: it ends this turn's measurement and is the next one's now_ns.
+        # One clock read per turn: it ends the measurement of this turn, and is now_ns of the next.
         cdef int64_t now_ns = clock_monotonic_ns(), ended_ns, cycle_ns
         cdef int i, rc, work_count
         while load_acquire(&self._stopped) == 0:  # pairs with stop()
@@ -308,7 +314,7 @@ cdef class AgentRunner:
         check(rc, "run agent", agent.role)
 
     def _tidy(self, started):
-        # Every agent that was started is stopped; the first failure is the one to report.
+        # Stop every agent that was started; the first failure is the one to report.
         for agent in reversed(started):
             try:
                 agent.on_stop()
@@ -316,11 +322,12 @@ cdef class AgentRunner:
                 self._failure = self._failure or failure
 
     def _ask(self):
-        # Ask the operating system for what the settings want, for the calling thread.
+        # Ask the operating system, for the calling thread, for what the settings want.
         core, fifo_priority, lock_memory, strict = self._settings
         name = self.role.encode()
         check(thread_name(name), "name thread", self.role)
-        # The kernel may end a sleep 50 us late to batch wake-ups; a backoff begins at 1 us.
+        # By default the kernel may end a sleep 50 us late to batch wake-ups; a backoff starts at 1
+        # us.
         check(thread_timer_slack(1), "set timer slack", self.role)
         grants = []
         if core is not None:

@@ -1,6 +1,6 @@
-# The compiler's atomics, named once. 64-bit loads and stores are single instructions on x86-64
-# and AArch64 (32 bits are for rings shared with the kernel); the names say which order is asked
-# for, and each call site says who reads on the other side.
+# The compiler's atomics, each named once. 64-bit loads and stores are single instructions on x86-64
+# and AArch64 (32 bits are for rings shared with the kernel). The names give the memory order; each
+# call says who reads on the other side.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -35,8 +35,8 @@ cdef extern from *:
     static inline void udpfast_prefetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
     #if defined(__x86_64__)
     static inline void udpfast_relax(void) { __builtin_ia32_pause(); }
-    /* GCC's own builtin asks to read only, unless it may assume a processor that has this one;
-       on one that has not it does nothing. */
+    /* GCC's builtin prefetches for reading only, unless it may assume a processor with prefetchw.
+       On a processor without it, the instruction does nothing. */
     static inline void udpfast_prefetch_write(const void *p) {
         __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
     }

@@ -1,5 +1,5 @@
-# invariant(cond): what must be true. It aborts with file and line, in every build: going on with
-# a broken invariant would publish wrong prices. Not for input: bad input is a verdict.
+# invariant(cond): what must be true. If it is not, the process aborts with file and line, in every
+# build, because continuing would publish wrong prices. Not for input: bad input gets a verdict.
 
 cdef extern from *:
     """

@@ -4,12 +4,12 @@ __all__ = ["monotonic_ns", "realtime_ns", "ticks", "ticks_per_second"]
 
 
 def monotonic_ns() -> int:
-    """Return the monotonic clock in nanoseconds; never steps, its zero means nothing."""
+    """Return the monotonic clock in nanoseconds. It never steps; its zero is arbitrary."""
     return clock_monotonic_ns()
 
 
 def realtime_ns() -> int:
-    """Return UNIX time in nanoseconds; may step when the host's clock is set."""
+    """Return UNIX time in nanoseconds. It may step when the host's clock is set."""
     return clock_realtime_ns()
 
 
@@ -24,7 +24,7 @@ def ticks_per_second(int64_t interval_ns=10_000_000) -> float:
     Parameters
     ----------
     interval_ns : int
-        How long to measure; the call spins for that time. The error is about 100 ns divided by it.
+        How long to measure. The call spins for that time; the error is about 100 ns divided by it.
     """
     if interval_ns <= 0:
         raise ValueError(f"interval_ns must be positive, was {interval_ns}")

@@ -13,14 +13,15 @@ __all__ = [
 
 
 class CounterInfo(NamedTuple):
-    """What a counter is called, its unit (`count`, `bytes`, `ns`, `code`), and what it counts."""
+    """Name of a counter, its unit (`count`, `bytes`, `ns` or `code`), and what it counts."""
 
     name: str
     unit: str
     meaning: str
 
 
-#: What became of a unit, or of a datagram that has none: each gets one. The index is the `Verdict`.
+#: Outcomes of a unit, or of a datagram without one: each gets exactly one. The index is the
+#: `Verdict`.
 VERDICTS: tuple[CounterInfo, ...] = (
     CounterInfo("delivered", "count", "complete and next in order: passed on at once (also "
                                       "heartbeats)"),
@@ -72,7 +73,8 @@ VERDICTS: tuple[CounterInfo, ...] = (
         "a relay's parity: says nothing of its own, but what it rebuilds (`window.parity`)"),
 )
 
-#: Those of a line of a channel: the verdicts first, then its own. The index is the `LineCounter`.
+#: Counters of a line of a channel: the verdicts first, then its own. The index is the
+#: `LineCounter`.
 LINE_COUNTERS: tuple[CounterInfo, ...] = (
     *VERDICTS,
     CounterInfo(
@@ -138,7 +140,7 @@ LINE_COUNTERS: tuple[CounterInfo, ...] = (
         "for none of the lines: another address, port, source or protocol"),
 )
 
-#: Those of each address of a line that has several. The index is the `AddressCounter`.
+#: Counters of each address of a line that has several. The index is the `AddressCounter`.
 ADDRESS_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("datagrams", "count", "received from the kernel for this address"),
     CounterInfo(
@@ -147,7 +149,7 @@ ADDRESS_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("silent", "code", "1: it has brought nothing for session.inactivity_timeout_ms"),
 )
 
-#: Those of one channel, over all its lines. The index is the `ChannelCounter`.
+#: Counters of one channel, over all its lines. The index is the `ChannelCounter`.
 CHANNEL_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("messages", "count", "complete messages in seqno order (heartbeats included)"),
     CounterInfo("heartbeats", "count", "messages without payload"),
@@ -181,7 +183,7 @@ CHANNEL_COUNTERS: tuple[CounterInfo, ...] = (
         "how long a hole waits now before it is declared lost (`window.lost_packet_wait_us`)"),
 )
 
-#: Those of the whole feed. The index is the `FeedCounter`.
+#: Counters of the whole feed. The index is the `FeedCounter`.
 FEED_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("applied", "count", "passed on: its object is LIVE, or this message made it LIVE"),
     CounterInfo("ungated", "count", "passed on without a check of its object: it needs no "

@@ -1,22 +1,22 @@
-# CRC32C (Castagnoli; RFC 3720, B.4), as journals carry it: by the processor's instructions where it
-# has them (SSE 4.2 and PCLMULQDQ; ARMv8.1 where the build may assume it), by tables otherwise. Both
-# give the same.
+# CRC32C (Castagnoli; RFC 3720, B.4), which journals use: computed by the processor's instructions
+# where it has them (SSE 4.2 and PCLMULQDQ; ARMv8.1 where the build may assume it), otherwise by
+# tables. Both give the same result.
 #
-# A state begins as CRC32C_BEGIN, takes bytes piece by piece, and ends as ~state. On the way it is
-# 64 bits wide, the upper half 0: as the instruction takes it and leaves it.
+# A state begins as CRC32C_BEGIN, takes bytes piece by piece, and the result is ~state. A state has
+# 64 bits of which the upper half is 0, as the instruction takes and returns it.
 #
-# The instruction takes 8 bytes and 3 cycles, but a processor begins one every cycle. So pieces that
-# lie behind each other are worked on side by side, each from a state of 0, and put together: behind
-# n words the state s stands for s * x^(64 n) modulo the polynomial. crc32c_behind multiplies by
-# x^(64 n - 33); the instruction that takes the product, added to the last of these words, does the
-# rest: x^32 of its own, and 1 because the product of two reflected factors is one bit off.
+# The instruction processes 8 bytes in 3 cycles, but a processor can start one every cycle. So
+# adjacent pieces are processed in parallel, each from state 0, and then combined: n words further
+# on, the state s stands for s * x^(64 n) modulo the polynomial. crc32c_behind multiplies by x^(64 n
+# - 33). The product is added to the last of these words, and the instruction that takes it does the
+# rest: it multiplies by x^32, and the product of two reflected factors is one bit off.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 cdef enum:
     CRC32C_BEGIN = 0xFFFFFFFF
-    CRC32C_PIECE = 64            # bytes; three of them side by side keep the processor busy
+    CRC32C_PIECE = 64            # bytes; three of them in parallel keep the processor busy
 
 cdef extern from *:
     """
@@ -28,7 +28,7 @@ cdef extern from *:
     static inline int udpfast_crc32c_fast(void) {
         return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
     }
-    /* In assembly: an intrinsic would need the whole module compiled for SSE 4.2. */
+    /* In assembly: an intrinsic would require compiling the whole module for SSE 4.2. */
     static inline uint64_t udpfast_crc32c_word(uint64_t state, uint64_t word) {
         __asm__("crc32q %1, %0" : "+r"(state) : "rm"(word));
         return state;
@@ -60,31 +60,31 @@ cdef extern from *:
     }
     """
     enum:
-        CRC32C_PIECES "UDPFAST_CRC32C_PIECES"    # whether crc32c_behind is there
+        CRC32C_PIECES "UDPFAST_CRC32C_PIECES"    # whether crc32c_behind exists
     bint crc32c_fast "udpfast_crc32c_fast" () noexcept nogil
     uint64_t crc32c_word "udpfast_crc32c_word" (uint64_t state, uint64_t word) noexcept nogil
     uint64_t crc32c_behind "udpfast_crc32c_behind" (
         uint64_t state, uint32_t power) noexcept nogil
     uint64_t load_word "udpfast_load_word" (const uint8_t* p) noexcept nogil
 
-cdef enum:  # x^(64 n - 33), reflected, for the n words of one, two and three pieces
+cdef enum:  # x^(64 n - 33), reflected, where n is the number of words of one, two or three pieces
     BEHIND_ONE_PIECE = 0x9E4ADDF8
     BEHIND_TWO_PIECES = 0x0D3B6092
     BEHIND_THREE_PIECES = 0xAB7AFF2A
 
-# By tables: 8 bytes at a step. Any size.
+# By tables, 8 bytes per step. `size` may be any number.
 cdef uint64_t crc32c_by_table(uint64_t state, const uint8_t* at, uint64_t size) noexcept nogil
 
 
 cdef inline uint64_t crc32c_words(uint64_t state, const uint8_t* at, uint64_t size) noexcept nogil:
-    # `size` is a multiple of 8.
+    # Add `size` bytes, a multiple of 8.
     return crc32c_copied(state, NULL, at, size)
 
 
 cdef inline uint64_t crc32c_copied(
         uint64_t state, uint8_t* to, const uint8_t* at, uint64_t size) noexcept nogil:
-    # The bytes are copied on the way (unless `to` is NULL); both are filled up with zeros to a
-    # multiple of 8. One walk: the processor stores what the checksum has just loaded.
+    # Add bytes and copy them to `to` (unless that is NULL), both padded with zeros to a multiple of
+    # 8. One pass: the processor stores what the checksum has just loaded.
     cdef uint64_t last
     if not crc32c_fast():
         return crc32c_copied_by_table(state, to, at, size)

@@ -1,4 +1,4 @@
-"""CRC32C by tables, and of any bytes."""
+"""CRC32C by tables, and of arbitrary bytes."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -7,7 +7,8 @@ __all__ = ["crc32c", "crc32c_in_hardware"]
 cdef enum:
     POLYNOMIAL = 0x82F63B78      # reflected
 
-# Filled once, below, and read ever after: TABLES[n][b] is what byte b does, n bytes later.
+# Filled once, below, and constant afterwards: TABLES[n][b] is the effect of byte b after n more
+# bytes.
 cdef uint32_t TABLES[8][256]
 
 
@@ -35,8 +36,9 @@ def crc32c(const uint8_t[::1] content, *, bint tables=False) -> int:
     Parameters
     ----------
     content : bytes-like
+        The bytes.
     tables : bool
-        Work it out by tables even where the processor has an instruction for it.
+        Use the tables even if the processor has an instruction for it.
     """
     cdef uint64_t size = content.shape[0]
     cdef uint64_t words = 0 if tables else size & ~<uint64_t>7
@@ -50,7 +52,7 @@ def crc32c(const uint8_t[::1] content, *, bint tables=False) -> int:
 
 
 def crc32c_in_hardware() -> bool:
-    """Whether this processor (and build) has instructions for it."""
+    """Return whether this processor (and build) has instructions for CRC32C."""
     return crc32c_fast()
 
 

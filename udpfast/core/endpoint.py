@@ -1,4 +1,4 @@
-"""Addresses as people write them: one reading of each for files, options and sockets."""
+"""Addresses as people write them, parsed in the same way for files, options and sockets."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ __all__ = [
     "parse_sender",
 ]
 
-#: What Linux lets an interface be called (dev_valid_name), but for what cannot be printed.
+#: Names that Linux allows for an interface (dev_valid_name), except unprintable ones.
 _INTERFACE = re.compile(r"[!-.0-9;-~]{1,15}")
 
 _HOST_NAME = re.compile(r"[A-Za-z](?:[A-Za-z0-9.-]*[A-Za-z0-9])?")
 
-#: Several addresses in one word: of an IPv4 address, or of a port, the first and the last number.
+#: Several addresses in one word: the first and last number of an IPv4 address's last part, or of a
+#: port.
 _HOSTS = re.compile(r"(\d+\.\d+\.\d+\.)(\d{1,3})-(\d{1,3})(:\d+)", re.ASCII)
 _PORTS = re.compile(r"(.*:)(\d{1,5})-(\d{1,5})()", re.ASCII)
 _RANGE_MAX = 256
 
 
 def is_port(text: str, first: int = 0) -> bool:
-    """Return whether this is a port in ASCII digits, `first` to 65535."""
-    # The length first: int() refuses thousands of digits with an error of its own.
+    """Return whether a text is a port from `first` to 65535, in ASCII digits."""
+    # Check the length first: int() refuses thousands of digits with an error of its own.
     return text.isascii() and text.isdigit() and len(text) <= 5 and first <= int(text) <= 65_535
 
 
@@ -41,12 +42,12 @@ def is_interface(text: str) -> bool:
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
-    """Split "ip:port" or "[ip6]:port" into address and port; host names are refused.
+    """Split "ip:port" or "[ip6]:port" into address and port. Host names are refused.
 
     Raises
     ------
     ConfigError
-        Not an IP address, or the port is not 0..65535.
+        It is not an IP address with a port from 0 to 65535.
     """
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -71,14 +72,15 @@ def endpoint_hint(text: str) -> str:
 
 
 def expand_endpoints(texts: Iterable[str]) -> list[str]:
-    """Return every address of a list, with its ranges written out.
+    """Return all addresses of a list, with ranges expanded.
 
-    "239.1.1.1-3:5000" is three addresses with one port, "239.1.1.1:5000-5002" three ports of one.
+    "239.1.1.1-3:5000" is three addresses with one port; "239.1.1.1:5000-5002" is one address with
+    three ports.
 
     Raises
     ------
     ConfigError
-        One is no address and no range, or a range ends before it begins, or is longer than 256.
+        One is neither an address nor a range, or a range has not 2 to 256 numbers.
     """
     found = []
     for text in texts:
@@ -99,23 +101,23 @@ def expand_endpoints(texts: Iterable[str]) -> list[str]:
 
 
 def endpoint_text(host: str, port: int) -> str:
-    """Return address and port as `parse_endpoint` takes them, and as a URL has them."""
+    """Return address and port as `parse_endpoint` and URLs take them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_sender(text: str) -> tuple[str, int]:
-    """Split "ip", "ip:port" or "[ip6]:port" into address and port; 0: any.
+    """Split "ip", "ip:port" or "[ip6]:port" into address and port; port 0: any.
 
     Raises
     ------
     ConfigError
-        It is none of them.
+        It is none of these.
     """
     return (text, 0) if _version(text) else parse_endpoint(text)
 
 
 def _version(host: str) -> int:
-    # 4 or 6; 0: no IP address, or one with a scope that no interface can be.
+    # Return 4 or 6; 0: not an IP address, or one with a scope that cannot be an interface.
     try:
         version = ipaddress.ip_address(host).version
     except ValueError:

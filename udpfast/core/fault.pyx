@@ -1,8 +1,8 @@
-"""SIGBUS in a sentence: a file that this process has mapped was made shorter under it.
+"""Explain SIGBUS: a file that this process has mapped was truncated.
 
-A mapped page without a file behind it cannot be read, and no check before the access could tell:
-the kernel sends SIGBUS, which ends a process without a word. The handler names the file, and ends
-the process with exit code 1, as any other failure of a file does.
+A mapped page without a file behind it cannot be read, and no check before the access can prevent
+that: the kernel sends SIGBUS, which kills a process silently. The handler names the file and ends
+the process with exit code 1, as for any other failure of a file.
 """
 
 from libc.stdlib cimport strtoull
@@ -31,7 +31,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     STDERR = 2
-    LINE_MAX = 8192              # of /proc/self/maps: addresses, and a path of up to 4096 bytes
+    LINE_MAX = 8192  # of a line of /proc/self/maps: addresses, and a path of up to 4096 bytes
 
 cdef char[LINE_MAX] _lines
 
@@ -41,7 +41,8 @@ cdef void _say(const char* text) noexcept nogil:
 
 
 cdef void _say_file(unsigned long long address) noexcept nogil:
-    # The file that is mapped at an address. Nothing here may take a lock: any thread may have it.
+    # Print the file that is mapped at an address. This must not take a lock: any thread may hold
+    # it.
     cdef int fd = open_file(b"/proc/self/maps", O_RDONLY)
     cdef size_t size = 0
     cdef ssize_t got
@@ -79,9 +80,9 @@ cdef void _ended(int number, siginfo_t* info, void* context) noexcept nogil:
 
 
 def explain_bus_errors() -> None:
-    """Have this process end with a sentence, and exit code 1, when a mapped file is cut under it.
+    """Make SIGBUS end this process with an explanation and exit code 1.
 
-    For programs, not for libraries: the handler is the whole process's.
+    For programs, not for libraries: the handler applies to the whole process.
     """
     cdef sigaction_t action
     memset(&action, 0, sizeof(action))

@@ -1,4 +1,4 @@
-# What a loop does when a turn brought no work. One struct per loop, one step per turn:
+# What a loop does after a turn without work. One struct per loop, one step per turn:
 #
 #    idle_reset(&idle, IDLE_BACKOFF, IDLE_SLEEP_MAX_NS)
 #    while ...:
@@ -12,18 +12,18 @@ cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
 cdef enum:  # IdleStrategy
-    IDLE_SPIN = 0      # never gives the core away: for a core of its own
-    IDLE_YIELD = 1     # sched_yield at each empty turn: when cores are shared
+    IDLE_SPIN = 0      # never gives the core away: for a dedicated core
+    IDLE_YIELD = 1     # sched_yield after each empty turn: for shared cores
     IDLE_BACKOFF = 2   # spin, then yield, then sleep for longer and longer
-    IDLE_SLEEP = 3     # sleep at each empty turn: for chores
+    IDLE_SLEEP = 3     # sleep after each empty turn: for background work
 
 cdef enum:
-    # An empty turn with one empty recv costs about 0.3 us: 1,000 spins bridge 0.3 ms, which is
-    # more than the distance between two datagrams of a feed that is awake.
+    # An empty turn with one empty recv takes about 0.3 us. So 1,000 spins last 0.3 ms, longer than
+    # the time between two datagrams of an active feed.
     IDLE_SPINS = 1_000
     IDLE_YIELDS = 100
     IDLE_SLEEP_MIN_NS = 1_000
-    # The longest sleep adds to the wake-up after silence and to the reporting of a gap by time
+    # The longest sleep delays the wake-up after silence and the report of a gap by time
     # (lost_packet_wait is 5 ms): 1 ms is small against both.
     IDLE_SLEEP_MAX_NS = 1_000_000
 
@@ -31,7 +31,7 @@ cdef struct Idle:
     uint32_t mode            # IdleStrategy
     uint32_t parked          # 1: the last step gave the core away (yield or sleep)
     uint64_t empty_turns     # since the last turn with work
-    int64_t sleep_ns         # how long the next sleep of a backoff will be
+    int64_t sleep_ns         # duration of a backoff's next sleep
     int64_t sleep_max_ns
 
 
@@ -44,8 +44,8 @@ cdef inline void idle_reset(Idle* idle, uint32_t mode, int64_t sleep_max_ns) noe
 
 
 cdef inline void idle_step(Idle* idle, int work_count) noexcept nogil:
-    # Once per turn, with what the turn did (> 0: something). Inline as far as the spin: an empty
-    # turn of a spinning loop costs a pause instruction and no call.
+    # Call once per turn, with what the turn did (> 0: something). Inline as far as the spin: an
+    # empty turn of a spinning loop costs one pause instruction and no call.
     idle.parked = 0
     if work_count > 0:
         idle.empty_turns = 0
@@ -70,7 +70,7 @@ cdef inline void idle_park(Idle* idle) noexcept nogil:
 
 
 cdef inline void idle_sleep(int64_t sleep_ns) noexcept nogil:
-    # A signal may end the sleep early (EINTR): the loop turns, which is what it should do then.
+    # A signal may end the sleep early (EINTR), which is fine: the loop then turns at once.
     cdef timespec duration
     duration.tv_sec = sleep_ns // 1_000_000_000
     duration.tv_nsec = sleep_ns % 1_000_000_000

@@ -1,4 +1,4 @@
-"""Idle strategies: what a loop does when a turn brought no work."""
+"""Idle strategies: what a loop does after a turn without work."""
 
 import enum
 
@@ -10,7 +10,7 @@ __all__ = ["IdleStrategy", "Idler", "idle_strategy"]
 
 
 class IdleStrategy(enum.IntEnum):
-    """What a loop does when a turn brought no work."""
+    """What a loop does after a turn without work."""
 
     SPIN = IDLE_SPIN
     YIELD = IDLE_YIELD
@@ -19,12 +19,12 @@ class IdleStrategy(enum.IntEnum):
 
 
 def idle_strategy(name: str | IdleStrategy) -> IdleStrategy:
-    """Return the strategy called `name` in a configuration, in lower case; one passes through.
+    """Return the strategy of a name in lower case, as in settings. A strategy is returned as is.
 
     Raises
     ------
     ConfigError
-        If there is no such strategy.
+        There is no such strategy.
     """
     if isinstance(name, IdleStrategy):
         return name
@@ -44,7 +44,7 @@ cdef class Idler:
     strategy : str or IdleStrategy
         "spin", "yield", "backoff" (spin, then yield, then sleep for longer and longer) or "sleep".
     sleep_max_ns : int
-        The longest sleep, of "backoff" and "sleep".
+        The longest sleep of "backoff" and "sleep".
     """
 
     cdef Idle _idle
@@ -58,21 +58,24 @@ cdef class Idler:
         idle_reset(&self._idle, idle_strategy(strategy), sleep_max_ns)
 
     def step(self, int work_count) -> None:
-        """Wait as the strategy says, after a turn that did `work_count` things; 0 or less: none."""
+        """Wait according to the strategy after a turn that did `work_count` things; 0: none.
+
+        Returns at once if the turn did work.
+        """
         with nogil:
             idle_step(&self._idle, work_count)
 
     @property
     def parked(self) -> bool:
-        """Whether the last step gave the core away, by a yield or a sleep."""
+        """Whether the last step gave the core away by a yield or a sleep."""
         return self._idle.parked != 0
 
     @property
     def empty_turns(self) -> int:
-        """Turns without work since the last one with work."""
+        """Number of turns without work since the last one with work."""
         return self._idle.empty_turns
 
     @property
     def next_sleep_ns(self) -> int:
-        """How long the next sleep of a "backoff" will be, in nanoseconds."""
+        """Duration of the next sleep of a "backoff", in nanoseconds."""
         return self._idle.sleep_ns

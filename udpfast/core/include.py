@@ -1,4 +1,4 @@
-"""Where the C header lies, for compilers."""
+"""The directory of the C header, for compilers."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ __all__ = ["get_include"]
 
 
 def get_include() -> str:
-    """Return the directory of `udpfast.h`: a reader, and the layouts of shared memory, in C."""
+    """Return the directory of `udpfast.h`, which has a reader and the layouts of shared memory."""
     return str(Path(__file__).parent.parent / "include")

@@ -1,6 +1,6 @@
-# Hashes of what comes from the network, under keys that are drawn at random: who chooses ids and
-# names cannot choose where they lie in a table, so a run of collisions costs an attacker as much
-# as it costs chance. Keys decide places alone, never an order that anybody sees.
+# Hashes of values from the network, under random keys: whoever chooses ids and names cannot choose
+# their places in a table, so collisions are no likelier than by chance. Keys decide only places in
+# a table, never an order that anybody sees.
 
 from libc.stdint cimport uint64_t
 
@@ -17,20 +17,21 @@ cdef extern from *:
         return (uint64_t) product ^ (uint64_t) (product >> 64);
     }
     """
-    # Both halves of the product: what differs in its highest bits only does not reach the lower.
+    # Combine both halves of the product: a difference in the highest bits of a factor does not
+    # reach the lower half.
     uint64_t keyed_fold "udpfast_keyed_fold" (uint64_t a, uint64_t b) noexcept nogil
 
 cdef struct Key:
-    uint64_t mask                # hides a word, so that nobody can send the one that makes a 0
+    uint64_t mask                # hides a word, so that nobody can choose one that gives 0
     uint64_t factor
 
 
 cdef inline void keyed_draw(Key* key) noexcept nogil:
-    # As many bytes come at once (getrandom(2): up to 256 are never cut short by a signal).
+    # The bytes come in one call (getrandom(2): signals never cut short up to 256 bytes).
     invariant(getrandom(key, sizeof(Key), 0) == sizeof(Key))
     key.factor |= 1
 
 
 cdef inline uint64_t keyed_word(const Key* key, uint64_t word) noexcept nogil:
-    # The hash of one word. After one fold numbers in steps lie in steps: some factors pile them up.
+    # Hash one word. One fold would keep numbers in steps in steps, and some factors pile them up.
     return keyed_fold(keyed_fold(word ^ key.mask, key.factor) ^ key.mask, key.factor)

@@ -1,4 +1,4 @@
-"""The shared layouts as Python sees them: enums, numpy dtypes, and the hash that regions carry."""
+"""The shared layouts in Python: enums, numpy dtypes, and the hash that regions carry."""
 
 import enum
 import hashlib
@@ -52,7 +52,7 @@ class Channel(enum.IntEnum):
 
 
 class Stream(enum.IntEnum):
-    """Which numbering of the feed a record is of."""
+    """The numbering of the feed that a record belongs to."""
 
     INCREMENTAL = CHANNEL_INCREMENTAL
     SNAPSHOT = CHANNEL_SNAPSHOT
@@ -66,13 +66,13 @@ class Encoding(enum.IntEnum):
     FLATBUFFERS = ENCODING_FLATBUFFERS
 
 
-#: All kinds of all versions are below.
+#: Upper limit of the kinds of all versions.
 _KINDS_END = 64
 
 
 class Kind(enum.IntEnum):
-    """What a record is: a doubt or an event of the feed (below 16), a decoded update, or (from 48
-    on) of a bus.
+    """What a record is: a doubt or an event of the feed (below 16), a decoded update, or a record
+    of a bus (from 48 on).
     """
 
     PAD = KIND_PAD
@@ -106,7 +106,7 @@ class Kind(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value):
-        # A kind of a later version, in a journal that one wrote: it has a number, and no name.
+        # A kind of a later version, in a journal that it wrote: it has a number and no name.
         if not isinstance(value, (int, np.integer)) or not 0 < value < _KINDS_END:
             return None
         kind = int.__new__(cls, value)
@@ -129,7 +129,7 @@ class RecordFlag(enum.IntFlag):
 
 
 class GapReason(enum.IntEnum):
-    """Which criterion declared the missing seqnos lost (docs/protocol.md)."""
+    """The criterion by which missing seqnos were declared lost (docs/protocol.md)."""
 
     COUNT = GAP_COUNT
     TIME = GAP_TIME
@@ -141,7 +141,7 @@ class GapReason(enum.IntEnum):
 
 
 class LappedReason(enum.IntEnum):
-    """Why records are missing where a LAPPED stands."""
+    """Why records are missing at a LAPPED."""
 
     READER = LAPPED_READER
     DISK = LAPPED_DISK
@@ -175,7 +175,7 @@ class ObjectStatus(enum.IntEnum):
 
 
 class ObjectWait(enum.IntEnum):
-    """What an object that is not sound waits for."""
+    """What an object that is not LIVE waits for."""
 
     NONE = WAIT_NONE
     SNAPSHOT = WAIT_SNAPSHOT
@@ -184,14 +184,14 @@ class ObjectWait(enum.IntEnum):
 
 
 class ConnectionStatus(enum.IntEnum):
-    """Whether what a CONNECTION is about speaks (docs/protocol.md)."""
+    """Whether the subject of a CONNECTION is heard (docs/protocol.md)."""
 
     DISCONNECTED = CONNECTION_DISCONNECTED
     READY = CONNECTION_READY
 
 
 class ConnectionScope(enum.IntEnum):
-    """What a CONNECTION is about."""
+    """The subject of a CONNECTION."""
 
     CHANNEL = CONNECTION_CHANNEL
     LINE = CONNECTION_LINE
@@ -247,13 +247,13 @@ RESTART = np.dtype([("epoch", "<u8"), ("restarted_ns", "<i8")])
 #: Payload of `Kind.LAPPED`.
 LAPPED = np.dtype([("missed", "<u8"), ("reason", "<u4"), ("reserved", "<u4")])
 
-#: What stands before the datagram in the payload of `Kind.DATAGRAM`.
+#: Precedes the datagram in the payload of `Kind.DATAGRAM`.
 CAPTURE = np.dtype([("now_ns", "<i8"), ("flags", "<u4"), ("address", "<u4")])
 
 #: Payload of `Kind.CLOCK`.
 CLOCK = np.dtype([("now_ns", "<i8"), ("reason", "<u4"), ("reserved", "<u4")])
 
-#: Payload of `Kind.SENDER`; that of `Kind.SENDERS` is one for each.
+#: Payload of `Kind.SENDER`. The payload of `Kind.SENDERS` has one for each sender.
 SENDER_ENTRY = np.dtype([
     ("sender", "<u4"), ("incarnation", "<u4"), ("next", "<u8"), ("position", "<u8"),
     ("nonce", "<u8"), ("reserved", "<u8"), ("name", "S32"), ("host", "S32"),
@@ -268,8 +268,8 @@ ORDER_ENTRY = np.dtype([
     ("count", "<u8"),
 ])
 
-#: The payload dtype (of DATAGRAM, what its payload begins with) of each kind that has one and is
-#: no update.
+#: The payload dtype of each kind that has one and is not an update. For DATAGRAM it is the
+#: beginning of the payload.
 CONTROL_DTYPES = {
     Kind.GAP: GAP,
     Kind.SESSION: SESSION,

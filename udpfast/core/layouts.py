@@ -1,7 +1,7 @@
-"""Layouts: where the fields of records and of their payloads lie, by name.
+"""Layouts: the names, types and offsets of the fields of records and their payloads.
 
-What is kept outlives the version that wrote it: it says of its bytes what they are, and a later
-version, or an earlier one, reads by name (`log.translation`).
+Kept data outlives the version that wrote it. It is stored with its layouts, by which any other
+version, later or earlier, reads it field by field (`log.translation`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind
 
 __all__ = ["CONTROL_LAYOUTS", "ROW_COUNT", "Layouts"]
 
-#: The field of an update that says how many rows follow.
+#: The field of an update with the number of rows that follow.
 ROW_COUNT = "row_count"
 
-#: Where a log is walked by: of every version, forever (a segment's version stands for these).
+#: Fields by which a log is walked: the same in every version (a segment's version stands for them).
 _WALKED = {
     "length": ("<i4", 0),
     "kind": ("|u1", 4),
@@ -32,7 +32,7 @@ _WALKED = {
     "checksum": ("<u4", 60),
 }
 
-#: What reading anything else as layouts may raise.
+#: Exceptions that parsing arbitrary bytes as layouts may raise.
 _NONSENSE = (
     LookupError,
     TypeError,
@@ -53,11 +53,11 @@ class Layouts:
     Attributes
     ----------
     header : numpy.dtype
-        Of every record.
+        Layout of the header of every record.
     payloads : dict
-        By kind: what a payload begins with. Those of other kinds are as published.
+        Layout of the beginning of a payload, by kind. Payloads of other kinds are as published.
     rows : dict
-        By kind: what follows, as often as the payload's `row_count` says.
+        Layout of the rows that follow, by kind; the payload's `row_count` is their number.
     """
 
     header: Dtype
@@ -66,17 +66,17 @@ class Layouts:
 
     @cached_property
     def hash(self) -> int:
-        """Hash of all names, types and offsets: 64 bits that a log's files carry."""
+        """64-bit hash of all names, types and offsets, which the files of a log carry."""
         digest = hashlib.sha256(json.dumps(self._described()).encode()).digest()
         return int.from_bytes(digest[:8], "little")
 
     @property
     def raw(self) -> bool:
-        """Whether these are of a raw capture: no payload is an update."""
+        """Whether these are layouts of a raw capture: no payload is an update."""
         return not any(Kind.BOOK <= kind < Kind.BUS for kind in self.payloads)
 
     def to_json(self, version: str) -> str:
-        """Return them as text, a struct to a line; `version` says whose they are."""
+        """Return the layouts as text, one struct per line, with the version that writes them."""
         parts = [f'"version": {json.dumps(version)}']
         for name, value in self._described().items():
             parts.append(f"{json.dumps(name)}: {_lines(value)}")
@@ -84,12 +84,12 @@ class Layouts:
 
     @staticmethod
     def from_json(text: str | bytes) -> Layouts:
-        """Return the layouts that a text of `to_json` describes.
+        """Return the layouts in a text made by `to_json`.
 
         Raises
         ------
         ValueError
-            It describes none, or records that this version cannot walk along.
+            The text has no layouts, or those of records that this version cannot walk.
         """
         try:
             found = json.loads(text)
@@ -132,7 +132,7 @@ class Layouts:
 
 
 def _fields(dtype: Dtype) -> list[Any]:
-    # [size, [name, type, offset], ...]
+    # Return [size, [name, type, offset], ...].
     fields: Any = dtype.fields or {}
     return [dtype.itemsize, *([name, fields[name][0].str, fields[name][1]] for name in fields)]
 
@@ -164,5 +164,5 @@ def _lines(value: Any) -> str:
     return "{\n" + ",\n".join(rows) + "\n}" if value else "{}"
 
 
-#: The layouts of a log without updates: a raw capture.
+#: The layouts of a log without updates, that is, a raw capture.
 CONTROL_LAYOUTS = Layouts(RECORD, {int(kind): each for kind, each in CONTROL_DTYPES.items()})

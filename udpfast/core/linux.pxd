@@ -1,4 +1,4 @@
-# What Linux offers to a thread that must not be disturbed, and that Python's `os` has not.
+# Linux calls for threads that must not be disturbed, and that Python's `os` lacks.
 
 from libc.errno cimport errno
 
@@ -18,20 +18,20 @@ cdef extern from "<sys/prctl.h>" nogil:
 
 
 cdef inline int memory_lock() noexcept nogil:
-    # Pin all pages, present and future, of this process: 0 or -errno. mlockall(2).
+    # Lock all present and future pages of this process into memory: 0 or -errno. mlockall(2).
     return -errno if mlockall(MCL_CURRENT | MCL_FUTURE) != 0 else 0
 
 
 cdef inline int process_end_with_parent(int number) noexcept nogil:
-    # Which signal this process gets when the thread that forked it ends. prctl(2).
+    # Set the signal that this process gets when the thread that forked it ends. prctl(2).
     return -errno if prctl(PR_SET_PDEATHSIG, <unsigned long>number) != 0 else 0
 
 
 cdef inline int thread_name(const char* name) noexcept nogil:
-    # What `top -H` and `perf` show of this thread; the kernel keeps 15 bytes. prctl(2).
+    # Set the name of this thread for `top -H` and `perf`; the kernel keeps 15 bytes. prctl(2).
     return -errno if prctl(PR_SET_NAME, <unsigned long>name) != 0 else 0
 
 
 cdef inline int thread_timer_slack(unsigned long slack_ns) noexcept nogil:
-    # How late the kernel may end this thread's sleeps; 50 us unless set. prctl(2).
+    # Set how late the kernel may end this thread's sleeps; by default 50 us. prctl(2).
     return -errno if prctl(PR_SET_TIMERSLACK, slack_ns) != 0 else 0

@@ -1,6 +1,7 @@
-"""What a program that runs long says of itself: a line each on stderr, with time and level.
+"""Log lines of long-running programs on stderr, with time and level.
 
-Under systemd, whose journal has the time, a line begins with its level as sd-daemon(3) wants it.
+If systemd's journal reads them, which adds the time, a line begins with its level in the format of
+sd-daemon(3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Level", "is_shown", "log_line", "say_error", "say_info", "say_warnin
 
 
 class Level(IntEnum):
-    """How bad it is, by the numbers of syslog(3)."""
+    """Severity, with the numbers of syslog(3)."""
 
     ERROR = 3
     WARNING = 4
@@ -27,7 +28,7 @@ _shown = {Level.ERROR, Level.WARNING, Level.INFO}
 
 
 def set_level(level: Level) -> None:
-    """Say nothing that is less bad than this."""
+    """Write only lines that are at least this severe."""
     _shown.clear()
     _shown.update(each for each in Level if each <= level)
 
@@ -38,7 +39,7 @@ def is_shown(level: Level) -> bool:
 
 
 def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
-    """Return the line: `journal` says whether systemd reads it."""
+    """Return a log line; `journal`: systemd's journal reads it."""
     if journal:
         return f"<{level.value}>{text}"
     when = datetime.fromtimestamp(unix_ns // 1_000_000_000, UTC)
@@ -46,17 +47,17 @@ def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
 
 
 def say_info(text: str) -> None:
-    """Say what happened, in the ordinary course."""
+    """Log an ordinary event."""
     _say(Level.INFO, text)
 
 
 def say_warning(text: str) -> None:
-    """Say what somebody should look at."""
+    """Log something that somebody should look at."""
     _say(Level.WARNING, text)
 
 
 def say_error(text: str) -> None:
-    """Say what failed."""
+    """Log a failure."""
     _say(Level.ERROR, text)
 
 

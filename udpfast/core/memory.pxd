@@ -1,4 +1,4 @@
-# Memory: bytes of this process, zeroed, on huge pages where the kernel gives them.
+# Memory: zeroed bytes of this process, on huge pages if the kernel has any.
 
 from libc.stdint cimport uint8_t
 

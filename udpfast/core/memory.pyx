@@ -1,7 +1,7 @@
-"""Bytes of this process, for tables that are larger than what the processor's address cache covers.
+"""Memory for tables that are larger than what the processor's address cache covers.
 
-A look-up in such a table finds neither the line nor where the page of it is. Pages of 2 MiB leave
-the line alone to wait for. `madvise` asks for them; a host that gives none, gives small ones.
+A look-up in such a table misses both the cache line and its page's address. With pages of 2 MiB
+only the line is missed. `madvise` asks for them; if the kernel has none, the pages are small.
 """
 
 from libc.stdint cimport uintptr_t
@@ -24,17 +24,17 @@ cdef enum:
 
 @cython.final
 cdef class Memory:
-    """Zeroed bytes, given back with the object. Pages come when they are first written.
+    """Zeroed bytes, freed with the object. Pages are allocated when first written.
 
     Parameters
     ----------
     size_bytes : int
-        Rounded up to pages of 2 MiB where it is more than one.
+        Number of bytes; rounded up to pages of 2 MiB if it is more than one.
 
     Raises
     ------
     MemoryError
-        The kernel has no room for it.
+        The kernel has no room for them.
 
     Attributes
     ----------
@@ -43,7 +43,8 @@ cdef class Memory:
 
     def __cinit__(self, Py_ssize_t size_bytes):
         cdef void* mapped
-        # One page more, so that an aligned place lies in it; what is not written costs nothing.
+        # Reserve one page more, to contain an aligned address; pages that are not written cost
+        # nothing.
         self._mapped_size = ((<size_t>size_bytes + HUGE_PAGE - 1) & ~<size_t>(HUGE_PAGE - 1)) + (
             HUGE_PAGE)
         mapped = mmap(NULL, self._mapped_size, PROT_READ | PROT_WRITE,

@@ -6,19 +6,19 @@ __all__ = ["check"]
 
 
 cpdef int64_t check(int64_t rc, str what, str where="") except -1:
-    """Return `rc` if it is no error, raise the `OSError` of `-rc` if it is.
+    """Return `rc` if it is no error; otherwise raise the `OSError` of `-rc`.
 
     Python picks the class by errno: EACCES is `PermissionError`, ENOENT `FileNotFoundError`, and
-    so on. EAGAIN and EINTR never come here: callers read them as "no work".
+    so on. Callers never pass EAGAIN and EINTR: they treat these as "no work".
 
     Parameters
     ----------
     rc : int
-        What the call returned: >= 0 a count or descriptor, < 0 is -errno.
+        Result of the call: >= 0 is a count or descriptor, < 0 is -errno.
     what : str
         What was tried, as an infinitive: "join multicast group".
     where : str
-        On what: "239.1.1.1 on eth0". Empty if there is nothing to name.
+        The object of it: "239.1.1.1 on eth0". Empty if there is nothing to name.
 
     Raises
     ------

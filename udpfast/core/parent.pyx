@@ -1,4 +1,4 @@
-"""Children that do not outlive who started them, even if that one is killed."""
+"""Child processes that do not outlive their parent, even if it is killed."""
 
 import os
 
@@ -9,12 +9,12 @@ __all__ = ["end_with_parent"]
 
 
 def end_with_parent(parent: int, number: int) -> None:
-    """Have the kernel send this process a signal when the thread that started it ends.
+    """Make the kernel send this process a signal when the thread that started it ends.
 
     Parameters
     ----------
     parent : int
-        The pid of who starts it: if that one has died already, the process ends at once.
+        Pid of the parent. If it has died already, this process ends at once.
     number : int
         The signal.
     """

@@ -1,7 +1,7 @@
-"""SHA-256 and HMAC by it, without the GIL.
+"""SHA-256 and HMAC-SHA256 without the GIL.
 
-Our own, because hashlib has no C interface and needs the interpreter for each tag, and OpenSSL's
-headers would be needed to build. Held against the published vectors and against hashlib.
+hashlib has no C interface and needs the interpreter for each tag, and OpenSSL would need its
+headers at build time. Tested with the published vectors and against hashlib.
 """
 
 import math
@@ -25,7 +25,7 @@ cdef extern from *:
                && (b >> 29 & 1);
     }
     /* The instructions keep the words of a state as (a b e f) and (c d g h), highest first, do two
-       rounds at a time, and make four words of the schedule out of the 16 before them. */
+       rounds at a time, and compute four words of the schedule from the 16 before them. */
     __attribute__((target("sha,sse4.1")))
     static void udpfast_sha256_fast(uint32_t *state, const uint32_t *constants,
                                     const uint8_t *at, uint64_t blocks) {
@@ -72,7 +72,7 @@ cdef extern from *:
         uint32_t* state, const uint32_t* constants, const uint8_t* at,
         uint64_t blocks) noexcept nogil
 
-# Filled once, below: the first 32 bits behind the point of square roots, and of cube roots.
+# Filled once, below: the first 32 fractional bits of square roots, and of cube roots.
 cdef uint32_t BEGIN[8]
 cdef uint32_t CONSTANTS[64]
 cdef bint FAST = sha256_supported()
@@ -139,7 +139,7 @@ cdef void sha256_add(Sha256* hash, const uint8_t* at, uint64_t size) noexcept no
 
 
 cdef void sha256_end(Sha256* hash, uint8_t* digest) noexcept nogil:
-    # Behind the message: a bit that is 1, zeros, and the message's size in bits.
+    # After the message: a 1 bit, zeros, and the message's size in bits.
     cdef uint64_t held = hash.size % SHA256_BLOCK
     cdef uint64_t bits = hash.size * 8
     cdef int i
@@ -191,10 +191,11 @@ def sha256(
     Parameters
     ----------
     content : bytes-like
+        The bytes.
     pieces : sequence of int
-        Sizes of what is added at once; the rest at the end.
+        Sizes of the pieces in which they are added; the rest is added at the end.
     arithmetic : bool
-        Work it out by arithmetic even where the processor has instructions for it.
+        Use arithmetic even if the processor has instructions for it.
     """
     global FAST
     cdef Sha256 hash
@@ -202,7 +203,7 @@ def sha256(
     cdef uint64_t at = 0
     cdef uint64_t size = content.shape[0]
     known = FAST
-    FAST = FAST and not arithmetic  # threads that see it get the same
+    FAST = FAST and not arithmetic  # other threads get the same results
     sha256_begin(&hash)
     for piece in (*pieces, size):
         piece = min(piece, size - at)
@@ -237,7 +238,7 @@ def fill_constants():
         BEGIN[at] = math.isqrt(prime << 64) & 0xFFFFFFFF
     for at, prime in enumerate(primes):
         root = 0
-        for bit in range(34, -1, -1):  # 32 behind the point; the root of 311 has 3 before it
+        for bit in range(34, -1, -1):  # 32 fractional bits; the root of 311 has 3 integer bits
             if (root | 1 << bit) ** 3 <= prime << 96:
                 root |= 1 << bit
         CONSTANTS[at] = root & 0xFFFFFFFF

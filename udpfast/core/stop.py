@@ -1,4 +1,4 @@
-"""Signals that end a program in good order, once, however many of them come."""
+"""Signals that end a program in good order, once, however many of them arrive."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ __all__ = [
     "stop_signals",
 ]
 
-#: A signal that comes so long after the first is another wish: not to wait. Sooner it is the same
-#: one: timeout(1), a shell and a service manager may each pass it on.
+#: A signal this long after the first one asks not to wait. An earlier one is the same request:
+#: timeout(1), a shell and a service manager may each pass it on.
 HURRY_NS = 1_000_000_000
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return SIGINT, SIGTERM and, unless nohup(1) has it ignored, SIGHUP.
+    """Return SIGINT, SIGTERM and, unless nohup(1) made it ignored, SIGHUP.
 
-    A terminal that is closed is no reason to lose what waits in windows and rings.
+    A program that was started to outlive its terminal must not lose what waits in windows and rings
+    when the terminal is closed.
     """
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return (signal.SIGINT, signal.SIGTERM) + (() if ignored else (signal.SIGHUP,))
 
 
 class Interrupt:
-    """A handler of SIGINT that raises KeyboardInterrupt, as Python's own does, and remembers it.
+    """A SIGINT handler that raises KeyboardInterrupt, as Python's own does, and remembers it.
 
-    While a program begins, C code calls Python and drops whatever that raises (numpy where it looks
-    at a type, msgspec where it hashes one). An interrupt that was dropped there is seen by
-    `Stop.listen` and `raise_once`, which ask the handler that they replace.
+    While a program starts, C code calls Python and drops what that raises (numpy when it inspects a
+    type, msgspec when it hashes one). `Stop.listen` and `raise_once` ask the handler that they
+    replace whether an interrupt was dropped.
     """
 
     def __init__(self) -> None:
         self.came = False
 
     def install(self) -> None:
-        """Replace Python's own handler, unless somebody else has. In the main thread."""
+        """Replace Python's own handler, unless somebody else has. Call it in the main thread."""
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self)
 
@@ -56,11 +57,11 @@ class Interrupt:
 
 
 class Stop:
-    """The wish to stop: set by a handler, waited for by the main thread that it interrupts.
+    """A request to stop: set by a signal handler, and waited for by the main thread.
 
-    The handler raises nothing and takes no lock, so that it may run at any moment, in the middle
-    of another one, too. Therefore no `threading.Event`: its lock may be held where a handler
-    interrupts, and is then waited for for ever. A SimpleQueue may be put into anywhere.
+    The handler raises nothing and takes no lock, so that it may run at any moment, even inside
+    another handler. That rules out `threading.Event`: a handler could interrupt the holder of its
+    lock, and then wait for it for ever. A SimpleQueue may be put into anywhere.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,10 @@ class Stop:
         self._before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def listen(self) -> None:
-        """Have the signals of `stop_signals` set it, also one of before. In the main thread."""
+        """Let the signals of `stop_signals` set the request, including an earlier interrupt.
+
+        Call it in the main thread.
+        """
         for number in stop_signals():
             before = signal.signal(number, self._note)
             self._before.setdefault(number, before)
@@ -79,19 +83,19 @@ class Stop:
                 self.set()
 
     def restore(self) -> None:
-        """Give the signals the handlers back that they had before `listen`."""
+        """Restore the handlers that the signals had before `listen`."""
         before, self._before = self._before, {}
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def call(self, then: Callable[[], None]) -> None:
-        """Have `then` called when it is set; now, if it is set already."""
+        """Call `then` when the request is set; at once, if it is set already."""
         self._then = then
         if self._wanted_ns:
             then()
 
     def set(self) -> None:
-        """Ask to stop; once more, later than `HURRY_NS`: to stop without waiting."""
+        """Request a stop. A second request later than `HURRY_NS` asks to stop without waiting."""
         now_ns = monotonic_ns()
         self._hurried |= bool(self._wanted_ns) and now_ns - self._wanted_ns >= HURRY_NS
         self._wanted_ns = self._wanted_ns or now_ns
@@ -100,15 +104,15 @@ class Stop:
             self._then()
 
     def is_set(self) -> bool:
-        """Return whether it was asked for."""
+        """Return whether a stop was requested."""
         return self._wanted_ns != 0
 
     def is_hurried(self) -> bool:
-        """Return whether it was asked for again, so much later that it is another wish."""
+        """Return whether it was requested again, late enough to ask not to wait."""
         return self._hurried
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until it is asked for, `seconds` at most; return whether it was."""
+        """Sleep until a stop is requested, at most `seconds`; return whether it was."""
         if not self._wanted_ns:
             with contextlib.suppress(Empty):
                 self._told.get(timeout=seconds)
@@ -119,9 +123,9 @@ class Stop:
 
 
 def raise_once() -> None:
-    """Have the first signal end the program by an exception, and none disturb what that ends.
+    """Let the first signal end the program by an exception, and ignore later ones.
 
-    SIGINT raises KeyboardInterrupt; another one SystemExit, with the exit code of a shell.
+    SIGINT raises KeyboardInterrupt; the others SystemExit with a shell's exit code.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -137,10 +141,10 @@ def raise_once() -> None:
 
 
 def ignore_stop_signals() -> None:
-    """Take no notice any more of signals that a handler of Python's was called for.
+    """Ignore the stop signals that Python handlers were installed for.
 
-    Where a program has done all it had to do, its exit code is known: the interpreter, which gives
-    signals their default actions back while it ends, shall not turn it into "killed by a signal".
+    Once a program has done its work, its exit code is known. The interpreter restores the default
+    actions while it ends, and a late signal must not turn the code into "killed by a signal".
     """
     for number in stop_signals():
         if callable(signal.getsignal(number)):

@@ -1,4 +1,4 @@
-"""The version of this package: what is kept says who wrote it."""
+"""The version of this package, with which kept data is marked."""
 
 __all__ = ["VERSION"]
 

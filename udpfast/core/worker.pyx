@@ -1,9 +1,9 @@
-"""Threads whose end can be waited for, whatever the handler of a signal raises meanwhile.
+"""Threads whose end can be waited for, whatever a signal handler raises meanwhile.
 
-Python runs handlers in the main thread, in the middle of whatever it does there, and they may
-raise: KeyboardInterrupt does. `threading.Thread` cannot be trusted then: an exception inside
-`start` leaves open whether the thread runs, and one inside `join` may mark a running thread as
-ended (bpo-45274). Compiled code is interrupted only inside the calls that it makes.
+Python runs signal handlers in the main thread, in the middle of whatever it does there, and they
+may raise, as for KeyboardInterrupt. Then `threading.Thread` cannot be relied on: after an exception
+inside `start` it is unknown whether the thread runs, and one inside `join` may mark a running
+thread as ended (bpo-45274). Compiled code is interrupted only inside the calls that it makes.
 """
 
 import _thread
@@ -22,21 +22,21 @@ __all__ = ["Worker", "shielded"]
 
 @cython.final
 cdef class Worker:
-    """A thread that does one thing. The end of the process does not wait for it.
+    """A thread that calls one function. The end of the process does not wait for it.
 
     Parameters
     ----------
     work : callable
         Called without arguments. What it raises is printed.
     name : str
-        For `top -H`, `perf` and the like, which show 15 bytes of it.
+        Name for `top -H`, `perf` and the like, which show 15 bytes of it.
     """
 
     cdef object _work
     cdef bytes _name
-    cdef object _running               # a lock that the thread holds as long as it runs
+    cdef object _running               # a lock that the thread holds while it runs
     cdef readonly bint started
-    cdef uint64_t _over                # written by the thread, read by whoever waits
+    cdef uint64_t _over                # written by the thread, read by those who wait
 
     def __init__(self, work: Callable[[], object], str name):
         self._work = work
@@ -44,23 +44,28 @@ cdef class Worker:
         self._running = _thread.allocate_lock()
 
     def start(self) -> None:
-        """Start the thread; returns at once.
+        """Start the thread; return at once.
 
         Raises
         ------
         RuntimeError
-            It was started before, or there is no room for another thread.
+            It was started before, or the system has no room for another thread.
         """
         if self.started:
             raise RuntimeError(f"thread {self._name.decode()} was started before")
-        self._running.acquire()  # free until now: nobody waits for it
+        self._running.acquire()  # free until now, so this does not block
         _thread.start_new_thread(self._live, ())
         self.started = True
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end, `timeout_s` at most; return whether it has ended, or never began.
+        """Wait for the thread to end; return whether it has ended, or never began.
 
-        What a handler raises meanwhile ends the wait.
+        An exception from a signal handler ends the wait.
+
+        Parameters
+        ----------
+        timeout_s : float, optional
+            How long to wait; by default without limit.
         """
         if not self.started or load_acquire(&self._over):
             return True
@@ -72,7 +77,7 @@ cdef class Worker:
         return True
 
     def finish(self, interrupted: Callable[[], object] | None = None) -> None:
-        """Wait for the end, whatever is raised meanwhile; then raise the first of that.
+        """Wait for the thread to end, whatever is raised meanwhile; then raise the first of these.
 
         Parameters
         ----------
@@ -103,7 +108,7 @@ cdef class Worker:
 
 
 cdef _call(what):
-    # A handler may raise in there as well, and then it is called again.
+    # A signal handler may raise in there as well: then call it again.
     while what is not None:
         try:
             return what()
@@ -121,23 +126,23 @@ cdef bint _is_main(interrupted, list raised):
 
 
 def shielded(work: Callable[[], Any], interrupted: Callable[[], object] | None = None) -> Any:
-    """Call `work` where no signal's handler can raise: on a thread of its own.
+    """Call `work` where no signal handler can raise: on a thread of its own.
 
     Parameters
     ----------
     work : callable
         Called without arguments, once.
     interrupted : callable, optional
-        Called each time that a handler raises in the caller, which goes on waiting.
+        Called each time that a signal handler raises in the caller, which keeps waiting.
 
     Returns
     -------
     object
-        What `work` returns. What it raises is raised; but first what a handler raised meanwhile.
+        What `work` returns. What it raises is raised, but first what a handler raised meanwhile.
     """
     outcome, raised = [], []
     if not _is_main(interrupted, raised):
-        return work()  # handlers run in the main thread only
+        return work()  # handlers run only in the main thread
 
     def note():
         try:
@@ -148,7 +153,7 @@ def shielded(work: Callable[[], Any], interrupted: Callable[[], object] | None =
     worker = Worker(note, "udpfast")
     try:
         worker.start()
-    except RuntimeError:  # no thread can be had: better interrupted than not done
+    except RuntimeError:  # no thread is available: better interrupted than not done
         return work()
     try:
         worker.finish(interrupted)
