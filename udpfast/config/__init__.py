@@ -1,6 +1,6 @@
-"""One TOML file per feed or publisher: every key with its type, default, limits and reason.
+"""The TOML file of a feed or publisher: every key with its type, default, limits and reason.
 
-A wrong key, type or value raises `ConfigError` that names the file, the key, what was expected
+A wrong key, type or value raises `ConfigError`, which names the file, the key, what was expected
 and what was found. `describe` lists every key with its value and the reason for it.
 """
 

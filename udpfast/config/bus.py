@@ -1,4 +1,4 @@
-"""bus.toml: which hosts there are, and which stores they share. The same file on every host."""
+"""bus.toml: the hosts of a bus and the stores that they share. It is the same on every host."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from udpfast.errors import ConfigError
 
 __all__ = ["BusConfig", "LinksConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
 
-#: Bytes of a key, at least.
+#: Least length of a key, in bytes.
 KEY_BYTES = 32
 
 
 class StoreConfig(Struct, frozen=True):
-    """One store: who writes it, who has copies."""
+    """One store: its writer, its copies and how they are kept."""
 
     sequencer: Annotated[HostName, Meta(description="host that writes the store, at first")]
     port: Annotated[
@@ -110,7 +110,7 @@ class StoreConfig(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All hosts that have it."""
+        """All hosts that have the store."""
         return (self.sequencer, *self.replicas)
 
     def source(self, host: str) -> str:
@@ -118,18 +118,18 @@ class StoreConfig(Struct, frozen=True):
         return self.sources.get(host, "")
 
     def standbys(self, host: str) -> tuple[str, ...]:
-        """Return the hosts that copy from this one if it writes the store."""
+        """Return the hosts that copy from this one while it writes the store."""
         return tuple(
             other for other in self.hosts if other != host and self.source(other) in ("", host)
         )
 
     def followers(self, host: str) -> tuple[str, ...]:
-        """Return the hosts that copy from this one even if it does not."""
+        """Return the hosts that copy from this one even while it does not write the store."""
         return tuple(other for other in self.hosts if self.source(other) == host)
 
 
 class CompositeConfig(Struct, frozen=True):
-    """Several stores as one stream: who decides the order, who has it."""
+    """Several stores as one stream: who decides the order, and which hosts read it."""
 
     inputs: Annotated[
         tuple[Name, ...], Meta(min_length=1, max_length=16, description="stores to combine")
@@ -142,12 +142,12 @@ class CompositeConfig(Struct, frozen=True):
 
     @property
     def store(self) -> StoreConfig:
-        """Its order log, which is a store."""
+        """The composite's order log, which is a store."""
         return StoreConfig(sequencer=self.host, port=self.port, replicas=self.replicas)
 
 
 class LinksConfig(Struct, frozen=True):
-    """The threads that carry copies' bytes: one for each link, at both its ends."""
+    """The threads that carry the bytes of copies: one for each link, at both ends."""
 
     idle: Annotated[
         Idle,
@@ -163,7 +163,7 @@ class LinksConfig(Struct, frozen=True):
 
 
 class BusConfig(Struct, frozen=True):
-    """All of bus.toml."""
+    """The contents of bus.toml."""
 
     hosts: Annotated[
         dict[HostName, HostAddress],
@@ -195,7 +195,7 @@ def load_bus(path: str | Path) -> BusConfig:
     Raises
     ------
     ConfigError
-        Says what was expected, and what was found.
+        The file is wrong; the message says what was expected and what was found.
     """
     config = parse_bus(read_tables(path), str(path))
     if config.key_file:
@@ -212,12 +212,12 @@ def load_bus(path: str | Path) -> BusConfig:
 
 
 def bus_keys(config: BusConfig) -> list[bytes]:
-    """Return the keys by which hosts know each other; none, if there is no file of them.
+    """Return the keys with which hosts authenticate each other; empty without a key file.
 
     Raises
     ------
     ConfigError
-        The file cannot be read, others can read it, or it has something else in it.
+        The file cannot be read, can be read by others, or does not contain keys.
     """
     if not config.key_file:
         return []
@@ -245,12 +245,12 @@ def bus_keys(config: BusConfig) -> list[bytes]:
 
 
 def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
-    """Return the settings of tables as `load_bus` does of a file.
+    """Return the settings in tables, as `load_bus` does for a file.
 
     Raises
     ------
     ConfigError
-        Names `where`, the key, what was expected and what was found.
+        The message names `where`, the key, what was expected and what was found.
     """
     stores = tables.get("stores")
     for name, store in stores.items() if isinstance(stores, Mapping) else ():
@@ -259,7 +259,7 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
                 f"{where}: stores.{name}.sequencer: expected one host, found {store['sequencer']}"
             )
     config: BusConfig = convert(tables, BusConfig, where)
-    # As a socket says it, whatever the spelling.
+    # Addresses in the form that sockets return, however they are spelled.
     hosts = {host: str(ipaddress.ip_address(address)) for host, address in config.hosts.items()}
     config = msgspec.structs.replace(config, hosts=hosts)
     for host in config.links.cores:

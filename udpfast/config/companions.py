@@ -37,7 +37,7 @@ __all__ = [
 
 
 class CompanionConfig(Struct, frozen=True):
-    """What every agent beside the feed has: whether it runs, and how its thread does."""
+    """Settings of every agent beside the feed: whether it runs, and how its thread does."""
 
     enabled: Annotated[bool, Meta(description="run this agent with the feed")] = False
     core: Annotated[
@@ -47,7 +47,7 @@ class CompanionConfig(Struct, frozen=True):
 
 
 class ImageConfig(CompanionConfig, frozen=True):
-    """The last value of every object, for readers that come late."""
+    """The last value of every object, for readers that join late."""
 
     idle: Annotated[Idle, Meta(description="what it does when nothing arrives")] = "sleep"
     capacity_bytes: Annotated[
@@ -89,7 +89,7 @@ class ImageConfig(CompanionConfig, frozen=True):
 
 
 class ZmqConfig(CompanionConfig, frozen=True):
-    """What leaves by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
+    """The fan-out by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
 
     addresses: Annotated[
         tuple[Annotated[str, Meta(extra=ZMQ_ADDRESS.extra)], ...],
@@ -163,7 +163,7 @@ class ZmqConfig(CompanionConfig, frozen=True):
 
 
 class RecordConfig(CompanionConfig, frozen=True):
-    """What is kept on the disk: the ring, and the datagrams before anything judged them."""
+    """What is kept on disk: the records, and the datagrams before any verdict."""
 
     what: Annotated[
         Literal["records", "raw", "both"],
@@ -235,7 +235,7 @@ class RecordConfig(CompanionConfig, frozen=True):
 
 
 class RelayLine(Struct, frozen=True):
-    """One way to another host: two addresses there, of the two channels."""
+    """One line to another host: two addresses there, one per channel."""
 
     name: Annotated[Name, Meta(description="name of this line in counters and messages")]
     incremental: Annotated[
@@ -308,7 +308,7 @@ class RelayLine(Struct, frozen=True):
 
 
 class RelayConfig(CompanionConfig, frozen=True):
-    """What leaves for other hosts as a Roq publisher's datagrams (docs/relay.md)."""
+    """The relay, which sends to other hosts as a Roq publisher does (docs/relay.md)."""
 
     lines: Annotated[
         tuple[RelayLine, ...],

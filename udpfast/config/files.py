@@ -1,4 +1,4 @@
-"""What one file holds: all tables of a feed, or of a publisher."""
+"""The contents of one file: all tables of a feed, or of a publisher."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class FeedConfig(Struct, frozen=True):
     ] = "ring"
     incremental: ChannelConfig = ChannelConfig()
     snapshot: ChannelConfig = ChannelConfig()
-    #: The lines of other framings than roq; `incremental`, once it was read.
+    #: The lines of framings other than roq; reading the file makes them `incremental`.
     streams: ChannelConfig = ChannelConfig()
-    #: Their loops of snapshots, and of what instruments are; once read, they are `snapshot`, and
-    #: named after their role: "recovery.A".
+    #: Their loops of snapshots and of instrument definitions. Reading the file makes them
+    #: `snapshot`, with names that begin with their role: "recovery.A".
     recovery: LoopConfig = LoopConfig()
     definitions: LoopConfig = LoopConfig()
     wire: WireConfig = WireConfig()
@@ -59,19 +59,19 @@ class FeedConfig(Struct, frozen=True):
 
     @property
     def line_names(self) -> tuple[list[str], list[str]]:
-        """Names of the lines of both channels; what servers send counts as one, the last."""
+        """Names of the lines of both channels; a server's answers count as one line, the last."""
         return line_names(
             self.incremental, self.snapshot, self.retransmission, self.snapshot_server
         )
 
     @property
     def has_definitions(self) -> bool:
-        """Whether lines of their own say what the instruments of a venue are."""
+        """Whether some lines carry only instrument definitions."""
         return any(line.name.startswith("definitions.") for line in self.snapshot.lines)
 
     @property
     def has_loops(self) -> bool:
-        """Whether lines of their own bring snapshots."""
+        """Whether some lines carry only snapshots."""
         return any(not line.name.startswith("definitions.") for line in self.snapshot.lines)
 
 

@@ -1,4 +1,4 @@
-"""host.toml: what the feeds of one directory share, and which core each of their loops has."""
+"""host.toml: what the feeds of one directory share, and the core of each feed's loop."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NUMBER = re.compile("[0-9]{1,4}")
 
 
 def core_list(text: str) -> list[int]:
-    """Return the cores of a list as taskset(1) writes it, such as "2-7,10", in ascending order.
+    """Return the cores of a list in the format of taskset(1), such as "2-7,10", in order.
 
     Raises
     ------
     ValueError
-        The text is no such list, or a number is above 8191.
+        The text is not such a list, or a number is above 8191.
     """
     for part in text.split(",") if text else ():
         numbers = part.split("-")
@@ -102,27 +102,27 @@ def load_host(path: str | Path) -> HostConfig:
 
 
 def parse_host(tables: Mapping[str, Any], where: str = "settings") -> HostConfig:
-    """Check the tables of a host.toml, as TOML or a program gives them."""
+    """Check the tables of a host.toml, from TOML or from a program."""
     config: HostConfig = convert(tables, HostConfig, where)
     check_restarts(config.restart_first_ms, config.restart_longest_ms, where)
     return config
 
 
 def plan_cores(feeds: Mapping[str, int | None], host: HostConfig, where: str) -> dict[str, int]:
-    """Return the core of each feed's loop; a feed that is in none of the plan's is not in it.
+    """Return the core of each feed's loop. Feeds that are not pinned are left out.
 
     Parameters
     ----------
     feeds : mapping
-        Name -> `agent.core` of the feed's own file, which the plan leaves as it is, or None.
+        Name -> `agent.core` in the feed's own file, which the plan keeps, or None.
     host : HostConfig
     where : str
-        Named in error messages.
+        Name of the file, for error messages.
 
     Raises
     ------
     ConfigError
-        There are too few cores, or more feeds ask for one than may share it.
+        There are too few cores, or more feeds ask for a core than may share it.
     """
     planned = {name: core for name, core in feeds.items() if core is not None}
     used = Counter(planned.values())
@@ -137,7 +137,7 @@ def plan_cores(feeds: Mapping[str, int | None], host: HostConfig, where: str) ->
     cores = core_list(host.cores)
     if not cores:
         return planned
-    # One round gives each core one feed, so that feeds share a core only when they must.
+    # Each round gives every core one more feed, so that feeds share a core only if they must.
     places = [
         core for turn in range(1, host.feeds_per_core + 1) for core in cores if used[core] < turn
     ]

@@ -1,4 +1,4 @@
-"""Where datagrams come from and go to: lines, destinations, and how their frames are written."""
+"""Where datagrams come from and go to: lines, destinations, and the wire format."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ Payload = Literal[
 ]
 EncodingName = Literal["native", "flatbuffers"]
 
-#: As payload.traits has them, by number.
+#: In the order of the numbers in payload.traits.
 PAYLOADS = get_args(Payload)[1:]
 
-#: Those that a framing can carry; others than these framings carry only "none".
+#: The payloads that a framing can carry. Framings that are not listed carry only "none".
 PAYLOADS_OF = {
     "roq": ("roq",),
     "iex_tp": ("none", "iex_tops", "iex_deep", "iex_deep_plus"),
@@ -80,7 +80,7 @@ PAYLOADS_OF = {
 
 
 class LineConfig(Struct, frozen=True):
-    """One redundant copy of a channel: a socket for each of its addresses."""
+    """One redundant copy of a channel, with a socket for each of its addresses."""
 
     name: Annotated[Name, Meta(description="name of this line in counters and records")]
     address: Annotated[
@@ -121,12 +121,12 @@ class LineConfig(Struct, frozen=True):
 
     @property
     def every_address(self) -> tuple[str, ...]:
-        """All of its addresses, ip:port each, in the order of the list."""
+        """All addresses of the line as ip:port, in the order of the list."""
         return tuple(expand_endpoints(self.addresses)) if self.addresses else (self.address,)
 
 
 class ChannelConfig(Struct, frozen=True):
-    """One role of a feed's streams: the lines that bring them, and how long holes wait there."""
+    """One role of a feed's streams: the lines that carry them, and how long holes wait."""
 
     lines: Annotated[
         tuple[LineConfig, ...],
@@ -157,7 +157,7 @@ class ChannelConfig(Struct, frozen=True):
 
 
 class LoopConfig(Struct, frozen=True):
-    """One role of lines that say the same over and over: order is nothing to them."""
+    """One role of lines that repeat the same contents in loops, whose order does not matter."""
 
     lines: Annotated[
         tuple[LineConfig, ...],
@@ -174,7 +174,7 @@ class LoopConfig(Struct, frozen=True):
 
 
 class WireConfig(Struct, frozen=True):
-    """How datagrams are made: the framing, and of Roq which of its forms."""
+    """The wire format: the framing and payload, and with Roq its form."""
 
     framing: Annotated[
         str,
@@ -216,7 +216,7 @@ class WireConfig(Struct, frozen=True):
 
 
 class Destination(Struct, frozen=True):
-    """One line that a publisher sends a channel to."""
+    """One line to which a publisher sends a channel."""
 
     address: Annotated[str, Meta(description="ip:port to send to", extra=DESTINATION.extra)]
     interface: Annotated[
@@ -239,7 +239,7 @@ def payload_name(wire: WireConfig) -> str:
 
 
 def framing_name(wire: WireConfig) -> str:
-    """Return the framing's name, as `wire.framing.FRAMINGS` has it."""
+    """Return the framing's name, as in `wire.framing.FRAMINGS`."""
     if wire.framing != "roq":
         return wire.framing
     revision = "_legacy" if wire.revision == "legacy" else ""

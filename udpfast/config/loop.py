@@ -1,4 +1,4 @@
-"""The feed's loop, what it leaves for strategies, and how it is started and watched."""
+"""The feed's loop, its output for strategies, and how it is started and watched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["AccessConfig", "AgentConfig", "FeedStoreConfig", "RingConfig", "RunC
 
 
 class RingConfig(Struct, frozen=True):
-    """What strategies read."""
+    """The ring that strategies read."""
 
     capacity_bytes: Annotated[
         int,
@@ -44,7 +44,7 @@ class RingConfig(Struct, frozen=True):
 
 
 class FeedStoreConfig(Struct, frozen=True):
-    """The store that strategies read, with output = "store"; where a bus has it, bus.toml says."""
+    """The store that strategies read, with output = "store"; in a bus, bus.toml describes it."""
 
     directory: Annotated[
         str,
@@ -103,7 +103,7 @@ class AgentConfig(Struct, frozen=True):
 
 
 class RunConfig(Struct, frozen=True):
-    """How the feed and the agents beside it are started, watched and ended."""
+    """How the feed and the agents beside it are started, watched and stopped."""
 
     processes: Annotated[
         Literal["one", "each"],
@@ -137,7 +137,7 @@ class RunConfig(Struct, frozen=True):
 
 
 class AccessConfig(Struct, frozen=True):
-    """Who may read an instance. Only its owner can write to it, no matter what is set here."""
+    """Who may read an instance. Only its owner can write to it, whatever is set here."""
 
     group: Annotated[
         str,

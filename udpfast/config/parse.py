@@ -1,4 +1,4 @@
-"""Read a file's tables into frozen structs, and check what no single key can tell."""
+"""Read a file's tables into frozen structs, and check the rules that span several keys."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ __all__ = [
 
 _FACTS = {facts.name: facts for facts in FACTS}
 _PORT_MAX = 65_535
-#: Addresses of one line, each a socket: the options tape has 96. ADDRESSES_MAX of core/layout.pxd.
+#: Most addresses of one line, each with a socket: the options tape has 96. ADDRESSES_MAX of
+#: core/layout.pxd.
 ADDRESSES_MAX = 128
-#: Sockets of one loop: BATCHES_MAX of agents/feed/feed_loop.pyx, XDP_PORTS_MAX of net/xdp_ring.
+#: Most sockets of one loop: BATCHES_MAX of agents/feed/feed_loop.pyx, XDP_PORTS_MAX of
+#: net/xdp_ring.
 SOCKETS_MAX = 512
-#: Lines of one channel: LINES_MAX of core/layout.pxd.
+#: Most lines of one channel: LINES_MAX of core/layout.pxd.
 LOOPS_MAX = 8
 
 
@@ -69,24 +71,24 @@ def load_feed(path: str | Path) -> FeedConfig:
 
 
 def load_publish(path: str | Path) -> PublishConfig:
-    """Read a publisher's TOML file; errors as in `load_feed`."""
+    """Read a publisher's TOML file. Errors are those of `load_feed`."""
     return parse_publish(read_tables(path), where=str(path))
 
 
 def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig:
-    """Check the tables of a feed's configuration, as TOML or a program gives them.
+    """Check the tables of a feed's configuration, from TOML or from a program.
 
     Parameters
     ----------
     tables : mapping
         Keys as in the TOML file.
     where : str
-        Named in error messages.
+        Name of the file, for error messages.
 
     Raises
     ------
     ConfigError
-        Names `where`, the key, what was expected and what was found.
+        The message names `where`, the key, what was expected and what was found.
     """
     config: FeedConfig = _by_role(where, convert(tables, FeedConfig, where))
     fitting = PAYLOADS_OF.get(config.wire.framing, ("none",))
@@ -142,12 +144,12 @@ def parse_relay(tables: Mapping[str, Any], where: str = "settings") -> RelayConf
 
 
 def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
-    """Return a relay's settings with both addresses of every line.
+    """Return a relay's settings with both addresses of every line filled in.
 
     Raises
     ------
     ConfigError
-        It is enabled without a line, a name or an address is there twice, no port follows, or
+        The relay is enabled without a line, a name or an address occurs twice, no port follows, or
         every line may leave messages out.
     """
     if relay.enabled and not relay.lines:
@@ -189,7 +191,7 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
 
 
 def _check_output(where: str, config: FeedConfig) -> None:
-    # A raw capture is read from a ring of its own.
+    # A raw capture reads a ring of its own, so a store may have one.
     if config.output == "store" and config.record.enabled and config.record.what != "raw":
         raise ConfigError(
             f'{where}: record.what: expected "raw" with output = "store" (a store is already the '
@@ -198,8 +200,8 @@ def _check_output(where: str, config: FeedConfig) -> None:
 
 
 def _by_role(where: str, config: FeedConfig) -> FeedConfig:
-    # The lines that are received, by their role: those of `streams` are the incremental ones of
-    # other framings than roq, those of loops are its snapshot ones.
+    # Sort the lines that are received by role. With framings other than roq, `streams` becomes
+    # `incremental`, and the loops become `snapshot`.
     if config.wire.framing == "roq":
         for name in ("streams", "recovery", "definitions"):
             table = getattr(config, name)
@@ -247,7 +249,7 @@ def _loops(where: str, config: FeedConfig) -> ChannelConfig:
     lines: list[LineConfig] = []
     for role in ("definitions", "recovery"):
         table: LoopConfig = getattr(config, role)
-        # No copy is dropped for want of arbitration: each line may be another loop.
+        # Keep all lines even without arbitration: each may carry another loop.
         chosen = _received(where, role, ChannelConfig(lines=table.lines, use=table.use), True)
         lines += [replace(line, name=f"{role}.{line.name}") for line in chosen.lines]
     if len(lines) > LOOPS_MAX:
@@ -299,14 +301,14 @@ def _check_addresses(where: str, key: str, line: LineConfig, wire: WireConfig) -
 
 
 def _check_lists(where: str, config: FeedConfig) -> None:
-    # Where only its place says which stream an address brings, lists go together by their places.
+    # If only an address's index in its list tells its stream, all lists must have the same length.
     if _FACTS[framing_name(config.wire)].address_shift < 0:
         return
     first = config.incremental.lines[0]
     for channel in ("incremental", "snapshot"):
         for line in getattr(config, channel).lines:
             if line.name.startswith("definitions.") and channel == "snapshot":
-                continue  # they are of no stream
+                continue  # they belong to no stream
             if len(line.every_address) != len(first.every_address):
                 raise ConfigError(
                     f"{where}: {channel}.{line.name}: expected {len(first.every_address)} "
@@ -335,7 +337,7 @@ def _check_source(where: str, key: str, line: LineConfig) -> None:
 
 
 def _check_sockets(where: str, config: FeedConfig) -> None:
-    # A group may be joined on several interfaces, and a port be bound to each of them.
+    # A group may be joined on several interfaces, and a port may be bound on each of them.
     lines = [
         (f"{channel}.{line.name}", line)
         for channel in ("incremental", "snapshot")
@@ -345,7 +347,7 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     for name, line in lines:
         for address in line.every_address:
             host, port = parse_endpoint(address)
-            # However it is spelled: [0::1] is [::1].
+            # Compare addresses however they are spelled: [0::1] is [::1].
             key = (f"{ipaddress.ip_address(host)} {port}", line.interface, line.source)
             other = taken.get(key)
             if other is not None and port:

@@ -1,4 +1,4 @@
-"""How datagrams are received: sockets, AF_XDP, or a stack in place of the kernel's."""
+"""How datagrams are received: by sockets, by AF_XDP, or by a stack that replaces the kernel's."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ReceiveConfig(Struct, frozen=True):
 
 
 class XdpConfig(Struct, frozen=True):
-    """Reception past the kernel's network stack, with receive.path = "xdp"."""
+    """Reception that bypasses the kernel's network stack, with receive.path = "xdp"."""
 
     mode: Annotated[
         Literal["auto", "native", "generic"],
@@ -123,7 +123,7 @@ class XdpConfig(Struct, frozen=True):
 
 
 class BypassConfig(Struct, frozen=True):
-    """A network stack to preload in place of the kernel's; `udpfast run` starts under it."""
+    """A preloaded network stack that replaces the kernel's; `udpfast run` starts under it."""
 
     stack: Annotated[
         BypassStack,

@@ -1,4 +1,4 @@
-"""Servers of a venue that are asked for what the lines did not bring."""
+"""A venue's servers, which are asked for what the lines did not deliver."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class Spoken(NamedTuple):
-    """What a server speaks.
+    """The protocol of a server.
 
     Attributes
     ----------
     name : str
     login : dict
-        What its login file has to say: key -> characters that there is room for. Empty: it wants
-        no login.
+        Keys of its login file, with the largest number of characters each. Empty: it needs no
+        login.
     """
 
     name: str
@@ -50,25 +50,26 @@ class Spoken(NamedTuple):
 
 
 _CBOE_LOGIN = {"session": 4, "user": 4, "password": 10}
-#: How retransmissions are asked for, by framing; for other framings there is no server to ask.
+#: Retransmission protocol by framing. Other framings have no server to ask.
 REQUESTS = {
     "moldudp64": Spoken("MoldUDP64", {}),
     "cboe_pitch": Spoken("GRP", _CBOE_LOGIN),
     "iex_tp": Spoken("IEX-TP", {}),
 }
 _TOLD_BY_PLACE = {facts.name for facts in FACTS if facts.address_shift >= 0}
-#: What a snapshot server speaks, by payload.
+#: Protocol of the snapshot server by payload.
 SNAPSHOTS = {
     "itch": Spoken("GLIMPSE", {"user": 6, "password": 10}),
     "pitch": Spoken("spin", _CBOE_LOGIN),
     "iex_deep_plus": Spoken("SNAP", {"token": 40}),
 }
-#: What servers send counts as a line of each channel; no line of a file can be called so.
+#: Names of the lines, one per channel, as which a server's answers count. No line of a file can
+#: have such a name.
 SERVED_LINES = ("@retransmission", "@snapshot_server")
 
 
 class ServerConfig(Struct, frozen=True):
-    """What every agent has that asks a server: it runs where there is one."""
+    """Settings of every agent that asks a server. It runs if a server is named."""
 
     server: Annotated[
         str,
@@ -106,7 +107,7 @@ class ServerConfig(Struct, frozen=True):
 
     @property
     def enabled(self) -> bool:
-        """Whether its agent runs beside the feed."""
+        """Whether the agent runs beside the feed."""
         return bool(self.server)
 
 
@@ -114,7 +115,7 @@ _Table = TypeVar("_Table", "RetransmissionConfig", "SnapshotServerConfig")
 
 
 class RetransmissionConfig(ServerConfig, frozen=True):
-    """A server that sends messages again, by number."""
+    """A server that retransmits messages by number."""
 
     wait_us: Annotated[
         int,
@@ -167,14 +168,14 @@ class RetransmissionConfig(ServerConfig, frozen=True):
 
 
 class UnitServer(Struct, frozen=True):
-    """The server of one unit, where each has its own."""
+    """The server of one unit, for venues where each unit has its own."""
 
     unit: Annotated[int, Meta(ge=0, le=255, description="number of the unit")]
     server: Annotated[str, Meta(description="ip:port of its server", extra=DESTINATION.extra)]
 
 
 class SnapshotServerConfig(ServerConfig, frozen=True):
-    """A server that sends all books as of one number, over TCP."""
+    """A server that sends a snapshot of all books over TCP."""
 
     units: Annotated[
         tuple[UnitServer, ...],
@@ -221,16 +222,16 @@ class SnapshotServerConfig(ServerConfig, frozen=True):
 
     @property
     def enabled(self) -> bool:
-        """Whether its agent runs beside the feed."""
+        """Whether the agent runs beside the feed."""
         return bool(self.server or self.units)
 
     def server_of(self, unit: int) -> str:
-        """Return the address of the server of a unit; empty: nobody is asked for it."""
+        """Return the address of a unit's server; empty: there is none to ask."""
         return next((one.server for one in self.units if one.unit == unit), self.server)
 
 
 class Login:
-    """Who a server is told that asks: what the login file says, by its keys."""
+    """The values of a login file, by key."""
 
     __slots__ = ("_values",)
 
@@ -238,11 +239,11 @@ class Login:
         self._values = dict(values)
 
     def field(self, key: str, size: int) -> bytes:
-        """Return a value in so many bytes, blanks behind it; all blank: there is no login."""
+        """Return a value padded with blanks to `size` bytes; all blanks without a login."""
         return self._values.get(key, "").encode("ascii").ljust(size)
 
     def __repr__(self) -> str:
-        """Show no value, wherever it is shown."""
+        """Return the keys only, so that no value is ever shown."""
         return f"Login({', '.join(self._values)})"
 
 
@@ -252,7 +253,7 @@ def line_names(
     retransmission: RetransmissionConfig,
     snapshot_server: SnapshotServerConfig,
 ) -> tuple[list[str], list[str]]:
-    """Return the names of both channels' lines, what servers send included: that comes last."""
+    """Return the names of both channels' lines; a server's answers count as the last line."""
     names = ([line.name for line in incremental.lines], [line.name for line in snapshot.lines])
     for channel, table in enumerate((retransmission, snapshot_server)):
         if table.enabled:
@@ -267,7 +268,7 @@ def check_servers(
     retransmission: RetransmissionConfig,
     snapshot_server: SnapshotServerConfig,
 ) -> None:
-    """Refuse servers whose protocol is not known, and more lines than there is room for."""
+    """Refuse servers without a known protocol, and more lines than there is room for."""
     if retransmission.enabled and wire.framing not in REQUESTS:
         raise ConfigError(
             f"{where}: retransmission.server: expected wire.framing to be one that is asked for "
@@ -296,7 +297,7 @@ def check_servers(
             f"protocol ({', '.join(SNAPSHOTS)}), found {payload_name(wire)!r}"
         )
     tables = (("retransmission", retransmission), ("snapshot_server", snapshot_server))
-    # Where only its place in the list says which stream an address brings, no request can name it.
+    # If only an address's index in the list tells its stream, no request can name the stream.
     several = [
         line.name
         for line in channels[0].lines
@@ -330,7 +331,7 @@ def _check_units(where: str, wire: WireConfig, table: SnapshotServerConfig) -> N
 
 
 def resolve_login(table: _Table, folder: Path) -> _Table:
-    """Return a table with its login file where the feed's file says, below its folder."""
+    """Return a table whose login file is resolved relative to the directory of the feed's file."""
     return replace(table, login=os.fspath(folder / table.login)) if table.login else table
 
 
@@ -349,13 +350,20 @@ def logins_of(
 
 
 def read_login(path: str, spoken: Spoken) -> Login:
-    """Return what a login file says; without a file it says nothing.
+    """Return the values of a login file; empty without a file.
+
+    Parameters
+    ----------
+    path : str
+        The file; empty: there is none.
+    spoken : Spoken
+        The server's protocol.
 
     Raises
     ------
     ConfigError
-        It cannot be read, others can read it, or it says something else than the server's protocol
-        has room for. No value of it is shown.
+        It cannot be read, can be read by others, or has other keys or longer values than the
+        protocol. The message shows none of its values.
     """
     if not path:
         return Login({})

@@ -1,7 +1,7 @@
-"""Settings as frozen structs: read from TOML, checked, and each key listed with its reason.
+"""Settings as frozen structs: read from TOML, checked, and listed with a reason for each key.
 
-A struct's field says its type, its limits, what else a value must be (`Check`) and, in the
-description, its unit and why one would set it.
+A struct's field has the type, the limits, further conditions (`Check`) and, in its description, the
+unit and the reason to set it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from udpfast.errors import ConfigError, shown, similar
 
 __all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables"]
 
-#: Bytes of a file: no settings are longer, and /dev/zero has no end.
+#: Most bytes of a file: no settings are longer, and /dev/zero has no end.
 _FILE_BYTES_MAX = 1 << 20
 _TYPES = re.compile(r"`([a-z |]+)`")
 _WORDS = {
@@ -38,9 +38,9 @@ _WORDS = {
 _PLACE = re.compile(r"at line (\d+), column (\d+)")
 #: Places of a key that a hint names, at most.
 _HINTS_MAX = 4
-#: Characters of a value that a hint repeats, at most.
+#: The most characters of a value that a hint repeats.
 _TEXT_MAX = 60
-#: A key whose value is text without quotes: a word, an address, a path.
+#: A key whose value is text that lacks its quotes: a word, an address, a path.
 _BARE = re.compile(
     r"\s*([\w.-]+)\s*=\s*([A-Za-z/.][\w./:@-]*|\d+\.\d+\.\d[\d.:/-]*|\d+[A-Za-z]\w*)\s*(?:#.*)?$"
 )
@@ -52,14 +52,14 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Check(NamedTuple):
-    """What a value must be beyond its type and limits: `Meta(extra=check.extra)` of a field."""
+    """A condition on a value beyond type and limits: `Meta(extra=check.extra)` of a field."""
 
     expected: str
     holds: Callable[[Any], bool]
 
     @property
     def extra(self) -> dict[str, Check]:
-        """As a field's description carries it."""
+        """The check in the form that a field's `Meta` takes."""
         return {"check": self}
 
 
@@ -78,13 +78,13 @@ def describe(config: Struct) -> Iterator[Setting]:
     Yields
     ------
     Setting
-        In the order of the documentation; `is_default` tells whether the value is the default.
+        In the order of the documentation. `is_default` is True if the value is the default.
     """
     yield from _describe(config, "")
 
 
 def read_tables(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file; raise `ConfigError` if it is missing or none."""
+    """Return the tables of a TOML file; raise `ConfigError` if it is missing or not TOML."""
     where = str(path) if str(path).isprintable() else shown(str(path))
     text = b""
     try:
@@ -99,7 +99,7 @@ def read_tables(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{where}: expected a TOML file, found: {error.strerror}") from None
     except RecursionError:
         raise ConfigError(f"{where}: expected TOML, found brackets nested too deeply") from None
-    except ValueError as error:  # of TOML, UTF-8, integers of thousands of digits, a path with NULs
+    except ValueError as error:  # of TOML, UTF-8, long integers, or a path with NULs
         raise ConfigError(
             f"{where}: expected TOML, found an error: {error}{_python_word(text, str(error))}"
         ) from None
@@ -107,7 +107,7 @@ def read_tables(path: str | Path) -> dict[str, Any]:
 
 
 def _python_word(text: bytes, error: str) -> str:
-    # The habit of another language, where TOML says no more than "Invalid value".
+    # Hint for habits of other languages, for which TOML's message is just "Invalid value".
     if error.startswith("Illegal character '\\n'"):
         return "; a text must end with a quote on its own line"
     place = _PLACE.search(error)
@@ -133,15 +133,16 @@ def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
     Parameters
     ----------
     tables : mapping
-        As TOML or a program gives them.
+        Tables from TOML or from a program.
     target : type of Struct
+        The struct to make.
     where : str
-        What errors call the tables: a file, say.
+        Name of the tables in error messages, such as the file's.
 
     Raises
     ------
     ConfigError
-        Names `where`, the key, what was expected and what was found.
+        The message names `where`, the key, what was expected and what was found.
     """
     if not isinstance(tables, Mapping):
         raise ConfigError(f"{where}: expected tables, found {shown(tables)}")
@@ -163,12 +164,13 @@ def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
 
 @functools.cache
 def fields_of(struct: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return a struct's fields with their descriptions, which are evaluated once."""
+    """Return a struct's fields with their descriptions, which are evaluated only once."""
     return msgspec.structs.fields(struct)
 
 
 def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, Check]]:
-    # Every check of a struct's fields and of what is in them, with the value that it is about.
+    # Yield every check of a struct's fields and of their contents, with the key and value it
+    # applies to.
     if value is None:
         return
     if isinstance(value, Struct):
@@ -207,7 +209,7 @@ def _describe(node: Struct, key: str) -> Iterator[Setting]:
 
 
 def _path(table: str, key: str) -> str:
-    # The name of a key in a table: "window.size"; those of the file are in none.
+    # The name of a key in a table, such as "window.size". Keys outside of tables have no prefix.
     return f"{table}.{key}" if table else key
 
 
@@ -228,7 +230,7 @@ def _choices(annotation: Any) -> str:
 
 
 def _takes_more(annotation: Any) -> bool:
-    # Whether a setting may be something else than one of its names: a number, say.
+    # Return whether a setting may be something other than one of its names, for example a number.
     while get_origin(annotation) is Annotated:
         annotation = annotation.__origin__
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -308,12 +310,12 @@ def _near_key(name: str, table: str, target: Any) -> str:
 
 
 def _in_words(name: str) -> str:
-    # A type of Python's, or of msgspec's, as a person calls it.
+    # Name a type of Python or msgspec in plain words.
     return _WORDS.get(name, name)
 
 
 def _is_bare(text: str) -> bool:
-    # Whether it is a value of TOML if its quotes are taken away.
+    # Return whether it is a value of TOML without its quotes.
     try:
         return not isinstance(tomllib.loads(f"value = {text}")["value"], str)
     except ValueError:
@@ -335,19 +337,19 @@ def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> st
 
 
 def _with_only(node: Mapping[str, Any], path: list[str], name: str) -> dict[str, Any]:
-    # The tables, with only one of those at a path.
+    # Return the tables with only one of the tables at a path.
     if not path:
         return {name: node[name]}
     return {**node, path[0]: _with_only(node[path[0]], path[1:], name)}
 
 
 def _quoted(name: str) -> str:
-    # As TOML has it, so that a name with a dot is one step.
+    # As in TOML, so that a name with a dot is one step.
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
 
 
 def _steps(key: str) -> list[str]:
-    # Names and indices that lead to a key.
+    # Return the names and indices that lead to a key.
     found = re.findall(r'"(?:[^"\\]|\\.)*"|[^.\[\]]+', key)
     return [json.loads(step) if step.startswith('"') else step for step in found]
 

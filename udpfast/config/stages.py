@@ -1,4 +1,4 @@
-"""What the feed does with what it received: windows, sessions, objects, books."""
+"""How the feed processes what it received: windows, sessions, objects, books."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class WindowConfig(Struct, frozen=True):
 
 
 class SessionConfig(Struct, frozen=True):
-    """When another session id is believed (docs/protocol.md)."""
+    """When another session id is accepted (docs/protocol.md)."""
 
     adopt_datagrams: Annotated[
         int,
@@ -122,7 +122,7 @@ class SessionConfig(Struct, frozen=True):
 
 
 class ObjectsConfig(Struct, frozen=True):
-    """Snapshot and incremental synchronisation, with framing roq (docs/protocol.md)."""
+    """Synchronisation of snapshots and incremental updates, with framing roq (docs/protocol.md)."""
 
     max: Annotated[
         int,
@@ -157,7 +157,7 @@ class ObjectsConfig(Struct, frozen=True):
 
 
 class BooksConfig(Struct, frozen=True):
-    """Books that the feed makes of a venue's messages, and what it publishes of them."""
+    """Books that the feed makes from a venue's messages, and what it publishes of them."""
 
     levels: Annotated[
         bool,

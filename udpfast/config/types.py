@@ -1,4 +1,4 @@
-"""Types that more than one table has."""
+"""Types that several tables use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
     "SyncInterval",
 ]
 
-#: Linux has 8192 processors at most.
+#: Linux supports at most 8192 processors.
 CORE_MAX = 8191
 Core = Annotated[int, Meta(ge=0, le=CORE_MAX)]
 FilePath = Annotated[str, Meta(extra=PATH.extra)]

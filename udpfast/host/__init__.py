@@ -1,9 +1,9 @@
-"""What this host is, what it lacks for the job, and how to set what can be set.
+"""What this host has and lacks for low-latency reception, and how to set what can be set.
 
-Each knob is described once: its finding says what is wanted, what is there, what that does to a
-feed, and the changes that mend it. `udpfast check` and `scripts/tune_host.sh` show the findings,
-and the latter makes the changes. Nothing but the standard library is imported here: a clone that
-nobody compiled can tune a host.
+Each knob is described once: its finding says what is wanted, what was found, how that affects a
+feed, and the changes that improve it. `udpfast check` and `scripts/tune_host.sh` show the findings;
+the latter makes the changes. Only the standard library is imported here, so that a clone that was
+never compiled can tune a host.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["Change", "ClockState", "Finding", "HostUse", "inspect_host", "read_c
 
 
 def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Finding]:
-    """Look at cores, kernel, memory, rights, network and clock; read-only, no root needed.
+    """Inspect cores, kernel, memory, rights, network and clock. Read-only; needs no root.
 
     Parameters
     ----------
     root : Path
-        Where `proc`, `sys` and `dev` are; a test lays out its own.
+        Directory with `proc`, `sys` and `dev`; a test makes its own.
     use : HostUse, optional
-        Which cores and interfaces the feed uses, and how; without it what depends on them is not
-        judged.
+        The cores and interfaces that the feed uses, and how. Without it, findings that depend on
+        them are not judged.
 
     Returns
     -------
     list of Finding
-        In a fixed order, the same names on every host.
+        In a fixed order, with the same names on every host.
     """
     tree = HostTree(root, use or HostUse())
     findings = [

@@ -1,4 +1,4 @@
-"""What has to be said at boot, for the cores that were named."""
+"""The kernel arguments to set at boot for the named cores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DRIVERS = {
 
 
 def boot_line(tree: HostTree) -> str:
-    """Return kernel arguments for the boot loader; raise `ValueError` if no cores are left."""
+    """Return kernel arguments for the boot loader; raise `ValueError` if no core is left over."""
     named, strategy = tree.use.named, tree.use.strategy_cores
     if not named:
         raise ValueError("boot-line needs --rx-cpus or --strategy-cpus")

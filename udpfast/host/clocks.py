@@ -1,4 +1,4 @@
-"""How good this host's clock is: what chrony, ptp4l, phc2sys and the kernel say of it."""
+"""The quality of this host's clock, according to chrony, ptp4l, phc2sys and the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from udpfast.host.tree import HostTree, HostUse
 
 __all__ = ["ClockState", "inspect_clocks", "read_clock"]
 
-#: Daemons that steer a clock, by the name of their process (15 bytes of it).
+#: Daemons that steer a clock, by process name (the kernel keeps 15 bytes of it).
 DAEMONS = {
     "chronyd": "chrony",
     "ptp4l": "ptp4l",
@@ -24,7 +24,7 @@ DAEMONS = {
     "ntpd": "ntpd",
     "systemd-timesyn": "systemd-timesyncd",
 }
-#: What a feed's latencies between two hosts need at least.
+#: Largest error at which a feed's latencies between two hosts are still meaningful.
 ERROR_WANTED_NS = 1_000_000
 EFFECT = "Latencies from another host's clock, and one-way times, are wrong by as much."
 UNSTEERED = "A clock that nothing steers drifts by seconds a day."
@@ -37,22 +37,22 @@ Asked = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """What steers the clock, and how wrong it may be.
+    """What steers the clock, and its largest error.
 
     Attributes
     ----------
     source : str
-        "chrony", "ptp4l", "phc2sys", "ntpd", "systemd-timesyncd", "kernel" (something has told
-        the kernel that the clock is right), "none".
+        "chrony", "ptp4l", "phc2sys", "ntpd", "systemd-timesyncd", "kernel" (the kernel was told
+        that the clock is right, by an unknown daemon) or "none".
     daemons : tuple of str
-        Those of them that run here.
+        The clock daemons that run here.
     synchronised : bool
-        Whether the source says that the clock follows a reference.
+        The source says that the clock follows a reference.
     offset_ns, error_ns : int or None
-        How far the clock is from its reference, as last measured; the largest error that the source
-        answers for. None: it does not say.
+        Last measured distance of the clock from its reference, and the largest error that the
+        source states; None: not stated.
     text : str
-        The same in a sentence.
+        The same as a sentence.
     """
 
     source: str
@@ -64,14 +64,14 @@ class ClockState:
 
 
 def read_clock(root: Path = Path("/"), ask: Asked | None = None) -> ClockState:
-    """Return how good this host's clock is; a few ms, for it asks `chronyc` or `pmc`.
+    """Return the quality of this host's clock. Takes a few ms, because it runs `chronyc` or `pmc`.
 
     Parameters
     ----------
     root : Path
-        Where `proc` is; a test lays out its own.
+        Directory with `proc`; a test makes its own.
     ask : callable, optional
-        Runs a command and returns what it printed, "" for failure; a test has its own.
+        Runs a command and returns its output, "" if it failed; a test passes its own.
     """
     ask = ask or _ask
     daemons = _running(HostTree(root, HostUse()))
@@ -130,8 +130,8 @@ def _chrony(ask: Asked, daemons: tuple[str, ...]) -> ClockState | None:
 
 
 def _ptp(ask: Asked, daemons: tuple[str, ...]) -> ClockState | None:
-    # pmc(8) asks ptp4l by its socket. Its offset is that of the NIC's clock, or with software
-    # stamps of the system's; phc2sys takes the system's clock after the NIC's.
+    # pmc(8) asks ptp4l through its socket. The offset is that of the NIC's clock or, with software
+    # time stamps, of the system's; phc2sys makes the system's clock follow the NIC's.
     shown = ask(["pmc", "-u", "-b", "0", "GET TIME_STATUS_NP", "GET PORT_DATA_SET"])
     offset = re.search(r"^\s*master_offset\s+(-?\d+)", shown, re.M)
     if offset is None:
@@ -145,7 +145,7 @@ def _ptp(ask: Asked, daemons: tuple[str, ...]) -> ClockState | None:
         if locked
         else f"ptp4l runs, its port is {' '.join(states) or 'unknown'}"
     )
-    # Asymmetry of the way to the master is in nobody's figures: the offset is a lower bound.
+    # No figure includes an asymmetry of the path to the master: the offset is a lower bound.
     return ClockState("ptp4l", daemons, locked, offset_ns, abs(offset_ns) if locked else None, text)
 
 

@@ -34,20 +34,20 @@ boot-line        print kernel arguments for the boot loader; edits nothing"""
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        # One line, and none about how it is used.
+        # One line, without the usage.
         said = message.removeprefix("argument ").removeprefix("verb: ")
         self.exit(2, f"{self.prog}: {said}\n")
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") -> NoReturn:
-    """Run the command; exit code 0 if nothing failed, 1 if something did, 2 for wrong usage.
+    """Run the command. Exit code: 0 nothing failed, 1 something failed, 2 wrong usage.
 
     Parameters
     ----------
     arguments : sequence of str, optional
         By default those of the process.
     program : str
-        What it calls itself.
+        Name of the program in its messages.
     """
     parser = _parser(program)
     options = parser.parse_args(arguments)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") 
     if root == Path("/") and os.geteuid() != 0:
         parser.exit(1, f"{parser.prog}: {verb} changes kernel settings: run it as root\n")
     for name in use.interfaces if verb == "apply" else ():
-        # What is not there cannot be set, and apply prints only what it sets.
+        # A missing interface cannot be set, and apply prints only what it sets.
         if not (root / "sys/class/net" / name).is_dir():
             parser.error(f"--iface: expected interfaces of this host, found {name!r}")
     try:
@@ -202,7 +202,7 @@ def _applied(tree: HostTree, undo_file: UndoFile) -> list[Row]:
         return []
     undo_file.remember(changes)
     refused = {change: set_value(tree.root, change) for change in changes}
-    # Look again: what is to be changed still was not taken, whatever the kernel said.
+    # Inspect again: a change that is still planned did not take effect, whatever the kernel said.
     untaken = {change.target: f"reads {change.old} now" for change in _planned(tree)}
     rows: list[Row] = []
     for change, error in refused.items():
@@ -213,7 +213,7 @@ def _applied(tree: HostTree, undo_file: UndoFile) -> list[Row]:
 
 
 def _print_table(columns: Row, rows: Sequence[Row], as_json: bool) -> None:
-    # Some settings have lines and tabs in them.
+    # Some settings contain newlines and tabs.
     cells = [[" ".join(cell.split()) for cell in row] for row in rows]
     if as_json:
         lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in cells]

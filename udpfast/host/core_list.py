@@ -1,4 +1,4 @@
-"""Sets of cores, as the kernel writes them: "0-2,5", or a mask in words of 32 bits."""
+"""Sets of cores as the kernel writes them: a list "0-2,5", or a mask in words of 32 bits."""
 
 from __future__ import annotations
 

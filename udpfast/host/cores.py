@@ -1,4 +1,4 @@
-"""Knobs of the cores: who runs on them, how fast they are, how deep they sleep."""
+"""Knobs of the cores: what runs on them, their frequency, their idle states."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _count(tree: HostTree) -> Finding:
 
 
 def _isolation(tree: HostTree, isolated: set[int]) -> Finding:
-    # Isolated by the boot line, or by a cpuset partition.
+    # Isolated by the boot line or by a cpuset partition.
     named = tree.use.named
     return Finding(
         "isolated cores",
@@ -146,7 +146,7 @@ def _held_us(tree: HostTree) -> int | None:
 
 
 def _siblings(tree: HostTree, isolated: set[int]) -> Finding:
-    # A sibling that is isolated and not named has nothing to do.
+    # A sibling that is isolated and not named is idle.
     name, want = "SMT siblings", "off or idle"
     effect = (
         "Anything that runs on the other half of the core takes a third of its speed and "

@@ -1,4 +1,4 @@
-"""What only the driver knows, and what only it can set: the `ethtool` command."""
+"""Settings that only the driver knows and can set, through the `ethtool` command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ask_driver(interface: str, flag: str) -> str:
 
 
 def set_driver(target: str, value: str) -> str:
-    """Set one parameter of an interface, as "eth1 -C rx-usecs"; return why it was refused."""
+    """Set one parameter of an interface, as in "eth1 -C rx-usecs"; return why it was refused."""
     interface, flag, parameter = target.split()
     answer = run_ethtool(flag, interface, parameter, value)
     if answer.returncode == 0:
@@ -29,7 +29,7 @@ def why_silent() -> str:
 
 
 def run_ethtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end, ten seconds at most."""
+    """Run the command to its end, for ten seconds at most."""
     command = ["ethtool", *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)

@@ -1,4 +1,4 @@
-"""What is found of one knob of the host, and what would mend it."""
+"""Findings about the knobs of a host, and the changes that improve them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["Change", "Finding", "absent", "unjudged"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting of the kernel, and what it should be.
+    """One change of a kernel setting.
 
     Attributes
     ----------
     kind : str
         "file", or "ethtool" for what only the driver can set.
     target : str
-        The file, as "/proc/sys/vm/swappiness"; else interface, flag and parameter of ethtool, as
-        "eth1 -C rx-usecs".
+        The file, such as "/proc/sys/vm/swappiness", or interface, flag and parameter of ethtool,
+        such as "eth1 -C rx-usecs".
     old, new : str
-        What it is, and what it should be.
+        The present value, and the value to set.
     """
 
     kind: str
@@ -35,22 +35,22 @@ class Finding:
     Attributes
     ----------
     name : str
-        What was looked at.
+        What was inspected.
     want : str
-        What a low-latency receiver wants.
+        What a low-latency receiver needs.
     have : str
         What was found.
     ok : bool or None
-        Whether that will do; None if it cannot be judged here.
+        Whether that is good enough; None if it cannot be judged here.
     effect : str
-        What it does to a feed, a sentence.
+        How it affects a feed, as a sentence.
     reason : str
-        Why it cannot be judged; empty if it is.
+        Why it cannot be judged; empty if it can.
     changes : tuple of Change
-        What makes it better while the host runs; empty if nothing does, or nothing has to.
+        Changes that improve it while the host runs; empty if there are none, or none is needed.
     fault : bool
-        Whether a feed cannot run, or not as it is asked to, while it is not as it should be;
-        otherwise it costs time, or datagrams under load.
+        Unless it is ok, a feed cannot run, or not as its file asks. Otherwise it only costs time,
+        or datagrams under load.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Finding:
 
 
 def absent(name: str, want: str, effect: str, reason: str) -> Finding:
-    """Return the finding about something that is not there."""
+    """Return the finding about something that does not exist on this host."""
     return Finding(name, want, "absent", None, effect, reason)
 
 
 def unjudged(name: str, want: str, have: str, effect: str, reason: str) -> Finding:
-    """Return the finding about something that is there, and cannot be judged."""
+    """Return the finding about something that exists but cannot be judged."""
     return Finding(name, want, have, None, effect, reason)

@@ -13,7 +13,7 @@ from udpfast.host.tree import HostTree
 __all__ = ["inspect_interface"]
 
 UNNAMED = "no cores were named"
-# Enough for a burst, and still in the cache.
+# Enough for a burst, and small enough to stay in the cache.
 RING_WANTED = 1024
 
 
@@ -55,7 +55,7 @@ def _interrupts(tree: HostTree, interface: str) -> Finding:
     home = (expand(near) if near else tree.online) - tree.use.named
     want = f"on {compress(home) or 'other cores'}"
     numbers: list[str] = []
-    # A virtio device is one step below the device that has the interrupts.
+    # The interrupts of a virtio device belong to its parent device.
     for folder in (f"{device}/msi_irqs", f"{device}/../msi_irqs"):
         if (tree.root / folder).is_dir():
             numbers = sorted((path.name for path in (tree.root / folder).iterdir()), key=int)
@@ -134,7 +134,8 @@ def _queues(tree: HostTree, interface: str) -> Finding:
 
 
 class _Switch(NamedTuple):
-    # What only the driver knows: ethtool shows it by one flag, and sets it by the same in capitals.
+    # A setting that only the driver knows: ethtool shows it with a flag, and sets it with the same
+    # flag in capitals.
     name: str
     shown: str
     key: str
@@ -196,14 +197,14 @@ def _judge(interface: str, text: str, switch: _Switch) -> Finding:
         return unjudged(name, want, have, effect, "fixed by the driver")
     flag = f"{interface} {switch.shown.upper()}"
     changes = [Change("ethtool", f"{flag} {switch.parameter}", have, want)]
-    # A pause that was negotiated cannot be set before the negotiation is off.
+    # A negotiated pause can only be set once the negotiation is off.
     if _field(text, "Autonegotiate").startswith("on"):
         changes.insert(0, Change("ethtool", f"{flag} autoneg", "on", "off"))
     return Finding(name, want, have, False, effect, changes=tuple(changes))
 
 
 def _ring(interface: str, text: str) -> Finding:
-    # Where the NIC has fewer than are wanted, all of them.
+    # If the NIC has fewer entries than wanted, use all of them.
     name = f"{interface} rx ring"
     effect = "A burst that the NIC's ring cannot hold is lost before the kernel sees it."
     most, _, current = text.partition("Current")

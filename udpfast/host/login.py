@@ -1,4 +1,4 @@
-"""What the login manager does to a feed's files in /dev/shm when its user logs out."""
+"""Whether the login manager removes a feed's files from /dev/shm when its user logs out."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from udpfast.host.tree import HostTree, HostUse
 
 __all__ = ["inspect_login", "shared_memory_removal"]
 
-#: Users from here on are people, to systemd: SYSTEM_UID_MAX of its build on most distributions.
+#: systemd treats users from this id on as people: SYSTEM_UID_MAX of most distributions' builds.
 UID_PEOPLE = 1000
-_FOLDERS = ("usr/lib/systemd", "run/systemd", "etc/systemd")  # the later one wins
+_FOLDERS = ("usr/lib/systemd", "run/systemd", "etc/systemd")  # later ones override earlier ones
 _NAME, _WANT = "RemoveIPC", "no, a system user, or one who lingers"
 _EFFECT = "systemd-logind removes a feed's files from /dev/shm when its user has logged out."
 
@@ -33,7 +33,7 @@ def inspect_login(tree: HostTree) -> Iterator[Finding]:
 
 
 def shared_memory_removal(root: Path = Path("/")) -> str:
-    """Return in a sentence that logind removes this user's files, and what to do; or nothing."""
+    """Return a sentence that logind removes this user's files, and what to do; or ""."""
     (finding,) = inspect_login(HostTree(root, HostUse()))
     if finding.ok is not False:
         return ""
@@ -41,7 +41,8 @@ def shared_memory_removal(root: Path = Path("/")) -> str:
 
 
 def _removes(tree: HostTree) -> bool:
-    # logind.conf(5), logind.conf.d(5): the main file, then all drop-ins by their names.
+    # logind.conf(5), logind.conf.d(5): the main file, then all drop-ins in the order of their
+    # names.
     main = next((text for folder in reversed(_FOLDERS)
                  if (text := tree.text(f"{folder}/logind.conf")) is not None), "")  # fmt: skip
     parts: dict[str, str] = {}

@@ -107,7 +107,7 @@ def _free_in(directory: Path) -> int | None:
 
 
 def _available(tree: HostTree) -> int | None:
-    # Without pushing others out: proc(5), MemAvailable.
+    # Memory that is available without swapping: proc(5), MemAvailable.
     found = re.search(r"^MemAvailable:\s*(\d+) kB", tree.text("proc/meminfo") or "", re.M)
     return int(found[1]) << 10 if found else None
 

@@ -1,4 +1,4 @@
-"""Knobs between NIC and sockets: those of the whole host."""
+"""Knobs between NIC and sockets that apply to the whole host."""
 
 from __future__ import annotations
 
@@ -59,14 +59,15 @@ def _receive_memory(tree: HostTree) -> Finding:
         return absent(name, want, effect, "this kernel has no such setting here")
     if int(text) >= wanted:
         return Finding(name, want, text, True, effect)
-    # Sockets of root may pass the limit; those of the feed's own user may not, so it is raised.
+    # Root's sockets may exceed the limit; those of the feed's own user may not, so raise it.
     forced = tree.capable(CAP_NET_ADMIN)
     have = f"{text}{' and CAP_NET_ADMIN' if forced else ''}"
     return Finding(name, want, have, forced, effect, changes=tree.set_file(file, str(wanted)))
 
 
 def _backlog(tree: HostTree) -> Iterator[Finding]:
-    # The kernel's queue between NIC and sockets: what it dropped, how often its turn was cut short.
+    # The kernel's queue between NIC and sockets: how much it dropped, and how often its turn was
+    # cut short.
     effect = "The kernel has dropped this many since boot, before any socket saw them."
     text = tree.text("proc/net/softnet_stat")
     rows = [line.split() for line in (text or "").splitlines()]

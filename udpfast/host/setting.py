@@ -1,4 +1,4 @@
-"""Set what is to be changed: files of the kernel, and what the driver sets."""
+"""Make changes: write files of the kernel, and set what only the driver can."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def set_value(root: Path, change: Change) -> str:
 
 
 def write_file(root: Path, target: str, content: bytes) -> str:
-    """Write a setting in one write, as the kernel wants it; return why it was refused."""
+    """Write a setting in a single write, as the kernel requires; return why it was refused."""
     if not _is_kernel_file(root, target):
         return "expected an existing file below /proc/sys, /proc/irq or /sys, and no link"
     try:
@@ -36,8 +36,8 @@ def write_file(root: Path, target: str, content: bytes) -> str:
 
 
 def _is_kernel_file(root: Path, target: str) -> bool:
-    # A file that there is, and no link; its directory may be one, as /sys/class/net/eth1 is, that
-    # does not lead out of there.
+    # The file must exist and not be a link. Its directory may be a link, as /sys/class/net/eth1 is,
+    # if it does not lead out of there.
     path = Path(f"{root}{target}")
     if not target.startswith(_PLACES) or ".." in target.split("/"):
         return False

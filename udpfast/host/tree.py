@@ -1,4 +1,4 @@
-"""The files of /proc and /sys that say how a host is set, and the use that is made of the host."""
+"""The files of /proc and /sys that describe a host, and how a feed uses the host."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class HostUse:
     Attributes
     ----------
     cores : tuple of int
-        Those that receive.
+        Cores that receive.
     strategy_cores : tuple of int
-        Those on which strategies spin.
+        Cores on which strategies spin.
     interfaces : tuple of str
         Names of the network interfaces of its lines.
     rcvbuf_bytes : int
-        What each socket asks for. 64 MiB hold a burst of 100,000 datagrams, kernel bookkeeping
-        included.
+        Receive buffer that each socket asks for. 64 MiB hold a burst of 100,000 datagrams,
+        including the kernel's bookkeeping.
     busy_poll : bool
         Its sockets poll the NIC themselves.
     prefer_busy_poll : bool
-        They keep the NIC's interrupts off for as long as they poll.
+        They keep the NIC's interrupts off while they poll.
     gro : bool
-        Its sockets take trains of datagrams.
+        Its sockets receive runs of datagrams.
     fifo : bool
         Its loop spins with SCHED_FIFO.
     shm_path : str
-        Where its shared memory lies.
+        Directory of its shared memory.
     shm_bytes, memory_bytes : int
-        What starting it takes there, and of the host's memory altogether; 0: nobody knows.
+        Shared memory, and total memory, that starting it takes; 0: unknown.
     """
 
     cores: tuple[int, ...] = ()
@@ -61,12 +61,12 @@ class HostUse:
 
     @property
     def named(self) -> set[int]:
-        """All cores that are to be left alone."""
+        """All cores that nothing else should use."""
         return {*self.cores, *self.strategy_cores}
 
 
 class HostTree:
-    """A root folder with `proc`, `sys` and `dev` in it, and the use that is made of the host."""
+    """A root directory with `proc`, `sys` and `dev`, and how a feed uses the host."""
 
     def __init__(self, root: Path, use: HostUse) -> None:
         self.root = root
@@ -74,26 +74,26 @@ class HostTree:
         self.online = expand(self.text("sys/devices/system/cpu/online") or "")
 
     def text(self, name: str) -> str | None:
-        """Return what a file holds, without the blanks around; None if there is no such file."""
-        # The kernel leaves out the files of what it does not have, and some cannot be read now.
+        """Return the contents of a file without surrounding blanks; None if it cannot be read."""
+        # The kernel omits files of what it does not have, and some files are unreadable at times.
         try:
             return (self.root / name).read_text(errors="replace").strip()
         except OSError:
             return None
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the names of the files that match, below the root."""
+        """Return the names of the matching files, relative to the root."""
         return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
 
     def set_file(self, name: str, new: str) -> tuple[Change, ...]:
-        """Return the change that makes a file hold `new`; none if it does, or is not there."""
+        """Return the change that writes `new` to a file; none if it has that, or does not exist."""
         old = self.text(name)
         return () if old is None or old == new else (Change("file", f"/{name}", old, new),)
 
     def number(
         self, name: str, file: str, comparison: str, wanted: int, effect: str, unless: str = ""
     ) -> Finding:
-        """Judge a file that holds one number; `unless` says why it is not to be judged."""
+        """Judge a file with one number. `unless`: why it is not to be judged."""
         holds, words = _COMPARISONS[comparison]
         want = f"{words}{wanted}"
         text = self.text(file)
@@ -110,16 +110,16 @@ class HostTree:
     def sysctl(
         self, name: str, comparison: str, wanted: int, effect: str, unless: str = ""
     ) -> Finding:
-        """Judge a sysctl that holds one number."""
+        """Judge a sysctl with one number."""
         file = f"proc/sys/{name.replace('.', '/')}"
         return self.number(name, file, comparison, wanted, effect, unless)
 
     def capable(self, capability: int) -> bool:
-        """Return whether this process has a right: capabilities(7)."""
+        """Return whether this process has a capability: capabilities(7)."""
         return bool(int(self._status("CapEff") or "0", 16) >> capability & 1)
 
     def uid(self) -> int | None:
-        """Return which user this process acts as; None: /proc does not say so."""
+        """Return the effective user of this process; None: /proc does not say."""
         found = self._status("Uid").split()  # real, effective, saved, of files
         return int(found[1]) if len(found) > 1 else None
 
@@ -131,7 +131,7 @@ class HostTree:
         return ""
 
     def limit(self, name: str) -> str | None:
-        """Return a soft limit of this process, as `proc/self/limits` has it."""
+        """Return a soft limit of this process, from `proc/self/limits`."""
         for line in (self.text("proc/self/limits") or "").splitlines():
             if line.startswith(f"{name} "):
                 return line.removeprefix(name).split()[0]

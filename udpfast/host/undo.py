@@ -1,9 +1,9 @@
-"""The undo file: which values there were, and who may have a say in that.
+"""The undo file: the values before the changes, and who may write it.
 
-It holds the boot's id (what was set does not outlive a boot), then a line per value: kind, target,
-and in base64 the bytes it had. The first ever seen of a target stays. As it tells root what to
-write where, nobody else may write it, exchange it, or lead another way to it; and whatever it says,
-nothing is written but settings of the kernel that there are.
+It has the id of the boot (settings do not outlive a boot), then one line per value: kind, target,
+and the original bytes in base64. The first value recorded for a target stays. Because the file
+tells root what to write where, nobody else may write it, replace it, or redirect its path; and
+whatever it says, only existing settings of the kernel are written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from udpfast.host.setting import write_file
 
 __all__ = ["Row", "UndoFile", "UndoFileError"]
 
-#: One change as it is shown: setting, old, new, result, reason.
+#: One change in a table: setting, old, new, result, reason.
 Row = tuple[str, str, str, str, str]
 
 _DRIVER_TARGET = re.compile(r"[^-/\s][^/\s]* -[ACGK] [a-z][a-z-]*")
@@ -31,7 +31,7 @@ _DRIVER_VALUE = re.compile(r"[a-z0-9]+")
 
 
 class UndoFileError(Exception):
-    """The undo file is not one that root alone can write, or is not there."""
+    """The undo file can be written by others than root, or does not exist."""
 
 
 class UndoFile:
@@ -40,7 +40,7 @@ class UndoFile:
     Raises
     ------
     UndoFileError
-        Somebody else could write it, exchange it, or lead the way to it elsewhere.
+        Somebody else could write it, replace it, or redirect its path.
     """
 
     def __init__(self, path: Path, root: Path) -> None:
@@ -52,7 +52,7 @@ class UndoFile:
             self._boot = "boot unknown"
 
     def remember(self, changes: Iterable[Change]) -> None:
-        """Write down what the targets of these changes hold now, before the first is made."""
+        """Record the present values of the targets of these changes, before any is made."""
         lines = self._lines()
         if lines[:1] != [self._boot]:
             lines = [self._boot]
@@ -69,7 +69,7 @@ class UndoFile:
         self._replace(lines)
 
     def undo(self) -> list[Row]:
-        """Put back every value, the last change first; what cannot be put back stays in the file.
+        """Restore all values, the last change first. What cannot be restored stays in the file.
 
         Raises
         ------
@@ -101,11 +101,11 @@ class UndoFile:
         return rows
 
     def _restore(self, line: str) -> Row | None:
-        # Put one value back, and read it back; None if it is what it was.
+        # Restore one value and read it back; None if it had not changed.
         kind, target, value = _parsed(line)
         if kind == "ethtool":
             error = set_driver(target, value.decode())
-            if "unmodified" in error:  # some releases call it a failure if there is nothing to do
+            if "unmodified" in error:  # some releases fail if nothing changes
                 error = ""
             return _row(target, "", value, error)
         if kind != "file":
@@ -115,7 +115,7 @@ class UndoFile:
         if old == value:
             return None
         error = write_file(self._root, target, value)
-        # A file that offers choices shows them all and takes one: "always [madvise] never".
+        # A file with choices shows all of them but takes one: "always [madvise] never".
         chosen = re.search(rb"\[([a-z]+)\]", value)
         if error and chosen:
             error = write_file(self._root, target, chosen[1])
@@ -130,7 +130,7 @@ class UndoFile:
         return self.path.read_text(errors="surrogateescape").split("\n")[:-1]
 
     def _replace(self, lines: list[str]) -> None:
-        # All of them, or the file as it was: a full disk or a kill must not cost values.
+        # Replace the file atomically: a full disk or a kill must not lose values.
         new = self.path.with_name(f"{self.path.name}.new")
         old_mask = os.umask(0o077)
         try:
@@ -158,7 +158,7 @@ def _content(path: Path) -> bytes:
 
 
 def _parsed(line: str) -> tuple[str, str, bytes]:
-    # Kind, target and bytes of a line; the kind is "" if `apply` did not write it.
+    # Return kind, target and bytes of a line. The kind is "" if `apply` did not write the line.
     kind, _, rest = line.partition("\t")
     target, _, text = rest.partition("\t")
     try:
@@ -170,12 +170,12 @@ def _parsed(line: str) -> tuple[str, str, bytes]:
 
 
 def _trusted(path: Path) -> Path:
-    # The file without links in its way, if it is root's alone or can be made so.
+    # Return the path without links, if root alone can write the file, or can be made to.
     directory = path.absolute().parent
     while not os.path.lexists(directory):
         directory = directory.parent
     try:
-        # As it is named, with its links, and as it is: neither way may be led elsewhere.
+        # Check the path as given, with its links, and as resolved: neither may be redirected.
         for way in (directory, directory.resolve()):
             _trust(way)
         if os.path.lexists(path):
@@ -190,8 +190,9 @@ def _trusted(path: Path) -> Path:
 
 
 def _trust(path: Path) -> None:
-    # It and all directories above are of root, or of who runs this, and nobody else may write to
-    # them; but a directory above may be one, as /tmp, where nobody moves what is another's.
+    # The path and all directories above it must belong to root or to this user, and nobody else may
+    # write to them. A sticky directory such as /tmp may be above, because nobody can move another's
+    # files there.
     for place in (path, *path.parents):
         status = place.lstat()
         mode = stat.S_IMODE(status.st_mode)
