@@ -3,20 +3,20 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# uv does the same in half the time; pip is always there. Python compiles what it imports; all that
-# is installed takes longer. What keeps pip from installing is still said.
+# uv installs in half the time, but only pip is always there. --no-compile: Python compiles what it
+# imports, which is less than all that is installed. -qq still shows errors.
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -qq \
 	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast bench/loops lab -name '*.pyx' -o -name '*.pxd') \
 	udpfast/payload/roq/roq.fbs scripts/generate_header.py scripts/generate_stubs.py \
 	$(wildcard udpfast/include/parts/*.h)
-# Tests start Python some thousand times: with this set, each compiles all its modules anew.
+# Tests start Python some thousand times; with this set, each start compiles all its modules.
 unexport PYTHONDONTWRITEBYTECODE
-# Whatever is started by its name is that of .venv.
+# Programs started by name are those of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# The benchmarks and the lab: a user's `pip install .` does without them.
+# Build the benchmarks and the lab, which a user's `pip install .` leaves out.
 export UDPFAST_BENCH ?= 1
-# Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
+# Test vectors, if present, are beside the project; copies of it below build/ use them too.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
 .PHONY: help build layouts demo bench quick test nightly sanitize aarch64 wheels docs lint format clean
@@ -43,14 +43,14 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
-# More than there are cores, because tests wait for processes, too.
-# tests/conftest.py says what must stay together. A worker that crashes ends the run: the others
-# would wait for its share.
+# More workers than cores, because tests also wait for processes.
+# tests/conftest.py says which tests share a worker. A worker that crashes ends the run, because the
+# others would wait for its tests.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? cores + 4 : 6)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 
-# Bytes and integers: no socket, no process, no Spark.
+# Tests of bytes and integers, without sockets, processes and Spark.
 QUICK := $(addprefix tests/,bus config core feed host market payload wire test_comments.py test_layering.py test_tidy.py)
 
 quick: build ## the tests of pure code: a minute or two
@@ -64,8 +64,8 @@ nightly: build $(VENV)/.spark ## the long campaigns, and tests of what only a ch
 	@$(RUN) $(PYTEST) -m nightly
 	@$(VENV)/bin/udpfast lab nightly
 
-# Python's own allocator would hide a read beyond an object from the sanitizer, which finds the
-# exceptions of C++ (in pyarrow) only where their library is there from the beginning.
+# Python's own allocator would hide reads beyond an object from the sanitizer. The sanitizer handles
+# C++ exceptions (in pyarrow) only if libstdc++ is loaded from the beginning.
 SANITIZED := LD_PRELOAD="$(foreach library,asan stdc++,$(shell $(CC) -print-file-name=lib$(library).so))" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 ../../$(RUN)
 SANITIZED_TESTS := $(addprefix tests/,agents bus client core export feed log market net payload shm wire)
@@ -80,7 +80,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && for kind in datagrams payloads frames iex wire feed; do $(SANITIZED) -m \
 		udpfast lab fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
-# A C library older than this machine's needs an older machine: auditwheel names the wheels after it.
+# Wheels for a C library older than this machine's need an older machine: auditwheel names it.
 WHEEL_PYTHONS ?= python3.11 python3.12 python3.13
 
 aarch64: build ## the tests of pure code as AArch64 code, under qemu-user: an hour (scripts/try_aarch64.py)
@@ -123,30 +123,30 @@ $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
 	@$(RUN) setup.py -q build_ext --inplace
 	@touch $@
 
-# Nothing of ours is compiled here: with --jobs it runs beside that.
+# Compiles nothing of ours, so that it runs in parallel with that under --jobs.
 $(VENV)/.installed: $(VENV)/.tools pyproject.toml
 	@echo "udpfast [3/3]: installing the packages that it uses"
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[dev]'
 	@touch $@
 
-# Spark and type checkers look for packages in the folders of sys.path, and do not see the hook of the
-# import system that an editable install is. And Spark puts a zip of its sources first, which each of
-# its workers compiles anew: a second of a core, where a stream's must be there within ten.
+# Spark and type checkers look for packages in the folders of sys.path, and do not see the import hook
+# of an editable install. And Spark puts a zip of its sources first, which each worker would compile
+# anew: a second of processor time, while a stream's worker must be ready within ten.
 WITHOUT_ZIP := import sys; sys.path[:] = [p for p in sys.path if not p.endswith("/pyspark.zip")]
 $(VENV)/.listed: $(VENV)/.compiled $(VENV)/.installed
 	@printf '%s\n' "$$PWD" '$(WITHOUT_ZIP)' > \
 		"$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/udpfast_checkout.pth"
 	@touch $@
 
-# A peer that cannot be installed here is left out of the tables, which say so.
+# Peers that cannot be installed here are left out of the tables, which say so.
 $(VENV)/.peers: $(VENV)/.installed
 	@echo "udpfast: installing the peers to measure beside"
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[bench]' \
 		|| echo "udpfast: some peers cannot be installed here: going on without them"
 	@touch $@
 
-# Spark's package is large, and Java is the system's: who cannot have them goes on without reports.
-# Its modules are compiled here once, and not by workers in their ten seconds.
+# Spark's package is large, and Java comes from the system: without them there are no reports.
+# Its modules are compiled once here, and not by workers in their ten seconds.
 $(VENV)/.spark: $(VENV)/.installed
 	@echo "udpfast: installing Spark (0.9 GB, a minute the first time)"
 	@if $(RUN) scripts/preflight.py spark \

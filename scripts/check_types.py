@@ -1,4 +1,4 @@
-"""Types: mypy --strict over udpfast, bench and lab; stubtest of every .pyi against its module.
+"""Check the types: mypy --strict over udpfast, bench and lab; stubtest of every .pyi.
 
 python scripts/check_types.py
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("udpfast", "bench", "lab")
 
-# What Cython gives every class and module, and no stub names.
+# Names that Cython adds to every class and module, and that stubs leave out.
 CYTHON_NAMES = r"""
 .*\.__pyx_capi__
 .*\.__test__
@@ -25,18 +25,18 @@ CYTHON_NAMES = r"""
 
 
 def compiled_modules() -> list[str]:
-    """Return the names of the modules whose types stubs say."""
+    """Return the names of the compiled modules, whose types are in stubs."""
     paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.pyx"))]
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
 
 
 def main() -> int:
-    """Return 1 if either of the two has found something; both say what."""
+    """Return 1 if either of the two found something; both report it."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as allowlist:
         allowlist.write(CYTHON_NAMES)
         allowlist.flush()
         commands = (
-            # Writing a cache takes a quarter of the time: who changes a line has one of their own.
+            # Writing a cache takes a quarter of the time; developers have a cache of their own.
             ("mypy", "--strict", "--no-error-summary", "--cache-dir", os.devnull, *PACKAGES),
             (
                 *("mypy.stubtest", "--allowlist", allowlist.name, "--ignore-unused-allowlist"),

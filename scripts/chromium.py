@@ -1,4 +1,4 @@
-"""Chromium without a screen, for scripts and tests that look at pages."""
+"""Chromium without a screen, for scripts and tests that inspect pages."""
 
 import shutil
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ def is_there() -> bool:
 
 
 def browser(folder: Path, logs: Mapping[str, str] | None = None) -> Any:
-    """Start Chromium; a context manager, which ends it.
+    """Start Chromium; return a context manager that ends it.
 
     Parameters
     ----------
     folder
-        Where it keeps its profile.
+        Directory for its profile.
     logs
-        What its driver keeps for `get_log`, and from which level on: `{"performance": "ALL"}`.
+        What its driver logs for `get_log`, with the least level: `{"performance": "ALL"}`.
     """
     from selenium import webdriver
 

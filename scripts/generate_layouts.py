@@ -1,11 +1,11 @@
-"""Write what follows from the layouts of updates: `Kind`, dtypes, sizes, stubs.
+"""Generate what follows from the layouts of updates: `Kind`, dtypes, sizes, stubs.
 
 Usage: python scripts/generate_layouts.py [--check]
 
-The layouts are `udpfast/market/updates.pxd`, and a level in `update_header.pxd`; a struct with a
-kind's number in its comment is the payload of that kind. With --check nothing is written, and the
-exit code is 1 if a file is not what it would be. Afterwards: `make build`, then
-scripts/generate_reference.py, whose text follows from what was compiled.
+The layouts are in `udpfast/market/updates.pxd`, and that of a level in `update_header.pxd`. A
+struct with the number of a kind in its comment is the payload of that kind. With --check nothing is
+written, and the exit code is 1 if a file is not up to date. Afterwards run `make build`, then
+scripts/generate_reference.py, which uses the compiled modules.
 """
 
 import re
@@ -24,7 +24,7 @@ _STRUCT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One struct of the layouts: `kind` is 0 of a row, `row` is the struct of its rows."""
+    """One struct of the layouts. `kind` is 0 for a row; `row` is the struct of its rows."""
 
     name: str
     kind: int
@@ -49,7 +49,7 @@ def snake(name: str) -> str:
 
 
 def read_layouts(text: str) -> list[Layout]:
-    """Return rows and kinds, in their order; the header of all updates is not among them."""
+    """Return rows and kinds in order, without the header of all updates."""
     found = [
         Layout(
             name,
@@ -86,7 +86,7 @@ cdef enum:  # Kind
 
 
 def formats(layouts: list[Layout]) -> str:
-    """Return what Cython knows of each struct, for numpy: a part of market/updates.pyx."""
+    """Return Cython's formats of the structs for numpy: a part of market/updates.pyx."""
     first, *others = [each for each in layouts if not each.looks_complex]
     tables = [each for each in layouts if each.kind]
     return "\n".join(
@@ -135,7 +135,7 @@ def row_of(kind: Layout) -> str:
 
 
 def sizes(kinds: list[Layout]) -> str:
-    """Return market/update_sizes.pxd: bytes of each kind, for what handles kinds alike."""
+    """Return market/update_sizes.pxd: the sizes of all kinds, for code that treats kinds alike."""
     lines = [
         "# Generated from updates.pxd by scripts/generate_layouts.py.",
         "",
@@ -175,7 +175,7 @@ def wrapped(names: list[str]) -> list[str]:
 
 
 def outputs(text: str, tree: Path) -> dict[Path, str]:
-    """Return what each file is to hold that follows from the layouts."""
+    """Return the contents of each file that follows from the layouts."""
     layouts = read_layouts(text)
     kinds = [each for each in layouts if each.kind]
     names = sorted(each.constant for each in layouts)
@@ -207,17 +207,17 @@ def outputs(text: str, tree: Path) -> dict[Path, str]:
     }
 
 
-#: What else `market.updates` has for everybody.
+#: Other public names of `market.updates`.
 _FACES = ("LAYOUTS", "PAYLOAD_HASH", "ROW_DTYPES", "UPDATE_DTYPES", "Update", "view_update")
 
 
 def source() -> str:
-    """Return the text that says all layouts, in their order."""
+    """Return the text of all layouts, in order."""
     return "".join((ROOT / each).read_text(encoding="utf-8") for each in SOURCES)
 
 
 def replaced(path: Path, pattern: str, text: str) -> str:
-    """Return a file's text with its one block of a pattern replaced."""
+    """Return a file's text with the only match of a pattern replaced."""
     new, count = re.subn(pattern, lambda _: text, path.read_text(encoding="utf-8"), flags=re.M)
     if count != 1:
         raise SystemExit(f"{path}: expected one block of {pattern!r}, found {count}")

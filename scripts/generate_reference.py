@@ -1,9 +1,9 @@
-"""Write the tables of the documentation from the code: every counter, key, column and option.
+"""Generate the tables of the documentation from the code: counters, keys, columns and options.
 
 Usage: python scripts/generate_reference.py [--check]
 
-The text between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the rest is written by hand.
-With --check nothing is written, and the exit code is 1 if a file is not what it would be.
+The text between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the rest is written by hand. With
+--check nothing is written, and the exit code is 1 if a file is not up to date.
 """
 
 import re
@@ -81,7 +81,7 @@ def option_table() -> str:
 
 
 def memory_table() -> str:
-    """Return a table of what feeds of several kinds take, with two lines and the defaults."""
+    """Return a table of the memory of several kinds of feeds, with two lines and the defaults."""
     kinds = [
         ("`roq`", {"framing": "roq"}),
         ("`cme_mdp3` with books", {"framing": "cme_mdp3", "payload": "cme"}),
@@ -103,7 +103,7 @@ def memory_table() -> str:
 
 
 def first_sentence(path: Path) -> str:
-    """Return what a module says of itself first; "": nothing."""
+    """Return the first sentence of a module's docstring or leading comment; "": it has none."""
     text = path.read_text(encoding="utf-8")
     said = re.match(r'"""(.*?)"""', text, re.S)
     comment = re.match(r"((?:#.*\n)+)", text)
@@ -121,7 +121,7 @@ def module_list() -> str:
     """Return every module by its folder, with its first sentence."""
     root = DOCS.parent / "udpfast"
     found: dict[str, dict[str, str]] = {}
-    for suffix in ("pxd", "pyx", "py"):  # what the Python face says goes first
+    for suffix in ("pxd", "pyx", "py"):  # the sentence of the Python face takes precedence
         for path in sorted(root.rglob(f"*.{suffix}")):
             if path.stem != "__init__":
                 said = found.setdefault(str(path.parent.relative_to(root.parent)), {})

@@ -1,10 +1,10 @@
-"""Write the types of compiled modules: a `.pyi` beside each `.pyx` that has none by hand.
+"""Generate stubs of compiled modules: a `.pyi` beside each `.pyx` that has none by hand.
 
     python scripts/generate_stubs.py udpfast bench lab
 
-What a module says is enough: C types, annotations, and the types in the docstring of a class for
-attributes that are Python objects to C. A stub by hand stays as it is. What is written begins with
-MARK, and every build writes it anew.
+The types come from the module's source: C types, annotations and, for attributes that are Python
+objects to C, the types in the docstring of the class. A stub written by hand stays as it is. A
+generated one begins with MARK, and every build writes it anew.
 """
 
 import ast
@@ -17,7 +17,7 @@ from pathlib import Path
 
 MARK = "# Made from the module's source by scripts/generate_stubs.py.\n"
 
-#: Where the names of types live that a module need not import.
+#: Homes of types that a module need not import.
 KNOWN = {
     "collections": "Counter",
     "collections.abc": "AsyncIterator Awaitable Callable Iterable Iterator Mapping Sequence",
@@ -36,13 +36,13 @@ INTEGER = re.compile(r"(unsigned )?(u?int\d*(_t)?|s?size_t|Py_ssize_t|long|short
 PLAIN = {"": "Any", "object": "Any", "bint": "bool", "double": "float"}
 PLAIN |= {kind: f"{kind}[Any]" for kind in ("list", "set")}
 PLAIN |= {"dict": "dict[Any, Any]", "tuple": "tuple[Any, ...]"}
-#: What a view of memory takes; anything with bytes in it, if it is of bytes.
+#: The arrays that a memoryview accepts. A view of bytes accepts any buffer.
 ARRAYS = {
     f"{kind}_t": f"NDArray[np.{kind}]" for kind in ("int32", "int64", "uint16", "uint32", "uint64")
 }
 ARRAYS["double"] = "NDArray[np.float64]"
 
-#: What methods return that Python calls.
+#: Return types of methods that Python calls.
 RETURNED = {
     f"__{name}__": kind
     for kind, names in {
@@ -55,7 +55,7 @@ RETURNED = {
     for name in names.split()
 }
 EXIT = "kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None"
-#: Methods of Cython's own.
+#: Methods that only Cython knows.
 UNSEEN = {"__dealloc__", "__getbuffer__", "__releasebuffer__"}
 
 TOKEN = re.compile(
@@ -74,7 +74,7 @@ ASSIGNED = re.compile(r"(?P<name>\w+) ?(?P<rest>:.*|=[^=].*)$", re.DOTALL)
 
 @dataclass
 class Statement:
-    """A statement without its comments, on one line except for what strings hold."""
+    """A statement without comments, on one line except for newlines in strings."""
 
     indent: int
     text: str
@@ -82,7 +82,7 @@ class Statement:
 
 
 def statements(source: str) -> list[Statement]:
-    """Return the statements of a module; those of a block are inside the one that begins it."""
+    """Return the statements of a module. Those of a block are inside the one that begins it."""
     top = Statement(-1, "")
     stack = [top]
     text, depth = "", 0
@@ -106,7 +106,7 @@ def statements(source: str) -> list[Statement]:
 
 
 def parts(text: str, separator: str) -> list[str]:
-    """Return the parts of a text between separators that stand in no bracket and no string."""
+    """Return the parts of a text between separators outside of brackets and strings."""
     found, depth = [""], 0
     for match in TOKEN.finditer(text):
         token = match.group()
@@ -119,7 +119,7 @@ def parts(text: str, separator: str) -> list[str]:
 
 
 def python_type(c_type: str) -> str:
-    """Return what a C type is to Python."""
+    """Return the Python type of a C type."""
     c_type = c_type.removeprefix("const ").strip()
     if INTEGER.fullmatch(c_type):
         return "int"
@@ -130,7 +130,7 @@ def python_type(c_type: str) -> str:
 
 
 def said_type(words: str) -> str:
-    """Return the type that a docstring says: `tuple of Grant or None` and the like."""
+    """Return the type that a docstring states, such as `tuple of Grant or None`."""
     words = words.removesuffix(", optional").replace("pathlib.Path", "Path")
     words = re.sub(r"\btuple of ([\w.]+)", r"tuple[\1, ...]", words)
     words = re.sub(r"\b(list|set) of ([\w.]+)", r"\1[\2]", words)
@@ -138,7 +138,7 @@ def said_type(words: str) -> str:
 
 
 def is_plain(default: str) -> bool:
-    """Whether a stub can say this default as it is."""
+    """Return whether a stub can state this default as it is."""
     try:
         value = ast.literal_eval(default)
     except (ValueError, SyntaxError):
@@ -147,7 +147,7 @@ def is_plain(default: str) -> bool:
 
 
 def parameter(text: str) -> str:
-    """Return a parameter as Python writes it: `uint64_t index=0` is `index: int = 0`."""
+    """Return a parameter in Python syntax: `uint64_t index=0` becomes `index: int = 0`."""
     if text in ("*", "/", "self", "cls"):
         return text
     named, *default = parts(text, "=")
@@ -166,7 +166,7 @@ def parameter(text: str) -> str:
 
 
 def function(found: re.Match[str]) -> str:
-    """Return a function as a stub says it."""
+    """Return the stub of a function."""
     name = found["name"]
     inside, _, result = parts(found["rest"], ":")[0].partition("->")
     takes = [parameter(each) for each in parts(inside[1 : inside.rindex(")")], ",")]
@@ -183,7 +183,7 @@ def function(found: re.Match[str]) -> str:
 
 
 def documented(body: list[Statement]) -> dict[str, str]:
-    """Return the types of attributes that the docstring of a class says."""
+    """Return the types of attributes that the docstring of a class states."""
     text = body[0].text if body and body[0].text.startswith(('"""', 'r"""')) else ""
     listed = re.split(r"\n    \w+\n    ---", text.partition("    Attributes\n    ----------\n")[2])[
         0
@@ -193,7 +193,7 @@ def documented(body: list[Statement]) -> dict[str, str]:
 
 
 def attributes(body: list[Statement], said: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield names and lines of the C attributes of a class that Python sees."""
+    """Yield name and lines of each C attribute of a class that Python sees."""
     for each in body:
         if found := re.match(r"cdef (readonly|public) (.*?)(\w+(?:, ?\w+)*)$", each.text):
             kind = python_type(found[2])
@@ -206,7 +206,7 @@ def attributes(body: list[Statement], said: dict[str, str]) -> Iterator[tuple[st
 
 
 def members(head: str, body: list[Statement]) -> Iterator[tuple[str, str]]:
-    """Yield names and lines of what a class has: methods, and what is assigned in its body."""
+    """Yield name and lines of each member of a class: methods, and assignments in its body."""
     begun = any(each.text.startswith("def __init__(") for each in body)
     decorators: list[str] = []
     for each in body:
@@ -215,7 +215,7 @@ def members(head: str, body: list[Statement]) -> Iterator[tuple[str, str]]:
             continue
         if match := DEFINED.match(each.text):
             name = match["name"]
-            # Without parameters `__cinit__` says nothing, and with an `__init__` that says it all.
+            # `__cinit__` without parameters is left out, and so is one beside an `__init__`.
             silent = name == "__cinit__" and (begun or "(self)" in each.text)
             if name not in UNSEEN and not silent:
                 yield name, "\n".join([*shown_decorators(decorators), function(match)])
@@ -225,25 +225,25 @@ def members(head: str, body: list[Statement]) -> Iterator[tuple[str, str]]:
 
 
 def shown_decorators(decorators: list[str]) -> list[str]:
-    """Return the decorators that change how something is used; `cython.final` is `final`."""
+    """Return the decorators that matter to users; `cython.final` becomes `final`."""
     shown = ["@final" if each == "@cython.final" else each for each in decorators]
     return [each for each in shown if not each.startswith("@cython.")]
 
 
 def field_stub(name: str, rest: str, head: str) -> str:
-    """Return what a class written in Python assigns; `rest` is what follows its name."""
+    """Return the stub of an assignment in a Python class; `rest` is what follows its name."""
     if rest.startswith("="):
         return f"{name} = ..."
-    # A tuple has methods of these names, which a field hides.
+    # A tuple has methods of these names, which such a field hides.
     hides = "NamedTuple" in head and name in ("count", "index")
     return parameter(name + rest) + ("  # type: ignore[assignment]" if hides else "")
 
 
 def class_stub(head: str, decorators: list[str], body: list[Statement]) -> str:
-    """Return a class as a stub says it."""
+    """Return the stub of a class."""
     said = documented(body)
     inner = [*attributes(body, said), *members(head, body)]
-    # What `__init__` assigns, or a C class has of a module's constants.
+    # Attributes that `__init__` assigns, or that a C class takes from the module's constants.
     inner[:0] = (
         (name, f"{name}: {kind}") for name, kind in said.items() if name not in dict(inner)
     )
@@ -254,7 +254,7 @@ def class_stub(head: str, decorators: list[str], body: list[Statement]) -> str:
 
 
 def value_stub(name: str, rest: str) -> str:
-    """Return a value of a module as a stub says it; `rest` is what follows its name."""
+    """Return the stub of a module's variable; `rest` is what follows its name."""
     if rest.startswith(":"):
         return f"{name}: {parts(rest[1:], '=')[0]}"
     try:
@@ -269,7 +269,7 @@ def value_stub(name: str, rest: str) -> str:
 
 
 def shown(module: list[Statement], declared: dict[str, list[Statement]]) -> dict[str, str]:
-    """Return all classes, functions and values of a module by their names, as a stub says them."""
+    """Return the stubs of all classes, functions and variables of a module by name."""
     found: dict[str, str] = {}
     decorators: list[str] = []
     for each in module:
@@ -288,7 +288,7 @@ def shown(module: list[Statement], declared: dict[str, list[Statement]]) -> dict
 
 
 def imported(module: list[Statement]) -> dict[str, str]:
-    """Return how a module imports, or cimports, each name that it does."""
+    """Return the import or cimport statement for each name that a module imports."""
     known = {}
     for each in module:
         if match := re.match(r"from ([\w.]+) c?import \(?(.*?)\)?$", each.text):
@@ -301,7 +301,7 @@ def imported(module: list[Statement]) -> dict[str, str]:
 
 @cache
 def homes(package: Path) -> dict[str, str]:
-    """Return how to import each class of a package."""
+    """Return an import statement for each class of a package."""
     found: dict[str, str] = {}
     several = set()
     for path in [*package.rglob("*.py"), *package.rglob("*.pyx")]:
@@ -319,7 +319,7 @@ def names(text: str) -> set[str]:
 
 
 def stub(path: Path, package: Path) -> str:
-    """Return the stub of a module: what is in its `__all__`, and what that is said with."""
+    """Return the stub of a module: the names in its `__all__`, and what they need."""
     module = statements(path.read_text())
     header = path.with_suffix(".pxd")
     declared = statements(header.read_text()) if header.exists() else []
@@ -339,12 +339,12 @@ def stub(path: Path, package: Path) -> str:
 
 
 def is_by_hand(path: Path) -> bool:
-    """Whether somebody wrote this stub."""
+    """Return whether a stub was written by hand."""
     return path.exists() and not path.read_text().startswith(MARK)
 
 
 def main(packages: list[str]) -> None:
-    """Write the stubs of packages; one that says the same already keeps its age."""
+    """Write the stubs of packages. A stub that is up to date keeps its time stamp."""
     for package in map(Path, packages):
         for path in package.rglob("*.pyi"):
             if not path.with_suffix(".pyx").exists() and not is_by_hand(path):

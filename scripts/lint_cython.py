@@ -1,8 +1,8 @@
-"""cython-lint over the project, with pycodestyle once instead of a process for each file.
+"""Run cython-lint over the project, and pycodestyle once instead of one process per file.
 
     python scripts/lint_cython.py udpfast docs/examples
 
-It ignores what pyproject.toml says, as `cython-lint` does by itself.
+Codes that pyproject.toml ignores are ignored, as `cython-lint` itself does.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(places: list[str]) -> int:
-    """Return 1 if either of the two has found something; both say what."""
+    """Return 1 if either of the two found something; both report it."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["cython-lint"]
     ignored = PYCODESTYLE_CODES | set(settings["ignore"])
     style = (

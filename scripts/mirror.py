@@ -1,8 +1,8 @@
-"""Copy the sources into a folder of their own, to be built there with other flags.
+"""Copy the sources to another folder, to build them there with other flags.
 
     python scripts/mirror.py build/sanitize
 
-Files that did not change keep their age, so that a second build compiles only what did.
+Unchanged files keep their time stamps, so that a second build compiles only what changed.
 """
 
 import shutil
@@ -11,11 +11,11 @@ from pathlib import Path
 
 COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "lab", "packaging", ".ci")
 SKIPPED = ("*.so", "__pycache__")
-GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, peers of benchmarks
+GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, benchmarks' peers
 
 
 def mirror(source: Path, target: Path) -> None:
-    """Make `target` hold the sources of `source`; what was built in it before stays."""
+    """Make `target` contain the sources of `source`; what was built in it stays."""
     built = {path.relative_to(target) for path in target.rglob("*.so")}
     built = {path for path in built if path.name.partition(".")[0] != "_cython"}  # has no source
     for folder in COPIED:
@@ -30,7 +30,7 @@ def mirror(source: Path, target: Path) -> None:
 
 
 def copy_newer(source: Path, target: Path, skipped: tuple[str, ...]) -> None:
-    """Copy a tree; drop files that its source no longer has, but nothing that was built."""
+    """Copy a tree; remove files that its source no longer has, except built ones."""
     shutil.copytree(
         source,
         target,
@@ -45,7 +45,7 @@ def copy_newer(source: Path, target: Path, skipped: tuple[str, ...]) -> None:
 
 
 def copy_file(source: str, target: str) -> str:
-    """Copy one file with its time, unless it is the same already."""
+    """Copy one file with its time stamp, unless it is unchanged."""
     old, new = Path(target), Path(source)
     if not old.exists() or old.stat().st_mtime_ns != new.stat().st_mtime_ns:
         old.parent.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,14 @@
-"""Measure what the page of `udpfast monitor` costs while nobody, and while a browser, looks at it.
+"""Measure what the page of `udpfast monitor` costs, unwatched and with a browser.
 
     python scripts/monitor_cost.py --feeds 1 4
     python scripts/monitor_cost.py --loop
 
-So many feeds run on loopback, each of two lines, with a simulated market and a strategy; then the
-page, which Chromium (Debian: `apt-get install chromium chromium-driver`) shows. Counted is the
-processor time of the page's process, by /proc: without a browser, with one, and with one that shows
-a book. The cost does not grow while a browser looks: it is sent what is new. `--loop` shows instead
-that the loop of a feed does nothing for the page: the system calls of its thread (strace) and its
-context switches, without the page and with one that shows a book.
+The given number of feeds run on loopback, each with two lines, a simulated market and a strategy;
+then the page, which Chromium (Debian: `apt-get install chromium chromium-driver`) shows. Measured
+is the processor time of the page's process from /proc: without a browser, with one, and with one
+that shows a book. The cost does not grow while a browser watches, because it is sent only changes.
+`--loop` shows instead that a feed's loop does nothing for the page: it counts the system calls of
+its thread (strace) and its context switches, without the page and with one that shows a book.
 """
 
 import argparse
@@ -58,21 +58,21 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def processor_s(pid: int) -> float:
-    """Return the seconds that a process has had a core for."""
-    # Behind the name, which may have blanks: state, then 10 fields, then user and system time.
+    """Return the processor time of a process in seconds."""
+    # The fields after the name, which may have blanks: state, 10 others, user and system time.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def part_of_core(pid: int, seconds: float) -> float:
-    """Return which part of a core a process takes, in percent, over so many seconds."""
+    """Return the share of a core that a process uses over some seconds, in percent."""
     before_s, began_s = processor_s(pid), time.monotonic()
     time.sleep(seconds)
     return 100 * (processor_s(pid) - before_s) / (time.monotonic() - began_s)
 
 
 def start_feed(stack: contextlib.ExitStack, number: int, folder: Path, seconds: float) -> None:
-    """Start one feed, what publishes to it, and a strategy."""
+    """Start one feed, its publisher and a strategy."""
     port = 2910 + number
     path = folder / f"feed{number}.toml"
     path.write_text(FEED.format(number=number, port=port))
@@ -87,7 +87,7 @@ def start_feed(stack: contextlib.ExitStack, number: int, folder: Path, seconds: 
 
 
 def loop_thread() -> int:
-    """Return the id of the thread that is the loop of the first feed, as soon as it runs."""
+    """Wait for the loop of the first feed; return the id of its thread."""
     while True:
         for path in Path("/proc").glob("[0-9]*/task/[0-9]*/comm"):
             with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def loop_thread() -> int:
 
 
 def say_loop(thread: int, what: str, seconds: float) -> None:
-    """Print what a thread asks of the kernel in so many seconds."""
+    """Print the system calls and context switches of a thread during some seconds."""
 
     def switched() -> int:
         lines = Path(f"/proc/{thread}/status").read_text().splitlines()
@@ -119,7 +119,7 @@ def say_loop(thread: int, what: str, seconds: float) -> None:
 
 
 def measure_loop(seconds: float) -> None:
-    """Print what the loop of a feed asks of the kernel, without the page and with it."""
+    """Print the system calls of a feed's loop without the page and with it."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ["UDPFAST_SHM"] = str(folder / "shm")
@@ -148,7 +148,7 @@ def started_page() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def measure(feeds: int, seconds: float) -> None:
-    """Print one line for so many feeds."""
+    """Measure a number of feeds, and print one line."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ["UDPFAST_SHM"] = str(folder / "shm")
@@ -170,7 +170,7 @@ def measure(feeds: int, seconds: float) -> None:
 
 
 def main() -> int:
-    """Measure each number of feeds."""
+    """Measure each of the given numbers of feeds."""
     summary, _, more = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
