@@ -3,8 +3,8 @@
     python scripts/make_pictures.py docs/images
 
 A feed of two lines and a strategy run for half a minute on loopback, and Chromium (Debian:
-`apt-get install chromium chromium-driver`) draws what they show; then the demonstration makes a
-report, where Spark is. Whatever is drawn is looked at before it is kept.
+`apt-get install chromium chromium-driver`) draws their pages. Then the demonstration makes a
+report, if Spark is installed. Look at every picture before you commit it.
 """
 
 import argparse
@@ -55,16 +55,16 @@ with udpfast.Reader("ring:deribit", image=True, name="strategy", timeout=60) as 
 """
 LISTEN = "127.0.0.1:29818"
 WIDE, TALL, PHONE = 1200, 1160, 390
-#: Below the charts, and the book beside them, the page goes on in words.
+#: The picture ends below the charts and the book beside them; text follows there.
 CHARTS_END = "return document.querySelector('.charts').getBoundingClientRect().bottom + 16 | 0"
 WATCHED_S = 20.0
-#: Until the page is there: on a busy machine it may take a while.
+#: How long to wait for the page: on a busy machine it may take a while to answer.
 PATIENCE_S = 60.0
 
 
 @contextmanager
 def started(*command: str) -> Iterator[None]:
-    """Run a command of Python's beside what follows."""
+    """Run Python with these arguments in a second process while the context lasts."""
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
     try:
         yield
@@ -74,7 +74,7 @@ def started(*command: str) -> Iterator[None]:
 
 
 def draw_terminal(folder: Path) -> None:
-    """Draw the page of a feed in `udpfast top`, as that writes it for a terminal."""
+    """Draw the page of a feed as `udpfast top` shows it in a terminal."""
     from udpfast.cli.top_app import TopApp
 
     async def look() -> None:
@@ -84,7 +84,7 @@ def draw_terminal(folder: Path) -> None:
             await pilot.press("enter")
             await pilot.pause(2.0)
             drawn = app.export_screenshot(title="udpfast top")
-        # It names a font of the network; whoever looks has one that is as wide.
+        # The picture would load a font from the network; readers have one of the same width.
         drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
         (folder / "top.svg").write_text(re.sub(r"[ \t]+$", "", drawn, flags=re.MULTILINE))
 
@@ -92,7 +92,7 @@ def draw_terminal(folder: Path) -> None:
 
 
 def wait_for(address: str) -> None:
-    """Wait until somebody listens there."""
+    """Wait until somebody listens at an address."""
     host, _, port = address.rpartition(":")
     until = time.monotonic() + PATIENCE_S
     while True:
@@ -107,7 +107,7 @@ def wait_for(address: str) -> None:
 
 
 def size(driver: Any, width: int, height: int = TALL) -> None:
-    """Make the window so many pixels wide and high."""
+    """Set the size of the window in pixels."""
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width == PHONE},
@@ -115,13 +115,13 @@ def size(driver: Any, width: int, height: int = TALL) -> None:
 
 
 def show(driver: Any, address: str, width: int) -> None:
-    """Show an address in a window of so many pixels."""
+    """Show an address in a window that is `width` pixels wide."""
     size(driver, width)
     driver.get(address)
 
 
 def draw(driver: Any, path: Path, seconds: float) -> None:
-    """Draw what is shown after so many seconds."""
+    """Write a picture of the window after some seconds."""
     time.sleep(seconds)
     path.write_bytes(driver.get_screenshot_as_png())
 
@@ -136,7 +136,7 @@ def show_book(driver: Any) -> int:
 
 
 def draw_feed(folder: Path, temporary: Path) -> None:
-    """Draw a feed as it goes."""
+    """Draw the pages of a running feed."""
     os.environ["UDPFAST_SHM"] = str(temporary / "shm")
     settings = temporary / "feed.toml"
     settings.write_text(FEED)
@@ -167,12 +167,12 @@ def draw_report(folder: Path, temporary: Path) -> None:
 
 
 def main() -> int:
-    """Draw all of them."""
+    """Draw all pictures."""
     summary, _, more = (__doc__ or "").partition("\n\n")
     parser = argparse.ArgumentParser(
         description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="where they go")
+    parser.add_argument("folder", type=Path, help="directory of the pictures")
     folder: Path = parser.parse_args().folder.resolve()
     if not is_there():
         print(f"udpfast: {MISSING}")

@@ -1,11 +1,12 @@
-"""Look for what building udpfast needs, before a compiler says it in thirty lines.
+"""Check that this machine can build udpfast, and say in one line what is missing.
 
-Wanted: Python 3.11 with venv, a C compiler, Python's headers; room in /dev/shm is advised. As
-root on a machine with apt-get, what is missing is installed; elsewhere one line says what to
-install, and the exit code is 4. Standard library only, and it must parse on any Python 3.
+A build needs Python 3.11 with venv, a C compiler and the headers of Python; free memory in
+/dev/shm is advised. If something is missing, root installs it by apt-get; otherwise one line says
+what to install, and the exit code is 4. The script uses the standard library only, and must parse
+on any Python 3.
 
     preflight.py          what building needs
-    preflight.py spark    what Spark needs: Java 17 or newer; udpfast must be there
+    preflight.py spark    what Spark needs: Java 17 or newer; udpfast must be installed
 """
 
 import importlib.util
@@ -22,7 +23,7 @@ JAVA_PACKAGE = "openjdk-17-jre-headless"
 
 
 def missing_packages():
-    """Return the Debian packages that would bring what is missing, each with what it brings."""
+    """Return the Debian packages to install, each with what it provides."""
     version = "python{}.{}".format(*sys.version_info[:2])
     found = []
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
@@ -38,7 +39,7 @@ def missing_packages():
 
 
 def install(packages):
-    """Install by apt-get; return whether that worked."""
+    """Install packages by apt-get; return whether that succeeded."""
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     update = ["apt-get", "update", "-qq"]
@@ -48,7 +49,7 @@ def install(packages):
 
 
 def warn_of_small_shm():
-    """Say it if a feed with the defaults would not fit into /dev/shm."""
+    """Print a warning if a feed with the default settings would not fit into /dev/shm."""
     try:
         state = os.statvfs("/dev/shm")
     except OSError:
@@ -63,12 +64,12 @@ def warn_of_small_shm():
 
 
 def can_install():
-    """Whether this is root on a machine with apt-get."""
+    """Whether this process is root on a machine that has apt-get."""
     return os.geteuid() == 0 and shutil.which("apt-get") is not None
 
 
 def look_for_java():
-    """Look for a Java that Spark runs on, install one if possible; return the exit code."""
+    """Find a Java that can run Spark, or install one if possible; return the exit code."""
     from udpfast.spark.java import JavaMissingError, find_java
 
     try:
@@ -86,7 +87,7 @@ def look_for_java():
 
 
 def main():
-    """Check, install if that is possible, return the exit code."""
+    """Check this machine, install what is missing if possible, and return the exit code."""
     if sys.version_info < PYTHON_WANTED:
         print(
             "udpfast needs Python {}.{} or newer, {} is {}.{}: "

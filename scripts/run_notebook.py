@@ -1,8 +1,8 @@
-"""Run a notebook as Jupyter does, and keep in its file what its cells show.
+"""Run a notebook as Jupyter does, and write the output of its cells into its file.
 
     python scripts/run_notebook.py docs/notebook.ipynb
 
-Run it when nothing else runs: the latencies that it shows are those of this host.
+Run it while nothing else runs: the notebook shows latencies that it measures on this host.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run it in an empty directory, with shared memory and journals of its own."""
+    """Run the notebook in an empty directory, with shared memory and journals of its own."""
     import nbclient
     import nbformat
 
@@ -32,7 +32,7 @@ def main() -> int:
         nbclient.NotebookClient(
             notebook, timeout=300, resources=resources, record_timing=False
         ).execute()
-    notebook.metadata = metadata  # this host's Python is of no concern to readers
+    notebook.metadata = metadata  # the Python of this host does not matter to readers
     file.write_text(nbformat.writes(notebook) + "\n")  # type: ignore[no-untyped-call]
     return 0
 

@@ -1,4 +1,4 @@
-"""For the documentation site: docstrings of compiled modules, whose stubs have none."""
+"""For the documentation site: find the docstrings of compiled modules, whose stubs have none."""
 
 import inspect
 from importlib import import_module
@@ -8,16 +8,16 @@ import griffe
 
 
 class RuntimeDocstrings(griffe.Extension):
-    """Take the docstring of what a stub declares from the module as it is imported."""
+    """Takes the docstrings of classes and functions in a stub from the imported module."""
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
-        """Show how a compiled class is made, which its stub says by `__new__`."""
+        """Show the constructor of a compiled class, which its stub declares as `__new__`."""
         made = cls.members.get("__new__")
         if isinstance(made, griffe.Function) and "__init__" not in cls.members:
             cls.set_member("__init__", made)
 
     def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **_: Any) -> None:
-        """Look an object up that has no docstring."""
+        """Find the docstring of an object whose stub has none."""
         if obj.docstring is not None or obj.is_alias or obj.is_module:
             return
         try:
@@ -26,7 +26,7 @@ class RuntimeDocstrings(griffe.Extension):
                 found = getattr(found, name)
         except (ImportError, AttributeError):
             return
-        # A value's docstring would be its class's.
+        # A plain value would give the docstring of its class, which does not describe it.
         if not obj.is_attribute or inspect.isdatadescriptor(found):
             text = inspect.getdoc(found)
             if text:

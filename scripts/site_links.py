@@ -1,4 +1,4 @@
-"""For the documentation site: a link to another page is called as that page, not as its file."""
+"""For the documentation site: show the title of the page in a link, not the name of its file."""
 
 import re
 from pathlib import PurePosixPath
@@ -8,7 +8,7 @@ LINK = re.compile(r"\[[\w-]+\.md\]\(([\w./-]+\.md)(#[\w-]*)?\)")
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Any, **_: Any) -> str:
-    """Replace the names of files by the titles that the pages begin with."""
+    """Replace the names of files in links by the titles of their pages."""
     folder = PurePosixPath(page.file.src_uri).parent
 
     def titled(link: re.Match[str]) -> str:

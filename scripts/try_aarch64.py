@@ -1,13 +1,14 @@
-"""Run the tests of pure code as AArch64 code, under qemu-user: no machine of that kind is needed.
+"""Run the tests of pure code as AArch64 code in an emulator, qemu-user, on an x86-64 machine.
 
     sudo apt-get install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-    make aarch64                                  # fetch, compile, test: an hour
-    python scripts/try_aarch64.py tests/wire      # of these alone
+    make aarch64                                  # download, compile, test: takes an hour
+    python scripts/try_aarch64.py tests/wire      # run only these tests
 
-The C that `make build` made of each module is compiled anew; CPython and its libraries are Debian's
-for arm64, unpacked into build/aarch64 and not installed, numpy and the others are wheels of PyPI.
-An emulator on x86-64 keeps loads and stores in order as that does: it shows wrong sizes, signs of
-`char`, alignment and instructions, and no missing barrier.
+The script compiles the C code that `make build` generated for each module. CPython and its
+libraries are Debian's packages for arm64, unpacked into build/aarch64 and not installed; numpy and
+the other packages are wheels from PyPI. The emulator reveals wrong sizes, a wrong sign of `char`,
+wrong alignment and wrong instructions. It cannot reveal a missing memory barrier, because it keeps
+loads and stores in the order of x86-64.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ COMPILER = "aarch64-linux-gnu-gcc"
 DEBIAN = ("python3.11", "libpython3.11-dev", "libstdc++6")
 WHEELS = ("numpy", "flatbuffers", "pyzmq", "msgspec", "click", "pyarrow", "pytest", "hypothesis")
 SUFFIX = ".cpython-311-aarch64-linux-gnu.so"
-#: They start an interpreter of their own, which the kernel refuses ("Exec format error"): the
-#: emulator takes over only what it was started with.
+#: Tests that start another interpreter. The kernel refuses it ("Exec format error"), because the
+#: emulator runs only the program that it was started with.
 WITHOUT = (
     "tests/core/test_agent.py::test_priority_and_memory_are_granted_or_have_a_reason",
     "tests/core/test_fault.py",
     "tests/core/test_log.py::test_what_is_less_bad_than_asked_for_is_not_said",
     "tests/feed/test_runs.py::test_forged_sessions_cost_the_same_whatever_the_settings",
 )
-#: Rooms of bytes and integers: no socket, no process.
+#: Folders of tests that work on bytes and integers, without sockets or processes.
 PURE = ("bus", "config", "core", "feed", "host", "market", "payload", "wire")
 
 
 def run(*command: str | Path, **options: object) -> int:
-    """Run a command; its failure ends this one."""
+    """Run a command; if it fails, raise an error."""
     words = [str(word) for word in command]
     return subprocess.run(words, check=True, **options).returncode  # type: ignore[call-overload]
 
 
 def fetch() -> None:
-    """Unpack Debian's CPython for arm64, and the wheels."""
+    """Download and unpack Debian's CPython for arm64, and the wheels."""
     if not (SYSTEM / "usr/bin/python3.11").exists():
         state = HERE / "apt"
         for folder in ("lists/partial", "archives/partial"):
@@ -73,7 +74,7 @@ def fetch() -> None:
 
 
 def compile_all() -> None:
-    """Copy the checkout, and compile what Cython made of its modules."""
+    """Copy the checkout, and compile the C code that Cython generated for its modules."""
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
     for name in listed.split("\0")[:-1]:
         target = TREE / name
@@ -90,11 +91,11 @@ def compile_all() -> None:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source, done in zip(sources, pool.map(compile_one, sources), strict=True):
             if not done:
-                sys.exit(f"{source}: not compiled")
+                sys.exit(f"{source}: the compiler failed")
 
 
 def compile_one(source: Path) -> bool:
-    """Compile a module, unless that was done since its C was made."""
+    """Compile a module, unless it is newer than its C code; return whether that succeeded."""
     target = TREE / source.relative_to(ROOT / "build/cython").with_suffix(SUFFIX)
     if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
         return True
@@ -127,14 +128,14 @@ def test(paths: list[str]) -> int:
 
 
 def main() -> int:
-    """Fetch, compile, test."""
+    """Download, compile and test."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("paths", nargs="*", help="tests, by default those of pure code")
+    parser.add_argument("paths", nargs="*", help="tests to run, by default those of pure code")
     chosen = parser.parse_args().paths or [f"tests/{room}" for room in PURE]
     for program in (COMPILER, "qemu-aarch64", "dpkg"):
         if shutil.which(program) is None:
-            sys.exit(f"{program}: not found; the first lines of this script say what it needs")
+            sys.exit(f"{program}: not found; the first lines of this script say how to install it")
     fetch()
     compile_all()
     return test(chosen)

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Compare this host with what a low-latency receiver wants, and set what can be set: see --help.
+# Compare the settings of this host with what a low-latency receiver needs, and change them if asked
+# to: see --help.
 #
-# The knobs are in udpfast/host, which needs Python 3.11 and nothing installed or compiled. As root
-# runs this, Python takes nothing from the environment, the user's folders or the current one.
+# The code is in udpfast/host. It needs Python 3.11, and nothing installed or compiled. Because root
+# runs this script, Python ignores its environment variables, the packages of the user and the
+# current directory.
 set -eu
 exec "${PYTHON:-python3}" -ISB -c '
 import sys

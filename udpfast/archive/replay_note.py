@@ -1,4 +1,4 @@
-"""What a replay says of itself beside the ring that it writes: its source, and how far it is."""
+"""The note that a replay leaves beside its ring: what it replays, and how far it has come."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ _NAME = "replay.json"
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """A replay into a ring, as it described itself last.
+    """A replay into a ring, as its last note describes it.
 
     Attributes
     ----------
     source : str
-        The journal or capture.
+        The journal or the capture that is replayed.
     log : str
-        Log of the ring, 32 hexadecimal digits.
+        Id of the log in the ring, 32 hexadecimal digits.
     epoch : int
-        Which writer of that log it is: what another one writes is not this replay's.
+        Epoch of the ring that this replay writes. A ring with another epoch has another writer.
     counted : bool
-        It goes through the engine, which counts as a feed's does; otherwise records are copied.
+        True: the replay runs the engine, which counts as it does for a live feed. False: records
+        are copied as they are.
     speed : float
-        Times the recorded pace; 0: as fast as possible.
+        Multiple of the recorded pace; 0: as fast as possible.
     first_ns, last_ns : int
         Times of the first and the last record or datagram of the source, UNIX ns; 0: unknown.
     at_ns : int
-        Time of the one that it has reached, UNIX ns; 0: none yet.
+        Time of the record or datagram that the replay has reached, UNIX ns; 0: none yet.
     """
 
     source: str
@@ -47,16 +48,16 @@ class Replay(msgspec.Struct, frozen=True):
 
     @property
     def done(self) -> float | None:
-        """Which part of the recorded time it has replayed, 0 to 1; None: unknown."""
+        """Share of the recorded time that has been replayed, 0 to 1; None: unknown."""
         span_ns = self.last_ns - self.first_ns
-        # A journal that lacks records does not know how early those were.
+        # If a journal lacks its first records, nobody knows when they were recorded.
         if self.first_ns <= 0 or span_ns <= 0 or not self.at_ns:
             return None
         return min(max((self.at_ns - self.first_ns) / span_ns, 0.0), 1.0)
 
     @property
     def text(self) -> str:
-        """In words: the recorded time that it has reached, and which part of it all."""
+        """The progress in words: the recorded time that is reached, and its share of the whole."""
         if not self.at_ns:
             return "nothing replayed yet"
         at = datetime.fromtimestamp(self.at_ns // 1_000_000_000, UTC)
@@ -65,24 +66,24 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 def write_replay(replay: Replay, directory: Path) -> None:
-    """Write what a replay says of itself into the directory of its ring."""
+    """Write the note of a replay into the directory of its ring."""
     replace_file(directory / _NAME, msgspec.json.encode(replay))
 
 
 def read_replay(directory: Path, log: bytes, epoch: int) -> Replay | None:
-    """Return the replay that writes, or wrote, a ring.
+    """Return the note of the replay that writes, or wrote, a ring.
 
     Parameters
     ----------
     directory : Path
-        Of the ring.
+        Directory of the ring.
     log, epoch : bytes, int
-        The ring's: which log it is of, and which writer of that it has.
+        Id of the log in the ring, and the epoch of its writer.
 
     Returns
     -------
     Replay or None
-        None: that writer is no replay.
+        None: the note is of another log or of another writer.
 
     Raises
     ------
@@ -95,5 +96,5 @@ def read_replay(directory: Path, log: bytes, epoch: int) -> Replay | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise FormatError(f"{path}: expected what a replay says of itself: {error}") from None
+        raise FormatError(f"{path}: expected the note of a replay: {error}") from None
     return found if (found.log, found.epoch) == (log.hex(), epoch) else None

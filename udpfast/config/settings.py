@@ -284,7 +284,7 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
 
 
 def _expected(text: str, target: Any, key: str) -> str:
-    # What msgspec says that it expected, in words.
+    # Say in words which type msgspec expected.
     if text == "`array`" and any(_structs(_type_at(target, key))):
         return f"tables [[{key}]], each in double brackets"
     text = _TYPES.sub(lambda found: " or ".join(map(_in_words, found[1].split(" | "))), text)
@@ -294,8 +294,8 @@ def _expected(text: str, target: Any, key: str) -> str:
 
 
 def _near_key(name: str, table: str, target: Any) -> str:
-    # Where the same key is known, or else one that is similar: in the same table rather than
-    # elsewhere.
+    # Suggest a table that has the same key, or else a similar key: from the same table if there is
+    # one, and otherwise from any.
     paths = list(_known_keys(target))
     same = [path for path in paths if path.rpartition(".")[2] == name]
     if same:
@@ -375,7 +375,7 @@ def _known_keys(target: Any, table: str = "") -> Iterator[str]:
 
 
 def _layers(annotation: Any) -> Iterator[Any]:
-    # A type, and what it is without its descriptions.
+    # Yield a type, and then the type inside its annotations.
     yield annotation
     if get_origin(annotation) is Annotated:
         yield from _layers(annotation.__origin__)
