@@ -1,12 +1,13 @@
-"""Run a whole bus in one process, on one seed.
+"""Simulate a whole bus in one process, from one seed.
 
     udpfast lab bus --seeds 100 --seed 1
     udpfast lab bus --row B11 --seeds 100
 
-Hosts are killed, frozen, stopped and started in good order (one, in turn, all at once), cut off,
-lose their power, fill their disks and set their clocks; links lose, double, delay and damage what
-they carry; replicas are promoted at any moment. After every step every copy is checked
-(`bus_oracle`). Then everything comes back, and what was accepted must be in every copy, once.
+Hosts are killed, frozen and cut off from the network; they are stopped cleanly and started again,
+one of them, one after another or all at once; they lose their power, their disks fill up, and
+their clocks are set. Links lose, duplicate, delay and damage what they carry. Replicas are
+promoted at any moment. After every step, every copy is checked (`bus_oracle`). At the end all
+faults stop, and every accepted message must be in every copy exactly once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def _kill(world: World, host: Host) -> None:
 
 
 def _restart(world: World, host: Host) -> None:
-    # As `systemctl restart` does, or an operator who has something to do meanwhile.
+    # As `systemctl restart` does, or an operator who does something between stop and start.
     host.stop()
     world.after(world.rng.choice([1, 50, 500, 3000]) * MS, host.start_again)
 
@@ -46,7 +47,7 @@ def _restart_all(world: World, _: Host) -> None:
 
 
 def _replace_writer(world: World, host: Host) -> None:
-    # As planned: the writer is stopped, another host promoted, the old one started again.
+    # A planned change: the writer stops, another host is promoted, the old writer starts again.
     for writer in world.hosts.values():
         if writer.node is not None and writer.node.store.writer and writer is not host:
             writer.stop()
@@ -57,7 +58,7 @@ def _replace_writer(world: World, host: Host) -> None:
 
 
 def _kill_within(_: World, host: Host) -> None:
-    # In the middle of what it does: before the disk keeps it.
+    # Kill the host in the middle of a write to its disk.
     host.log.kill_in = host.world.rng.randrange(1, 5)
 
 
@@ -67,7 +68,7 @@ def _power(world: World, host: Host) -> None:
 
 
 def wipe(world: World, host: Host) -> None:
-    """Lose a disk; of stores that another host has."""
+    """Lose the disk of a host, if another host has the store as well."""
     if any(any(other.log.identity) for other in world.hosts.values() if other is not host):
         host.wipe()
         world.after(world.rng.choice([1, 500, 3000]) * MS, host.start_again)
@@ -123,7 +124,7 @@ def _sync(world: World, host: Host) -> None:
 
 
 def remove(_: World, host: Host) -> None:
-    """Remove a segment: never what a standby, or the disk, still needs."""
+    """Remove the oldest segment, unless a standby needs it or the disk does not have it yet."""
     node = host.node
     if node is not None and len(host.log.segments) > 1:
         end = host.log.segments[1].position
@@ -142,7 +143,7 @@ def _promote(world: World, host: Host) -> None:
 
 
 def _failover(world: World, host: Host) -> None:
-    # The writer dies, or cannot be reached, and somebody promotes another one.
+    # The writer is killed or cut off, and another host is promoted.
     for writer in world.hosts.values():
         if writer.node is not None and writer.node.store.writer and writer is not host:
             if world.rng.random() < 0.5:
@@ -167,13 +168,14 @@ FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
 
 
 def run(seed: int, row: str | None = None) -> World:
-    """Run the history of a seed; raise `Wrong` when a promise is broken.
+    """Run the history of a seed; raise `Wrong` if a promise is broken.
 
     Parameters
     ----------
     seed : int
     row : str, optional
-        Of `ROWS`: its faults alone; else all, some of them left out by the seed.
+        Row of `ROWS`, to have only its faults. By default a history has all kinds of faults, except
+        those that the seed leaves out.
     """
     drawn = ROWS[row] if row is not None else None
     world = World(seed) if drawn is None else drawn.world(seed)
@@ -181,7 +183,7 @@ def run(seed: int, row: str | None = None) -> World:
     faults = FAULTS if drawn is None else drawn.faults
     weights = [weight for weight, _ in faults]
     if drawn is None:
-        # Some histories have few kinds of faults, so that one is not always hidden by another.
+        # Some histories have few kinds of faults, because one kind may hide the effect of another.
         for at in range(len(weights)):
             if rng.random() < 0.4:
                 weights[at] = 0
@@ -211,17 +213,17 @@ def run(seed: int, row: str | None = None) -> World:
 
 @dataclass(frozen=True)
 class Row:
-    """Faults of a kind, many of them.
+    """Many faults of a few kinds.
 
     Attributes
     ----------
     faults : list
-        As `FAULTS`.
+        Weights and functions, as in `FAULTS`.
     calm, pace : int
-        Milliseconds between two faults, and between two times that an app sends, on average.
+        Average milliseconds between two faults, and between two messages of apps.
     hosts, gate : int
     seconds : float
-        That faults happen and apps send, of the world's time.
+        Simulated seconds during which faults happen and apps send.
     """
 
     faults: list[tuple[int, Callable[[World, Host], None]]]
@@ -232,7 +234,7 @@ class Row:
     seconds: float = 8.0
 
     def world(self, seed: int) -> World:
-        """Return the world of a seed: its path loses, doubles and delays."""
+        """Return the world of a seed, whose network loses, duplicates and delays datagrams."""
         world = World(seed, names=["S", "one", "two"][: self.hosts], gate=self.gate)
         world.loss, world.twice = world.rng.uniform(0, 0.3), world.rng.uniform(0, 0.5)
         world.late, world.flip, world.damage = 0.1, 0, 0
@@ -247,7 +249,7 @@ def _kill_writer(world: World, host: Host) -> None:
 
 
 def _stop_writer(world: World, host: Host) -> None:
-    # It goes on where it was, after another one began.
+    # The frozen writer continues where it was, after another host was promoted.
     for writer in world.hosts.values():
         if writer is not host and writer.node is not None and writer.node.store.writer:
             _stop(world, writer)
@@ -255,11 +257,11 @@ def _stop_writer(world: World, host: Host) -> None:
 
 
 def _fall_behind(world: World, host: Host) -> None:
-    # What links carry is later and later, up to 10 s: so slowly that none is silent meanwhile.
+    # Links delay more and more, up to 10 s, but so gradually that none seems to be silent.
     world.behind_ns = min(world.behind_ns + 30 * MS, 10 * S)
 
 
-#: Rows of faults that concern messages, and who writes.
+#: Rows of faults that concern messages and the writer.
 ROWS = {
     "B10": Row([]),
     "B11": Row([(1, _kill_writer), (1, remove), (1, _sync)], calm=150),
@@ -271,9 +273,9 @@ ROWS = {
 
 
 def settle(*worlds: World) -> None:
-    """Let everything come back; then all must be everywhere, once. Worlds have one time."""
+    """End all faults; check that every copy then has every message once. Worlds share a clock."""
     time = worlds[0].time
-    time.run(time.now_ns + 6 * S)  # what is under way ends
+    time.run(time.now_ns + 6 * S)  # faults that have begun come to an end
     for world in worlds:
         world.apart.clear()
         world.loss = world.flip = world.damage = 0
@@ -299,7 +301,7 @@ def settle(*worlds: World) -> None:
 
 
 def _start_again(world: World, host: Host) -> None:
-    # As an operator does who looked at why it stopped.
+    # Do what an operator does who has read why the daemon stopped.
     if host.node is not None and host.daemon.copying.stop_reason in ("gone", "wrong_store"):
         host.wipe()
     else:
@@ -308,7 +310,7 @@ def _start_again(world: World, host: Host) -> None:
 
 
 def _look_after(world: World) -> None:
-    # Exactly one host must write: the furthest, if none does.
+    # Exactly one host must write. If none does, it is the one whose copy is longest.
     hosts = [host for host in world.hosts.values() if host.node is not None]
     latest = max(host.daemon.store.promised for host in hosts)
     writers = [host for host in hosts if host.daemon.sequencer is not None
@@ -350,7 +352,7 @@ def _away(writer: Host) -> tuple[str, ...]:
 
 
 def _refused(world: World, nonce: int) -> bool:
-    # A second outbox of a name, whose first one lives, waits for ever: its app is told.
+    # An outbox waits for ever, and its app is told, if a living one has the same name.
     host, name = world.nonces[nonce]
     for outbox_sender in world.hosts[host].daemon.watch.outbox_senders:
         if outbox_sender.outbox.name == name:
@@ -365,7 +367,7 @@ def _compare(world: World) -> None:
             raise Wrong(f"{host.name} does not run")
     writers = [host for host in hosts if host.daemon.sequencer is not None]
     if len(writers) != 1:
-        raise Wrong(f"{[host.name for host in writers]} write, one should")
+        raise Wrong(f"expected one writer, found {[host.name for host in writers]}")
     writer = writers[0]
     for host in hosts:
         if (host.daemon.store.end, host.daemon.store.epoch) != (
@@ -375,7 +377,7 @@ def _compare(world: World) -> None:
                 f"{writer.daemon.store.end}: {host.daemon.store.said[-3:]}"
             )
     if _away(writer):
-        raise Wrong(f"I6 {writer.name} takes {_away(writer)} for away: all have everything")
+        raise Wrong(f"I6 {writer.name} takes {_away(writer)} for away: no copy lacks anything")
     first = max(host.log.first()[0] for host in hosts)
     copies = {b"".join(host.log.records(first, host.log.end)) for host in hosts}
     if len(copies) != 1:
@@ -383,18 +385,18 @@ def _compare(world: World) -> None:
     places = {tuple(s.position for s in host.log.segments if s.position >= first)
               for host in hosts}  # fmt: skip
     if len(places) != 1:
-        raise Wrong(f"I2 the copies have other segments: {places}")
+        raise Wrong(f"I2 the copies differ in where their segments begin: {places}")
     if world.gate and not world.blind and not world.lost_power:
         there = {(epoch, position) for position, epoch in world.oracle.views[writer.name].places}
         gone = [place for place in world.oracle.shown if place not in there]
         if gone:
-            raise Wrong(f"I3 {len(gone)} records are gone that readers were shown, from {gone[0]}")
+            raise Wrong(f"I3 {len(gone)} records that readers saw are gone, from {gone[0]} on")
     sequenced = world.oracle.sequenced(writer.name)
     lost = world.lost_outboxes()
     lost |= {nonce for nonce in world.oracle.accepted if _refused(world, nonce)}
     waiting = world.waiting(lost)
     if waiting:
-        raise Wrong(f"I6 messages that are safe were not let go: {waiting}")
+        raise Wrong(f"I6 outboxes still keep messages that are safe: {waiting}")
     for nonce, payloads in world.oracle.accepted.items():
         count = sequenced.get(nonce, 0)
         if count < len(payloads) and nonce not in lost:
@@ -404,7 +406,7 @@ def _compare(world: World) -> None:
 
 
 def check_seed(seed: int, row: str | None = None) -> dict[str, int]:
-    """Run one seed; raise `Wrong` if something is; return what it had."""
+    """Run one seed; raise `Wrong` if a promise is broken; return counts of what happened."""
     world = run(seed, row)
     return {
         "records checked": world.oracle.checked,

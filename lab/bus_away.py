@@ -1,7 +1,9 @@
-"""What outboxes may let go although a standby lacks it: judged when the writer lets it go.
+"""Which messages outboxes may let go although a standby lacks them.
 
-A writer does not wait for a standby that is away: by what it heard, that has lacked a record for
-`away_ns`, and not caught up since. What the standby really has may be more: it is on its way.
+A writer does not wait for a standby that is away. A standby is away if, by its acknowledgements, it
+has lacked some record for `away_ns` and has not caught up since. The standby may really have more
+than it has acknowledged, because acknowledgements take time to arrive. The judgement is made at the
+moment when the writer lets a message go.
 """
 
 from __future__ import annotations
@@ -21,30 +23,30 @@ _NOTHING = 0, 0
 
 @dataclass
 class _Writer:
-    """A host in one epoch of its own."""
+    """A host that writes, in one of its epochs."""
 
     epoch: int
     began_ns: int
-    away: set[str] = field(default_factory=set)  # standbys that it takes for away, and rightly
+    away: set[str] = field(default_factory=set)  # standbys that are rightly taken for away
     let_go: int = 0
 
 
 class Excused:
-    """Records that a writer was right not to wait for.
+    """Records that a writer was right to let go although a standby lacked them.
 
     Parameters
     ----------
     oracle : Oracle
     hosts : collection of str
     sources : dict
-        Host -> the one that it copies from, whoever writes.
+        Host -> host that it copies from, whoever the writer is.
     away_ns : int
         0: no standby is ever away.
 
     Attributes
     ----------
     places : set of (int, int)
-        Epoch and position of each.
+        Epoch and position of each such record.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class Excused:
         self._writers: dict[str, _Writer] = {}
 
     def look(self, host: str, store: Any, now_ns: int) -> None:
-        """Look at what a writer lets go, each time that it did something."""
+        """Judge what a writer lets go; call this after each of its steps."""
         if not self._away_ns:
             return
         writer = self._writers.get(host)
@@ -78,7 +80,7 @@ class Excused:
                 self.places.add((epoch, position))
 
     def _said_away(self, store: Any) -> dict[str, int]:
-        # Whom the writer takes for away -> before which position it has everything, as was heard.
+        # Standby that the writer takes for away -> position up to which it acknowledged all.
         release, said = store.release, {}
         for standby in release.away:
             said[standby] = store.acks.get(standby, _NOTHING)[0]
@@ -89,7 +91,7 @@ class Excused:
         return said
 
     def _since_ns(self, writer: str, heard: int) -> float:
-        # Since when there is a record that a standby was not heard to have.
+        # Time of the oldest record that a standby has not acknowledged.
         places = self._oracle.views[writer].places
         at = bisect.bisect_left(places, (heard, 0))
         if at == len(places):

@@ -1,12 +1,13 @@
-"""What others feel of a copy that is stopped, and of one that catches up from far behind (B2).
+"""How a stopped copy, and one that catches up from far behind, slow the others down (B2).
 
-    app --> S, the writer --> one, whose reader takes the times
-                          --> two: stopped by SIGSTOP, in the second part of each round
-                          --> three: begins anew behind all that was kept, in the third
+    app --> S, the writer --> one, whose reader measures the times
+                          --> two, stopped by SIGSTOP in the second part of each round
+                          --> three, which begins an empty copy in the third part
 
-The three parts of a round follow each other, so that they have the same host. What is timed: from
-`send` to a place in the order, which is the producer's, and from there to the reader. A disk that
-all of them share is shared by what catches up, too, and so are cores; to see what links do:
+The three parts of a round follow each other directly, so that the host is in the same state for all
+of them. Two times are measured: from `send` until the message has its place in the order, which
+matters to the producer, and from there to the reader. All daemons share the disk and the cores with
+the copy that catches up. To measure the links alone:
 
     TMPDIR=/dev/shm nice -n -20 udpfast lab bus-faults --row B2
 """
@@ -36,27 +37,27 @@ from .children import in_child
 __all__ = ["leave_behind"]
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2", "two": "127.0.0.3", "three": "127.0.0.4"}
-#: Threads that wait in the kernel: there are more of them here than cores.
+#: Threads wait in the kernel, because there are more threads than cores.
 SETTINGS = 'sequencer = "S"\nreplicas = ["one", "two", "three"]\n[links]\nidle = "sleep"\n'
-#: Messages per round that are kept before three begins anew: of five, an hour of 55 a second.
+#: Messages that each round adds to the store first: five rounds make an hour of 55 per second.
 HISTORY, HISTORY_SIZE = 40_000, 1300
-#: Messages of a part at least, and seconds between two of them.
+#: The least number of messages in a part, and the seconds between two of them.
 PART, GAP_S = 2000, 0.001
 SIZE = 256
-#: Type of messages that are kept; those of a part have its number, the last of them is empty.
+#: Type of the messages in the store. Those of a part have its number; its last message is empty.
 KEPT = 0
 PARTS = ("alone", "beside a stopped copy", "beside one that catches up")
 
 
 def leave_behind(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop a copy, then let one catch up from far behind: what the others feel of it (B2)."""
+    """Stop a copy, then let one catch up from far behind, and time the other copies (B2)."""
     with BusTrial(folder, seed, SETTINGS, HOSTS) as trial:
         trial.start_all()
         with trial.app("S", "app-S", capacity_bytes=1 << 28) as app:
             for _ in range(HISTORY * times):
                 app.send(bytes(HISTORY_SIZE), KEPT, timeout=60.0)
             trial.until(functools.partial(_settled, trial, app), "equal copies")
-            # Each part of each round has two p99: to the place, and from there to the reader.
+            # Each part of each round has two p99: to its place, and from there to the reader.
             number = itertools.count(KEPT + 1)
             found = [[part(trial, app, next(number)) for part in (_alone, _stopped, _behind)]
                      for _ in range(times)]  # fmt: skip
@@ -85,7 +86,7 @@ def _alone(trial: BusTrial, app: App, number: int) -> tuple[float, float]:
 def _stopped(trial: BusTrial, app: App, number: int) -> tuple[float, float]:
     trial.daemons["two"].send_signal(signal.SIGSTOP)
     try:
-        found = _measure(trial, app, number, lambda: True)  # all of these are read on one
+        found = _measure(trial, app, number, lambda: True)  # host one reads all of these
     finally:
         trial.daemons["two"].send_signal(signal.SIGCONT)
     trial.until(lambda: trial.follows("two") and _settled(trial, app), "it to go on")
@@ -114,7 +115,7 @@ def _has(trial: BusTrial, end: int) -> bool:
 def _measure(
     trial: BusTrial, app: App, number: int, over: Callable[[], bool], least: int = PART
 ) -> tuple[float, float]:
-    # Send until something is over: p99 of both times, in ns.
+    # Send until `over` says so; return the p99 of both times, in ns.
     times = trial.folder / "times.npy"
     ready, begun = os.pipe()
     child = in_child(functools.partial(_read, str(trial.path("one")), number, begun, times))

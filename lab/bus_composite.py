@@ -1,14 +1,15 @@
-"""A composite on one seed: two stores and the log of their order, on the same hosts.
+"""Simulate a composite from one seed: two stores and the log of their order on the same hosts.
 
     udpfast lab bus-composite --seeds 100 --seed 1
 
-What happens to hosts is what happens in `udpfast lab bus`: a daemon has all three logs, so that who
-is killed, stopped or cut off loses all of them at once; disks fill, links break and hosts are
-promoted for each log by itself. Each host has a reader that follows the composite over all of that.
+The same faults happen to hosts as in `udpfast lab bus`. A daemon has all three logs, so that a host
+that is killed, stopped or cut off loses all of them at once. Full disks, broken links and
+promotions concern one log at a time. On each host a reader follows the composite through all of
+that.
 
-I10: what a composite has of an input is that input, each record once, in its order, as every host's
-replay has it at the end. Replays of all hosts are the same bytes, and so is what readers had read
-all along, without what the order log or an input lost meanwhile.
+I10: a composite has each record of each input exactly once, in the order of that input, and so has
+the replay of every host at the end. The replays of all hosts are the same bytes. Readers must have
+read the same bytes along the way, except for what the order log or an input lost meanwhile.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _number(record: bytes, at: int) -> int:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What the order log says: so many records of an input, from here to there, or gone."""
+    """An entry of the order log: a range of records of an input, or that a range is lost."""
 
     record: bytes
     place: int
@@ -62,28 +63,28 @@ def _entry(record: bytes) -> _Entry:
 
 
 class Follower:
-    """Reads a composite on one host, and goes on whatever becomes of its daemon and of its logs."""
+    """Reads a composite on one host, and continues whatever happens to its daemon and its logs."""
 
     def __init__(self, host: str) -> None:
         self.host = host
         self.begin()
 
     def begin(self) -> None:
-        """Read from the beginning."""
-        self._taken: list[tuple[int, int, bytes]] = []  # by which entry, of which input, a record
+        """Begin to read from the first record."""
+        self._taken: list[tuple[int, int, bytes]] = []  # place of the entry, input, record
         self._entries: list[_Entry] = []
-        self._done = 0  # of the entries
+        self._done = 0  # entries that are read
         self._place = 0
 
     @property
     def read(self) -> list[tuple[int, bytes]]:
-        """Input and record, in order; what was taken back is not in it any more."""
+        """Inputs and records in order, without the records that were lost again."""
         return [(at, record) for _, at, record in self._taken]
 
     def look(self, order: Any, inputs: Sequence[Any]) -> None:
-        """Read what is new, as far as readers may see."""
+        """Read the new records that readers may see."""
         while self._entries and not _has(order.log, self._entries[-1].record):
-            lost = self._entries.pop()  # the order was taken back
+            lost = self._entries.pop()  # the order log has lost this entry
             self._place = lost.place
             self._taken = [each for each in self._taken if each[0] != lost.place]
         self._done = min(self._done, len(self._entries))
@@ -95,12 +96,12 @@ class Follower:
             self._done += 1
 
     def _do(self, entry: _Entry, inputs: Sequence[Any]) -> bool:
-        # What an entry says; False: this host has not all of it yet.
+        # Read the records of an entry; return False if this host does not have all of them yet.
         if entry.back:
             self._taken = [(place, at, record) for place, at, record in self._taken
                            if at != entry.at or _number(record, 8) < entry.first]  # fmt: skip
             return True
-        # What is said to be lost before it was read is not waited for.
+        # Do not wait for records that a later entry declares lost.
         end, epoch = min([(entry.end, entry.epoch), *(
             (each.first, each.epoch) for each in self._entries[self._done :]
             if each.back and each.at == entry.at)])  # fmt: skip
@@ -122,7 +123,7 @@ def _has(log: Any, record: bytes) -> bool:
 
 
 def replay(order: Any, inputs: Sequence[Any]) -> list[tuple[int, bytes]]:
-    """Return a composite's records, of logs that are complete, as any reader has them later."""
+    """Return the records of a composite as a late reader finds them, from complete logs."""
     entries = [_entry(record) for record in order.records(0, order.end) if record[4] == _ORDER]
     found: list[tuple[int, bytes]] = []
     for entry in entries:
@@ -143,7 +144,7 @@ def replay(order: Any, inputs: Sequence[Any]) -> list[tuple[int, bytes]]:
 
 
 class Machine:
-    """What the three logs of one host share: a process, a clock."""
+    """The process and the clock that the three logs of one host share."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -155,29 +156,29 @@ class Machine:
 
     @property
     def order(self) -> Part:
-        """The order log's part."""
+        """The part that has the order log."""
         return self.parts[-1]
 
     def start(self) -> None:
-        """Run the daemon: all parts that do not run."""
+        """Start the daemon: all parts that do not run."""
         if len(self.parts) <= len(_INPUTS):
             return  # the world is being made
         for part in self.parts:
             if part.node is None:
                 Host.start(part)
         if any(part.node is None for part in self.parts):
-            return  # it was killed amid that, and starts again later
+            return  # it was killed during the start, and starts again later
         inputs = [part.daemon for part in self.parts[: len(_INPUTS)]]
         self.merger = Merger(self.order.daemon, inputs)
 
     def kill(self) -> None:
-        """End the daemon, as kill -9 does."""
+        """End the daemon as `kill -9` does."""
         self.merger = None
         for part in self.parts:
             Host.kill(part)
 
     def stop(self) -> None:
-        """End the daemon in good order."""
+        """Stop the daemon cleanly."""
         if self.frozen or any(part.node is None or part.log.dead for part in self.parts):
             return
         self.merger = None
@@ -185,7 +186,7 @@ class Machine:
             Host.stop(part)
 
     def work(self) -> None:
-        """Do what the daemon does for the composite, and let its reader read."""
+        """Do the work of the daemon for the composite, and let its reader read."""
         order = self.order
         if order.node is None or self.frozen or self.merger is None:
             return
@@ -216,7 +217,7 @@ class Part(Host):
 
     @property
     def offset_ns(self) -> int:
-        """How far the host's clock is off."""
+        """Error of the clock of the host."""
         return self.machine.offset_ns
 
     @offset_ns.setter
@@ -224,7 +225,7 @@ class Part(Host):
         self.machine.offset_ns = offset_ns
 
     def start(self) -> None:
-        """Run the daemon."""
+        """Start the daemon."""
         self.machine.start()
 
     def kill(self) -> None:
@@ -232,17 +233,17 @@ class Part(Host):
         self.machine.kill()
 
     def stop(self) -> None:
-        """End the daemon in good order."""
+        """Stop the daemon cleanly."""
         self.machine.stop()
 
     def lose_power(self) -> None:
-        """End everything; each disk keeps what it had."""
+        """End everything at once; each disk keeps only what was synced."""
         for part in self.machine.parts:
             Host.lose_power(part)
         self.machine.follower.begin()
 
     def wipe(self) -> None:
-        """End the daemon, and put an empty disk into the machine: this log's."""
+        """End the daemon, and replace the disk of this log by an empty one."""
         super().wipe()
         self.machine.follower.begin()
 
@@ -253,7 +254,7 @@ class Part(Host):
 
 
 class CompositeWorld:
-    """Two stores and an order log on the same hosts, and a seed."""
+    """Two stores and an order log on the same hosts, with faults from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.time = Time()
@@ -278,10 +279,10 @@ class CompositeWorld:
 
 
 def run(seed: int, seconds: float = 6.0) -> CompositeWorld:
-    """Run the history of a seed; raise `Wrong` when a promise is broken."""
+    """Run the history of a seed; raise `Wrong` if a promise is broken."""
     world = CompositeWorld(seed)
     rng = world.rng
-    # Nothing is removed: a replay begins at the beginning.
+    # No segment is removed, because a replay reads from the first record.
     faults = [(0 if do is remove or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
     weights = [weight for weight, _ in faults]
     calm, pace = rng.choice([50, 300, 1000]), rng.choice([10, 50, 100])
@@ -306,7 +307,7 @@ def run(seed: int, seconds: float = 6.0) -> CompositeWorld:
     world.time.after(MS, app)
     world.time.run(end_ns)
     settle(*world.worlds)
-    world.time.run(world.time.now_ns + 2 * S)  # what is left is ordered and read
+    world.time.run(world.time.now_ns + 2 * S)  # the rest is ordered and read
     _compare(world)
     return world
 
@@ -329,7 +330,7 @@ def _compare(world: CompositeWorld) -> None:
 
 
 def check_seed(seed: int) -> dict[str, int]:
-    """Run one seed; raise `Wrong` if something is; return what it had."""
+    """Run one seed; raise `Wrong` if a promise is broken; return counts of what happened."""
     world = run(seed)
     order = world.worlds[-1].hosts["S"].log
     entries = [_entry(record) for record in order.records(0, order.end) if record[4] == _ORDER]

@@ -1,8 +1,8 @@
-"""Files of a store that are damaged while its daemon does not run, and what the daemon makes of it.
+"""Damage files of a store while its daemon does not run, and check what the daemon does then.
 
-Whatever happens to one file, the host copies again what it lost, or says in a sentence what an
-operator has to do. It neither crashes nor spins, and it never goes on in silence with other records
-than the writer has.
+Whatever happens to one file, the host copies the lost records again, or says in one sentence what
+the operator must do. It neither crashes nor spins, and it never continues silently with records
+that differ from those of the writer.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from .bus_trial import BusTrial, expect
 __all__ = ["HOWS", "damage_file", "damage_files", "store_files"]
 
 HOWS = ("missing", "cut", "empty", "zeroed", "flipped")
-#: Messages between two damages, and their size: a bit more than a segment of `SETTINGS`.
+#: Number and size of the messages between two damages: slightly more than a segment of `SETTINGS`.
 MESSAGES, SIZE = 250, 1200
-#: A daemon that has nothing to do takes less of a core than this; one that spins takes all of it.
+#: An idle daemon uses a smaller share of a core than this; a daemon that spins uses all of it.
 IDLE_SHARE = 0.5
 WATCHED_S = 1.0
 
 
 def store_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a store by what they are; it has at least two segments."""
+    """Return the files of a store by their role; the store has at least two segments."""
     numbers = list_segments(folder)
     found = {
         "journal": folder / "journal",
@@ -58,7 +58,7 @@ def damage_file(path: Path, how: str, rng: random.Random) -> None:
         return
     size = path.stat().st_size
     with path.open("r+b") as file:
-        # Now and then where a file says what it is.
+        # Often near the beginning, where the header is.
         at = rng.randrange(min(size, rng.choice([200, 4096, size])))
         if how == "cut":
             file.truncate(at)
@@ -75,7 +75,7 @@ def damage_file(path: Path, how: str, rng: random.Random) -> None:
 
 
 def damage_files(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop a daemon, damage one file of its store, and start it: it copies again, or says why."""
+    """Stop a daemon, damage one file and start it again: it copies again, or says why not."""
     found = dict.fromkeys(("copied again", "promoted", "refused", "removed by hand"), 0)
     with BusTrial(folder, seed) as trial:
         trial.start_all()
@@ -95,8 +95,8 @@ def damage_files(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def _same(trial: BusTrial) -> bool:
-    # Whether all copies have the same records, from where on all of them have some: one that lost
-    # its first segment goes on without that.
+    # Whether all copies have the same records from the first position that all of them have. A copy
+    # that lost its first segment continues without it.
     first = max(trial.first(host) for host in trial.hosts)
     return len({trial.copy(host, first).sha256 for host in trial.hosts}) == 1
 
@@ -136,7 +136,7 @@ def _damage_once(trial: BusTrial, app: App) -> str:
 
 
 def _decided(trial: BusTrial, host: str) -> Callable[[], bool]:
-    # Whether a daemon that starts follows, writes, waits, or has ended.
+    # Whether a started daemon has decided: it follows, writes, waits, or has ended.
     def decided() -> bool:
         if trial.daemons[host].poll() is not None:
             return True

@@ -83,7 +83,7 @@ def read_replay(directory: Path, log: bytes, epoch: int) -> Replay | None:
     Returns
     -------
     Replay or None
-        None: the note is of another log or of another writer.
+        None: there is no note, or it is of another log or another writer.
 
     Raises
     ------
