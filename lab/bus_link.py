@@ -1,4 +1,4 @@
-"""A link between two daemons that cuts, delays, splits or lies: a port in place of a host's."""
+"""Links between two daemons that cut, delay, split or falsify what passes through them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import time
 
 __all__ = ["BadLink", "LyingLink"]
 
-#: Share of the cut links whose ends are not told: bytes just stop coming.
+#: Share of the cuts that neither end is told of: bytes simply stop arriving.
 SILENT = 0.02
-#: Share of the links whose bytes are read and sent one at a time.
+#: Share of the links that carry one byte at a time.
 SLOW = 0.2
-#: Seconds that nobody can connect after a cut: mostly none, seldom up to this.
+#: The most seconds after a cut during which nobody can connect; most cuts have almost none.
 OUTAGE_S = 5.0
 
 
 class BadLink:
-    """Stands in for a host towards one other: TCP for copies, UDP for messages.
+    """Takes the place of a host towards one other host: TCP for copies, UDP for messages.
 
     Parameters
     ----------
     address : str
-        That it stands at.
+        Address at which the link listens in place of the host.
     target : str
-        The real host's.
+        Address of the real host.
     client : str
-        Address of the one that connects: the target knows it by that.
+        Address of the host that connects, by which the target recognizes it.
     port : int
     seed : int
 
     Attributes
     ----------
     bad : bool
-        Cut links; set to False to let all through.
+        True: cut links. Set it to False to carry everything unchanged.
     cuts : int
-        Links that it has cut.
+        Number of links that were cut.
     """
 
     def __init__(self, address: str, target: str, client: str, port: int, seed: int) -> None:
@@ -55,7 +55,7 @@ class BadLink:
             threading.Thread(target=each, daemon=True).start()
 
     def close(self) -> None:
-        """Let nothing through any more."""
+        """Close all sockets, so that nothing passes any more."""
         self._closed.set()
         for each in (self._server, self._udp):
             with contextlib.suppress(OSError):
@@ -93,20 +93,20 @@ class BadLink:
         _Carried(self, near, far, seed)
 
     def was_cut(self, outage_s: float) -> None:
-        """Count a link that was cut; nobody connects for so long."""
+        """Count a link that was cut; nobody can connect for `outage_s` seconds."""
         self.cuts += 1
         self._open_s = time.monotonic() + outage_s
 
 
 class _Carried:
-    """One link: a thread for each way."""
+    """One link, with a thread for each direction."""
 
     def __init__(self, link: BadLink, near: socket.socket, far: socket.socket, seed: int) -> None:
         rng = random.Random(seed)
         self._link = link
         self._ends = near, far
         self._slow = rng.random() < SLOW
-        # Within the handshake, within a frame's header, within runs of records.
+        # The cut may fall within the handshake, a frame's header or runs of records.
         self._left = int(2 ** rng.uniform(0, 13 if self._slow else 19))
         self._silent = rng.random() < SILENT
         self._reset = rng.random() < 0.5
@@ -146,7 +146,7 @@ class _Carried:
                 return
             self._over = True
         self._link.was_cut(self._outage_s)
-        if not self._silent:  # otherwise both find out for themselves, and close
+        if not self._silent:  # otherwise both ends notice it themselves, and close
             self._shut(reset=self._reset)
 
     def _end(self) -> None:
@@ -155,7 +155,7 @@ class _Carried:
         self._shut(reset=False)
 
     def _shut(self, *, reset: bool) -> None:
-        # By RST: what was sent and not read yet is lost. A thread that reads is woken either way.
+        # A reset loses bytes that were sent but not read yet. It wakes reading threads as well.
         for end in self._ends:
             with contextlib.suppress(OSError):
                 if reset:
@@ -165,12 +165,12 @@ class _Carried:
 
 
 class LyingLink(BadLink):
-    """Cuts nothing: once in each link it changes what goes by, and carries the rest as it comes.
+    """Cuts nothing, but falsifies bytes once in each link, and carries the rest unchanged.
 
     Attributes
     ----------
     cuts : int
-        How often it did.
+        Number of links with falsified bytes.
     """
 
     def _carry(self, near: socket.socket, far: socket.socket, seed: int) -> None:
@@ -205,13 +205,13 @@ class _Lied(_Carried):
     def _lie(self, data: bytes, before: bytes) -> bytes:
         at = self._tells.randrange(len(data))
         match self._tells.randrange(5):
-            case 0:  # forged
+            case 0:  # a flipped bit
                 return data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
             case 1:
                 return data[:at] + self._tells.randbytes(20 + at) + data[at:]
-            case 2:  # once more
+            case 2:  # bytes twice
                 return (before or data) + data
-            case 3:  # in another order
+            case 3:  # bytes in another order
                 return data[at:] + data[:at] if at else data[::-1]
-            case _:  # less
+            case _:  # fewer bytes
                 return data[:at]

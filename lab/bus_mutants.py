@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make in the bus, to see that `udpfast lab bus` finds them."""
+"""Deliberate mistakes in the bus, to check that `udpfast lab bus` finds them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["MUTANTS", "mutant"]
 
 
 class TakesTheLastTwice(sequencer.Sequencer):
-    """Off by one where it refuses duplicates."""
+    """Is off by one where it refuses duplicates."""
 
     def receive(self, data: bytes, now_ns: int, unix_ns: int) -> bytes:
-        """Count the sender's last message as its next one."""
+        """Number the last message of a sender as its next one."""
         sender, first = int.from_bytes(data[24:28], "little"), int.from_bytes(data[32:40], "little")
         known = self.known()
         if not data[5] and 0 < sender <= len(known) and first + 1 == known[sender - 1]["next"]:
@@ -41,10 +41,10 @@ class TakesTheLastTwice(sequencer.Sequencer):
 
 
 class BelievesRecords(link_receiver.LinkReceiver):
-    """Copies records without their checksum: they are mended before it looks."""
+    """Copies records whose checksums are wrong, because it corrects them before the check."""
 
     def feed(self, data: bytes, now_ns: int) -> int:
-        """Give every record in a run the checksum that it would have."""
+        """Write the right checksum into every record of a run."""
         mended = bytearray(data)
         at = 0
         while at + 32 <= len(mended):
@@ -64,26 +64,26 @@ class BelievesRecords(link_receiver.LinkReceiver):
 
 
 class LetsGoTooEarly(log.Store):
-    """Lets messages go that are in the stream, whether standbys have them or not."""
+    """Lets messages go as soon as they are in the stream, whether standbys have them or not."""
 
     @property
     def let_go(self) -> int:
-        """Everything."""
+        """End of the stream."""
         return self.end
 
 
 class TakesForAwayTooSoon(release.Release):
-    """Takes standbys for away that have lacked something for half the time."""
+    """Takes standbys for away after half the time."""
 
     def __init__(self, *, away_ns: int = 0, **settings: Any) -> None:
         super().__init__(away_ns=away_ns // 2, **settings)
 
 
 class WaitsForNobodyAgain(release.Release):
-    """Takes standbys that have caught up for away still."""
+    """Still takes standbys for away after they have caught up."""
 
     def look(self, now_ns: int, end: int, acks: Any, standbys: Any) -> list[str]:
-        """Note who is away, besides those who were."""
+        """Add the standbys that are away to those that have ever been."""
         before = self.away
         said = super().look(now_ns, end, acks, standbys)
         self.away = tuple({*before, *self.away})
@@ -91,10 +91,10 @@ class WaitsForNobodyAgain(release.Release):
 
 
 class ForgetsItsPromise(log.Store):
-    """Promises without keeping it over a restart."""
+    """Forgets its promised epoch at a restart."""
 
     def fence(self, epoch: int) -> bool:
-        """Promise, and restore what was kept before."""
+        """Promise an epoch, and write the old state back to the disk."""
         before = self.log.load()
         done = super().fence(epoch)
         self.log.save(before)
@@ -102,63 +102,63 @@ class ForgetsItsPromise(log.Store):
 
 
 class ShowsTooEarly(log.Store):
-    """Off by one copy where it shows records to readers."""
+    """Shows records to readers when one copy too few has them."""
 
     @property
     def released(self) -> int:
-        """What one copy less than `gate` has."""
+        """Position up to which one copy less than `gate` has all records."""
         if self.gate == 1:
             return self.end
         return super().released
 
 
 class CopiesNothing(promotion.Promotion):
-    """Begins its epoch at its own end, whatever others have."""
+    """Begins its epoch at its own end, whatever other hosts have."""
 
     def _how_far(self, host: str) -> tuple[bool, int, int]:
         return (False, 0, 0)
 
 
 class BeginsAtOnce(creation.StoreCreation):
-    """Begins a store without asking who has it."""
+    """Begins a store without asking whether another host has it."""
 
     def decide(self, now_ns: int, promised: int) -> creation.Decision:
-        """Begin."""
+        """Begin the store."""
         return creation.Decision.BEGIN
 
 
 class WritesOnUnasked(returning.Returning):
-    """Writes on after a start, whoever wrote meanwhile."""
+    """Continues to write after a start, even if another host wrote meanwhile."""
 
     def decide(self, now_ns: int) -> returning.Return:
-        """Write."""
+        """Continue to write."""
         return returning.Return.WRITE
 
 
 class StaysSealed(log.Store):
-    """Does not take up the last segment again, which a clean stop has sealed."""
+    """Does not reopen the last segment, which a clean stop has sealed."""
 
     def unroll(self) -> None:
         """Do nothing."""
 
 
 class ForgetsWhatItTook(merger.Merger):
-    """Begins the order of its inputs anew whenever it is started."""
+    """Begins each input again from its first record at every start."""
 
     def _recover(self) -> None:
         self._taken = [merger.Taken() for _ in self.inputs]
 
 
 class TakesNothingBack(merger.Taken):
-    """Does not say what inputs lost."""
+    """Does not notice records that inputs lost."""
 
     def kept(self, store: Any) -> int:
-        """Return where it ends."""
+        """Return the position up to which the order took the input."""
         return self.position
 
 
 class BelievesWhatWasTaken(merger.Merger):
-    """Takes it that each input has what the order took, whoever led it meanwhile."""
+    """Believes that each input still has the ordered records, whoever wrote it meanwhile."""
 
     def _recover(self) -> None:
         super()._recover()
@@ -166,15 +166,15 @@ class BelievesWhatWasTaken(merger.Merger):
 
 
 def serves_any_copy(_store: log.Store, _hello: Hello) -> None:
-    """Compare no copy with the store's records."""
+    """Accept every copy, without a comparison with the records of the store."""
 
 
 def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
-    """Say that a copy is the same up to its end, whatever its epochs are."""
+    """Call a copy equal up to its end, whatever its epochs are."""
     return other_end
 
 
-#: What is replaced, and by what.
+#: Name -> module, attribute that is replaced in it, and the replacement.
 MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
     "believes-records": [(following, "LinkReceiver", BelievesRecords)],
@@ -197,7 +197,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
 
 @contextlib.contextmanager
 def mutant(name: str) -> Iterator[None]:
-    """Make a mistake, for as long as the context lasts."""
+    """Put a mistake into the bus while the context lasts."""
     with contextlib.ExitStack() as stack:
         for where, what, instead in MUTANTS[name]:
             stack.enter_context(mock.patch.object(where, what, instead))

@@ -1,7 +1,7 @@
-"""What must hold of a bus, whatever happens to it: checked from the bytes alone.
+"""The promises of a bus, which must hold whatever happens to it, checked from its bytes alone.
 
-Nothing of `udpfast.bus` is used to judge: records, checksums, numbers and epochs are read here a
-second time, slowly and obviously.
+The oracle uses nothing of `udpfast.bus`. It reads records, checksums, numbers and epochs with code
+of its own, which is slow and easy to verify.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SENT = struct.Struct("<IBBHQQIIQQ")
 _SENDER = struct.Struct("<IIQQQQ32s32s")
 _BUS, _SENDERS, _PAD = 48, (49, 50), 1
 _S = 1_000_000_000
-#: How far ahead of the next message one is held, and how many are held at most.
+#: A writer holds messages that come at most so far ahead of the next one, and at most so many.
 _AHEAD, _HELD = 4096, 8192
 _RESEND_MAX_NS = 8 * _S
 
@@ -42,7 +42,7 @@ _CRC = _table()
 
 
 def checksum(record: bytes) -> int:
-    """Return the CRC32C of a record, its own checksum taken as 0."""
+    """Return the CRC32C of a record, with 0 in place of its checksum."""
     state = 0xFFFFFFFF
     for byte in record[:60] + bytes(4) + record[64:]:
         state = _CRC[(state ^ byte) & 0xFF] ^ state >> 8
@@ -51,12 +51,12 @@ def checksum(record: bytes) -> int:
 
 @dataclass
 class View:
-    """What is known of one host's copy."""
+    """What the oracle knows of the copy of one host."""
 
     end: int = 0
     index: int = 0
     stamp: int = -1
-    seen: int = 0  # what readers of this host were shown
+    seen: int = 0  # position up to which readers of this host may have read
     places: list[tuple[int, int]] = field(default_factory=list)  # (position, epoch) of all records
     next: dict[tuple[int, int], int] = field(default_factory=dict)
     names: dict[tuple[int, int], int] = field(default_factory=dict)  # sender -> nonce of its outbox
@@ -65,7 +65,7 @@ class View:
 
 @dataclass
 class _Clock:
-    """What a writer's clock may say: its host's monotonic one, slewed by 500 ppm at most."""
+    """Limits of the clock of a writer: the host's monotonic clock, slewed by at most 500 ppm."""
 
     epoch: int
     now_ns: int
@@ -73,16 +73,16 @@ class _Clock:
     most_ns: int
 
     def go_on(self, now_ns: int, unix_ns: int) -> None:
-        """Let time pass."""
+        """Move the limits to a later time."""
         elapsed = now_ns - self.now_ns
         self.now_ns = now_ns
         self.least_ns += elapsed - elapsed // 2000 - 1
         self.most_ns += elapsed + elapsed // 2000 + 1
-        if unix_ns - self.least_ns > _S:  # it may have been set forward
+        if unix_ns - self.least_ns > _S:  # the clock may have been set forward
             self.most_ns = max(self.most_ns, unix_ns)
 
     def stamped(self, host: str, last: int, stamp: int, unix_ns: int) -> None:
-        """Check a stamp: the clock's, or the one behind the last."""
+        """Check a time stamp: it is the time of the clock, or 1 ns later than the last stamp."""
         self.least_ns = max(self.least_ns, unix_ns - _S)
         if not max(self.least_ns, last + 1) <= stamp <= max(self.most_ns, last + 1):
             raise Wrong(f"I7 {host}: stamp {stamp} behind {last}, by a clock that says "
@@ -92,35 +92,35 @@ class _Clock:
 
 
 class Oracle:
-    """Looks at every host after every step.
+    """Checks every host after every step.
 
     Attributes
     ----------
     truth : dict
-        (epoch, position) -> the record that was written there.
+        (epoch, position) -> record that was written there.
     accepted : dict
-        Nonce of an outbox -> payloads that `send` accepted, in order.
+        Nonce of an outbox -> payloads that its `send` accepted, in order.
     """
 
     def __init__(self) -> None:
         self.truth: dict[tuple[int, int], bytes] = {}
         self.accepted: dict[int, list[bytes]] = {}
         self.views: dict[str, View] = {}
-        self.holders: dict[tuple[int, int], set[str]] = {}  # who ever had a record
-        self.written_ns: dict[tuple[int, int], int] = {}  # when that was written
-        self.promised: dict[str, int] = {}  # by host, whatever becomes of its processes
+        self.holders: dict[tuple[int, int], set[str]] = {}  # hosts that have ever had a record
+        self.written_ns: dict[tuple[int, int], int] = {}  # time of the writing of a record
+        self.promised: dict[str, int] = {}  # host -> promised epoch; outlives processes
         self.messages: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-        self.freed: dict[int, int] = {}  # by nonce: messages that its outbox let go
+        self.freed: dict[int, int] = {}  # nonce -> messages that its outbox let go
         self._clocks: dict[str, _Clock] = {}
-        self._sent: dict[tuple[Any, ...], tuple[int, int]] = {}  # when last, how often
-        self.owners: dict[int, str] = {}  # who wrote an epoch
-        self.shown: dict[tuple[int, int], str] = {}  # records that somebody's readers were shown
+        self._sent: dict[tuple[Any, ...], tuple[int, int]] = {}  # last time; times resent
+        self.owners: dict[int, str] = {}  # epoch -> host that wrote it
+        self.shown: dict[tuple[int, int], str] = {}  # record -> host whose readers saw it
         self.checked = 0
-        self.duplicates = 0  # that a writer refused
+        self.duplicates = 0  # messages that a writer refused as duplicates
         self.resent = 0
 
     def forget(self, host: str, end: int) -> None:
-        """Take note that a host lost, or set aside, its records from a position on."""
+        """Note that a host lost its records from a position on, or set them aside."""
         old = self.views.get(host)
         if old is None:
             return
@@ -136,7 +136,7 @@ class Oracle:
         self.views[host] = view
 
     def forget_all(self, host: str) -> None:
-        """Take note that a host's copy was wiped, and with it what it promised."""
+        """Note that the copy of a host was wiped, and its promise with it."""
         self.views.pop(host, None)
         self.promised.pop(host, None)
 
@@ -147,7 +147,7 @@ class Oracle:
             raise Wrong(f"a second store was begun: {sorted(each.hex() for each in found)}")
 
     def look(self, host: str, store: Any, sequencer: Any, now_ns: int, unix_ns: int) -> None:
-        """Check a host's copy: what is new in it, and what it says of itself."""
+        """Check the copy of a host: its new records, and the numbers that the host reports."""
         view = self.views.setdefault(host, View())
         log = store.log
         end = log.end
@@ -187,7 +187,7 @@ class Oracle:
     def _record(
         self, host: str, view: View, store: Any, record: bytes, promised: int, now_ns: int
     ) -> int:
-        # Returns its epoch, if nobody had it before: it was written here.
+        # Return the epoch of a record that nobody had before, which this host wrote; or else 0.
         epoch = 0
         for begun, start in store.lineage.pairs:
             if start <= view.end:
@@ -198,7 +198,7 @@ class Oracle:
             if self.owners.setdefault(epoch, host) != host:
                 raise Wrong(f"I2 {host}: a record at {position} of epoch {epoch:x} that its writer "
                             "did not write")  # fmt: skip
-            # `checksum` is slow on purpose: long records are checked now and then.
+            # `checksum` is slow: of long records only some are checked.
             looked = len(record) < 400 or position % 64 == 0
             if looked and record[60:64] != checksum(record).to_bytes(4, "little"):
                 raise Wrong(f"I3 {host}: the record at {position} has a wrong checksum")
@@ -264,7 +264,7 @@ class Oracle:
             raise Wrong(f"I4 {host}: shows the record at {position}, which {len(copies)} copies "
                         f"have, not {store.gate}")  # fmt: skip
 
-    # --- what was let go, and what was taken over -------------------------------------------------
+    # --- messages that are let go, and promotions -------------------------------------------------
 
     def let_go(
         self,
@@ -274,16 +274,16 @@ class Oracle:
         disk: dict[str, int],
         excused: Container[tuple[int, int]] = (),
     ) -> bool:
-        """Check that what an outbox lets go is safe; return whether all hosts have it.
+        """Check that messages that an outbox lets go are safe; return whether all hosts have them.
 
         Parameters
         ----------
         nonce, freed : int
-            Messages 1 to this one of this outbox are let go.
+            Nonce of the outbox, and the number of its last message that is let go.
         hosts : set of str
-            Hosts that must have them.
+            Hosts that must have the messages.
         disk : dict
-            Host -> position up to which its disk has everything; looked at if there is one host.
+            Host -> position up to which its disk has everything; used if there is only one host.
         excused : container of (int, int)
             Records (epoch, position) that are safe although not all hosts have them.
         """
@@ -305,7 +305,7 @@ class Oracle:
         return protected
 
     def taken_over(self, host: str, epoch: int, reached: list[str]) -> None:
-        """Check that a host that begins an epoch has all that those have whom it reached."""
+        """Check that a host that begins an epoch has all records of the hosts that it reached."""
         own = max((place[::-1] for place in self.views[host].places if place[1] < epoch),
                   default=(0, 0))  # fmt: skip
         last = [(self.views[other].places[-1][::-1], other) for other in reached
@@ -317,14 +317,14 @@ class Oracle:
                             f"of epoch {latest:x}, which {other} has")  # fmt: skip
 
     def writes_on(self, host: str, epoch: int, known: dict[str, int]) -> None:
-        """Check that a host that begins an epoch knew of the later ones.
+        """Check that a host that begins an epoch did not ignore a later epoch.
 
         Parameters
         ----------
         host : str
         epoch : int
         known : dict
-            Other host -> what it had promised before this one was started, and asked it.
+            Other host -> epoch that it had promised before this host started and asked it.
         """
         for other, promised in known.items():
             if promised > epoch:
@@ -339,7 +339,7 @@ class Oracle:
         Parameters
         ----------
         whose : tuple
-            The outbox sender, and what has it begin anew.
+            Identifies the outbox sender; it changes whenever the sender begins anew.
         """
         _, _, flags, count, _, _, sender, incarnation, first, _ = _SENT.unpack_from(data)
         if flags:
@@ -358,7 +358,7 @@ class Oracle:
             self._sent[key] = now_ns, times
 
     def expected(self, host: str, store: Any, data: bytes) -> tuple[str, int]:
-        """Return the verdict that a writer must give, and how often; "": on each message."""
+        """Return the verdict on a datagram, and how often it counts; "": one for each message."""
         if len(data) < 48:
             return "MALFORMED", 1
         magic, version, flags, count, key, epoch, sender, incarnation, first, _ = _SENT.unpack_from(
@@ -388,12 +388,12 @@ class Oracle:
 
     def judged(self, host: str, data: bytes, expected: tuple[str, int], before: Any, after: Any
                ) -> None:  # fmt: skip
-        """Check what a writer did with a datagram.
+        """Check the verdicts of a writer on a datagram.
 
         Parameters
         ----------
         expected : (str, int)
-            As `expected` said before.
+            What `expected` returned before the writer had the datagram.
         before, after : tuple
             Verdicts by name, messages held, `next` of all senders.
         """
@@ -401,7 +401,7 @@ class Oracle:
         self.duplicates += verdicts["DUPLICATE"]
         what, units = expected
         if what:
-            # What may be written is what was due anyway: senders, at the end of a segment.
+            # The writer may write only what was due anyway: SENDERS at the end of a segment.
             if verdicts[what] != units or sum(verdicts.values()) != units or after[2] != before[2]:
                 raise Wrong(f"I11 {host}: expected {units} {what}, found {verdicts}, next "
                             f"{before[2]} before and {after[2]} behind it")  # fmt: skip
@@ -426,13 +426,13 @@ class Oracle:
                         f"{verdicts}")  # fmt: skip
 
     def sequenced(self, host: str) -> dict[int, int]:
-        """Return how many messages of each outbox a host's copy has, by the outbox's nonce."""
+        """Return nonces of outboxes -> how many of their messages the copy of a host has."""
         view = self.views[host]
         return {nonce: view.next[key] - 1 for key, nonce in view.names.items()}
 
 
 def _sizes(body: bytes) -> list[int] | None:
-    # Sizes of the messages that fill a datagram exactly; None: they do not.
+    # Return the sizes of the messages in a datagram; None: they do not fill it exactly.
     sizes = []
     while body:
         size = int.from_bytes(body[:2], "little")

@@ -1,7 +1,7 @@
-"""A bus in one process: hosts, links, disks and clocks by one seed, and all that goes wrong.
+"""Simulated hosts, links, disks and clocks of a bus in one process, with all their faults.
 
-Time is a number. Everything random is drawn from one generator, so that a seed is one history. The
-machines of `udpfast.bus` run as they do behind sockets; what is simulated is what is around them.
+Time is a number. Everything random is drawn from one generator, so that a seed gives one history.
+The code of `udpfast.bus` runs as it does with real sockets; only its surroundings are simulated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .bus_oracle import Oracle, Wrong
 __all__ = ["Host", "Time", "World"]
 
 MS = 1_000_000
-#: Where an outbox's memory has them.
+#: Offsets of these counters in the memory of an outbox.
 NONCE, ACCEPTED, FREED = 64, 128, 256
 S = 1000 * MS
 LAYOUT = 0x5EED
@@ -49,14 +49,14 @@ class Side:
     key: int
     other: Side | None = None
     life: int = 0
-    flying: int = 0  # bytes on their way to here
+    flying: int = 0  # bytes on their way to this end
     arrived: bytearray = field(default_factory=bytearray)
-    chunk: int = 1 << 16  # at most so many bytes are read at once
+    chunk: int = 1 << 16  # the most bytes that one read returns
     open: bool = True
 
 
 class Host:
-    """A machine: what survives its processes is here.
+    """A host, with everything that outlives its daemon.
 
     Attributes
     ----------
@@ -70,19 +70,19 @@ class Host:
         self.log = log
         self.node: Node | None = None
         self.outboxes: dict[str, bytearray] = {}
-        self._outboxes_then: dict[str, bytes] = {}  # when the process ended amid its turn
+        self._outboxes_then: dict[str, bytes] = {}  # at the end of a process within a turn
         self.sides: dict[int, Side] = {}
         self.datagrams: list[tuple[str, bytes]] = []
-        self.life = 0  # of the daemon: what was meant for another one is lost
+        self.life = 0  # number of the daemon: bytes for an earlier one are lost
         self.frozen = False
-        self.powerless = False  # it lost its power: what its disk had is not all that it wrote
+        self.powerless = False  # it lost its power, and the disk did not have all records
         self.offset_ns = world.rng.randrange(-20 * MS, 20 * MS)
         self.due = False
         self.cuts = 0
-        self.epoch = self.epochs = 0  # the last one that its store had, and how many
+        self.epoch = self.epochs = 0  # last epoch of the store, and how often it changed
         self.promotion: Promotion | None = None
         self.started_ns = 0
-        self.known: dict[str, int] = {}  # what others had promised when this daemon was started
+        self.known: dict[str, int] = {}  # host -> promise at the start of this daemon
         self.quarantine = world.rng.random() < 0.8
         log.on_death = self._note_outboxes
 
@@ -112,7 +112,7 @@ class Host:
             self.world.end(side)
 
     def carry(self, link: int, end: LinkSender | LinkReceiver) -> bool:
-        """See `Carrier`. There are no threads in one process of one seed."""
+        """See `Carrier`. The simulation has no threads."""
         return False
 
     def datagram(self, host: str, data: bytes) -> None:
@@ -128,17 +128,17 @@ class Host:
 
     @property
     def daemon(self) -> Node:
-        """The node, of a daemon that runs."""
+        """The node of the daemon, which must be running."""
         assert self.node is not None
         return self.node
 
     @property
     def unix_ns(self) -> int:
-        """What the host's clock says."""
+        """Time by the clock of the host."""
         return self.world.now_ns + self.offset_ns + 1_700_000_000 * S
 
     def start(self) -> None:
-        """Run the daemon."""
+        """Start the daemon."""
         world = self.world
         peers = [name for name in world.hosts if name != self.name]
         store = Store(
@@ -164,7 +164,7 @@ class Host:
         self.wake()
 
     def note_epoch(self) -> int:
-        """Return how often the epoch of the host's records was another one than before."""
+        """Return how often the epoch of the host's records has changed."""
         self.epochs += self.daemon.store.epoch != self.epoch
         self.epoch = self.daemon.store.epoch
         return self.epochs
@@ -177,7 +177,7 @@ class Host:
         self.node.add(outbox_sender)
 
     def stop(self) -> None:
-        """End the daemon in good order, as SIGTERM does."""
+        """Stop the daemon cleanly, as SIGTERM does."""
         if self.node is None or self.frozen or self.log.dead:
             return
         self.world.happened["stops"] += 1
@@ -189,7 +189,7 @@ class Host:
         self._end()
 
     def kill(self) -> None:
-        """End the daemon, as kill -9 does."""
+        """End the daemon as `kill -9` does."""
         self.world.happened["kills"] += self.node is not None
         self._end()
 
@@ -210,7 +210,7 @@ class Host:
         self._outboxes_then = {name: bytes(memory) for name, memory in self.outboxes.items()}
 
     def lose_power(self) -> None:
-        """End everything; the disk keeps what it had, and maybe more."""
+        """End everything at once; the disk keeps what was synced, and perhaps more."""
         self.kill()
         self.outboxes.clear()
         places = [int.from_bytes(r[8:16], "little")
@@ -224,19 +224,19 @@ class Host:
             self.world.oracle.forget(self.name, position)
 
     def wipe(self) -> None:
-        """End the daemon, and put an empty disk into the machine."""
+        """End the daemon, and replace the disk by an empty one."""
         self.kill()
         self.world.oracle.forget_all(self.name)
         for host in self.world.hosts.values():
-            host.known.pop(self.name, None)  # nobody can learn any more what it had promised
-        self.world.lost_power.add(self.name)  # as far as what it had is concerned
+            host.known.pop(self.name, None)  # its promise is lost for everybody
+        self.world.lost_power.add(self.name)  # its records are lost as well
         self.powerless = False
         self.epoch = 0
         self.log = self.world.empty_log(self.name, self.log.capacity)
         self.log.on_death = self._note_outboxes
 
     def outbox(self, name: str) -> Outbox:
-        """Return an app's outbox; make it if it is not there."""
+        """Return the outbox of an app; create it if needed."""
         if name not in self.outboxes:
             slots, capacity = self.world.outbox
             memory = bytearray(Outbox.size_bytes(slots, capacity))
@@ -250,18 +250,18 @@ class Host:
         return Outbox(self.outboxes[name])
 
     def start_again(self) -> None:
-        """Run the daemon, if it does not."""
+        """Start the daemon, unless it runs."""
         if self.node is None:
             self.start()
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Schedule a turn of the daemon."""
         if not self.due:
             self.due = True
             self.world.after(0, self.turn)
 
     def turn(self) -> None:
-        """Let the daemon read what arrived, and work."""
+        """Let the daemon read what has arrived, and do its work."""
         self.due = False
         node = self.node
         if node is None or self.frozen:
@@ -307,7 +307,7 @@ class Host:
 
 
 class Time:
-    """What time it is, and what is due when."""
+    """The simulated clock, with the events that are due."""
 
     def __init__(self) -> None:
         self.now_ns = 0
@@ -315,12 +315,12 @@ class Time:
         self._count = 0
 
     def after(self, delay_ns: int, do: Callable[[], None]) -> None:
-        """Have something done later."""
+        """Schedule an event."""
         self._count += 1
         heapq.heappush(self._events, (self.now_ns + delay_ns, self._count, do))
 
     def run(self, until_ns: int) -> None:
-        """Let time pass."""
+        """Run all events up to a time."""
         while self._events and self._events[0][0] <= until_ns:
             self.now_ns, _, do = heapq.heappop(self._events)
             do()
@@ -328,19 +328,19 @@ class Time:
 
 
 class World:
-    """Hosts of one store, and a seed.
+    """The hosts of one store, with faults from a seed.
 
     Parameters
     ----------
     seed : int or str
     time : Time, optional
-        Which other worlds share.
+        Clock that several worlds share.
     names : list of str, optional
-        Of the hosts; by default one to three.
+        Names of the hosts; by default the seed draws one to three.
     make_host : callable, optional
-        Of a world, a name and a log; by default `Host`.
+        Makes a host from a world, a name and a log; by default `Host`.
     gate : int, optional
-        By default drawn.
+        Gate of the store; by default the seed draws it.
     """
 
     def __init__(
@@ -359,11 +359,12 @@ class World:
         self.apart: set[frozenset[str]] = set()
         self.lost_power: set[str] = set()
         self.happened: Counter[str] = Counter()
-        self.behind_ns = 0  # of what links carry; datagrams are not concerned
-        #: After which a standby is away; 0: outboxes wait for all. Drawn beside all else.
+        self.behind_ns = 0  # delay of links; datagrams do not have it
+        #: Time after which a standby is away; 0: never. Another generator draws it, so that the
+        #: histories of seeds stay the same.
         self.away_ns = random.Random(f"away {seed}").choice([0, 0, 200 * MS, 1500 * MS])
-        self.unprotected = False  # an outbox let go what a standby lacked
-        self.blind = False  # all that had what readers were shown may have been out of reach
+        self.unprotected = False  # an outbox let messages go that a standby lacked
+        self.blind = False  # a promotion may have missed every host with records that readers saw
         self._keys = 0
         self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
         self.twice = rng.choice([0, 0, 0.05, 0.5])
@@ -373,7 +374,7 @@ class World:
         self.tiny = rng.random() < 0.2
         self.resend_ns = rng.choice([5 * MS, 50 * MS, 500 * MS])
         self.damage = rng.choice([0, 0, 0.02])
-        # Slots and bytes of outboxes: of some more than a sequencer holds.
+        # Slots and bytes of outboxes: some have room for more than a sequencer holds.
         self.outbox = rng.choice([(64, 16384)] * 19 + [(1 << 14, 1 << 20)])
         drawn = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
         names = names or drawn
@@ -393,22 +394,22 @@ class World:
             self._tick(host)
 
     def empty_log(self, name: str, capacity: int) -> MemoryLog:
-        """Return the log of a host that has nothing."""
+        """Return the empty log of a new host."""
         return MemoryLog(capacity, LAYOUT, fresh=self.rng.randbytes(16) if name == "S" else b"")
 
     # --- time -----------------------------------------------------------------------------------
 
     @property
     def now_ns(self) -> int:
-        """What time it is."""
+        """The simulated time."""
         return self.time.now_ns
 
     def after(self, delay_ns: int, do: Callable[[], None]) -> None:
-        """Have something done later."""
+        """Schedule an event."""
         self.time.after(delay_ns, do)
 
     def run(self, until_ns: int) -> None:
-        """Let time pass."""
+        """Run all events up to a time."""
         self.time.run(until_ns)
 
     def _tick(self, host: Host) -> None:
@@ -416,13 +417,13 @@ class World:
         self.after(self.rng.randrange(5 * MS, 80 * MS), lambda: self._tick(host))
 
     def promote(self, host: Host) -> None:
-        """Have a host become the writer."""
+        """Begin the promotion of a host."""
         self.happened["promotions"] += 1
         host.promotion = host.daemon.promote(self.now_ns)
         host.wake()
 
     def look(self, host: Host) -> None:
-        """Check a host, after it did something; one whose process ended there begins later."""
+        """Check a host after a step; if its process ended in that step, start it again later."""
         node = host.node
         assert node is not None
         host.note_epoch()
@@ -430,7 +431,7 @@ class World:
         if end is not None:
             self.oracle.forget(host.name, end)
             host.log.aside.clear()
-        # Also of one that ended in the turn in which it took over.
+        # Do this first, because the process may have ended in the turn in which it took over.
         said = node.store.said
         unreached = sum(" could not be reached" in line for line in said[-len(self.hosts) :])
         if unreached > self.gate and any("writes epoch" in line for line in said):
@@ -461,10 +462,10 @@ class World:
                 self.unprotected = self.unprotected or not protected
 
     def _look_who_writes(self, host: Host, node: Node) -> None:
-        # Who writes on after a start without having asked those that were there.
+        # Check a host that continues to write after a start: it must have asked the others.
         if not node.store.writer or not host.known:
             return
-        if node.outcome:  # it was promoted: whom it asked, and how, is another matter
+        if node.outcome:  # a promotion asks in another way
             host.known = {}
             return
         unasked: set[str] = set()
@@ -485,7 +486,7 @@ class World:
         return self.rng.randrange(self.delay_ns // 2, 2 * self.delay_ns)
 
     def connect(self, host: Host, peer: Host) -> int:
-        """Begin a link."""
+        """Begin a link to another host."""
         self._keys += 1
         mine = Side(host, self._keys, life=host.life)
         host.sides[mine.key] = mine
@@ -524,14 +525,14 @@ class World:
         mine.host.wake()
 
     def carry(self, side: Side, data: bytes) -> None:
-        """Take bytes to the other end, some time."""
+        """Send bytes to the other end, where they arrive later."""
         other = side.other
         assert other is not None
         other.flying += len(data)
         if self.flip and self.rng.random() < self.flip * len(data) / 100:
             at = self.rng.randrange(len(data))
             data = data[:at] + bytes([data[at] ^ 1 << self.rng.randrange(8)]) + data[at + 1 :]
-        # In order: nothing overtakes what was sent before.
+        # Bytes arrive in the order in which they were sent.
         at_ns = max(self.now_ns + self._delay() + self.behind_ns, getattr(side, "last_ns", 0))
         side.last_ns = at_ns  # type: ignore[attr-defined]
         self.after(at_ns - self.now_ns, lambda: self._arrive(other, data))
@@ -541,7 +542,7 @@ class World:
             return
         assert side.other is not None
         if self._apart(side.host.name, side.other.host.name):
-            # TCP sends again until it comes through, or somebody gives up; order is kept.
+            # TCP resends in order until the bytes arrive, or one end gives up.
             self._hold(side, data)
             return
         held = getattr(side, "held", None)
@@ -574,7 +575,7 @@ class World:
         side.host.wake()
 
     def end(self, side: Side, *, lost: bool = False) -> None:
-        """End a link from one side; the other one hears of it after what was sent, if at all."""
+        """End a link from one side; the other side may learn of it after the bytes on their way."""
         other = side.other
         side.open = False
         if other is None or not other.open:
@@ -585,7 +586,7 @@ class World:
 
         def hear() -> None:
             if self._apart(side.host.name, other.host.name):
-                return  # it finds out by the silence
+                return  # the other side notices only that nothing arrives
             if other.open and other.arrived and not lost:
                 self.after(MS, hear)
                 return
@@ -602,7 +603,7 @@ class World:
                 self._fail(other)
 
     def fly(self, sender: str, to: str, data: bytes) -> None:
-        """Send a datagram: it may be lost, come twice, or late."""
+        """Send a datagram, which may be lost, duplicated or delayed."""
         if sender == to:
             return
         for _ in range(1 + (self.rng.random() < self.twice)):
@@ -614,7 +615,7 @@ class World:
             self.after(delay, functools.partial(self._land, sender, to, landing))
 
     def _damaged(self, data: bytes) -> bytes:
-        # As nobody sends it; of what could be a message, nothing that makes another one of it.
+        # Damage a field in a way that cannot yield another valid message.
         rng = self.rng
         at, value = rng.choice([
             (0, rng.randbytes(4)), (4, rng.randbytes(1)), (5, bytes([rng.randrange(4, 256)])),
@@ -628,7 +629,7 @@ class World:
     def _land(self, sender: str, to: str, data: bytes) -> None:
         host = self.hosts[to]
         if host.node is not None and len(host.datagrams) < 500:
-            if len(data) > 5 and data[5] == 2:  # what the sequencer tells
+            if len(data) > 5 and data[5] == 2:  # from the sequencer, for outboxes
                 for outbox_sender in host.node.watch.outbox_senders:
                     outbox_sender.told(data)
                 return
@@ -638,9 +639,9 @@ class World:
     # --- apps -----------------------------------------------------------------------------------
 
     def send(self, host: Host, name: str) -> None:
-        """Have an app send a few messages."""
+        """Send a few messages from an app."""
         if host.log.dead:
-            self.look(host)  # what its process does to outboxes ended before
+            self.look(host)  # end its process, before its outboxes change
         outbox = host.outbox(name)
         accepted = self.oracle.accepted[_number(host.outboxes[name], NONCE)]
         count, sizes = self.rng.randrange(1, 12), [0, 1, 8, 30, 200, 1388]
@@ -658,7 +659,7 @@ class World:
         host.wake()
 
     def lost_outboxes(self) -> set[int]:
-        """Return the outboxes that are not there any more, or whose name another one took."""
+        """Return the outboxes that are gone, or whose name another outbox has taken."""
         living = set()
         for host in self.hosts.values():
             for memory in host.outboxes.values():
@@ -670,7 +671,7 @@ class World:
         return set(self.oracle.accepted) - living
 
     def waiting(self, lost: set[int]) -> list[str]:
-        """Return the senders with messages that were not let go, of outboxes that are not lost."""
+        """Return which outboxes still keep messages, except lost ones."""
         return [
             f"{name} on {host.name}: {_number(memory, FREED)} of {_number(memory, ACCEPTED)}"
             for host in self.hosts.values() for name, memory in host.outboxes.items()
