@@ -1,4 +1,4 @@
-"""A small disk below a directory, which can grow: for those who may mount one."""
+"""A small disk that can grow, mounted at a directory; mounting needs root."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["SmallDisk", "UnavailableError", "command"]
 
 
 class UnavailableError(Exception):
-    """This host does not allow what a row needs; says what."""
+    """This host does not allow something that a row needs; the text names it."""
 
 
 def command(*words: str) -> None:
-    """Run a command; raise `UnavailableError` with what it said if it fails."""
+    """Run a command; if it fails, raise `UnavailableError` with its message."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"{words[0]}: {done.stderr.strip()}")
 
 
 class SmallDisk:
-    """A disk of a few megabytes in memory, in a directory that is made for it."""
+    """A disk of a few megabytes in memory, mounted at a new directory."""
 
     def __init__(self, directory: Path, megabytes: int = 2) -> None:
         self.directory = directory
@@ -31,7 +31,7 @@ class SmallDisk:
         command("mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=700", "none", str(directory))
 
     def grow(self, megabytes: int) -> None:
-        """Have it take so many megabytes more."""
+        """Make the disk larger by some megabytes."""
         self.megabytes += megabytes
         command("mount", "-o", f"remount,size={self.megabytes}m", str(self.directory))
 

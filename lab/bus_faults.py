@@ -1,11 +1,12 @@
-"""Faults of a bus with real daemons, sockets and files: links cut, daemons killed, disks full.
+"""Faults of a bus with real daemons, sockets and files: cut links, killed daemons, full disks.
 
     udpfast lab bus-faults --row B3 --times 1000
     udpfast lab bus-faults --list
 
-Daemons are processes of this host, as `udpfast bus run` starts them; apps send all the while. At
-the end of each row every message that was accepted is in the stream once and in its sender's order,
-and all copies have the same SHA-256. `udpfast lab bus` tries more, in one process.
+The daemons are processes of this host, started as `udpfast bus run` starts them, and apps send all
+the time. At the end of each row, every accepted message is in the stream exactly once, in the order
+of its sender, and all copies have the same SHA-256. `udpfast lab bus` simulates far more faults in
+one process.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ __all__ = ["ROWS", "UnavailableError", "main"]
 
 Row = Callable[[Path, int, int], dict[str, Any]]
 
-#: Where host `one` finds S when the link between them is a bad one.
+#: Address at which host `one` finds S if the link between them is a bad one.
 STAND_IN = "127.0.0.9"
-#: Pause of apps that shall fill segments and disks.
+#: Pause of apps that are to fill segments and disks quickly.
 FAST_S = 0.02
 THREE = {**HOSTS, "two": "127.0.0.3"}
 
 
 def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Cut the link to a copy at any byte; some carry a byte at a time (B1, B9: rolls meanwhile)."""
+    """Cut the link to a copy at any byte, also while segments roll; some are slow (B1, B9)."""
     port = free_port()
     link = BadLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     try:
-        # S asks who has the store from its own address, which `one` has to know, too.
+        # S asks who has the store from its own address, so that `one` must know that one, too.
         sees = {"one": {"S": STAND_IN, "S-itself": HOSTS["S"]}}
         with BusTrial(folder, seed, sees=sees, port=port) as trial:
             trial.begin()
@@ -75,11 +76,11 @@ def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def lie(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Forge, replay and reorder what goes over a link with keys, which are exchanged (B20)."""
+    """Forge, replay and reorder bytes on a link with keys, while the keys are changed (B20)."""
     port = free_port()
     link = LyingLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     old, new = (f"{seed:032x}{number:032x}" for number in (1, 2))
-    # On all hosts one step after the other.
+    # All hosts take one step before any takes the next.
     steps = ([old], [old, new], [new, old], [new])
     refused = 0
     try:
@@ -89,7 +90,7 @@ def lie(folder: Path, times: int, seed: int) -> dict[str, Any]:
                 _use_keys(trial, host, steps[0])
                 file = trial.file(host)
                 file.write_text(f'key_file = "{host}.key"\n{file.read_text()}')
-            trial.begin("S")  # what is said of an address, as of a datagram's, has no stand-in
+            trial.begin("S")  # datagrams do not pass through the bad link
             for number, keys in enumerate(steps):
                 link.bad = False
                 for host in HOSTS if number else ():
@@ -106,7 +107,7 @@ def lie(folder: Path, times: int, seed: int) -> dict[str, Any]:
             link.bad = False
             found = trial.finish(forged=True)
             refused += sum(trial.state(host)["unauthentic"] for host in HOSTS)
-            expect(refused, "that what was not sealed so is refused")
+            expect(refused, "that false bytes are refused")
             return {"lies": link.cuts, "refused": refused, **found}
     finally:
         link.close()
@@ -123,7 +124,7 @@ def _cut_again(link: BadLink, seen: int) -> bool:
 
 
 def kill_daemons(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Kill the source, or the copy, at any moment: while it starts, recovers, rolls (B3)."""
+    """Kill the source or the copy at any moment, also while it starts, recovers or rolls (B3)."""
     kills = dict.fromkeys(HOSTS, 0)
     with BusTrial(folder, seed) as trial:
         trial.begin()
@@ -133,7 +134,7 @@ def kill_daemons(folder: Path, times: int, seed: int) -> dict[str, Any]:
                 trial.wait_for_stream(host)
                 time.sleep(trial.rng.random() * 0.2)
             else:
-                time.sleep(trial.rng.random())  # it may not have begun yet
+                time.sleep(trial.rng.random())  # the daemon may not be ready yet
             trial.kill(host)
             kills[host] += 1
             with suppress(FileNotFoundError):
@@ -143,7 +144,7 @@ def kill_daemons(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def kill_sequencer(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Kill the sequencer; its path loses 10 %, doubles 20 %, and old segments are removed (B11)."""
+    """Kill the sequencer; 10 % is lost, 20 % comes twice, old segments are removed (B11)."""
     bad = ("--lose", "0.1", "--twice", "0.2")
     with BusTrial(folder, seed, f"{SETTINGS}keep_segments = 2\n", options=bad) as trial:
         trial.begin(pause_s=FAST_S)
@@ -159,7 +160,7 @@ def kill_sequencer(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def kill_in_chain(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Kill the copy that another copy copies from (`sources`), and the writer above it."""
+    """Kill the copy from which another copy copies (`sources`), and the writer as well."""
     settings = SETTINGS.replace('["one"]', '["one", "two"]') + 'sources = {two = "one"}\n'
     with BusTrial(folder, seed, settings, THREE) as trial:
         trial.begin()
@@ -172,14 +173,14 @@ def kill_in_chain(folder: Path, times: int, seed: int) -> dict[str, Any]:
             trial.go_on()
             trial.compare("two")
         found = trial.finish()
-        # The record that two has was one's before.
+        # Host two still copies from one.
         consumers = trial.state("one")["consumers"]
         expect(consumers["two"]["connected"], "two to copy from one")
         return {"kills": times, **found}
 
 
 def fill_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Fill the disk of a copy; when there is room again it goes on as it is (B7)."""
+    """Fill the disk of a copy; its daemon continues once there is room again (B7)."""
     with SmallDisk(folder / "one") as disk, BusTrial(folder, seed) as trial:
         trial.begin("S", pause_s=FAST_S)
         before = trial.daemons["one"].pid
@@ -187,7 +188,7 @@ def fill_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
             trial.until(lambda: trial.state("one")["problem"], "a full disk", trial.look)
             expect("No space left" in trial.state("one")["problem"], "the disk to be said full")
             _fill_segment(trial)
-            trial.go_on("S")  # the source is not held up
+            trial.go_on("S")  # the source is not delayed
             expect(trial.state("S")["problem"] == "", "no problem of the source's disk")
             trial.compare("one")
             disk.grow(2)
@@ -196,12 +197,12 @@ def fill_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
         disk.grow(512)
         found = trial.finish()
         expect(trial.daemons["one"].poll() is None and trial.state("one")["pid"] == before,
-               "the copy's daemon to be the one that it was")  # fmt: skip
+               "the daemon of the copy to be the same process")  # fmt: skip
         return {"full": times, **found}
 
 
 def _fill_segment(trial: BusTrial) -> None:
-    # Until the copy lacks what does not fit its last segment.
+    # Wait until the copy lacks records that do not fit into its last segment.
     trial.until(
         lambda: trial.lives("S").end > trial.lives("one").end + 1000
         and trial.state("S")["consumers"]["one"]["lag_records"] > 0,
@@ -210,7 +211,7 @@ def _fill_segment(trial: BusTrial) -> None:
 
 
 def stop_daemons(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop either end for 5 s: it is taken for dead; there is one link when it is back (B8)."""
+    """Stop either end for 5 s: it is taken for dead, and later there is exactly one link (B8)."""
     with BusTrial(folder, seed) as trial:
         trial.begin()
         for number in range(times):
@@ -238,7 +239,7 @@ def _reconnected(trial: BusTrial, before: int) -> bool:
 
 
 def _links(port: int) -> int:
-    # Established links to this port of the loopback.
+    # Count the established connections to a port of the loopback.
     count = 0
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, local, _, state, *_ = line.split()
@@ -247,9 +248,10 @@ def _links(port: int) -> int:
 
 
 def remove_segments(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Remove segments that a copy lacks: it is told exactly what is gone (B9: retention).
+    """Remove segments that a copy lacks: it learns exactly what is gone (B9: retention).
 
-    In turn: none is kept for copies; kept, but not more than `keep_most`; kept for all.
+    Three settings take turns: no segment is kept for copies; segments are kept, but at most
+    `keep_most`; segments are kept for all copies.
     """
     gone = 0
     for number in range(times):
@@ -265,7 +267,7 @@ def _remove_segments(folder: Path, seed: int, keeps: str) -> int:
         trial.begin("S", pause_s=FAST_S)
         trial.go_on()
         trial.kill("one")
-        # What it had copied may be more than what it lived to say.
+        # The copy may have more records than it reported before it was killed.
         said = trial.lives("one").end
         least = said + sum(map(len, StoreView(trial.path("one")).records(said, 1 << 62)))
         trial.until(lambda: trial.lives("S").end > least + (9 << 18), "nine segments", trial.look)
@@ -287,19 +289,19 @@ def _remove_segments(folder: Path, seed: int, keeps: str) -> int:
         expect(state["stopped"] == "gone" and state["said"][-1].endswith(f"GONE, position {first}"),
                f"GONE, {first}; found {state['stopped']}, {state['said'][-1:]}")  # fmt: skip
         expect(state["end"] == least, f"a copy that ends at {least} still, found {state['end']}")
-        # A new copy begins with what is kept.
+        # A new copy begins at the oldest segment that is kept.
         trial.kill("one")
         shutil.rmtree(trial.path("one"))
         trial.start("one")
         trial.until(lambda: trial.follows("one") and trial.are_equal(), "a new copy")
-        trial.checked["one"] = 0  # both go on removing what neither needs
+        trial.checked["one"] = 0  # both continue to remove segments that neither needs
         trial.compare("one")
         trial.talkers["S"].close()
         return 1
 
 
 def kill_apps(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Kill an app, its daemon or both between accept and send: each message comes once (B12)."""
+    """Kill an app, its daemon or both between accept and send: each message arrives once (B12)."""
     with BusTrial(folder, seed) as trial:
         trial.start_all()
         app = trial.app("one", "app-one", slots=256)
@@ -316,12 +318,12 @@ def kill_apps(folder: Path, times: int, seed: int) -> dict[str, Any]:
                 os.waitpid(child, 0)
             if number % 3:
                 trial.start("one")
-            if number % 3 == 1:  # the app did not notice
+            if number % 3 == 1:  # the app did not notice the restart
                 trial.wait_for_stream("one")
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
             with App(address, "app-one") as app:
-                expect(app.counts()["accepted"] >= accepted, "no message that is not accepted more")
+                expect(app.counts()["accepted"] >= accepted, "no accepted message to be forgotten")
                 accepted = app.counts()["accepted"]
         with App(address, "app-one") as app:
             trial.until(lambda: app.counts()["seen"] == accepted, "all messages in the stream")
@@ -340,7 +342,7 @@ def _send_on(address: str) -> None:
 
 
 def set_aside(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Promote a copy while the writer is stopped: what that had alone is set aside, and counted."""
+    """Promote a copy while the writer is frozen: it later sets aside what it alone has."""
     total = {"times": 0, "set aside": 0, "messages": 0}
     for number in range(times):
         place = folder / str(number)
@@ -363,7 +365,7 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
         trial.until(trial.are_equal, "equal copies")
         common = trial.lives("S").end
         for host in ("one", "two"):
-            trial.kill(host)  # stopped alone, it would find in its sockets what it missed
+            trial.kill(host)  # a frozen host would find the missed bytes in its sockets
         alone = 50 + seed % 50
         for number in range(alone):
             apps["S"].send(b"alone %d" % number, 7)
@@ -390,7 +392,7 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
         state = trial.state("S")
         expect(state["quarantined"] == lost, f"{lost} records aside, found {state['quarantined']}")
         expect(_aside(trial.path("S"), at) == lost, f"{lost} records in the files aside")
-        trial.until(lambda: apps["S"].counts()["seen"] == 200 + alone, "them in the stream again")
+        trial.until(lambda: apps["S"].counts()["seen"] == 200 + alone, "these in the stream again")
         trial.until(trial.are_equal, "equal copies")
         copies = [trial.copy(host) for host in THREE]
         expect(copies[0] == copies[1] == copies[2], "the same SHA-256 on all hosts")
@@ -401,7 +403,7 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
 
 
 def stop_in_good_order(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop daemons in good order, and start them again: one, each in turn, all at once."""
+    """Stop daemons cleanly and start them again: one, one after another, or all at once."""
     settings = SETTINGS.replace('["one"]', '["one", "two"]')
     with BusTrial(folder, seed, settings, THREE) as trial:
         trial.begin()
@@ -426,7 +428,7 @@ def stop_in_good_order(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Copy a store's directory to another disk: refused until `bus adopt` says that it is it."""
+    """Copy the directory of a store to another disk: it is refused until `bus adopt`."""
     with BusTrial(folder, seed) as trial:
         trial.begin("S")
         for number in range(times):
@@ -449,7 +451,7 @@ def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def restore_backups(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Bring back an earlier state of a host's directory: adopted, it gets what it lacks again."""
+    """Restore a backup of a directory: after `bus adopt` the host copies what it lacks again."""
     messages = 0
     for at, host in enumerate(HOSTS):
         own = folder / host
@@ -459,7 +461,7 @@ def restore_backups(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def _restore_backups(folder: Path, host: str, times: int, seed: int) -> int:
-    # Apps are on the other host: files go under those on this one.
+    # Apps run on the other host, because the files of this one are replaced.
     (other,) = set(HOSTS) - {host}
     with BusTrial(folder, seed) as trial:
         trial.begin(other)
@@ -491,7 +493,7 @@ def _restore_backups(folder: Path, host: str, times: int, seed: int) -> int:
 
 
 def mix_up_hosts(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Start a daemon on the other host's directory: refused, and nothing there is changed."""
+    """Start a daemon on the directory of the other host: it is refused and stays unchanged."""
     with BusTrial(folder, seed) as trial:
         trial.begin("S")
         for number in range(times):
@@ -514,7 +516,7 @@ def mix_up_hosts(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def _aside(store: Path, position: int) -> int:
-    # Records from a position on in the files that were set aside, as a store of their own.
+    # Count the records from a position on in the files that were set aside, read as a store.
     place = store.parent / "aside"
     place.mkdir(mode=0o700)
     for path in store.glob("*.segment.aside-1"):
@@ -523,7 +525,7 @@ def _aside(store: Path, position: int) -> int:
     return sum(1 for _ in view.records(max(position, view.first()[0]), 1 << 62))
 
 
-#: What each row does, and how often by itself.
+#: The function of each row, and how many times it acts by default.
 ROWS: dict[str, tuple[Row, int]] = {
     "B1": (cut_links, 1000),
     "B2": (leave_behind, 5),
@@ -549,16 +551,16 @@ ROWS: dict[str, tuple[Row, int]] = {
 
 
 @program
-@click.option("--row", "rows", multiple=True, type=click.Choice(list(ROWS)), help="Else all.")
-@click.option("--times", type=click.IntRange(1), help="Faults; else as `--list` says.")
+@click.option("--row", "rows", multiple=True, type=click.Choice(list(ROWS)), help="Default: all.")
+@click.option("--times", type=click.IntRange(1), help="Faults; by default as `--list` says.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option(
     "--loss",
     type=FiniteRange(0, 50),
     default=0.0,
-    help="% of what goes over the loopback is lost; root.",
+    help="% of the frames that the loopback loses; needs root.",
 )
-@click.option("--list", "listed", is_flag=True, help="Say which rows there are.")
+@click.option("--list", "listed", is_flag=True, help="List all rows.")
 def main(rows: tuple[str, ...], times: int | None, seed: int, loss: float, listed: bool) -> int:
     """Run rows of faults; return how many failed."""
     if loss:
@@ -585,7 +587,7 @@ def main(rows: tuple[str, ...], times: int | None, seed: int, loss: float, liste
 
 
 def _lose(loss: float) -> None:
-    # Once more, in a network of its own whose loopback loses some.
+    # Run this command again in a network namespace whose loopback loses frames.
     if os.environ.get("UDPFAST_LAB_LOSS"):
         return
     setup = f"ip link set lo up && tc qdisc add dev lo root netem loss {loss:g}%"

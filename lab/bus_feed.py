@@ -1,13 +1,14 @@
-"""A feed whose store a bus carries, and recorders of its composite, under faults.
+"""A feed whose store a bus copies, and recorders of its composite, under faults.
 
     market --UDP--> S: feed -> store iex --TCP--> one, its copy
            apps --> S: store orders ------TCP--> one, its copy
-    composite all = orders + iex, decided on one; a recorder on each host copies it into a journal
+    composite all = orders + iex, ordered on one; a recorder on each host copies it to a journal
 
-Each quote of the market tells its number. In one life of the feed each number is in the store once,
-or a GAP or a LAPPED says that it is missing; from one life to the next numbers only grow. At the
-end both hosts have the same records of everything, live readers have read just these, and what the
-recorders kept, through all that happened to them, is what a recorder keeps that begins at the end.
+Each quote of the market carries its number. In one life of the feed, each number is in the store
+once, or a GAP or a LAPPED says that it is missing; numbers grow from one life to the next. At the
+end both hosts have the same records in all stores, and live readers have read exactly these. The
+recorders were stopped and killed meanwhile, and yet their journals are equal to that of a recorder
+which begins at the end.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ host = "one"
 replicas = ["S"]
 port = {}
 """
-#: Names take few kilobytes: a small disk is filled by records.
+#: The table of names is small, so that records fill a small disk, and not names.
 FEED_FILE = """
 name = "iex"
 output = "store"
@@ -70,17 +71,17 @@ address = "127.0.0.1:{}"
 names = 16
 """
 SYMBOLS = (b"AAPL", b"MSFT", b"ZIEXT")
-#: Datagrams at once, messages in one, and the longest pause behind them.
+#: The most datagrams at once, the most messages in a datagram, and the longest pause.
 BURST, MESSAGES, PAUSE_S = 20, 4, 0.04
-#: A link is dead that was silent for 1 s: a process is stopped for less, or for longer.
+#: A link is dead after 1 s of silence: a process is frozen for less than that, or for longer.
 FROZEN_S = (0.3, 2.0)
 
 
 class _Market:
-    """Publishes IEX's quotes in a thread; each has its number for a price."""
+    """Publishes quotes of IEX in a thread; the price of each quote is its number."""
 
     def __init__(self, port: int, seed: int) -> None:
-        self.number = 0  # of quotes that were sent
+        self.number = 0  # quotes sent
         self._offset = 0
         self._rng = random.Random(seed)
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -99,7 +100,7 @@ class _Market:
                 self._publish(self._rng.randint(1, MESSAGES))
 
     def be_quiet(self) -> None:
-        """Publish heartbeats alone from now on, so that the feed does not report a silent line."""
+        """From now on publish only heartbeats, so that the feed does not report a silent line."""
         self._quiet.set()
 
     def _publish(self, count: int) -> None:
@@ -121,11 +122,11 @@ class _Market:
 
 
 class _Numbers:
-    """Whether each quote is there once, or said to be missing."""
+    """Checks that each quote is there once, or reported as missing."""
 
     def __init__(self) -> None:
         self.last = self.quotes = self.lives = self.gaps = self.dropped = 0
-        self._told: int | None = None  # said to be missing since the last quote; None: a new life
+        self._told: int | None = None  # missing by reports since the last quote; None: a new life
 
     def take(self, record: Any) -> None:
         if record.kind is Kind.RESTART:
@@ -156,7 +157,7 @@ class _Numbers:
 
 
 class _Witness:
-    """A live reader that goes on whatever becomes of daemons; what it has read, as a digest."""
+    """A live reader that continues whatever happens to daemons, with a digest of its records."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -165,7 +166,7 @@ class _Witness:
         self._reader = Reader(address, start="begin")
 
     def look(self) -> None:
-        """Read what is there."""
+        """Read all new records."""
         while self._reader.wait(0):
             record = next(self._reader)
             if record.kind is not Kind.CONNECTION:
@@ -178,14 +179,14 @@ class _Witness:
 
 
 def _essence(record: Any) -> bytes:
-    # What all readers of a store or a composite have in common.
+    # The part of a record that is the same for all readers of a store or a composite.
     fields = (record.kind, record.index, record.number, record.session, record.published_ns,
               record.received_ns)  # fmt: skip
     return repr(fields).encode() + bytes(record.payload)
 
 
 class FeedTrial(BusTrial):
-    """Hosts of a bus with apps, a feed, a composite of both, and a recorder of that on each."""
+    """Hosts of a bus with apps, a feed, a composite of both, and one recorder of it per host."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         feed_port, *ports = (free_port() for _ in range(3))
@@ -194,13 +195,13 @@ class FeedTrial(BusTrial):
         self._shm = os.environ.get("UDPFAST_SHM")
         os.environ["UDPFAST_SHM"] = str(folder / "shm")
         self.recorders: dict[str, subprocess.Popen[bytes]] = {}
-        self._said: dict[str, int] = {}  # bytes of a recorder's log before it began
+        self._said: dict[str, int] = {}  # bytes in the log of a recorder before it began
         self.witnesses: list[_Witness] = []
         self._market_port = feed_port
         self.market: _Market | None = None
 
     def close(self) -> None:
-        """End what runs."""
+        """End all processes and threads."""
         if self.market is not None:
             self.market.close()
         for recorder in self.recorders.values():
@@ -219,7 +220,7 @@ class FeedTrial(BusTrial):
             yield f"the recorder of {host}", recorder
 
     def begin_all(self) -> None:
-        """Start daemons, apps, the market and the recorders, and read along."""
+        """Start daemons, apps, the market, the recorders and the live readers."""
         self.begin("one")
         self.market = _Market(self._market_port, self.rng.getrandbits(64))
         self.until(lambda: self.quotes("one") > 100, "quotes in the copy", self.look)
@@ -236,18 +237,18 @@ class FeedTrial(BusTrial):
             return False
 
     def quotes(self, host: str) -> int:
-        """Return how many records a host has of the feed; 0 before it has the store."""
+        """Return how many records of the feed a host has; 0 before it has the store."""
         try:
             return int(read_description(self.path(host, FEED))["records"])
         except FileNotFoundError:
             return 0
 
     def kept(self, host: str) -> Path:
-        """Return where a host's recorder keeps the composite."""
+        """Return the directory of the journal that the recorder of a host writes."""
         return self.folder / f"kept-{host}" / "journal"
 
     def record(self, host: str) -> None:
-        """Start a host's recorder."""
+        """Start the recorder of a host."""
         with (self.folder / f"record-{host}.log").open("ab") as log:
             self._said[host] = log.tell()
             self.recorders[host] = subprocess.Popen(
@@ -257,13 +258,13 @@ class FeedTrial(BusTrial):
             )  # fmt: skip
 
     def stop_recorder(self, host: str) -> None:
-        """End a host's recorder in good order, as soon as it has begun."""
+        """Stop the recorder of a host cleanly, as soon as it has begun."""
         log = self.folder / f"record-{host}.log"
         self.until(lambda: log.stat().st_size > self._said[host], "a recorder that begins")
         _end(self.recorders[host])
 
     def look(self) -> None:
-        """Check that apps have read nothing wrong, and read along."""
+        """Check that apps have read nothing wrong, and let the live readers read."""
         super().look()
         for witness in self.witnesses:
             witness.look()
@@ -277,11 +278,11 @@ class FeedTrial(BusTrial):
         )  # fmt: skip
 
     def end(self) -> dict[str, Any]:
-        """Have everything come to an end, and check it; return what there was."""
+        """Stop everything, check all records, and return counts of them."""
         assert self.market is not None
         self.more()
         self.market.be_quiet()
-        # What the last datagrams brought is in the store as soon as the feed is idle.
+        # Records of the last datagrams reach the store as soon as the feed is idle.
         self.until(self._is_all_there, "the last quote in both copies", self.look)
         found = self.finish()
         self.until(self._is_composed, "the whole composite on both hosts", self.look)
@@ -342,7 +343,7 @@ class FeedTrial(BusTrial):
 
 
 def _all(address: str) -> Iterator[Any]:
-    # All records that are there, from the first on.
+    # Yield all records from the first on, except CONNECTION.
     with Reader(address, start="begin") as reader:
         while reader.wait(0):
             record = next(reader)
@@ -383,7 +384,7 @@ def _trouble(
     stop: Callable[[], object],
     again: Callable[[], object],
 ) -> str:
-    # Stop, kill or freeze a process; one that has ended is started again after a while.
+    # Stop, kill or freeze a process. If it has ended, start it again after a while.
     what = trial.rng.choice(("stopped", "killed", "frozen"))
     pause_s = trial.rng.uniform(*FROZEN_S)
     if what == "frozen":
@@ -407,7 +408,7 @@ def _wait(trial: FeedTrial, pause_s: float) -> None:
 
 
 def trouble_feed(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop, kill and freeze the daemon that receives a feed into its store, and the copy's."""
+    """Stop, kill and freeze the daemon that receives a feed into its store, and the copying one."""
     found = dict.fromkeys(("stopped", "killed", "frozen"), 0)
     with FeedTrial(folder, seed) as trial:
         trial.begin_all()
@@ -416,7 +417,7 @@ def trouble_feed(folder: Path, times: int, seed: int) -> dict[str, Any]:
             daemon = trial.daemons[host]
             stop, again = functools.partial(_end, daemon), functools.partial(trial.start, host)
             found[_trouble(trial, daemon, stop, again)] += 1
-            if trial.rng.random() < 0.7:  # else it may not have begun yet
+            if trial.rng.random() < 0.7:  # otherwise the daemon may not be ready yet
                 trial.wait_for_stream(host)
                 trial.more(records=trial.rng.randint(1, 1000))
         for host in HOSTS:
@@ -425,7 +426,7 @@ def trouble_feed(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def trouble_recorders(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Stop, kill and freeze recorders of a composite, and now and then a daemon beside them."""
+    """Stop, kill and freeze recorders of a composite, and sometimes kill a daemon."""
     found = dict.fromkeys(("stopped", "killed", "frozen"), 0)
     with FeedTrial(folder, seed) as trial:
         trial.begin_all()
@@ -444,7 +445,7 @@ def trouble_recorders(folder: Path, times: int, seed: int) -> dict[str, Any]:
 
 
 def fill_feed_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Fill the disk of the host that receives a feed: the loop goes on, and says it."""
+    """Fill the disk of the host that receives a feed: the loop continues, and reports it."""
     with SmallDisk(folder / "S" / FEED) as disk, FeedTrial(folder, seed) as trial:
         trial.begin_all()
         for _ in range(times):
@@ -469,7 +470,7 @@ def _feed_state(trial: FeedTrial) -> dict[str, Any]:
 
 
 def fill_recorder_disk(folder: Path, times: int, seed: int) -> dict[str, Any]:
-    """Fill the disk of a composite's recorder: it ends, and goes on when there is room."""
+    """Fill the disk of a recorder: it ends, and continues once there is room."""
     with SmallDisk(folder / "kept-S") as disk, FeedTrial(folder, seed) as trial:
         trial.begin_all()
         for _ in range(times):

@@ -1,4 +1,4 @@
-"""A store in memory, for the bus's machines: a disk that can be full, and lose its power."""
+"""A store in memory, for the simulation of a bus: its disk can be full, and can lose its power."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -20,17 +20,17 @@ cdef class MemorySegment:
 
 
 cdef class MemoryLog(Log):
-    """Records in memory.
+    """The log of a store, with its records in memory.
 
     Parameters
     ----------
     capacity : int
-        Bytes of the segments that it begins itself.
+        Bytes of the segments that this log begins itself.
     layout_hash : int
     identity : bytes, optional
-        None: it has nothing yet.
+        Identity of the store; None: the log has no store yet.
     fresh : bytes, optional
-        The identity that it has when it becomes a new store.
+        Identity of the store that `create` makes.
 
     Attributes
     ----------
@@ -40,16 +40,16 @@ cdef class MemoryLog(Log):
     """
 
     cdef readonly list segments
-    cdef public uint64_t capacity    # of segments that this log begins itself
+    cdef public uint64_t capacity    # bytes of segments that this log begins
     cdef public bint disk_full
-    cdef public int kill_in          # of the changes that a disk keeps: at this one it is all over
-    cdef readonly bint dead          # ... which was: nothing more is written
-    cdef public object on_death      # called then
-    cdef bint sealed                 # it was closed in good order, and nothing was appended since
-    cdef public list aside           # of what was set aside: (position, bytes) of each record
+    cdef public int kill_in          # number of changes to the disk until the process ends
+    cdef readonly bint dead          # the process has ended so: nothing is written any more
+    cdef public object on_death      # called at that moment
+    cdef bint sealed                 # closed cleanly, and nothing was appended since
+    cdef public list aside           # (position, bytes) of each record that was set aside
     cdef uint64_t _synced
     cdef bytes _state, _fresh
-    cdef MemorySegment _spare    # touched ahead
+    cdef MemorySegment _spare    # next segment, with all its pages touched
     cdef uint64_t _first, _first_index
 
     def __init__(
@@ -75,7 +75,7 @@ cdef class MemoryLog(Log):
         return self._synced
 
     def sync(self) -> None:
-        """The disk takes everything."""
+        """Sync everything to the disk."""
         self._synced = self.writer.position
 
     def create(self):
@@ -92,8 +92,9 @@ cdef class MemoryLog(Log):
         self._first_index = self.writer.index = index
 
     cdef bint _dies(self):
-        # Whether the daemon's process ends here, before what it is about to change. What it does
-        # until its turn is over reaches neither the disk nor another host, nor what apps share.
+        # Whether the process of the daemon ends here, before its next change. Whatever it does in
+        # the rest of this turn reaches neither the disk, nor another host, nor the memory that apps
+        # share.
         if self.kill_in > 0:
             self.kill_in -= 1
             if self.kill_in == 0:
@@ -104,7 +105,7 @@ cdef class MemoryLog(Log):
         return self.dead
 
     def close(self) -> None:
-        """End it in good order: the disk has everything, and the last segment says its end."""
+        """Close the log cleanly: sync everything, and write the end of the last segment."""
         self._synced = self.writer.position
         if self.segments and self.writer.limit:
             segment_end(&self.writer)
@@ -112,7 +113,7 @@ cdef class MemoryLog(Log):
         self.writer.limit = 0
 
     def revive(self) -> None:
-        """Let the next process write."""
+        """Let another process write after this one ended."""
         self.kill_in = 0
         if self.dead:
             self.dead = False
@@ -121,7 +122,7 @@ cdef class MemoryLog(Log):
                 self._open(self._latest())
 
     def prepare(self, uint64_t capacity) -> None:
-        """Have the next segment's memory ready, every page of it, if it gets this capacity."""
+        """Prepare and touch the memory of the next segment, for use if it has this capacity."""
         cdef MemorySegment segment = MemorySegment()
         segment.memory = <uint8_t*>malloc(capacity)
         segment.capacity = capacity
@@ -167,7 +168,7 @@ cdef class MemoryLog(Log):
         return True
 
     cdef _open(self, MemorySegment segment):
-        # Append to a segment, from the writer's position on.
+        # Append to this segment from the position of the writer on.
         self.writer.base = <uint64_t><size_t>segment.memory - segment.position
         self.writer.limit = segment.position + segment.capacity - SEGMENT_END_SIZE
         self.writer.entry = self.writer.entries_end = NULL
@@ -251,7 +252,7 @@ cdef class MemoryLog(Log):
         return True
 
     cdef _go_on(self):
-        # In the last segment, which takes records up to its end again.
+        # Append to the last segment again, in place of its end.
         self._open(self._latest())
         self.sealed = False
         memset(<uint8_t*><size_t>(self.writer.base + self.writer.position), 0, SEGMENT_END_SIZE)
@@ -264,7 +265,7 @@ cdef class MemoryLog(Log):
         return True
 
     def lose_power(self, uint64_t position) -> None:
-        """Lose what the disk did not have: all records from a position on, a record's place."""
+        """Lose all records from the position of a record on, as if they were not synced."""
         aside = self.aside
         self.aside = []
         self.cut(position)

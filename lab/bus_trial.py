@@ -1,4 +1,4 @@
-"""A bus of real daemons under faults: apps that send all the while, and what must hold."""
+"""A bus of real daemons under faults, with apps that send all the time, and its checks."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from udpfast.net.ports import free_port
 __all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
-#: Small segments: whatever is cut or killed, is so in the middle of a roll now and then.
+#: Segments are small, so that some of the cuts and kills happen while a segment begins.
 SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes = 262144\n'
-#: Room of an app's outbox: what it sends while a copy is away waits there.
+#: Size of the outbox of an app, in which messages wait while a copy is away.
 OUTBOX: dict[str, Any] = {"slots": 1 << 14, "capacity_bytes": 1 << 24}
-#: Messages that an app sends at once, and the pause behind them: a few hundred in a second.
+#: The most messages that an app sends at once, and the longest pause: a few hundred per second.
 BURST, PAUSE_S = 40, 0.1
 
 
 def expect(truth: object, what: str) -> None:
-    """Raise unless it is so."""
+    """Raise `AssertionError` unless `truth` holds."""
     if not truth:
         raise AssertionError(f"expected: {what}")
 
 
 def _was_removed(record: ReadRecord) -> bool:
-    # Whether it says that records were removed to make room before they were read.
+    # Whether the record says that the store removed records before they were read.
     said = record.data if record.kind is Kind.LAPPED else None
     return said is not None and bool(said["reason"] == LappedReason.READER)
 
 
 class _Talker:
-    """An app in a thread: it sends until it is told not to, and reads everything all the while."""
+    """An app in a thread, which sends until it is told to be quiet, and reads all the time."""
 
     def __init__(self, app: App, seed: int, pause_s: float, *, may_lap: bool) -> None:
         self.app = app
         self.problem = ""
-        self.lapped = 0  # records that the store removed before they were read
+        self.lapped = 0  # records that were removed before they were read
         self.read: dict[str | None, int] = {}  # sender -> last number
         self._rng = random.Random(seed)
         self._pause_s = pause_s
         self._may_lap = may_lap
-        self._known: set[str | None] = set()  # senders read since the last of those
+        self._known: set[str | None] = set()  # senders with a message since the last such removal
         self._quiet = threading.Event()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,7 +74,7 @@ class _Talker:
         for record in self.app.poll():
             if record.kind is Kind.BUS:
                 expected = self.read.get(record.sender, 0) + 1
-                # Some of the messages that were removed may have been this sender's.
+                # The removed records may include messages of this sender.
                 skipped = bool(self.lapped) and record.sender not in self._known
                 self._known.add(record.sender)
                 known = record.number >= expected if skipped else record.number == expected
@@ -89,7 +89,7 @@ class _Talker:
                 self.problem = self.problem or f"{self.app.name} read {record}"
 
     def be_quiet(self) -> None:
-        """Send no more; read on."""
+        """Stop sending; continue to read."""
         self._quiet.set()
 
     def close(self) -> None:
@@ -99,17 +99,17 @@ class _Talker:
 
 
 class BusTrial(BusHosts):
-    """Hosts whose apps send all the while.
+    """Hosts of a bus whose apps send all the time.
 
     Parameters
     ----------
     folder : pathlib.Path
     seed : int
     settings, hosts, sees, options, tables
-        As `BusHosts` has them. With `keep_segments`, an app that is slower than the store is may
-        find that what it has not read was removed (LAPPED, READER), and nothing else.
+        As for `BusHosts`. With `keep_segments`, an app that reads slowly may find that unread
+        records were removed (LAPPED, READER). No other loss is accepted.
     port : int, optional
-        A free one.
+        Port of the bus; by default a free one.
     """
 
     def __init__(
@@ -131,17 +131,17 @@ class BusTrial(BusHosts):
         self.rng = random.Random(seed)
         self._removes = "keep_segments" in settings
         self.talkers: dict[str, _Talker] = {}
-        self.checked = dict.fromkeys(hosts, 0)  # position before which a copy was compared
+        self.checked = dict.fromkeys(hosts, 0)  # host -> position up to which its copy was compared
 
     def start_all(self) -> None:
-        """Start all daemons, and wait until the stream comes to them."""
+        """Start all daemons, and wait until they receive the stream."""
         for host in self.hosts:
             self.start(host)
         for host in self.hosts:
             self.wait_for_stream(host)
 
     def begin(self, *talkers: str, pause_s: float = PAUSE_S) -> None:
-        """Start all daemons, and an app on each of these hosts; on all, if none is named."""
+        """Start all daemons, and an app on each of these hosts; by default on all hosts."""
         self.start_all()
         for host in talkers or self.hosts:
             self.talkers[host] = _Talker(
@@ -150,11 +150,11 @@ class BusTrial(BusHosts):
             )  # fmt: skip
 
     def wait_for_stream(self, host: str) -> None:
-        """Wait until the stream comes to a host's daemon."""
+        """Wait until the daemon of a host receives the stream."""
         self.until(functools.partial(self.follows, host), f"the stream on {host}", self.look)
 
     def follows(self, host: str) -> bool:
-        """Whether the stream comes to the daemon that runs now."""
+        """Whether the current daemon of a host receives the stream."""
         try:
             state = self.state(host)
         except FileNotFoundError:
@@ -162,7 +162,7 @@ class BusTrial(BusHosts):
         return bool(state["pid"] == self.daemons[host].pid and state["following"])
 
     def go_on(self, *hosts: str, records: int = 20) -> None:
-        """Wait until so many more records are in the copies of some hosts, or of all."""
+        """Wait until the copies of some hosts, or of all, have more records."""
         before = {host: self.state(host)["records"] for host in hosts or self.hosts}
         self.until(
             lambda: all(self.state(host)["records"] >= known + records
@@ -171,16 +171,16 @@ class BusTrial(BusHosts):
         )  # fmt: skip
 
     def first(self, host: str) -> int:
-        """Return the position of the first record that a copy has still."""
+        """Return the position of the first record that a copy still has."""
         return int(StoreView(self.path(host)).first()[0])
 
     def look(self) -> None:
-        """Check that no app has read what it must not, and that the daemons live."""
+        """Check that no app has read anything wrong."""
         for talker in self.talkers.values():
             expect(not talker.problem, f"no problem of an app, found {talker.problem}")
 
     def compare(self, host: str, source: str = "S") -> None:
-        """Check that what is new in a copy is what its source has there."""
+        """Check that the new records of a copy are equal to those of its source."""
         first, until = self.checked[host], self.lives(host).end
         views = [StoreView(self.path(each)) for each in (host, source)]
         first = max(first, *(view.first()[0] for view in views))
@@ -189,17 +189,17 @@ class BusTrial(BusHosts):
         self.checked[host] = until
 
     def finish(self, *, forged: bool = False) -> dict[str, int]:
-        """Have apps send no more, wait for everything to be everywhere, and check it.
+        """Stop the apps from sending, wait until every copy is complete, and check all copies.
 
         Parameters
         ----------
         forged : bool
-            Somebody changed what went over links, so that some of it was refused.
+            True: links carried falsified bytes, so that hosts refused some of them.
 
         Returns
         -------
         dict
-            Counts of messages, and of what the daemons say of themselves.
+            Counts of messages, records and bytes.
         """
         for talker in self.talkers.values():
             talker.be_quiet()
@@ -216,7 +216,7 @@ class BusTrial(BusHosts):
         first, copies = self._read()
         expect(len({copy.sha256 for copy in copies.values()}) == 1, "the same SHA-256 on all hosts")
         one = next(iter(copies.values()))
-        # A store whose beginning was removed lacks messages; what apps have read is compared above.
+        # A store may lack its oldest messages. What apps have read is compared above.
         expect(first or (one.in_order and one.messages == sum(accepted.values())),
                f"{sum(accepted.values())} messages, each once, in order; found {one.messages}, "
                f"{one.twice} twice")  # fmt: skip
@@ -230,7 +230,7 @@ class BusTrial(BusHosts):
                 "bytes": self.lives(next(iter(self.hosts))).end}  # fmt: skip
 
     def _read(self) -> tuple[int, dict[str, BusCopy]]:
-        # From the first record that all copies have: segments may be removed meanwhile.
+        # Read again if segments were removed while the copies were read.
         while True:
             first = max(self.first(host) for host in self.hosts)
             copies = {host: self.copy(host, first) for host in self.hosts}
@@ -241,6 +241,6 @@ class BusTrial(BusHosts):
         return self.are_equal() and self.is_quiet()
 
     def is_quiet(self) -> bool:
-        """Whether all that apps have sent is in the stream."""
+        """Whether the stream has all messages that apps have sent."""
         counts = [talker.app.counts() for talker in self.talkers.values()]
         return all(each["accepted"] == each["seen"] for each in counts)
