@@ -1,8 +1,8 @@
-"""Make the journal that this version keeps for all later ones: `python -m tests.archive.make_kept`.
+"""Make the journal of this version that later ones must read: `python -m tests.archive.make_kept`.
 
-Beside this file, in `kept/`: `HASH.tar.gz`, a small journal with every kind of record and a raw
-capture, and `HASH.json`, what its records say, field by field. HASH is that of the layouts. Both
-stay as they are for good, as what a release wrote; before a release, delete what no release wrote.
+The script writes two files into `kept/`: `HASH.tar.gz`, a small journal with every kind of record
+and a raw capture, and `HASH.json`, the contents of its records by field. HASH is the hash of the
+layouts. Files that belong to a release never change. Before a release, delete the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _lines(records: list[dict[str, Any]]) -> str:
 
 
 def said(journal: Path) -> list[dict[str, Any]]:
-    """Return what the records of a journal say, by the names of fields."""
+    """Return the contents of the records in a journal, by the names of fields."""
     found = []
     with Reader(f"journal:{journal}") as reader:
         for record in reader:
@@ -87,7 +87,7 @@ def said(journal: Path) -> list[dict[str, Any]]:
     return found
 
 
-#: Fields of the header that a reader hands out by name.
+#: Fields of the header that a reader gives by name.
 HEADER = (
     *("index", "line", "flags", "received_ns", "published_ns", "number", "object", "stream"),
     "session",
@@ -142,7 +142,7 @@ def _write_names(directory: Path) -> int:
 
 
 def _content(layouts: Layouts, kind: int, turn: int) -> bytes:
-    # Another value in each field; every other record says as little as can be.
+    # Each field has another value; every second record is as empty as possible.
     if kind not in layouts.payloads:
         return bytes(range(16 + 40 * turn))
     fixed = _filled(layouts.payloads[kind], kind, turn)
@@ -179,7 +179,7 @@ def _filled(dtype: np.dtype[Any], seed: int, turn: int) -> Any:
 
 
 def _packed(directory: Path) -> bytes:
-    # The same bytes for the same files.
+    # The same files give the same bytes.
     packed = io.BytesIO()
     with (
         gzip.GzipFile("", "wb", 9, packed, mtime=0) as zipped,

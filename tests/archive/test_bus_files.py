@@ -1,4 +1,4 @@
-"""Files that a bus's daemon shares with tools and apps."""
+"""Files that the daemon of a bus shares with tools and apps."""
 
 import os
 import subprocess

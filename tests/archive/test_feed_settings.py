@@ -1,4 +1,4 @@
-"""The settings beside what is kept: read back as they were."""
+"""The settings that are kept beside a log are read back unchanged."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files of groups: what a supervisor says of its feeds, and who is believed."""
+"""Files of groups: the feeds of a supervisor, and which files are believed."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ FEEDS = (GroupFeed("a", "ring:a", "running", 3, 17), GroupFeed("b.c", "store:/da
 
 @pytest.fixture(autouse=True)
 def root(tmp_path, monkeypatch):
-    """Return a root of instances of this test alone."""
+    """Return a root for the instances of one test."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     return tmp_path / "shm"
 

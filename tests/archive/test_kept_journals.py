@@ -1,4 +1,4 @@
-"""Journals that earlier versions wrote, and this one reads: every field that both know."""
+"""This version reads the journals of earlier ones: every field that both know."""
 
 import json
 import tarfile

@@ -1,4 +1,4 @@
-"""Where the store of a name lies."""
+"""The directory of a store, found by its name."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from udpfast.archive.bus_files import named_store, note_store, stored_journal
 
 @pytest.fixture(autouse=True)
 def roots(tmp_path, monkeypatch):
-    """Have instances and journals below a directory of the test."""
+    """Keep instances and journals below a directory of the test."""
     for name, setting in (("shm", "UDPFAST_SHM"), ("journals", "UDPFAST_JOURNALS")):
         (tmp_path / name).mkdir(mode=0o700)
         monkeypatch.setenv(setting, str(tmp_path / name))

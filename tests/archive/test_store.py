@@ -1,4 +1,4 @@
-"""A store on disk is what the bus's machines need, and a journal for all that reads journals."""
+"""A store on disk works for the bus, and it is a journal for everything that reads journals."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def content(kept) -> bytes:
 
 
 def copied(source: Store, other: Store) -> Copy:
-    """Return a link by which a copy has got all, with room for each segment as it is needed."""
+    """Return a link after it has copied everything, with room for each segment as it is needed."""
     link = Copy(source, other)
     for _ in range(20):
         link.pump()
@@ -45,7 +45,7 @@ def copied(source: Store, other: Store) -> Copy:
 
 
 def files(folder: Path) -> list[bytes]:
-    # Header and records; seals are each copy's own.
+    # Header and records; each copy has seals of its own.
     return [
         path.read_bytes()[:512] + path.read_bytes()[4096:]
         for path in sorted(folder.glob("*.segment"))
@@ -233,7 +233,7 @@ def test_store_knows_as_it_is_opened_whether_its_last_records_are_there(tmp_path
         segments, number = seq.store.log.count, 0
         while (
             seq.store.log.count == segments and number < 9999
-        ):  # up to the first record of the next segment
+        ):  # to the first record of the next segment
             number += 1
             send(seq, number, incarnation=nonce - 1)
             seq.store.log.keep()
@@ -253,7 +253,7 @@ def test_store_that_has_nothing_yet_has_nothing_damaged(tmp_path: Path) -> None:
 def test_store_knows_as_it_is_opened_that_synced_records_are_damaged(tmp_path: Path) -> None:
     seq = lead(opened(tmp_path, create=True))
     register(seq)
-    fill(seq, 1, 500)  # the last of which syncs
+    fill(seq, 1, 500)  # the last one syncs
     seq.store.log.close()
     with (tmp_path / "00000001.segment").open("r+b") as segment:
         segment.seek(4096)
@@ -271,7 +271,7 @@ def test_state_that_is_lost_or_damaged_is_read_from_the_records(tmp_path: Path, 
     store.log.close()
     if state is None:
         path.unlink()
-    elif state == "cut":  # to what was a whole file before there were checksums
+    elif state == "cut":  # a whole file of a time without checksums
         path.write_bytes(path.read_bytes()[:40])
     elif state == "earlier":
         path.write_bytes(path.read_bytes()[:-8])

@@ -1,4 +1,4 @@
-"""Whatever happens to a file of a store that other hosts copy, it is copied again, or refused."""
+"""A damaged file of a store is copied again from another host, or the store is refused."""
 
 import os
 import random
@@ -24,7 +24,7 @@ from udpfast.log.segment import segment_path
 from udpfast.market.names import NameTable
 from udpfast.shm.names import names_table
 
-#: Records of the largest size: four segments of them.
+#: Number of records of the largest size that fill four segments.
 MESSAGES = 650
 NAMES = [f"instrument-{number}".encode() for number in range(100)]
 
@@ -45,7 +45,7 @@ def follow(source: Store, copy: Store) -> None:
 
 
 def build(folder: Path, *, killed: bool) -> None:
-    """Leave the store of a writer and of its copy, as kill -9 or a clean stop does."""
+    """Leave the stores of a writer and of its copy as `kill -9` or a clean stop does."""
     process = os.fork()
     if process == 0:
         code = 1
@@ -101,7 +101,7 @@ def test_store_with_a_damaged_file_is_whole_again(
         except RegionError as refused:
             assert str(folder) in str(refused)
         else:
-            # What the seal of an early segment hides, `udpfast verify` finds.
+            # The seal of an early segment hides this damage; `udpfast verify` finds it.
             check(store, other, early=what in ("first", "middle") and how in ("zeroed", "flipped"))
             if what == "names":
                 check_names(store)
@@ -110,7 +110,7 @@ def test_store_with_a_damaged_file_is_whole_again(
 
 
 def check(store: Store, other: Store, *, early: bool) -> None:
-    """Check that a copy that was opened is the beginning of another, and becomes all of it."""
+    """Check that an opened copy is a prefix of another one, and becomes equal to it."""
     expected = content(other)
     begin = store.log.first()[0]
     if not early:
@@ -125,7 +125,7 @@ def check(store: Store, other: Store, *, early: bool) -> None:
 
 
 def check_names(store: Store) -> None:
-    """Check that a copy has all names again, or that it says what is wrong with its file."""
+    """Check that a copy has all names again, or reports what is wrong with its file."""
     try:
         table = StoreNames(store.log.directory).table(1)
         found = [table.bytes(number) for number in range(1, len(table) + 1)]

@@ -1,4 +1,4 @@
-"""Names that a feed writes beside its store's records, and how a copy gets them."""
+"""Names that a feed writes beside the records of its store, and how a copy gets them."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ NAMES = [f"instrument-{number}".encode() for number in range(5000)]
 
 
 def written(folder: Path, names: list[bytes], capacity: int = 8192) -> int:
-    """Have a feed write names into a store; return the table's number."""
+    """Let a feed write names into a store; return the number of the table."""
     number, region = StoreNames(folder).begin(capacity)
     table = NameTable(names_table(region))
     for name in names:
@@ -43,9 +43,9 @@ def test_copy_has_the_same_ids_and_mark_and_grows(tmp_path: Path) -> None:
     assert written(own, NAMES[:4000]) == 1
     source, copy = StoreNames(own), StoreNames(other)
     assert copied(source, copy, 1) == 4000
-    assert written(own, NAMES) == 1  # it goes on
+    assert written(own, NAMES) == 1  # the table continues
     assert copied(source, copy, 1, 4000) == 5000
-    assert copied(source, copy, 1) == 5000  # a link that begins again says all of them
+    assert copied(source, copy, 1) == 5000  # a new link sends all of them
     copy.sync()
     copy.close()
     assert StoreNames(other).mark(1) == source.mark(1)

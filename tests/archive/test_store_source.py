@@ -1,4 +1,4 @@
-"""What a store cannot give to its copies any more ends in a sentence on both hosts."""
+"""If a store cannot send records to its copies any more, both hosts report it in a sentence."""
 
 import itertools
 from pathlib import Path
@@ -49,7 +49,7 @@ def again(source: Store, copy: Store) -> Copy:
 
 
 def place_of(source: Store, number: int) -> tuple[int, Path, int]:
-    """Return where a record lies: its position, its file, and its place there."""
+    """Return the position of a record, its file, and its offset there."""
     record = next(itertools.islice(source.log.records(0, source.end), number, None))
     position = int.from_bytes(record[8:16], "little")
     for segment in reversed(list_segments(source.log.directory)):

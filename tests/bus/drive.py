@@ -1,4 +1,4 @@
-"""A store, its sequencer and its copies, driven by hand."""
+"""A store, its sequencer and its copies, which tests advance step by step."""
 
 from lab.bus_memory import MemoryLog
 from udpfast.bus.link_receiver import LinkReceiver
@@ -47,7 +47,7 @@ def send(seq, first, count=1, sender=1, incarnation=1, now_ns=0, unix_ns=None, e
 
 
 def records(kept, kind=None):
-    """All records as (kind, number, payload, stamp)."""
+    """Return all records as (kind, number, payload, stamp)."""
     found = []
     for record in kept.log.records(kept.log.first()[0], kept.end):
         if kind is None or record[4] == kind:
@@ -68,10 +68,10 @@ class Copy:
         self.source = LinkSender(source, 1, now_ns)
         self.receiver = LinkReceiver(copy, 2, now_ns, **options)
         self.now_ns = now_ns
-        self.waiting = b""  # what the consumer had no room for
+        self.waiting = b""  # bytes for which the consumer had no room
 
     def pump(self, chunk=1 << 20, turns=100):
-        """Carry bytes until nothing more comes."""
+        """Carry bytes until no more arrive."""
         for _ in range(turns):
             self.source.feed(self.receiver.output(), self.now_ns)
             self.waiting += self.source.output() if not self.waiting else b""
@@ -95,7 +95,7 @@ def outbox(name="a", host="h", nonce=1, slots=64, capacity=1 << 16):
 
 
 def outbox_sender(seq, box, resend_ns=500 * MS, now_ns=0):
-    """An outbox sender beside the sequencer, and the watch over its store."""
+    """An outbox sender on the host of the sequencer, and the watch over its store."""
     carried = OutboxSender(box, seq.store, now_ns, resend_ns=resend_ns)
     watch = StreamWatch(seq.store)
     watch.add(carried)

@@ -1,4 +1,4 @@
-"""A host that is gone is said once, with when it was heard last; so is its return."""
+"""A lost host is reported once, with the time when it was last heard, and so is its return."""
 
 from udpfast.bus.absence import GONE_NS, Absence, News
 

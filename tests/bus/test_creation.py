@@ -1,4 +1,4 @@
-"""How a store begins: once, whatever a host that shall begin it has lost."""
+"""A store begins only once, whatever the host that may begin it has lost."""
 
 import itertools
 
@@ -18,7 +18,7 @@ NOTHING = bytes(16)
 
 
 class Host:
-    """One host, and what others would answer it. It is its node's `Carrier`."""
+    """One host, with the answers of the others. It is the `Carrier` of its node."""
 
     def __init__(self, peers=("one", "two"), *, identity=None, **options):
         self.log = MemoryLog(1 << 18, LAYOUT, identity, fresh=IDENTITY)
@@ -27,12 +27,12 @@ class Host:
         self.now_ns = 0
         self._peers = peers
         self._options = options
-        self.has = dict.fromkeys(peers)  # identity of what they have; None: they do not answer
-        self.epoch = self.end = 0  # of what they have
+        self.has = dict.fromkeys(peers)  # host -> identity of its store; None: no answer
+        self.epoch = self.end = 0  # of their stores
         self.start()
 
     def start(self):
-        """Run its daemon, after another one that is gone."""
+        """Start the daemon, after an earlier one has ended."""
         self.links.clear()
         self.node = Node(Store(self.log, "S"), self._peers, self, itertools.count(1).__next__)
         self.node.start(self.now_ns, T0, **{"named": True, "intact": True, **self._options})
@@ -55,7 +55,7 @@ class Host:
         raise AssertionError("nobody sends")
 
     def work(self, by_ns=0):
-        """Let time pass; hosts that are there answer what they are asked."""
+        """Let time pass; hosts that run answer questions."""
         self.now_ns += by_ns
         for _ in range(3):
             self._turn()
@@ -156,7 +156,7 @@ def test_store_that_goes_from_one_host_to_another_meanwhile_is_not_begun_again()
     beginning = StoreCreation(["one", "two"], 0)
     beginning.due(0)
     beginning.answered("one", has=False, now_ns=0)
-    # One copies from two, and is down; then two loses its disk.
+    # Host one copies from two and does not run; then two loses its disk.
     beginning.answered("two", has=False, now_ns=S)
     assert beginning.decide(S, 0) is Decision.WAIT
     assert beginning.due(S) == ["one", "two"]
@@ -202,7 +202,7 @@ def test_host_on_a_slow_path_is_waited_for():
         if beginning.decide(now_ns, 0) is Decision.BEGIN:
             over = now_ns
             break
-        if asked and now_ns - asked[-1] >= 900 * MS:  # of the last question: others are over
+        if asked and now_ns - asked[-1] >= 900 * MS:  # of the last question; others have ended
             beginning.answered("one", has=False, now_ns=now_ns)
             asked.clear()
         if beginning.due(now_ns):
@@ -220,7 +220,7 @@ def test_host_that_is_down_is_asked_less_and_less_often():
 
 def test_daemon_killed_before_the_first_record_asks_again():
     host = Host()
-    host.log.create()  # and no more
+    host.log.create()  # and nothing else
     host.start()
     assert not host.writes
     host.has.update(one=NOTHING, two=NOTHING)

@@ -1,4 +1,4 @@
-"""A copy whose writer has a damaged record takes it from another host, then goes on as before."""
+"""A copy whose writer has a damaged record copies it from another host, then from the writer."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from udpfast.log.segment import segment_path
 
 
 class Three(Pair):
-    """A node that copies, the writer, and another host that copied before."""
+    """A node that copies, the writer, and another host that has a copy."""
 
     def __init__(self, writer: Sequencer, other: Store) -> None:
         super().__init__(writer)

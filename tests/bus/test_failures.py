@@ -1,4 +1,4 @@
-"""Links that end again and again for one reason are said, and tried ever more seldom."""
+"""Links that keep ending for one reason are reported, and tried less and less often."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def test_link_that_lives_is_sound_without_a_record() -> None:
 
 
 def flip_records(data: bytes) -> bytes:
-    """Return frames with another last byte of each run of records."""
+    """Return frames in which the last byte of each run of records is changed."""
     flipped = b""
     while data:
         frame, size = link_parse(data)
@@ -54,13 +54,13 @@ def flip_records(data: bytes) -> bytes:
 
 
 class Pair:
-    """A node that copies, and its source, over a link that arrives at once."""
+    """A node that copies, and its source, over a link without delay."""
 
     def __init__(self, writer: Sequencer) -> None:
         self.source: LinkSender | None = None
         self.writer = writer
         self.links = 0
-        self.tell = lambda data: data  # what becomes of what the source says
+        self.tell = lambda data: data  # changes the bytes of the source
         self.began: list[int] = []
         self.now_ns = 0
         self.node = Node(store("one"), ["S"], self, iter(range(1, 1 << 20)).__next__)

@@ -1,4 +1,4 @@
-"""Where two copies of a store stopped being one."""
+"""The position at which two copies of a store begin to differ."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from udpfast.bus.lineage import Lineage, divergence
     ("own", "end", "other", "other_end", "at"),
     [
         ([(1, 0)], 100, [(1, 0)], 60, 60),  # behind: a prefix
-        ([(1, 0)], 100, [(1, 0)], 160, 100),  # beyond
+        ([(1, 0)], 100, [(1, 0)], 160, 100),  # longer
         ([(1, 0), (2, 80)], 100, [(1, 0)], 80, 80),  # it has all of epoch 1
-        ([(1, 0), (2, 80)], 100, [(1, 0)], 96, 80),  # more of epoch 1 than became of it
+        ([(1, 0), (2, 80)], 100, [(1, 0)], 96, 80),  # records of epoch 1 that were lost
         ([(1, 0), (2, 80)], 200, [(1, 0), (3, 64)], 96, 64),  # two were promoted
         ([(1, 0), (3, 64)], 200, [(1, 0), (2, 80)], 96, 64),
         ([(1, 0), (2, 64), (4, 96)], 200, [(1, 0), (2, 64), (3, 80)], 160, 80),  # three lineages

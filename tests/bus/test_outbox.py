@@ -1,4 +1,4 @@
-"""From an app to the stream: accepted once, sent until it is seen, let go when it is safe."""
+"""A message on its way to the stream: accepted, sent until it is seen, let go once it is safe."""
 
 import os
 
@@ -37,7 +37,7 @@ def registered(seq, box, **options):
 
 
 def five_seen(seq, box):
-    """Send five messages that come into the stream; return where that had ended before them."""
+    """Send five messages into the stream; return the position before them."""
     carried, watch = registered(seq, box)
     at = seq.store.end
     for _ in range(5):
@@ -204,7 +204,7 @@ def test_records_taken_back_are_sent_again_under_their_numbers() -> None:
 def test_records_taken_back_by_a_daemon_that_was_killed_then_are_sent_again(grown: bool) -> None:
     seq, box = sequencer(), outbox()
     _, _, at = five_seen(seq, box)
-    seq.store.cut(at)  # it dies before its watch hears of it
+    seq.store.cut(at)  # the host dies before its watch learns of it
     if grown:
         later = lead(seq.store)
         register(later, "other", nonce=9)
@@ -230,7 +230,7 @@ def test_messages_let_go_that_are_gone_are_said() -> None:
     at = seq.store.log.first()[0]
     for record in seq.store.log.records(at, seq.store.end):
         at = int.from_bytes(record[8:16], "little")  # of the fifth message
-    seq.store.cut(at)  # as if hosts had lost their power
+    seq.store.cut(at)  # as if all hosts had lost their power
     lead(seq.store)
     watch.work()
     assert box.state is OutboxState.LOST

@@ -1,4 +1,4 @@
-"""A promotion that cannot succeed fences nobody; one that fails later says that nobody writes."""
+"""A promotion that cannot succeed fences nobody; a later failure reports that nobody writes."""
 
 from lab.bus_memory import MemoryLog
 from lab.bus_world import Host, World
@@ -9,7 +9,7 @@ from udpfast.bus.promotion import ANSWER_NS, LATE_NS, Promotion, PromotionState
 
 
 def calm(*names: str) -> World:
-    """Return hosts between which nothing goes wrong by itself, once the store is begun."""
+    """Return hosts without random faults, whose store has begun."""
     world = World(1, names=list(names), gate=0)
     world.loss = world.twice = world.flip = world.late = world.damage = 0
     world.tiny, world.delay_ns, world.sources = False, MS, {}
@@ -36,7 +36,7 @@ def said(host: Host) -> str:
 
 
 def diverged(*names: str) -> World:
-    """Return hosts of which S has records that nobody else has, and `one` writes."""
+    """Return hosts where `one` writes, and S has records that no other host has."""
     world = calm(*names)
     for name in names[1:]:
         world.apart.add(frozenset(("S", name)))
@@ -182,7 +182,7 @@ def test_promotion_that_fails_behind_the_fence_says_who_could_write() -> None:
     promotion = one.promotion
     while promotion.state is not PromotionState.FENCING:
         run(world, 0.01)
-    # What two has differs, and is further: as if it had been cut off before.
+    # The copy of two differs and is longer, as if two had been cut off before.
     store = one.daemon.store
     promotion.answers["S"] = answer(store, "S", epoch=store.epoch, end=store.end + 64)
     promotion._refuse("S has more records, and refuses to give them: GONE")

@@ -1,4 +1,4 @@
-"""Whom outboxes wait for: the writer's disk, and standbys that are there."""
+"""Outboxes wait for the disk of the writer, and for standbys that are not away."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ BOTH = ("one", "two")
 
 
 def after(release: Release, ms: int, end: int, **kept: int) -> list[str]:
-    """Look once a ms, as long as that."""
+    """Look once per ms, for this long."""
     said = []
     for _ in range(ms):
         after.now_ns += MS
@@ -21,7 +21,7 @@ def after(release: Release, ms: int, end: int, **kept: int) -> list[str]:
 
 
 def acks(kept: dict[str, int]) -> dict[str, tuple[int, int]]:
-    """Return what standbys say from which nobody copies."""
+    """Return acknowledgements of standbys from which nobody copies."""
     return {host: (position, position) for host, position in kept.items()}
 
 
@@ -47,7 +47,7 @@ def test_standby_that_is_away_is_back_when_it_has_caught_up() -> None:
     [said] = after(release, 20, 1000, one=1000, two=1000)
     assert said.startswith("two has caught up")
     assert release.away == ()
-    # Copies that come a little later than the records are not away.
+    # Standbys that are slightly behind are not away.
     for end in range(1010, 2000, 10):
         assert after(release, 5, end, one=end, two=end - 10) == []
 
@@ -83,7 +83,7 @@ def test_writer_that_was_stopped_gives_its_standbys_their_time() -> None:
     release = Release(away_ns=100 * MS)
     after(release, 200, 10, one=10, two=10)
     after(release, 5, 20, one=10, two=10)
-    after.now_ns += 5000 * MS  # it heard of nobody
+    after.now_ns += 5000 * MS  # without any acknowledgement
     assert after(release, 50, 20, one=10, two=10) == []
     assert after(release, 10, 20, one=20, two=20) == []
 

@@ -1,4 +1,4 @@
-"""A store and its copy: a prefix at any moment, verified before it can be seen."""
+"""A copy is a prefix of its store at any moment, verified before readers can see it."""
 
 import random
 
@@ -212,7 +212,7 @@ def test_replica_serves_only_who_follows_it() -> None:
 
 
 def test_copy_leaves_a_host_that_writes_no_more() -> None:
-    # Its progress would count nowhere, and no outbox would ever let go.
+    # Its progress would count nowhere, so that no outbox would ever let messages go.
     seq, one, two = filled(5), store("one"), store("two")
     standby = Copy(seq.store, one).pump()
     relayed = Copy(seq.store, two, any_source=True).pump()
@@ -224,7 +224,7 @@ def test_copy_leaves_a_host_that_writes_no_more() -> None:
 
 
 def fenced(promotion: Promotion, *others: Store) -> None:
-    """Have other hosts answer both questions, and the furthest one welcome a copy."""
+    """Let other hosts answer both questions, and the one with the longest copy welcome a copy."""
     for _ in range(2):
         for kept in others:
             kept.fence(promotion.epoch)
@@ -239,7 +239,7 @@ def fenced(promotion: Promotion, *others: Store) -> None:
 
 
 def greet(promotion: Promotion, kept: Store) -> None:
-    """Have a host answer the HELLO of a promotion, and no more."""
+    """Let a host answer the HELLO of a promotion, and nothing else."""
     source, consumer = LinkSender(kept, 1, 0), promotion.copy(kept.host, 2, 0)
     source.feed(consumer.output(), 0)
     data = source.output()
@@ -268,7 +268,7 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
 
 @pytest.mark.parametrize(("lives", "state"), [(False, "READY"), (True, "REFUSED")])
 def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: str) -> None:
-    # Maybe it is this host's daemon as it was before: it is over when nothing more is heard of it.
+    # The link may be of an earlier daemon of this host. It is closed once nothing arrives on it.
     kept, one = filled(5).store, store("one")
     before = Copy(kept, store("one")).pump()
     promotion = Promotion(one, ("S",), 7, 0)
@@ -364,7 +364,7 @@ def test_end_that_says_nothing_for_a_second_is_dead() -> None:
 @pytest.mark.parametrize("bit", [12, 17])
 @pytest.mark.parametrize("at", ["receiver", "source"])
 def test_frame_whose_length_was_turned_is_not_waited_for(at: str, bit: int) -> None:
-    # Beats go on, and would be the rest of it.
+    # Beats still arrive, and must not be taken for the rest of the frame.
     link = Copy(filled(1).store, store("one")).pump()
     kind = LinkType.HEARTBEAT if at == "receiver" else LinkType.ACK
     frame = bytearray(link_frame(kind, 0, link.source.store.epoch, bytes(48)))
@@ -416,7 +416,7 @@ def test_follower_whose_epoch_is_over_may_have_lost_what_it_wrote() -> None:
     kept.fence(8)
     assert kept.kept_below() == 0
     kept.learn_writer("S", 8)
-    kept.learn_writer("two", 7)  # read again in the records that come from there
+    kept.learn_writer("two", 7)  # learnt again from its records
     assert (kept.writer_host, kept.kept_below()) == ("S", 0)
 
 
@@ -434,7 +434,7 @@ def test_writer_that_has_less_than_was_kept_keeps_no_more_than_it_has() -> None:
     full = filled(10, standbys=("one",))
     short = store("one", standbys=("S",))
     Copy(filled(3).store, short).pump()
-    # A source loses its power before it gives all of that.
+    # The source loses its power before it sends all of these.
     short.learn(0, full.store.end, full.store.end)
     later = lead(short)
     assert short.kept <= short.end
@@ -463,7 +463,7 @@ def test_epoch_that_could_write_nothing_counts_for_nothing() -> None:
 def test_copy_of_a_copy_learns_who_writes_as_soon_as_that_does() -> None:
     seq, one, two = filled(5), store("one"), store("two")
     Copy(seq.store, one).pump().source.close("over")
-    one = Store(one.log, "one")  # its daemon begins anew, and was not told yet
+    one = Store(one.log, "one")  # a new daemon, which has learnt nothing yet
     relayed = Copy(one, two, any_source=True).pump()
     relayed.source.work(MS, T0)
     assert (two.writer_host, relayed.source.closed) == ("", "")

@@ -1,4 +1,4 @@
-"""Who wrote a store before asks the others first, and writes on only if nobody wrote since."""
+"""A former writer asks the others first, and continues only if nobody has written since."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from udpfast.bus.wire import epoch_after
 
 
 class Led(Host):
-    """A host that wrote the store, and is started again."""
+    """A host that wrote the store and is started again."""
 
     def __init__(self, peers=("one", "two"), **options):
         super().__init__(peers, **options)

@@ -1,4 +1,4 @@
-"""A node has one role at a time, and a promotion that fails gives back the one that it had."""
+"""A node has one role at a time; after a failed promotion it has its old role again."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bytes are believed that come from a host with the key, once, in order."""
+"""A host accepts bytes only from hosts with the key, and only once and in order."""
 
 import hmac
 import struct
@@ -13,7 +13,7 @@ HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 
 def ends(first=(KEY,), second=(KEY,)) -> tuple[LinkSeal, LinkSeal]:
-    """Two ends of a link that greeted each other."""
+    """Both ends of a link after their greeting."""
     one = LinkSeal(first, b"a" * NONCE_SIZE, began=True)
     two = LinkSeal(second, b"b" * NONCE_SIZE, began=False)
     assert two.unwrap(one.wrap(b"")) == one.unwrap(two.wrap(b"")) == b""

@@ -1,4 +1,4 @@
-"""The one writer: every message once, in its sender's order, at a time that only grows."""
+"""The writer appends every message once, in the order of its sender, with growing time stamps."""
 
 import itertools
 import random
@@ -37,7 +37,7 @@ def test_message_next_lower_and_ahead_each_get_one_verdict() -> None:
     assert numbers(seq.store) == [1]
     send(seq, 2)
     assert numbers(seq.store) == [1, 2, 3]
-    send(seq, 3 + 4096)  # 4,095 are missing before it: the last place
+    send(seq, 3 + 4096)  # 4,095 are missing before it: the last one that is held
     send(seq, 4 + 4096)
     assert seq.held == 1
     found = seq.verdicts
@@ -148,12 +148,12 @@ def test_stamps_grow_whatever_the_clock_does() -> None:
     for number, step in enumerate([0, 5, -10 * S, 1, 3600 * S, 1, -3600 * S, 0], 1):
         clock += step
         send(seq, number, now_ns=number * MS, unix_ns=clock)
-    later = lead(seq.store, now_ns=0, unix_ns=T0 - 5 * S)  # a host that is behind
+    later = lead(seq.store, now_ns=0, unix_ns=T0 - 5 * S)  # a host whose clock is behind
     send(later, 9)
     stamps = [stamp for _, _, _, stamp in records(seq.store)]
     assert all(b > a for a, b in itertools.pairwise(stamps))
     assert seq.clock_steps == 3
-    # One that came back is not waited for: time goes on from where it was, not from the future's.
+    # If the clock returns from the future, stamps continue from the last one.
     assert stamps[-1] - T0 > 3589 * S
 
 
@@ -179,7 +179,7 @@ def test_writer_that_begins_on_a_full_disk_says_so_before_its_first_message() ->
     first = lead(kept)
     register(first)
     number = 0
-    while kept.end < 4096 - 500:  # a small message fits, a datagram full of them does not
+    while kept.end < 4096 - 500:  # room for one small message, not for many
         number += 1
         send(first, number)
     kept.log.disk_full = True
@@ -226,7 +226,7 @@ def test_message_far_ahead_is_given_up_for_one_that_is_needed_sooner() -> None:
     seq = sequencer()
     for sender, name in enumerate("abc", 1):
         register(seq, name=name, nonce=sender)
-    # Two senders fill what can be held, with what is far ahead; the third comes then.
+    # Two senders fill the held messages with ones far ahead; then the third one sends.
     for sender in (1, 2):
         for first in range(2, 4097, 65):
             send(seq, first, 65, sender=sender)

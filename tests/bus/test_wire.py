@@ -1,4 +1,4 @@
-"""The bytes of the bus's two protocols."""
+"""The bytes of the two protocols of the bus."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Journals are tested on a disk, as they are kept."""
+"""Tests keep journals on a disk, as users do."""
 
 import shutil
 import tempfile
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """Return an empty directory on the disk."""
+    """Return an empty directory on a disk."""
     path = Path(tempfile.mkdtemp(prefix="udpfast-tests-"))
     yield path
     shutil.rmtree(path, ignore_errors=True)

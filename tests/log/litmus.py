@@ -1,8 +1,8 @@
-"""Which outcomes a weakly ordered processor allows: litmus tests of the protocols in shared memory.
+"""The outcomes that a weakly ordered processor allows: litmus tests of shared-memory protocols.
 
 A program is a few threads of operations on named words. Each thread may do its operations in any
-order that its acquires, releases and fences allow, as AArch64 does; memory is one (a store is seen
-by all others at once, as there). `outcomes` tries all of it.
+order that its acquires, releases and fences allow, as on AArch64. All other threads see a store at
+the same moment, as on AArch64. `outcomes` tries all orders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Fence", "Load", "Store", "outcomes"]
 
 @dataclass(frozen=True)
 class Load:
-    """Load a word into a register; `acquire`: before everything behind it."""
+    """Load a word into a register; `acquire`: before all later operations."""
 
     word: str
     register: str
@@ -24,9 +24,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """Store into a word; `release`: behind everything before it.
+    """Store into a word; `release`: after all earlier operations.
 
-    With `when`, only if a register (loaded before it, by the same thread) has that value.
+    With `when`, store only if a register has that value, which the same thread loaded before.
     """
 
     word: str
@@ -37,9 +37,10 @@ class Store:
 
 @dataclass(frozen=True)
 class Fence:
-    """Order what is before it with what is behind it.
+    """Order earlier operations before later ones.
 
-    "acquire": loads before everything; "release": everything before stores; "full": everything.
+    "acquire": earlier loads before all later operations; "release": all earlier operations before
+    later stores; "full": all before all.
     """
 
     kind: str
@@ -53,7 +54,7 @@ def _ordered(thread: Sequence[Operation], first: int, second: int) -> bool:
     # Whether `second` must wait for `first`, which comes before it in the program.
     a, b = thread[first], thread[second]
     if isinstance(a, Fence) or isinstance(b, Fence):
-        return False  # they do nothing themselves
+        return False  # a fence itself does nothing
     if a.word == b.word:
         return True
     if isinstance(a, Load) and (a.acquire or _depends(b, a)):
@@ -79,13 +80,13 @@ def _depends(operation: Operation, load: Load) -> bool:
 
 
 def outcomes(*threads: Sequence[Operation], **memory: int) -> set[frozenset[tuple[str, int]]]:
-    """Return what registers and memory may hold in the end: (name, value) of each.
+    """Return the possible results: (name, value) of all registers and words at the end.
 
     Parameters
     ----------
     threads : sequences of Load, Store and Fence
     memory : int
-        What words hold at first; 0 without it.
+        Initial values of words; 0 by default.
     """
     words = {each.word for thread in threads for each in thread if not isinstance(each, Fence)}
     waits = [

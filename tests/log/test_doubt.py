@@ -1,4 +1,4 @@
-"""LAPPED, whoever makes it: about no stream of the feed, and nobody sent it."""
+"""A LAPPED record, whoever writes it, names no stream of the feed and no sender."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from udpfast.log.segment import list_segments, segment_path
 
 @pytest.fixture
 def lapped_journal(tmp_path: Path) -> Path:
-    """Return a journal whose recorder was away while the ring came round."""
+    """Return a journal whose recorder was away while the ring wrapped around."""
     instance = Instance(tmp_path / "feed", 1 << 16)
     instance.append(Kind.MESSAGE, b"first")
     recorder = recorder_of(instance, tmp_path)

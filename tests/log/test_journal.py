@@ -1,4 +1,4 @@
-"""Journals: what is appended is read, in order, whatever became of writer, files and disk."""
+"""Journals return records in order, whatever happens to the writer, the files and the disk."""
 
 import itertools
 import os
@@ -21,7 +21,7 @@ MESSAGE = int(Kind.MESSAGE)
 
 
 def payload(number, size=200):
-    """Return a payload that tells whose it is; its size varies."""
+    """Return a payload that contains its number; its size varies."""
     return random.Random(number).randbytes(8 + number * 37 % size)
 
 
@@ -47,7 +47,7 @@ def read(directory, **options):
 
 @pytest.fixture
 def directory(tmp_path):
-    """Return where a journal goes."""
+    """Return the directory of a journal."""
     return tmp_path / "journal"
 
 
@@ -171,7 +171,7 @@ def test_journal_oldest_segments_are_removed_and_counted_as_missed(directory):
                 missed += cursor.missed
                 at.append(int(cursor.headers[0]["index"]))
             count += polled
-        # The segment that was open is read to its end, the next one is gone.
+        # The open segment can be read to its end, but the next one is gone.
         assert at == [first] and count + missed == 6000
         assert read(directory)[0] == first
         while journal.remove_oldest():
@@ -207,7 +207,7 @@ def test_journal_calls_nothing_synced_behind_a_sync_that_failed(directory):
             journal.sync(2)
         os.dup2(kept, fd)
         os.close(kept)
-        # The kernel may have dropped what it could not write: that the next one works says nothing.
+        # After a failed sync, a successful one proves nothing: the kernel may have dropped data.
         assert journal.sync(3) == synced and journal.state().synced_ns == 1
         fill(journal, 20, 4000)
     infos = [Segment.open(segment_path(directory, n)).info() for n in list_segments(directory)]
@@ -230,7 +230,7 @@ def test_journal_gives_unused_space_back(directory):
 
 
 def test_journal_segments_made_while_others_begin_lose_no_record(directory):
-    # The keeper takes space for the next segment just when the writer begins with the last one.
+    # The keeper allocates the next segment just when the writer begins to fill the prepared one.
     stop = threading.Event()
     with Journal.open(directory, segment_bytes=SEGMENT, durable=False) as journal:
 
@@ -240,13 +240,13 @@ def test_journal_segments_made_while_others_begin_lose_no_record(directory):
                 journal.sync(1)
 
         keeper = threading.Thread(target=keep)
-        journal.prepare()  # from here on it is the keeper's alone
+        journal.prepare()  # from here on only the keeper does this
         journal.roll(0)
         keeper.start()
         for number in range(300):
             journal.append(MESSAGE, payload(number), received_ns=number, published_ns=number)
             while not journal.roll(number):
-                stop.wait(1e-5)  # lets the keeper's Python run
+                stop.wait(1e-5)  # lets the thread of the keeper run
         stop.set()
         keeper.join()
     assert read(directory) == list(range(300))
@@ -256,5 +256,5 @@ def test_journal_size_leaves_out_a_file_that_is_renamed_meanwhile(directory):
     with Journal.open(directory, segment_bytes=1 << 18) as journal:
         journal.append(Kind.MESSAGE, b"first")
         size = journal.size_bytes()
-        (directory / "next.segment").symlink_to(directory / "00000009.segment")  # listed, and gone
+        (directory / "next.segment").symlink_to(directory / "00000009.segment")  # a dangling link
         assert journal.size_bytes() == size > 0

@@ -1,4 +1,4 @@
-"""Journals after a crash: what opens is a valid prefix, and never an invalid record."""
+"""A journal after a crash opens as a valid prefix, and never gives an invalid record."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_journal_whatever_became_of_its_files_adds_up(tmp_path, check, count):
 
 def test_journal_taken_up_again_without_what_came_then_does_not_end_there(tmp_path):
     directory = tmp_path / "journal"
-    for number in (1, 2):  # each its writer, and its segment
+    for number in (1, 2):  # one writer and one segment each
         with Journal.open(directory) as journal:
             journal.append(Kind.MESSAGE, b"of writer %d" % number)
     segment_path(directory, 2).unlink()
@@ -69,7 +69,7 @@ def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
     with Journal.open(directory) as journal:
         for number in range(10):
             journal.append(Kind.MESSAGE, b"before %d" % number)
-        image = segment_path(directory, 1).read_bytes()  # not sealed: as a crash leaves it
+        image = segment_path(directory, 1).read_bytes()  # not sealed, as after a crash
     content = bytearray(image)
     content[image.index(b"before 5")] ^= 1
     segment_path(directory, 1).write_bytes(content)
@@ -81,7 +81,7 @@ def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
             assert cursor.poll() == 5 and cursor.missed == 0
             assert cursor.poll() == 1 and cursor.missed == 5
             assert bytes(cursor.payload(0)) == b"behind 9"
-    # Nothing was deleted: what lies behind the damage is where it was.
+    # Nothing was deleted: the records after the damage are still in the file.
     assert b"before 6" in segment_path(directory, 1).read_bytes()
 
 
@@ -92,7 +92,7 @@ def test_journal_with_a_record_at_another_s_place_does_not_hand_it_out(tmp_path)
             journal.append(Kind.MESSAGE, b"record %d" % number)
     content = bytearray(segment_path(directory, 1).read_bytes())
     third, fourth, size = content.index(b"record 3"), content.index(b"record 4"), 64 + 8
-    content[fourth - 64 : fourth + 8] = content[third - 64 : third + 8]  # a write gone astray
+    content[fourth - 64 : fourth + 8] = content[third - 64 : third + 8]  # a misplaced write
     assert fourth - third == size
     segment_path(directory, 1).write_bytes(content)
     with JournalCursor.attach(directory, follow=False) as cursor:
@@ -133,7 +133,7 @@ def test_journal_with_a_zeroed_page_of_its_file_ends(tmp_path, page):
         assert cursor.poll() == 100
         with pytest.raises(RegionError, match="read up to record 100, but more records may"):
             cursor.poll()
-    with reopen(directory) as journal:  # which settles it
+    with reopen(directory) as journal:  # the writer repairs it
         assert journal.index == 100 and "set aside as journal.aside-1" in journal.recovery.notes[0]
         assert journal.made
     assert read(directory) == (list(range(100)), 0)

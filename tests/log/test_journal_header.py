@@ -1,4 +1,4 @@
-"""Copies of a journal, and what becomes of its identity where one of them is recorded on."""
+"""Copies of a journal: one that a recorder continues gets an identity of its own."""
 
 import os
 import shutil
@@ -30,12 +30,12 @@ def original(tmp_path):
 
 
 def append(journal, number):
-    """Append a record that tells its number."""
+    """Append a record that contains its number."""
     journal.append(Kind.MESSAGE, b"%d" % number, received_ns=number)
 
 
 def read(directory):
-    """Return the numbers of a journal's records, and how many are missing."""
+    """Return the numbers of the records in a journal, and how many are missing."""
     found = []
     with JournalCursor.attach(directory, follow=False) as cursor:
         while count := cursor.poll():
@@ -78,7 +78,7 @@ def test_copy_that_is_recorded_on_is_another_journal_with_all_records(original, 
     with reader, pytest.raises(RegionError, match="a copy of it was recorded to"):
         while not reader.ended:
             reader.poll()
-    # A segment of either is foreign to the other.
+    # Neither journal accepts a segment of the other.
     shutil.copy(segment_path(original, 4), segment_path(copy, 4))
     assert read(copy) == (list(range(30)), 1)
     with Journal.open(copy) as journal:
@@ -138,7 +138,7 @@ def test_mark_that_is_damaged_costs_no_record(tmp_path, place):
 
 
 def test_journal_with_segments_of_another_sets_them_aside(original, tmp_path):
-    # A file `journal` that lies where it was made says which journal the directory has.
+    # A file `journal` that was not moved identifies the journal of its directory.
     other = tmp_path / "other"
     with Journal.open(other, segment_bytes=SEGMENT) as journal:
         append(journal, 100)

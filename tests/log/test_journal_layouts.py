@@ -1,4 +1,4 @@
-"""Journals that another version wrote: read by name, by the layouts that lie beside them."""
+"""Journals of another version are read by the names of fields in the layouts beside them."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_records_are_as_they_were_written_without_layouts(directory):
 
 
 def trades(directory, rows):
-    # A version whose trades said their side and nothing else: 17 times as large in this one.
+    # In that version trades had only their side: they are 17 times as large in this one.
     row = np.dtype([("side", "u1"), ("reserved9", "V7")])
     layouts = layouts_with(RECORD, {}, {Kind.TRADES: row})
     with Journal.open(directory / "trades", layouts, segment_bytes=SEGMENT) as journal:
@@ -132,7 +132,7 @@ def test_journal_goes_on_in_the_layouts_of_its_next_writer(directory):
 def test_segment_of_another_version_that_was_left_open_is_not_appended_to(directory):
     journal = aged(directory, OLDER)
     killed = directory / "killed"
-    # As a killed writer leaves it: the last segment is not sealed.
+    # The last segment is not sealed, as after a kill.
     killed.mkdir()
     for path in journal.iterdir():
         (killed / path.name).write_bytes(path.read_bytes())

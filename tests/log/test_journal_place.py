@@ -1,4 +1,4 @@
-"""Where a journal has a record of its ring."""
+"""Find the place of a ring's record in a journal."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def test_log_begins_with_what_is_said_of_the_one_before(tmp_path):
     with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18) as journal:
         roll(journal, BEFORE)
         journal.append(Kind.MESSAGE, bytes(24))
-        roll(journal, LATER)  # by a recorder that had to say this, and no record
+        roll(journal, LATER)  # its recorder had only this to report
         journal.append(Kind.LAPPED, lapped(1, LappedReason.UNKNOWN))
         said = journal.index - 1
         roll(journal, LATER)

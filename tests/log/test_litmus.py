@@ -1,4 +1,4 @@
-"""The pairs of barriers in shared memory: what each forbids, and that without it that happens."""
+"""Each pair of barriers in shared memory forbids an outcome that can happen without it."""
 
 import pytest
 
@@ -8,7 +8,7 @@ RELAXED, STRONG = False, True
 
 
 def allowed(*threads, **wanted):
-    """Return whether the threads may end with registers and words as they are wanted."""
+    """Return whether the threads may end with these values of registers and words."""
     return any(set(wanted.items()) <= end for end in outcomes(*threads))
 
 
@@ -50,7 +50,7 @@ def test_lapped_reader_finds_the_newest_record_of_before_its_lap(look):
 
 @pytest.mark.parametrize("release", [RELAXED, STRONG])
 def test_records_below_the_tail_are_committed(release):
-    """`ring_flush` and `_seek_oldest`: what is looked for below the tail is there."""
+    """`ring_flush` and `_seek_oldest`: a record below the tail can be found."""
     writer = [Store("word", 1, True), Store("tail", 1, release)]
     reader = [Load("tail", "tail_", True), Load("word", "word_")]
     assert allowed(writer, reader, tail_=1, word_=0) is (release is RELAXED)
@@ -58,7 +58,7 @@ def test_records_below_the_tail_are_committed(release):
 
 @pytest.mark.parametrize("release", [RELAXED, STRONG])
 def test_ring_that_has_ended_shows_its_last_record(release):
-    """`Ring.close`, `Ring.publish` and `ring_poll`: behind the end, one more look finds it."""
+    """`Ring.close`, `Ring.publish` and `ring_poll`: one more look after the end finds it."""
     writer = [Store("word", 1, True), Store("state", 2, release)]
     reader = [Load("state", "state_", True), Load("word", "word_", True)]
     assert allowed(writer, reader, state_=2, word_=0) is (release is RELAXED)
@@ -66,7 +66,7 @@ def test_ring_that_has_ended_shows_its_last_record(release):
 
 @pytest.mark.parametrize("release", [RELAXED, STRONG])
 def test_writer_that_took_over_is_seen_with_where_it_begins(release):
-    """`Ring.publish` and `_seek`: began before epoch."""
+    """`Ring.publish` and `_seek`: `began` before `epoch`."""
     writer = [Store("began", 1), Store("epoch", 2, release)]
     reader = [Load("epoch", "epoch_", True), Load("began", "began_")]
     assert allowed(writer, reader, epoch_=2, began_=0) is (release is RELAXED)
@@ -74,7 +74,7 @@ def test_writer_that_took_over_is_seen_with_where_it_begins(release):
 
 @pytest.mark.parametrize("fence", ["none", "full"])
 def test_sleeper_that_was_woken_and_sleeps_again_is_not_wiped_out(fence):
-    """`waker_wake` and `Sleeper.arm`: the 0 before the ring of the bell."""
+    """`waker_wake` and `Sleeper.arm`: 0 is stored before the bell rings."""
     writer = [Store("asleep", 0), Fence(fence), Store("bell", 1)]
     reader = [
         Load("bell", "bell_", True),
@@ -88,10 +88,10 @@ def test_sleeper_that_was_woken_and_sleeps_again_is_not_wiped_out(fence):
 
 @pytest.mark.parametrize("fence", ["none", "full"])
 def test_sleeper_sees_the_record_or_the_writer_sees_the_sleeper(fence):
-    """`Sleeper.arm` and the writer's next turn: one of the two looks comes late enough."""
+    """`Sleeper.arm` and the next turn of the writer: one of the two looks late enough."""
     writer = [Store("word", 1, True), Fence(fence), Load("asleep", "asleep_")]
     reader = [Store("asleep", 1), Fence("full"), Load("word", "word_")]
-    # Without a fence the writer's look may miss it once: its next turn, a store later, does not.
+    # Without a fence the writer may miss the sleeper once, but not in its next turn, a store later.
     assert allowed(writer, reader, asleep_=0, word_=0) is (fence == "none")
     writer = [
         Store("word", 1, True),

@@ -1,4 +1,4 @@
-"""The registry of readers: what they say of themselves, and that the dead leave no trace."""
+"""The registry of readers: their entries, which disappear when they die."""
 
 import gc
 import os
@@ -130,11 +130,11 @@ def test_reader_that_is_dropped_leaves_as_well(tmp_path):
     assert not path.exists()
 
 
-# --- entries that are no good ------------------------------------------------------------------
+# --- entries that are not valid ----------------------------------------------------------------
 
 
 def entry_of(registration):
-    """Return the path of a reader's own entry."""
+    """Return the path of the entry of a reader."""
     return registration.region.path
 
 
@@ -149,7 +149,7 @@ def test_entry_of_another_size_is_passed_over(tmp_path, size):
         os.truncate(path, size)
         assert [info.name for info in list_readers(tmp_path)] == ["good"]
         assert [info.name for info, _ in reader_histograms(tmp_path)] == ["good"]
-        assert remove_dead_readers(tmp_path) == 0  # its process lives, by the entry's name
+        assert remove_dead_readers(tmp_path) == 0  # by the name of the entry, its process lives
 
 
 def test_entry_with_garbage_fails_no_tool(tmp_path):
@@ -161,7 +161,7 @@ def test_entry_with_garbage_fails_no_tool(tmp_path):
             start = rng.choice((0, 8, 12, 16, 24, 40, 48, 56, 128, 192, 256, 384))
             os.pwrite(fd, rng.randbytes(rng.choice((1, 8, 64, 4096))), start)
             if n % 3:
-                os.pwrite(fd, header, 0)  # so that it is believed to be an entry
+                os.pwrite(fd, header, 0)  # so that it looks like an entry
             for info, histograms in reader_histograms(tmp_path):
                 assert info.name.isprintable()
                 for histogram in histograms.values():
@@ -259,7 +259,7 @@ def test_reader_where_processes_are_hidden_lives_by_its_lock_alone(tmp_path, mon
     with ReaderRegistration.create(tmp_path, "elsewhere") as registration:
         with entry_of(registration).open("r+b") as file:
             file.seek(40)  # RegionHeader.writer_pid
-            file.write((1 << 30).to_bytes(8, "little"))  # nobody's here
+            file.write((1 << 30).to_bytes(8, "little"))  # no process has this id
         assert [info.alive for info in list_readers(tmp_path)] == [True]
         assert remove_dead_readers(tmp_path) == 0
 

@@ -1,4 +1,4 @@
-"""The SHA-256 of records: what they say counts, where they lie does not."""
+"""The SHA-256 of records depends on their contents, not on their positions."""
 
 import hashlib
 

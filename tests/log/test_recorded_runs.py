@@ -1,4 +1,4 @@
-"""A journal's records as their source counted them."""
+"""Runs of records in a journal, with the indices that their source gave them."""
 
 import numpy as np
 import pytest
@@ -24,38 +24,38 @@ def journal(tmp_path):
 
 
 def roll(journal, source=BEFORE, source_index=0):
-    """Begin a segment with a record of a log."""
+    """Begin a segment at a record of a log."""
     journal.note_source(source)
     journal.prepare()
     assert journal.roll(0, source_index=source_index)
 
 
 def records(journal, numbers):
-    """Append records that tell their index in their source."""
+    """Append records that carry their index in the source."""
     for number in numbers:
         journal.append(Kind.MESSAGE, PIECE, number=number)
     journal.flush(0)
 
 
 def lapped(journal, missed, reason=LappedReason.READER):
-    """Append what a recorder says that it missed."""
+    """Append a LAPPED of a recorder, for records that it missed."""
     told = np.zeros(1, LAPPED)
     told["missed"], told["reason"] = missed, reason
     journal.append(Kind.LAPPED, told.tobytes())
 
 
 def damage(journal, segment, index):
-    """Overwrite some bytes of a segment's record, by its index there."""
+    """Overwrite some bytes of a record, given its index in the segment."""
     path = segment_path(journal.directory, segment)
     info = Segment.open(path).info()
     with path.open("r+b") as file:
-        # All records are equally long, a LAPPED apart.
+        # All records have the same size, except LAPPED.
         file.seek(segment_file_bytes(info.capacity_bytes) - info.capacity_bytes + index)
         file.write(b"damage")
 
 
 def runs_of(journal, limit=1024, **options):
-    """Return log, indices and exactness of each run; what comes next."""
+    """Return log, indices and exactness of each run, and what comes next."""
     with JournalCursor.attach(
         journal.directory, follow=False, limit=limit, layouts=LAYOUTS, **options
     ) as cursor:
@@ -157,7 +157,7 @@ def test_runs_from_a_position_amid_a_segment_are_counted(journal):
 def test_begin_of_a_log_that_cannot_be_read_hides_what_the_one_before_lacks(
     journal, hidden, within
 ):
-    # A recorder that did not see the end of the log before says so there, and nowhere else.
+    # If a recorder did not see the end of the earlier log, it says so there and nowhere else.
     roll(journal)
     records(journal, range(5))
     roll(journal, LATER)
@@ -182,7 +182,7 @@ def test_begin_of_a_log_that_cannot_be_read_hides_what_the_one_before_lacks(
 def test_recorder_that_began_a_log_twice_has_said_only_once_what_the_one_before_lacks(
     journal, hidden
 ):
-    # The first time it wrote nothing but that.
+    # At its first start it wrote nothing else.
     roll(journal)
     records(journal, range(5))
     roll(journal, LATER)

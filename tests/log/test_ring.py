@@ -1,4 +1,4 @@
-"""The ring in one process: what a reader gets is what was written, or it is told what it missed."""
+"""A ring in one process: a reader gets exactly the written records, or learns what it missed."""
 
 import os
 import random
@@ -32,7 +32,7 @@ def cursor(ring):
 
 
 def payload_of(index):
-    """Return a payload of 0 to 240 bytes that only this index has."""
+    """Return a payload of 0 to 240 bytes, different for each index."""
     return random.Random(index).randbytes(index * 7 % 241)
 
 
@@ -43,7 +43,7 @@ def append_many(ring, first, count):
 
 
 def read_all(cursor):
-    """Poll until nothing is new; return the indices read, after comparing each payload."""
+    """Read all new records; compare their payloads, and return their indices."""
     indices = []
     while count := cursor.poll():
         for i in range(count):
@@ -194,7 +194,7 @@ def test_start_writer_begins_where_the_present_writer_did(tmp_path):
             with pytest.raises(FormatError, match="the first, has been overwritten"):
                 RingCursor.attach(tmp_path / "ring", start="writer")
             first.flush()
-            first.region.close()  # as if it had died
+            first.region.close()  # as if the process had died
             with Ring.create(tmp_path / "ring", CAPACITY) as second:
                 append_many(second, 300, 3)
                 with RingCursor.attach(tmp_path / "ring", start="writer") as late:
@@ -252,7 +252,7 @@ def test_ring_second_writer_is_refused_with_the_first_ones_pid(ring):
 def test_ring_writer_dead_is_taken_over_where_it_ended(ring, cursor, records):
     append_many(ring, 0, records)
     position = ring.position
-    ring.region.close()  # what a kill does: the lock goes, nothing is flushed or closed
+    ring.region.close()  # as a kill does: nothing is flushed or closed
     with Ring.create(ring.region.path, CAPACITY) as second:
         assert (second.restarted, second.epoch) == (True, 2)
         assert (second.index, second.position) == (records, position)
@@ -270,9 +270,9 @@ def test_ring_of_a_writer_that_failed_is_no_end_and_the_next_one_goes_on(ring, c
     append_many(ring, 0, records)
     assert cursor.life == "running"
     ring.close(failed=True)
-    assert read_all(cursor)[-1:] == list(range(records))[-1:]  # no end behind them
+    assert read_all(cursor)[-1:] == list(range(records))[-1:]  # without an END after them
     assert (cursor.life, cursor.closed_by_writer, cursor.follow()) == ("failed", False, None)
-    with Ring.create(ring.region.path, CAPACITY) as second:  # whose memory may be damaged
+    with Ring.create(ring.region.path, CAPACITY) as second:  # its memory may be damaged
         assert (second.restarted, second.epoch, second.index) == (True, 2, records)
         assert cursor.life == "gone"
         assert read_all_until_closed(cursor, "another file has taken its place") == []
@@ -302,7 +302,7 @@ def test_ring_of_other_capacity_goes_on_with_the_log_of_the_old_one(ring, cursor
 def test_follow_over_files_that_are_gone_says_exactly_what_was_missed(ring, cursor, again):
     append_many(ring, 0, 10)
     assert cursor.poll() == 10
-    append_many(ring, 10, 3)  # read: the file that they are in stays for who has it
+    append_many(ring, 10, 3)  # the cursor still has the old file
     path, capacity = ring.region.path, CAPACITY
     ring.region.close()
     for _ in range(3):
@@ -394,7 +394,7 @@ def test_ring_after_close_refuses_to_append(ring):
 
 
 def scribble(ring, seed, share):
-    """Overwrite words of the data, as a writer gone mad would."""
+    """Overwrite words of the data, as a faulty writer would."""
     rng = random.Random(seed)
     with Region.attach(ring.region.path, RING_KIND, RING_LAYOUT, writable=True) as region:
         view = region.view()
@@ -473,17 +473,17 @@ def test_cursor_at_the_oldest_reads_all_that_is_left_in_order(tmp_path, size, re
             first = cursor.index
             count = cursor.poll()
             assert cursor.headers["index"][:count].tolist() == list(range(first, records))
-            # All but a chunk of the ring, the largest record's worth and a PAD.
+            # The whole ring, except for a chunk, the largest record and a PAD.
             held = 4096 - 4096 // 16 - 2 * (64 + size) - 8
             assert count >= min(records, held // (64 + size + 8))
             assert cursor.lapped == 0
 
 
 def test_cursor_at_the_oldest_is_not_taken_in_by_a_payload_that_looks_like_a_record(tmp_path):
-    """Where the search begins, a payload of the publisher's may lie."""
+    """The search may begin within a payload that the publisher chose."""
     with Ring.create(tmp_path, 4096) as ring:
         for _ in range(200):
-            # Each 8 bytes: a commit word of 64 bytes, kind MESSAGE, then a position, an index.
+            # Words of 8 bytes: a commit word (64 bytes, kind MESSAGE), a position and an index.
             at = (ring.position + 64) + 8 * np.arange(48)
             fake = np.tile(np.array([64 | int(Kind.MESSAGE) << 32, 0, 0, 0, 0, 0, 0, 0], "<u8"), 6)
             fake[1::8] = at[0::8]

@@ -1,4 +1,4 @@
-"""Records of other layouts, against a translation that does one field of one record at a time."""
+"""Records of other layouts, compared with a slow translation of one field at a time."""
 
 import random
 from typing import Any
@@ -30,7 +30,7 @@ def values(chance: random.Random, dtype: np.dtype[Any], count: int = 1) -> Any:
 
 
 def content(chance: random.Random, layouts: Layouts, kind: int) -> bytes:
-    """A payload of the kind: sound, with something behind it, or cut."""
+    """A payload of the kind: whole, with bytes after it, or cut."""
     if kind not in layouts.payloads:
         return chance.randbytes(chance.randrange(50))
     fixed = values(chance, layouts.payloads[kind])

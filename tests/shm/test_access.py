@@ -1,4 +1,4 @@
-"""A group that may read: what its members can do, and all that they cannot. As root only."""
+"""A group that may read: what its members can and cannot do. These tests need root."""
 
 import fcntl
 import grp
@@ -29,7 +29,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be othe
 
 
 def as_user(uid, group, what):
-    """Do it in a process of another user; return the name of what it raised, or "" ."""
+    """Call a function in a process of another user; return the name of its exception, or ""."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -55,7 +55,7 @@ def as_user(uid, group, what):
 @pytest.fixture
 def root(monkeypatch):
     """Return a root for instances that other users can reach."""
-    # Not `tmp_path`: whenever another run of pytest begins, it shuts the others' out again.
+    # `tmp_path` does not work: every new run of pytest takes the permissions of others away again.
     with tempfile.TemporaryDirectory(prefix="udpfast-test-") as name:
         directory = Path(name)
         directory.chmod(0o711)
@@ -80,7 +80,7 @@ def instance(root):
 
 
 def mode(path):
-    """Return a file's permissions."""
+    """Return the permissions of a file."""
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -119,7 +119,7 @@ def test_owner_lists_the_readers_of_others_and_frees_those_that_died(instance):
         assert [info.name for info in list_readers(instance)] == ["member"]
         assert list_readers(instance)[0].alive
 
-    assert as_user(MEMBER, GROUP, register) == ""  # dies without a word
+    assert as_user(MEMBER, GROUP, register) == ""  # ends without closing anything
 
     def free():
         assert [info.alive for info in list_readers(instance)] == [False]
@@ -129,7 +129,7 @@ def test_owner_lists_the_readers_of_others_and_frees_those_that_died(instance):
 
 
 def write(path):
-    """Open for writing."""
+    """Open the file for writing."""
     os.close(os.open(path, os.O_RDWR))
 
 
@@ -182,7 +182,7 @@ def test_reader_believes_no_other_user_unless_told_to(instance):
 
 @needs_root
 def test_reader_that_locks_what_it_reads_keeps_no_writer_out(instance):
-    """Whoever may read a file may lock it: the lock that decides lies where no reader comes."""
+    """Whoever may read a file may lock it; the lock that decides is where no reader can reach it."""
     fd = os.open(instance / "ring", os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
 
@@ -233,7 +233,7 @@ def test_member_of_the_group_begins_with_the_image_and_cannot_change_it(instance
 
     def join():
         with Reader("ring:feed", image=True) as reader:
-            assert not reader.joining  # of an undecoded message no state is kept
+            assert not reader.joining  # undecoded messages have no state
             assert reader.index == 1
 
     assert as_user(OWNER, GROUP, keep) == ""
@@ -252,7 +252,7 @@ def test_subscriber_lets_in_the_group_of_its_settings(tmp_path, monkeypatch):
     tables["ring"] = {"capacity_bytes": 1 << 22}
     tables["image"] = {"enabled": True}
     with Subscriber(tables) as subscriber:
-        # The keeper's entry is its last step.
+        # The entry of the keeper is its last step.
         wait_until(lambda: list_readers(subscriber.directory), "an image keeper")
         modes = {path.name: mode(path) for path in subscriber.directory.iterdir()}
     assert modes.pop("slab") == 0o600

@@ -29,7 +29,7 @@ WRITE = """
 from udpfast.log.ring import Ring
 held = Ring.create(sys.argv[1], 4096)
 """
-# What a process in the container sees of those outside.
+# Which processes outside the container a process within it sees.
 LOOK = """
 from udpfast.log.readers import list_readers, remove_dead_readers
 from udpfast.log.cursor import RingCursor
@@ -65,7 +65,7 @@ def holding(code: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.wait()  # its child is killed with it; before, the end of stdin would let it tidy up
+        process.wait()  # kills the child as well, before it could tidy up
         process.communicate()
 
 
@@ -94,7 +94,7 @@ def test_writer_in_another_pid_namespace_is_seen_alive_until_it_dies(tmp_path: P
             Ring.create(tmp_path, 4096)
         assert cursor.region.writer_alive()
     assert not cursor.region.writer_alive()
-    with Ring.create(tmp_path, 4096) as ring:  # taken over, by this namespace
+    with Ring.create(tmp_path, 4096) as ring:  # this namespace takes over
         assert ring.restarted
         assert cursor.region.writer_alive()
     cursor.close()
@@ -121,7 +121,7 @@ def test_processes_outside_are_seen_alive_from_another_pid_namespace(tmp_path: P
 
 
 def test_region_that_a_reader_has_locked_is_not_alive_for_it(tmp_path: Path) -> None:
-    # Only a lock for writing proves anything, and only who may write can have one.
+    # Only a lock for writing proves anything, and only those who may write can hold one.
     with holding(WRITE, tmp_path):
         cursor = RingCursor.attach(tmp_path)
     locked = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The counter block: what its owner counts is what every tool reads."""
+"""The counter block: every tool reads what the owner counts."""
 
 import pytest
 

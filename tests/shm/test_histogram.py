@@ -1,4 +1,4 @@
-"""Histograms against HdrHistogram's own Python implementation, slot by slot."""
+"""Histograms, compared slot by slot with the Python implementation of HdrHistogram."""
 
 import random
 

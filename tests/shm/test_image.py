@@ -1,4 +1,4 @@
-"""The image's region: entries replaced whole, copied whole, and no number in it believed."""
+"""The region of an image: entries are replaced and copied whole, and no number in it is trusted."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ SLOT = np.dtype(
 
 
 def slots(image: Image) -> np.ndarray:
-    """Return the slots as they lie in the region, writable."""
+    """Return the slots of the region as a writable array."""
     count = np.frombuffer(image.region.view(), "<u8", 1, 128)[0]
     return np.frombuffer(image.region.view(), SLOT, int(count), 4096)
 
@@ -65,7 +65,7 @@ def test_writer_that_died_while_it_wrote_leaves_the_version_before(tmp_path: Pat
         image.put(0, b"one")
         image.put(0, b"two")
         slot = slots(image)[0]
-        slot["begun"] = 3  # and no further
+        slot["begun"] = 3  # the write does not end
         assert view.entry(0) == b"two"
 
 

@@ -1,4 +1,4 @@
-"""Instance directories: one owner, and nobody else may write there."""
+"""Instance directories have one owner, and nobody else may write there."""
 
 import os
 import stat

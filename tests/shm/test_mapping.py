@@ -1,4 +1,4 @@
-"""Mappings lie where huge pages can serve them, and say what they got."""
+"""Mappings are aligned for huge pages, and report how many they have."""
 
 import ctypes
 import re
@@ -28,7 +28,7 @@ def address(region):
 
 
 def huge_bytes(path):
-    # What the kernel says of this process's mappings of the file.
+    # Ask the kernel for the mappings of the file in this process.
     found = re.findall(
         rf"{re.escape(str(path))}\n(?:\w+:.*\n)*?ShmemPmdMapped:\s+(\d+) kB",
         Path("/proc/self/smaps").read_text(),

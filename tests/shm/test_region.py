@@ -1,4 +1,4 @@
-"""Regions: what is refused, with which words, and who may write."""
+"""Regions: which files are refused, with which message, and who may write."""
 
 import errno
 import fcntl
@@ -276,7 +276,7 @@ def test_lock_that_outlives_its_writer_is_said_to_be_whose_it_is(path):
     if parent == 0:
         region = Region.create(path, "TEST", SIZE, HASH, replace=True)
         region.mark_ready()
-        # Past Python: its child keeps the descriptor.
+        # Lock the file by a descriptor that is not the region's, so that the child keeps it.
         fd = os.open(path, os.O_RDWR)
         fcntl.flock(fd, fcntl.LOCK_UN)
         region.close()
@@ -330,7 +330,7 @@ def test_writer_in_sight_lives_for_who_may_not_open_its_file_any_more(region, pa
 
 
 def test_writer_stopped_keeps_its_region(path):
-    """SIGSTOP is no death: nobody can take over what the stopped one would go on writing."""
+    """A process that is stopped by SIGSTOP still owns its region: nobody else can take it over."""
     pid = os.fork()
     if pid == 0:
         child = Region.create(path, "TEST", SIZE, HASH)
@@ -405,7 +405,7 @@ def test_region_closed_while_it_is_being_closed_closes_its_files_once(path, monk
     def close_and_be_overtaken(descriptor):
         close(descriptor)
         closed.append(descriptor)
-        region.close()  # as another thread does, which comes just now
+        region.close()  # as another thread may do just now
 
     monkeypatch.setattr(os, "close", close_and_be_overtaken)
     region.close()

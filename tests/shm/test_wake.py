@@ -1,4 +1,4 @@
-"""Waking: who said that it sleeps is woken once there is something new, and nobody else is."""
+"""A sleeper that said so is woken once there is something new, and no other."""
 
 import select
 from pathlib import Path
@@ -18,7 +18,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def rung(sleeper: Sleeper) -> bool:
-    """Return whether the descriptor is readable, and take off what made it so."""
+    """Return whether the descriptor is readable, and read what made it so."""
     readable = bool(select.select([sleeper.fileno()], [], [], 0)[0])
     sleeper.drain()
     return readable
@@ -27,7 +27,7 @@ def rung(sleeper: Sleeper) -> bool:
 def test_armed_sleeper_is_woken_once_when_the_position_moved(directory: Path) -> None:
     wake, sleeper = WakeRegion.create(directory), Sleeper.attach(directory)
     wake.turn(64, 1_000_000)
-    assert not rung(sleeper)  # it said nothing
+    assert not rung(sleeper)  # it did not say that it sleeps
     sleeper.arm()
     assert not rung(sleeper)
     wake.turn(64, 2_000_000)
