@@ -1,4 +1,4 @@
-"""bus.toml: read, or refused with what was expected and what was found."""
+"""bus.toml: files are read, or refused with what was expected and what was found."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The TOML files: defaults, and errors that say what was expected and what was found."""
+"""The TOML files: defaults, and errors that name what was expected and what was found."""
 
 import os
 from typing import Any
@@ -205,7 +205,7 @@ def test_config_file_that_is_none_is_refused_in_one_line(tmp_path, content, word
 
 
 def refusal(load, path):
-    """Return the error that a file is refused with."""
+    """Return the error with which a file is refused."""
     with pytest.raises(ConfigError) as caught:
         load(path)
     return caught.value

@@ -1,4 +1,4 @@
-"""Lines by their role: streams of any framing, which lines are received, how long holes wait."""
+"""The roles of lines: streams of all framings, received lines, and waiting times of holes."""
 
 from typing import Any
 
@@ -199,7 +199,7 @@ def test_loops_of_a_venue_are_lines_of_their_role() -> None:
         window={"arbitration": False},
     )
     assert [one.name for one in config.incremental.lines] == ["A"]
-    # Without arbitration none of them is left out: each may be a loop of its own.
+    # Without arbitration all of them are received, because each may have a loop of its own.
     assert [one.name for one in config.snapshot.lines] == ["definitions.A", "recovery.SB"]
     assert config.has_definitions
     bare = feed(wire={"framing": "cme_mdp3"}, streams={"lines": LINES})

@@ -14,12 +14,12 @@ from udpfast.errors import ConfigError
 
 
 def _thread_name() -> str:
-    # As the kernel knows it.
+    # The name that the kernel has for this thread.
     return Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
 
 
 class Hooked(Agent):
-    """Ends at its first turn; notes the hooks it saw and in which thread."""
+    """An agent that ends at its first turn, and notes its hooks and their threads."""
 
     def __init__(self, role: str, seen: list[tuple[str, str]]) -> None:
         super().__init__(role)
@@ -33,14 +33,14 @@ class Hooked(Agent):
 
 
 class Refusing(Agent):
-    """Cannot start."""
+    """An agent that cannot start."""
 
     def on_start(self) -> None:
         raise FileNotFoundError("no such device")
 
 
 def counting(turns: int, calls: list[int]) -> CallableAgent:
-    """Return an agent that notes `now_ns` at each turn and ends after so many."""
+    """Return an agent that notes `now_ns` at each turn and ends after some turns."""
 
     def work(now_ns: int) -> int | None:
         calls.append(now_ns)
@@ -162,7 +162,7 @@ def granted(results: "Queue[list[tuple[str, bool, str]]]") -> None:
 
 
 def test_priority_and_memory_are_granted_or_have_a_reason() -> None:
-    # A process of its own: all that this one has mapped, written or not, would take memory.
+    # Run this in another process, because locking all mappings of this one would take much memory.
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     process = context.Process(target=granted, args=(results,))

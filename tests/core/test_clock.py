@@ -1,4 +1,4 @@
-"""The clocks agree with Python's own."""
+"""The clocks agree with those of Python."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Every counter of `counter.pxd` has its label, in the same place."""
+"""Every counter of `counter.pxd` has a label at the same index."""
 
 import re
 
@@ -11,7 +11,7 @@ UNITS = {"count", "bytes", "ns", "code"}
 
 
 def members(enum: str) -> list[str]:
-    """Return the members of an enum of counter.pxd, lower case, without prefix and _COUNT."""
+    """Return the members of an enum of counter.pxd, in lower case, without prefix and _COUNT."""
     text = (ROOT / "udpfast/core/counter.pxd").read_text()
     body = re.search(rf"^cdef enum:  # {enum}\n((?:(?:    .*)?\n)+)", text, re.M)
     assert body, enum

@@ -1,4 +1,4 @@
-"""CRC32C: the published vectors, by instruction and by table."""
+"""CRC32C by instruction and by table, with the published vectors."""
 
 import random
 

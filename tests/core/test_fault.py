@@ -1,4 +1,4 @@
-"""A mapped file that is cut under its process ends it with a sentence, whatever thread reads it."""
+"""If a mapped file becomes shorter, the process ends with a message, whichever thread reads it."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Every offset of every shared struct, literally: a layout change is a failing test.
+"""Every offset of every shared struct as a number, so that a change of layout fails a test.
 
 The C structs are read from `layout.pxd` and laid out by the rules of C; the numpy dtypes must agree
 with them field by field, and both with the table below.
@@ -12,7 +12,7 @@ import pytest
 from tests.shared import ROOT
 from udpfast.core import layout
 
-#: name: (size, {field: offset}). What other processes, journals and Spark rely on.
+#: name: (size, {field: offset}). Other processes, journals and Spark rely on these numbers.
 PACKED = {
     "Frame": (
         16,
@@ -113,7 +113,7 @@ PACKED = {
     ),
 }
 
-#: Handed over inside one process, by pointer: aligned, not packed.
+#: Structs that are only passed by pointer within a process: aligned, not packed.
 ALIGNED = {
     "Datagram": (
         32,
@@ -173,7 +173,7 @@ SIZES = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8
 
 
 def structs() -> dict[str, tuple[bool, list[tuple[str, str]]]]:
-    """Return of each struct in layout.pxd whether it is packed, and its (type, field) pairs."""
+    """Return for each struct in layout.pxd whether it is packed, and its (type, field) pairs."""
     text = (ROOT / "udpfast/core/layout.pxd").read_text()
     found = {}
     for match in re.finditer(r"^cdef (packed )?struct (\w+):.*\n((?:(?:    .*)?\n)+)", text, re.M):

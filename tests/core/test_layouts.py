@@ -1,4 +1,4 @@
-"""Layouts as text: what they say comes back, and nothing else is taken for them."""
+"""Layouts as text: they can be read back, and other text is refused."""
 
 import json
 

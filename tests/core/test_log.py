@@ -1,4 +1,4 @@
-"""Lines that programs say of themselves: when, how bad, what."""
+"""Lines in the logs of programs: time, severity and text."""
 
 import os
 import subprocess

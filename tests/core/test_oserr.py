@@ -1,4 +1,4 @@
-"""-errno becomes an exception, as a table."""
+"""A table of which exception each -errno becomes."""
 
 import errno
 

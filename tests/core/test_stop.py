@@ -1,4 +1,4 @@
-"""The wish to stop, told by a handler that may interrupt anywhere."""
+"""The request to stop, made by a handler that may interrupt anywhere."""
 
 import contextlib
 import signal
@@ -40,7 +40,7 @@ def set_at(step: int) -> list[bool]:
 
 
 def test_stop_may_be_set_anywhere_in_the_middle_of_a_wait() -> None:
-    # After its last look it does not see it; the next wait does.
+    # A wait does not see a request after its last look, but the next wait does.
     said = [set_at(step) for step in range(1, 30)]
     assert all(said), f"hangs if it is set at step {said.index([]) + 1}"
     assert said[0] == [True]
@@ -58,7 +58,7 @@ def test_stop_that_was_set_ends_every_wait() -> None:
 
 @pytest.fixture
 def interrupt() -> Iterator[Interrupt]:
-    """Return a handler that is installed; give all signals back what they had."""
+    """Install a handler and return it; restore the handlers of all signals at the end."""
     before = {number: signal.getsignal(number) for number in stop_signals()}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     handler = Interrupt()
@@ -69,7 +69,7 @@ def interrupt() -> Iterator[Interrupt]:
 
 
 def drop() -> None:
-    """Have an interrupt come where what it raises is dropped."""
+    """Cause an interrupt where its exception is dropped."""
     with contextlib.suppress(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 

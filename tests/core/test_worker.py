@@ -1,4 +1,4 @@
-"""Threads that are waited for, while the handlers of signals raise."""
+"""Wait for threads while handlers of signals raise."""
 
 import random
 import signal
@@ -17,7 +17,7 @@ STORMS = 60
 
 
 class StruckError(Exception):
-    """What the handler raises."""
+    """The exception that the handler raises."""
 
 
 class Storm:
@@ -29,7 +29,7 @@ class Storm:
         self._before = signal.signal(signal.SIGALRM, self._strike)
 
     def over(self, seed: int, call: Callable[[], object]) -> bool:
-        """Return whether the call ended by what the handler raised."""
+        """Return whether the exception of the handler ended the call."""
         chance = random.Random(seed)
         try:
             try:
@@ -45,7 +45,7 @@ class Storm:
         return False
 
     def end(self) -> None:
-        """Have no more of it."""
+        """Stop the storm."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
 
@@ -74,7 +74,7 @@ def test_finish_returns_after_the_end_however_often_a_handler_raises(storm: Stor
         worker = Worker(work, "storm")
         worker.start()
         storm.over(seed, worker.finish)
-        worker.finish()  # it may have been struck before the call began
+        worker.finish()  # the signal may have come before the call began
         assert ended == [True], f"seed {seed}: finish returned before the end"
         assert worker.join(0.0)
     assert storm.strikes > STORMS
@@ -95,7 +95,7 @@ def test_finish_that_was_struck_has_waited_all_the_same(storm: Storm) -> None:
         storm.over(
             seed, lambda worker=worker, begun=begun: worker.finish(lambda: begun.append(True))
         )
-        if begun:  # struck inside the wait
+        if begun:  # the signal came within the wait
             waited += 1
             assert ended == [True], f"seed {seed}"
         worker.finish()
@@ -138,7 +138,7 @@ def _fail() -> None:
 
 
 class Slow(Agent):
-    """Takes longer to start and to stop than the storm waits."""
+    """An agent that takes longer to start and to stop than the storm waits."""
 
     def __init__(self) -> None:
         super().__init__("slow")
@@ -163,7 +163,7 @@ def test_runner_that_is_interrupted_while_it_starts_has_ended(storm: Storm) -> N
         agent = Slow()
         runner = AgentRunner(agent)
         struck += storm.over(seed, runner.start)
-        # It runs, or it was not even begun, or was ended before its first turn.
+        # The agent runs, or it never began, or it was ended before its first turn.
         wait_until(partial(_turned_or_ended, runner, agent), f"seed {seed}: a turn, or its end")
         runner.finish()
         assert not agent.open

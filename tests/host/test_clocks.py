@@ -1,4 +1,4 @@
-"""What chrony, ptp4l and the kernel say of the clock, and what becomes of it in `check`."""
+"""What chrony, ptp4l and the kernel say about the clock, and what `check` makes of it."""
 
 from collections.abc import Sequence
 from pathlib import Path

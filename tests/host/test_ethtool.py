@@ -1,4 +1,4 @@
-"""What is asked of a driver and set by `ethtool`: what the command says, and why it fails."""
+"""Settings of a driver that `ethtool` reads and writes, and why it may fail."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ esac
 
 @pytest.fixture(autouse=True)
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install an `ethtool` that shows how it was called, or fails."""
+    """Install an `ethtool` that prints how it was called, or fails."""
     path = tmp_path / "ethtool"
     path.write_text(COMMAND)
     path.chmod(0o755)

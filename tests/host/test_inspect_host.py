@@ -1,4 +1,4 @@
-"""What a host is said to lack; `tests/scripts/test_tune_host.py` has every fault of every knob."""
+"""Findings about a host; `tests/scripts/test_tune_host.py` tests every fault of every knob."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from udpfast.host.core_list import compress, cores_mask, expand, mask_cores
 
 
 def inspect(root: Path, use: HostUse | None = None) -> dict[str, Finding]:
-    """Return the findings about a made-up host by name."""
+    """Return the findings about an imitated host by name."""
     return {finding.name: finding for finding in inspect_host(root, use)}
 
 
@@ -41,7 +41,7 @@ def test_inspect_host_same_names_on_every_host(tmp_path: Path) -> None:
 def test_finding_says_what_is_wanted_as_a_value_and_what_it_does_as_a_sentence(
     tmp_path: Path, use: HostUse, bare: bool
 ) -> None:
-    """No text of one knob stands where another's should, nor an effect where a wish should."""
+    """No text of a knob is in the place of another, nor an effect in the place of a wish."""
     found = list(inspect_host(tmp_path if bare else lay_out(tmp_path), use))
     effects: dict[str, set[str]] = {}
     for finding in found:

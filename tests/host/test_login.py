@@ -1,4 +1,4 @@
-"""Whether logind removes a feed's files when its user logs out: by the host's own settings."""
+"""Whether logind removes the files of a feed when its user logs out, by settings of the host."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ STATUS = "proc/self/status"
 
 
 def removes(root: Path) -> bool | None:
-    """Return what `check` and `run` say, which is the same."""
+    """Return the finding of `check` and `run`, which is the same."""
     (finding,) = (each for each in inspect_host(root) if each.name == "RemoveIPC")
     assert bool(shared_memory_removal(root)) == (finding.ok is False)
     return None if finding.ok is None else not finding.ok

@@ -1,4 +1,4 @@
-"""Stubs of compiled modules are made from what the modules say."""
+"""Stubs of compiled modules are generated from their sources."""
 
 import subprocess
 import sys
@@ -176,7 +176,7 @@ def test_words_of_a_docstring_are_types() -> None:
 
 
 def test_every_compiled_module_has_its_stub_from_the_build() -> None:
-    """Whoever changes a signature builds: the stub beside it says the same then."""
+    """A build after a change of a signature updates the stub beside it."""
     command = [sys.executable, "scripts/generate_stubs.py", "udpfast"]
     made = {path: path.stat().st_mtime_ns for path in (ROOT / "udpfast").rglob("*.pyi")}
     subprocess.run(command, cwd=ROOT, check=True)

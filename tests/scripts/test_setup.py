@@ -1,4 +1,4 @@
-"""What the build removes."""
+"""The files that a build removes."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ remove()
 
 
 def test_compiled_modules_whose_source_is_gone_are_removed(tmp_path: Path) -> None:
-    """Such a module would be imported in place of the `.py` that its source has become."""
+    """Python would import such a module in place of the `.py` that has replaced its source."""
     kept = [f"udpfast/_cython{SUFFIX}", f"udpfast/log/ring{SUFFIX}", "udpfast/log/ring.pyx"]
     kept += ["udpfast/log/gone.py", "bench/library.so"]
     gone = [f"udpfast/log/gone{SUFFIX}", f"lab/gone{SUFFIX}", f"bench/loops/gone{SUFFIX}"]

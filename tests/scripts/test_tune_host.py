@@ -1,4 +1,4 @@
-"""`tune_host.sh` over made-up hosts: each fault found, none invented, all mended and put back."""
+"""`tune_host.sh` on imitated hosts: it finds exactly the faults, mends them and restores all."""
 
 import io
 import json
@@ -30,7 +30,7 @@ Row = tuple[str, ...]
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Lay out a well-tuned host, whose driver is the only one asked."""
+    """Make a well-tuned host, whose driver is the only one that is asked."""
     root = lay_out(tmp_path / "host")
     monkeypatch.setattr(ethtool, "run_ethtool", Driver(root))
     monkeypatch.setattr(clocks, "_ask", lambda command: answer(root / command[0]))
@@ -38,17 +38,17 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(file: Path) -> str:
-    """Return what a program of the made-up host prints: its file's text."""
+    """Return what a program of the imitated host prints, which is the text of its file."""
     return file.read_text() if file.exists() else ""
 
 
 def words(root: Path, *arguments: str) -> list[str]:
-    """Return the words of the command on a made-up host."""
+    """Return the words of the command on an imitated host."""
     return ["--root", str(root), "--undo-file", str(root.parent / "tune.undo"), *arguments]
 
 
 def run(root: Path, *arguments: str, **driver: str) -> subprocess.CompletedProcess[str]:
-    """Run the command on a made-up host, in this process, with such a `Driver`."""
+    """Run the command on an imitated host in this process, with this `Driver`."""
     out, error = io.StringIO(), io.StringIO()
     with (
         redirect_stdout(out),
@@ -83,7 +83,7 @@ def test_check_tuned_host_has_no_fault(host: Path) -> None:
         "net.core.netdev_budget",
         "net.core.netdev_budget_usecs",
         "eth1 rx-gro-hw",
-        "free in /dev/shm",  # only feeds' files say how much is wanted
+        "free in /dev/shm",  # only the files of feeds say how much is needed
         "available memory",
     }
     # Every knob that can be judged has a fault below.
@@ -97,7 +97,7 @@ def test_check_one_fault_is_found_and_no_other(
     host: Path, name: str, file: str, content: str
 ) -> None:
     spoil(host, [(file, content)])
-    # A receive loop that is cut short shows in both of its limits. No daemon answers for the clock.
+    # A receive loop that stops early shows in both limits. No daemon answers for the clock.
     also = {
         "net.core.netdev_budget": ["net.core.netdev_budget_usecs"],
         "clock daemon": ["clock error"],
@@ -129,7 +129,7 @@ def test_check_ways_of_receiving_change_what_is_wanted(host: Path) -> None:
     flags = ("--busy-poll", "--prefer-busy-poll", "--gro", "--fifo")
     used = {row[0]: row[1:] for row in check(host, *OPTIONS, *flags)}
     changed = {name: row[0] for name, row in used.items() if row != plain[name]}
-    changed.pop("free in /dev/shm", None)  # which changes between the two
+    changed.pop("free in /dev/shm", None)  # differs from call to call
     assert changed == {
         "kernel.sched_rt_runtime_us": "-1",
         "net.core.busy_poll": "at least 50",
@@ -269,7 +269,7 @@ def test_undo_that_fails_replaces_the_undo_file_as_a_whole(host: Path) -> None:
     same.hardlink_to(undo_file)
     values = same.read_text()
     assert run(host, "undo", fail="-C").returncode == 1
-    # A full disk, or a kill, in the middle of writing must not cost values.
+    # A full disk or a kill in the middle of writing must not lose values.
     assert same.read_text() == values
     left = undo_file.read_text().splitlines()
     assert left == [line for line in values.splitlines() if line[:4] == "boot" or " -C " in line]
@@ -344,7 +344,7 @@ def test_undo_writes_nothing_but_settings_of_the_kernel(host: Path, target: str)
     result = undo_lines(host, f"file\t{target}\tYm9v", SWAPPINESS)
     after = snapshot(host.parent)
     assert after.pop("tune.undo").endswith(f"\t{target}\tYm9v\n".encode())
-    # The rest is put back.
+    # The rest is restored.
     assert after == before | {"host/proc/sys/vm/swappiness": b"60\n"}
     assert result.returncode == 1
     (refused,) = [row for row in json.loads(result.stdout) if row["result"] != "done"]
@@ -496,7 +496,7 @@ def test_table_and_json_agree(host: Path) -> None:
     lines = run(host, *OPTIONS).stdout.splitlines()[1:]
     for row, line in zip(rows, lines, strict=True):
         words = " ".join([*row[:4], f"({row[4]})" if row[4] else ""]).split()
-        if row[0] == "free in /dev/shm":  # which changes between the two
+        if row[0] == "free in /dev/shm":  # differs from call to call
             (place,) = (i for i, word in enumerate(words) if word == row[2].split()[0])
             words[place] = line.split()[place]
             assert words[place].isdecimal()
@@ -505,7 +505,7 @@ def test_table_and_json_agree(host: Path) -> None:
 
 @pytest.fixture
 def clone() -> Iterator[Path]:
-    """Return the script in a clone that nobody compiled, where every user may read it."""
+    """Return the script in a clone that is not compiled, and which every user may read."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         place = Path(folder)
         place.chmod(0o755)

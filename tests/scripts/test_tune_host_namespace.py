@@ -1,4 +1,4 @@
-"""`tune_host.sh` sets and restores real knobs: a veth's, in a network namespace of its own."""
+"""`tune_host.sh` sets and restores real knobs: those of a veth, in a network namespace."""
 
 import json
 import os
@@ -11,8 +11,9 @@ import pytest
 from tests.host_tree import FILES, spoil
 from tests.shared import ROOT
 
-# The made-up host reaches the kernel by two links only, and both end inside the namespace: nothing
-# of this machine can be set. A namespace sees its own interfaces in a fresh mount of sysfs alone.
+# The imitated host reaches the kernel by two links only, which both end inside the namespace, so
+# that nothing of this machine can be set. Interfaces of a namespace appear only in a new mount of
+# sysfs.
 INSIDE = r"""
 set -euo pipefail
 root=$1 script=$2 undo=$3
@@ -42,7 +43,7 @@ state > "$undo.restored"
 
 @pytest.fixture
 def namespace(tmp_path: Path) -> Path:
-    """Run the whole story in a namespace; return where it left its notes."""
+    """Run all steps in a namespace; return the directory of their notes."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces with a sysfs need root")
     for tool in ("unshare", "ip", "ethtool", "mount"):
@@ -95,7 +96,7 @@ def test_apply_says_each_change_and_check_is_content_after(namespace: Path) -> N
     }
     assert all(row["result"] == "done" for row in rows)
     checked = json.loads(namespace.with_suffix(".check").read_text())
-    # What the daemon of the true host answers for is no matter of this one.
+    # The daemon of the real host does not speak for the imitated one.
     failed = {row["name"] for row in checked if row["result"] == "FAIL"} - {"clock error"}
     assert failed == {"SMT siblings"}
     reasons = {row["name"]: row["reason"] for row in checked if row["result"] == "N/A"}

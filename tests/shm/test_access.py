@@ -182,7 +182,7 @@ def test_reader_believes_no_other_user_unless_told_to(instance):
 
 @needs_root
 def test_reader_that_locks_what_it_reads_keeps_no_writer_out(instance):
-    """Whoever may read a file may lock it; the lock that decides is where no reader can reach it."""
+    """Whoever may read a file may lock it; the lock that decides is where no reader comes."""
     fd = os.open(instance / "ring", os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
 
