@@ -208,8 +208,10 @@ cdef class Relay(Agent):
             if self.feed.behind and not (self._gone or self._stuck):
                 with gil:
                     self._look()     # of a feed that is dead or stuck nothing is new
-            self._current_ns = now_ns
-            self.feed.fall_behind(self._gone or self._stuck)
+            # What a feed that caught up committed before it said so is there now: not before.
+            if not self._cursor.ready():
+                self._current_ns = now_ns
+                self.feed.fall_behind(self._gone or self._stuck)
         # In the middle of what lies back, what is true is an old truth.
         rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if count or now_ns >= self._report_at_ns:
