@@ -72,6 +72,43 @@ def test_writer_that_took_over_is_seen_with_where_it_begins(release):
     assert allowed(writer, reader, epoch_=2, began_=0) is (release is RELAXED)
 
 
+@pytest.mark.parametrize("release", [RELAXED, STRONG])
+def test_what_a_writer_committed_before_it_said_that_it_is_current_is_there(release):
+    """`ring_note_current` and `ring_stuck`: records before it, and looked for behind it."""
+    writer = [Store("word", 1, True), Store("current_ns", 1, release)]
+    reader = [Load("current_ns", "current_", True), Load("word", "word_", True)]
+    assert allowed(writer, reader, current_=1, word_=0) is (release is RELAXED)
+    # Who looks for records first has to look once more (`Relay.do_work`).
+    assert allowed(writer, reader[::-1], current_=1, word_=0)
+
+
+@pytest.mark.parametrize("order", [("index", "position"), ("position", "index")])
+def test_position_and_index_that_are_read_one_by_one_may_be_of_two_moments(order):
+    """`journal_flush`: no order of two loads helps, so `Journal.sync` reads both from a mark."""
+    writer = [Store("index", 1), Store("position", 1, True)]
+    reader = [Load(each, f"{each}_", True) for each in order]
+    assert any(allowed(writer, reader, index_=seen, position_=1 - seen) for seen in (0, 1))
+
+
+@pytest.mark.parametrize("release", [RELAXED, STRONG])
+def test_mail_is_whole_and_its_slot_is_free_again(release):
+    """`mail_put`, `mail_take`, `mail_done`; an answer ring, an outbox and XDP's rings alike."""
+    writer = [Store("mail", 1), Store("put", 1, release)]
+    reader = [Load("put", "put_", True), Load("mail", "mail_")]
+    assert allowed(writer, reader, put_=1, mail_=0) is (release is RELAXED)
+    taker = [Load("mail", "mail_"), Store("taken", 1, release)]
+    writer = [Load("taken", "taken_", True), Store("mail", 2, when=("taken_", 1))]
+    assert allowed(taker, writer, taken_=1, mail_=2) is (release is RELAXED)
+
+
+@pytest.mark.parametrize("fence", ["none", "full"])
+def test_peer_that_is_closed_is_not_used_any_more(fence):
+    """`Reflector.close` and its loop: either the loop sees CLOSING, or the close sees the loop."""
+    closing = [Store("state", 2, True), Fence(fence), Load("running", "running_", True)]
+    loop = [Store("running", 1, True), Fence(fence), Load("state", "state_", True)]
+    assert allowed(closing, loop, running_=0, state_=0) is (fence == "none")
+
+
 @pytest.mark.parametrize("fence", ["none", "full"])
 def test_sleeper_that_was_woken_and_sleeps_again_is_not_wiped_out(fence):
     """`waker_wake` and `Sleeper.arm`: 0 is stored before the bell rings."""

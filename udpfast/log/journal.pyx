@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.atomics cimport load_acquire, load_relaxed, store_release
+from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport FLIGHT_UNKNOWN, RECORD_SIZE, Record
 from udpfast.core.oserr cimport check
 from udpfast.log.journal_header cimport take_header
 from udpfast.log.journal_state cimport region_state
 from udpfast.log.marks cimport (
-    JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JOURNAL_OPEN, JournalHeader, WrittenMark)
+    JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JOURNAL_OPEN, JournalHeader, WrittenMark,
+    marks_written)
 from udpfast.log.recovery cimport recover
 from udpfast.log.segment cimport (
     IDENTITY_SIZE,
@@ -421,13 +422,16 @@ cdef class Journal:
             nothing counts as synced any more until the journal is opened again.
         """
         cdef uint64_t position, index
+        cdef WrittenMark said
         cdef Segment segment, active
         cdef SegmentWriter ended
         cdef int64_t started_ns = clock_monotonic_ns()
         cdef int rc = 0
         self._check_open()
-        index = load_relaxed(&self.written.index)
-        position = load_acquire(&self.written.position)
+        # Position and index of one moment: the writer's thread may be between the two.
+        if not marks_written(self.header, &said):
+            memcpy(&said, &self.written, sizeof(said))
+        index, position = said.index, said.position
         with self._lock:
             ending, active = list(self._ending), self._active
             renamed, self._renamed = self._renamed, False
