@@ -1,12 +1,14 @@
 """Mappings are aligned for huge pages, and report how many they have."""
 
 import ctypes
+import mmap
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from udpfast.shm.mapping import store_word
 from udpfast.shm.region import Region
 
 HUGE_PAGE = 2 << 20
@@ -97,3 +99,12 @@ def test_region_made_of_huge_pages_has_them_before_it_is_collapsed(memory_path):
         wanted, got, _ = region.collapse()
         assert had in ([got], []) and got <= wanted
         region.view()[128:] = bytes(SIZE - 128)
+
+
+def test_word_is_stored_where_it_is_wanted_and_nowhere_else():
+    with mmap.mmap(-1, 4096) as memory:
+        store_word(memory, 8, (1 << 64) - 1)
+        assert memory[:24] == bytes(8) + b"\xff" * 8 + bytes(8)
+        for offset in (4, -8, 4096):
+            with pytest.raises(ValueError, match="offset must be a multiple of 8 below 4089"):
+                store_word(memory, offset, 1)

@@ -22,6 +22,7 @@ from udpfast.shm.instance import (
     journal_root,
 )
 from udpfast.shm.lock import mode_below
+from udpfast.shm.mapping import store_word
 
 __all__ = [
     "Live",
@@ -51,9 +52,8 @@ _ONCE = struct.Struct("<Q40x32s3928s")
 #: Behind the first field of the latter: about the feed that writes the store.
 _FEED = struct.Struct("<QQQ")
 _FEED_AT = _FIELDS.size + 8
-_FEED_END = struct.Struct("<Q")
 _FEED_END_AT = _FEED_AT + _FEED.size
-_FEED_FAILED_AT = _FEED_END_AT + _FEED_END.size
+_FEED_FAILED_AT = _FEED_END_AT + 8
 _RUNS = (1 << 64) - 1
 #: An operator's request that this host write the store. Whoever removes the file decides about it.
 _WISH = "bus.promote"
@@ -138,12 +138,12 @@ class Live:
     def begin_feed(self, epoch: int, position: int, index: int) -> None:
         """Publish, for the agents beside it, that a feed writes the store from its RESTART on."""
         _FEED.pack_into(self.memory, _FEED_AT, epoch, position, index)
-        _FEED_END.pack_into(self.memory, _FEED_END_AT, _RUNS)
+        store_word(self.memory, _FEED_END_AT, _RUNS)  # who sees it sees the three before it
 
     def end_feed(self, position: int, failed: bool = False) -> None:
         """Publish that the feed has ended at a position, by an error or in good order."""
-        _FEED_END.pack_into(self.memory, _FEED_FAILED_AT, failed)  # first: readers read it last
-        _FEED_END.pack_into(self.memory, _FEED_END_AT, position)
+        store_word(self.memory, _FEED_FAILED_AT, failed)
+        store_word(self.memory, _FEED_END_AT, position)  # who sees the end sees what became of it
 
     def read(self) -> LiveState:
         """Return the last published state.

@@ -6,14 +6,15 @@ files in /dev/shm. So every process that maps a file chooses the address here.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
-from libc.stdint cimport uintptr_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t, uintptr_t
 from libc.string cimport strerror
 
 import cython
 
+from udpfast.core.atomics cimport store_release
 from udpfast.core.oserr cimport check
 
-__all__ = ["Mapping"]
+__all__ = ["Mapping", "store_word"]
 
 cdef extern from "<sys/mman.h>" nogil:
     enum:
@@ -103,3 +104,24 @@ cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populat
     if end < <uintptr_t>start + reserved:
         munmap(<void*>end, <uintptr_t>start + reserved - end)
     return mapping
+
+
+def store_word(object memory, int64_t offset, uint64_t value) -> None:
+    """Store 8 bytes of shared memory with release: who sees them sees what was stored before.
+
+    Parameters
+    ----------
+    memory : writable buffer
+    offset : int
+        In bytes: a multiple of 8.
+    value : int
+
+    Raises
+    ------
+    ValueError
+        The offset is none, or lies outside.
+    """
+    cdef uint8_t[::1] view = memory
+    if offset % 8 or not 0 <= offset <= len(view) - 8:
+        raise ValueError(f"offset must be a multiple of 8 below {len(view) - 7}, was {offset}")
+    store_release(<uint64_t*>&view[offset], value)
