@@ -40,13 +40,13 @@ def free_ports(count: int) -> list[int]:
 @functools.cache
 def _ports(_process: int) -> Iterator[int]:
     # The ports of a process's block, over and over: the longest unused comes next.
-    first = int(_holder(_process).getsockname()[1])
+    first = _hold_block()
     return itertools.cycle(range(first + 1, first + BLOCK))
 
 
-@functools.cache
-def _holder(_process: int) -> socket.socket:
-    # A listener on the first port of a block that nobody holds.
+def _hold_block() -> int:
+    # The first port of a block that nobody holds. A listener there holds it, which ends with the
+    # process.
     last = min(LAST, max(int(_RANGE.read_text().split()[0]), FIRST + 20 * BLOCK))
     for port in range(FIRST, last - BLOCK + 1, BLOCK):
         holder = socket.socket()
@@ -56,7 +56,8 @@ def _holder(_process: int) -> socket.socket:
         except OSError:
             holder.close()
             continue
-        return holder
+        holder.detach()
+        return port
     raise UdpfastError(f"all ports from {FIRST} to {last} are held by other processes")
 
 
