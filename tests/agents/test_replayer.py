@@ -372,6 +372,7 @@ def _symbols(reader):
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.*its writer .* is dead")
 @pytest.mark.parametrize("lost", ["nothing", "names", "names, and nothing more", "size"])
 def test_records_whose_names_are_lost_never_have_those_of_others(tmp_path, lost):
     def tops(first, *symbols):

@@ -39,7 +39,7 @@ def test_second_subscriber_of_a_name_is_refused_without_the_way_to_the_lock(tmp_
     settings = instance_settings(0)
     with Subscriber(settings), pytest.raises(WriterExistsError) as caught:
         Subscriber(settings).start()
-    assert f"found process {os.getpid()}" in str(caught.value)
+    assert str(os.getpid()) in str(caught.value)
     assert [frame.name for frame in traceback.extract_tb(caught.tb)][1:] == ["start"]
 
 
@@ -102,7 +102,7 @@ def test_second_start_that_is_refused_changes_no_permission(tmp_path, monkeypatc
     for mine, other in (({}, group), (group, {})):
         with Subscriber(instance_settings(first, **mine)) as feed:
             modes, _ = state_of(feed.directory)
-            with pytest.raises(WriterExistsError, match=f"found process {os.getpid()}"):
+            with pytest.raises(WriterExistsError, match=str(os.getpid())):
                 Subscriber(instance_settings(second, **other)).start()
             assert state_of(feed.directory)[0] == modes
 

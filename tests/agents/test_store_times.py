@@ -60,6 +60,7 @@ def read(address: str) -> tuple[list[int], str]:
     return times, said.hexdigest()
 
 
+@pytest.mark.filterwarnings("ignore:.*its writer .* has ended")
 def test_records_of_a_store_are_those_that_a_ring_gets(directory: Path) -> None:
     base_ns = realtime_ns() + 10**10
     times_ns = [base_ns + step for step in (0, 0, 0, 5, 5, 100)]  # of one batch: one time
