@@ -184,7 +184,7 @@ def test_header_and_examples_are_c_and_cpp_without_warnings(
     )
     assert len(EXAMPLES) >= 2
     for source in (*EXAMPLES, *DRIVERS, behind):
-        words = (*command, f"-O{level}", *STRICT, "-o", tmp_path / "program", source)
+        words = [*command, f"-O{level}", *STRICT, "-o", str(tmp_path / "program"), str(source)]
         subprocess.run(words, check=True)
     assert subprocess.run([tmp_path / "program"], check=False).returncode == 0
 

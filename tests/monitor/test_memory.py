@@ -1,6 +1,7 @@
 """What feeds take of a host's memory, by their settings; measured on real ones."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def feed(name: str = "test", **tables: object) -> FeedConfig:
         {"record": {"what": "both", "capture_bytes": 1 << 21}},
     ],
 )
-def test_feed_memory_is_what_the_files_of_a_running_feed_take(tables: dict[str, object]) -> None:
+def test_feed_memory_is_what_the_files_of_a_running_feed_take(tables: dict[str, Any]) -> None:
     config = feed(**tables)
     wanted = feed_memory(config)
     with Subscriber(config):

@@ -26,8 +26,13 @@ def test_other_processes_are_given_other_ports() -> None:
 def test_block_is_held_to_the_end_of_a_process_which_leaves_nothing_open() -> None:
     code = "from udpfast.net.ports import *; print(free_port() - 1); input()"
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with subprocess.Popen(
+        command,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         first = int(process.stdout.readline())
         with socket.socket() as sock, pytest.raises(OSError, match="in use"):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from udpfast.cli import demo_report
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.spark import spark as verb
 from udpfast.errors import UdpfastError
@@ -78,7 +77,7 @@ def test_report_is_made_of_what_was_kept_which_goes_if_it_was_made(
         ran.append(command)
         return subprocess.CompletedProcess(command, code)
 
-    monkeypatch.setattr(demo_report.subprocess, "run", run)
+    monkeypatch.setattr("udpfast.cli.demo_report.subprocess.run", run)
     journal = tmp_path / "journal"
     journal.mkdir()
     if code:
