@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,11 @@ from udpfast import Reader
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.net.ports import free_port
 
-pytest.importorskip("nicegui")
-pytestmark = pytest.mark.system
+# Not imported here: each worker that collects the tests would take a second for it.
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(find_spec("nicegui") is None, reason="no nicegui: pip install nicegui"),
+]
 
 
 #: Points of the chart that has the fewest.
