@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -88,10 +89,31 @@ def test_interrupt_that_was_dropped_is_raised_once_by_who_raises_later() -> None
     drop()
     with pytest.raises(KeyboardInterrupt):
         raise_once()
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    for number in stop_signals():
+        signal.raise_signal(number)
 
 
 @pytest.mark.usefixtures("interrupt")
+def test_signals_that_come_at_once_raise_once_and_nothing_is_said_of_the_others() -> None:
+    code = """if True:
+        import os, signal
+        from udpfast.core.stop import raise_once, stop_signals
+
+        raise_once()
+        signal.pthread_sigmask(signal.SIG_BLOCK, stop_signals())
+        for number in stop_signals():
+            os.kill(os.getpid(), number)
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, stop_signals())
+        except (KeyboardInterrupt, SystemExit):
+            print("raised")
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert (found.stdout, found.stderr, found.returncode) == ("raised\n", "", 0)
+
+
 def test_nobody_who_was_not_interrupted_is_stopped() -> None:
     stop = Stop()
     stop.listen()

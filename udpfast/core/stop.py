@@ -125,11 +125,18 @@ class Stop:
 def raise_once() -> None:
     """Let the first signal end the program by an exception, and ignore later ones.
 
-    SIGINT raises KeyboardInterrupt; the others SystemExit with a shell's exit code.
+    SIGINT raises KeyboardInterrupt; the others SystemExit with a shell's exit code. Whoever ends
+    the program calls `ignore_stop_signals`.
     """
 
+    def heed_no_more(number: int, frame: FrameType | None) -> None:
+        pass
+
     def end(number: int, frame: FrameType | None) -> None:
-        ignore_stop_signals()
+        # Not SIG_IGN: of a signal that came at once with this one Python would say that it was
+        # "ignored due to race condition".
+        for each in stop_signals():
+            signal.signal(each, heed_no_more)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
