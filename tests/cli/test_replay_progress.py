@@ -4,6 +4,7 @@ import json
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -48,9 +49,10 @@ def test_ring_of_a_replay_is_shown_with_what_it_replays_and_how_far_it_is(replay
         assert "unreadable" not in shown and "No such file" not in shown
     status = json.loads(CliRunner().invoke(cli, ["stat", "again", "--json"]).output)
     assert (status["life"], status["records"]) == ("stopped", 5)
-    metrics = CliRunner().invoke(cli, ["stat", "--metrics"]).output
-    assert 'udpfast_replay_done_ratio{feed="again"} 1.0' in metrics
-    assert 'udpfast_feed_readable{feed="again"}' not in metrics
+    for arguments in ([], ["again"]):
+        metrics = CliRunner().invoke(cli, ["stat", "--metrics", *arguments]).output
+        assert 'udpfast_replay_done_ratio{feed="again"} 1.0' in metrics
+        assert 'udpfast_feed_readable{feed="again"}' not in metrics
 
 
 def test_reader_of_an_ended_replay_is_told_of_no_recorded_time(replayed: Path) -> None:
@@ -118,3 +120,22 @@ def test_summary_of_a_journal_tells_how_far_it_is(replayed: Path) -> None:
     progress = Progress(Replay(str(replayed), "", 0, False, 0.0), quiet=True)
     replay_records(replayed, "", Pacer(0), None, None, progress)
     assert progress.entries == 5
+
+
+def test_record_that_is_not_due_yet_is_not_said_to_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached: list[int] = []
+    progress = Progress(Replay("kept", "", 0, False, 1.0), quiet=True)
+    monkeypatch.setattr(progress, "look", lambda _, at_ns: reached.append(at_ns))
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    pacer = Pacer(1.0, progress)
+    stamps = np.array([BEGAN_NS, BEGAN_NS + 3600 * SECOND_NS])
+    assert pacer.due(stamps, 0, 2) == 1
+    monkeypatch.setattr("time.sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pacer.due(stamps, 1, 1)
+    assert reached == [BEGAN_NS]

@@ -70,10 +70,10 @@ class Pacer:
 
     def _due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
         stop = min(len(stamps), start + limit)
-        self._look(int(stamps[start]))
-        if not self._speed:
-            return stop
         first_ns = int(stamps[start])
+        if not self._speed:
+            self._look(first_ns)
+            return stop
         if self._first_ns is None:
             self._first_ns, self._began_ns = first_ns, monotonic_ns()
         # Stamps of several cards step back now and then: what comes later is not due earlier. A
@@ -90,6 +90,7 @@ class Pacer:
                 time.sleep(min(due_ns - now_ns - SPIN_NS, LOOK_NS) / 1e9)
                 left_ns = due_ns - monotonic_ns()
                 self._look(first_ns - max(0, int(left_ns * self._speed)))
+        self._look(first_ns)
         passed_ns = int((now_ns - self._began_ns) * self._speed) + self._first_ns
         later = np.flatnonzero(stamps[start:stop] > passed_ns)
         return start + max(1, int(later[0])) if len(later) else stop

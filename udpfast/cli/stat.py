@@ -72,7 +72,7 @@ def stat(
         need_monitor("prometheus_client")
         from udpfast.monitor.metrics import metrics_text
 
-        if name is not None:
+        if name is not None and read_replay_status(name) is None:
             read_status(name)  # refused here, not left out
         names = () if name is None else (name,)
         click.echo(metrics_text(names, openmetrics=as_openmetrics), nl=False)
