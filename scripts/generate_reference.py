@@ -117,6 +117,10 @@ def first_sentence(path: Path) -> str:
     return re.sub(r"\s+", " ", first).replace("|", "\\|")
 
 
+#: Modules of a folder that has a section of its own.
+SECTION_MIN = 5
+
+
 def module_list() -> str:
     """Return every module by its folder, with its first sentence."""
     root = DOCS.parent / "udpfast"
@@ -126,6 +130,12 @@ def module_list() -> str:
             if path.stem != "__init__":
                 said = found.setdefault(str(path.parent.relative_to(root.parent)), {})
                 said[path.stem] = first_sentence(path) or said.get(path.stem, "")
+    # A section for two modules would be mostly heading: a small folder's are in that of its parent.
+    for folder in [each for each, said in found.items() if len(said) < SECTION_MIN]:
+        parent, _, name = folder.rpartition("/")
+        if "/" in parent and parent in found:  # packages themselves stay
+            small = found.pop(folder)
+            found[parent] |= {f"{name}/{stem}": sentence for stem, sentence in small.items()}
     parts = []
     for folder, said in sorted(found.items()):
         rows = [f"| `{name}` | {sentence} |" for name, sentence in sorted(said.items())]
@@ -141,12 +151,14 @@ def pages() -> dict[str, dict[str, str]]:
             "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),
             "channel counters": counter_table(CHANNEL_COUNTERS),
             "feed counters": counter_table(FEED_COUNTERS),
-            "feed keys": key_table(describe(example_feed())),
-            "publish keys": key_table(describe(example_publish())),
             "host keys": key_table(describe(HostConfig())),
             "memory": memory_table(),
         },
         "modules.md": {"modules": module_list()},
+        "settings.md": {
+            "feed keys": key_table(describe(example_feed())),
+            "publish keys": key_table(describe(example_publish())),
+        },
         "tables.md": {"columns": column_tables(), "options": option_table()},
     }
 

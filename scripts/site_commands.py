@@ -8,23 +8,35 @@ import click
 from udpfast.cli.main import cli
 
 PAGE = "reference/command-line.md"
+#: Its verbs have more help than all others together.
+LAB_PAGE, LAB_VERBS = "reference/command-line-lab.md", ("lab", "bench")
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Append the help of all commands to the page of the command line."""
-    if page.file.src_uri != PAGE:
+    """Append the help of the commands to a page of the command line."""
+    if page.file.src_uri not in (PAGE, LAB_PAGE):
         return markdown
-    return "\n".join([markdown, *sections(cli, click.Context(cli, info_name="udpfast"), 2)])
+    context = click.Context(cli, info_name="udpfast")
+    of_lab = page.file.src_uri == LAB_PAGE
+    parts = [] if of_lab else [section(cli, context, 2)]
+    for name in cli.list_commands(context):
+        if (name in LAB_VERBS) is of_lab:
+            parts += below(cli, context, name, 3)
+    return "\n".join([markdown, *parts])
 
 
-def sections(command: click.Command, context: click.Context, depth: int) -> Iterator[str]:
-    """Yield the section of a command, and then the sections of its subcommands."""
-    yield f"{'#' * depth} {context.command_path}\n"
-    yield f"```text\n{command.get_help(context)}\n```\n"
+def section(command: click.Command, context: click.Context, depth: int) -> str:
+    """Return the section of a command."""
+    help_text = command.get_help(context)
+    return f"{'#' * depth} {context.command_path}\n\n```text\n{help_text}\n```\n"
+
+
+def below(group: click.Group, context: click.Context, name: str, depth: int) -> Iterator[str]:
+    """Yield the section of a command of a group, and then those of its subcommands."""
+    command = group.get_command(context, name)
+    assert command is not None
+    inner = click.Context(command, info_name=name, parent=context)
+    yield section(command, inner, depth)
     if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
-            yield from sections(
-                below, click.Context(below, info_name=name, parent=context), min(depth + 1, 4)
-            )
+        for each in command.list_commands(inner):
+            yield from below(command, inner, each, min(depth + 1, 4))
