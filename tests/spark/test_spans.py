@@ -20,7 +20,7 @@ from udpfast.spark.spans import Book, Era, Span, eras_of, judge
 SEEDS = (*range(20_261_125, 20_261_128), 20_261_130, 20_261_131)
 EVENTS = 90
 #: In the middle, while a first and a second journal are written, and at the end.
-TIMES = (BEGIN_NS + 70 * STEP_NS, None)
+TIMES = (pytest.param(BEGIN_NS + 70 * STEP_NS, marks=pytest.mark.nightly), None)
 
 
 @pytest.fixture(scope="module")

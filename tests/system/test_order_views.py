@@ -94,6 +94,11 @@ def test_top_shows_the_orders_of_a_feed(venue: str) -> None:
     assert "queue at the best" in asyncio.run(look())
 
 
+@pytest.mark.parametrize(
+    "venue",
+    ["cme", *[pytest.param(payload, marks=pytest.mark.nightly) for payload in ("itch", "pitch")]],
+    indirect=True,
+)
 def test_page_shows_the_orders_of_a_chosen_book(venue: str, browser: Any) -> None:
     process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "1")
     try:
