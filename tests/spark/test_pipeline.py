@@ -211,7 +211,7 @@ def test_run_refuses_a_source_that_is_none(tmp_path: Path) -> None:
     "names",
     [
         ("losses", "instruments", "hops", "races"),
-        pytest.param(("lines", "spreads", "depth"), marks=pytest.mark.nightly),
+        pytest.param(("lines", "bars", "depth"), marks=pytest.mark.nightly),
     ],
 )
 def test_journal_read_as_it_is_answers_like_its_export(
