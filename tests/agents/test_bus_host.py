@@ -1,4 +1,4 @@
-"""Daemons of a bus on loopback: real sockets and files, each in a thread of this process."""
+"""Daemons of a bus on loopback, each in a thread of this process, with real sockets and files."""
 
 import itertools
 import os
@@ -29,7 +29,7 @@ KEY, OTHER = "ab" * 32, "cd" * 32
 
 
 def settings(folder: Path, port: int, *, key: str = "", more: str = "") -> BusConfig:
-    """Write a bus.toml, with a key file if there is a key, and read it."""
+    """Write bus.toml, with a key file if there is a key, and read it."""
     folder.mkdir(parents=True, exist_ok=True)
     hosts = "".join(f'{name} = "{address}"\n' for name, address in HOSTS.items())
     if key:
@@ -188,7 +188,7 @@ def test_app_begins_anew_where_its_outbox_is_over(tmp_path: Path, state: OutboxS
             assert app.send(b"1") == 1
             assert stream(app, 2) == [("app", 1), ("app", 1)]
         with App(address, "app", anew=True) as app:
-            assert app.send(b"2") == 2  # it is in order, and goes on
+            assert app.send(b"2") == 2  # the outbox is intact, and continues
         assert len(list(path.parent.glob("app.outbox.aside-*"))) == 1
 
 
@@ -225,7 +225,7 @@ def test_port_in_use_is_said(tmp_path: Path) -> None:
 
 
 def threads(name: str) -> list[int]:
-    """Return this process's threads of a name, as the kernel knows them."""
+    """Return the threads of this process with a name, as the kernel lists them."""
     found = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):

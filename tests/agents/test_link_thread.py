@@ -1,4 +1,4 @@
-"""Links that threads carry: the same bytes as by hand, and nothing once an end is over."""
+"""Threads carry the same bytes over a link as a loop does, and none once an end is closed."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ def filled(count: int, capacity: int = 1 << 18) -> Sequencer:
 
 
 def seals(sources: Sequence[bytes], copies: Sequence[bytes]) -> tuple[LinkSeal, LinkSeal]:
-    """Seals of a source and of its copy, by the keys that each has: they greeted each other."""
+    """Seals of a source and of its copy with their keys, after the greeting."""
     ours, theirs = (LinkSeal(keys, os.urandom(NONCE_SIZE), began=began)
                     for keys, began in ((sources, False), (copies, True)))  # fmt: skip
     theirs.unwrap(ours.wrap(b""))
@@ -53,7 +53,7 @@ def seals(sources: Sequence[bytes], copies: Sequence[bytes]) -> tuple[LinkSeal, 
 
 
 class Threads:
-    """A link of two threads, and the loops that attend them.
+    """A link with two threads, and the loops that supervise them.
 
     `sockets` are the ends of source and copy; `keyed` are their seals.
     """
@@ -101,7 +101,7 @@ class Threads:
         return self
 
     def level(self) -> bool:
-        """Whether the copy has all, and the source has heard so."""
+        """Whether the copy is complete, and the source knows it."""
         self.attend()
         return self.source.acked == self.source.store.end
 
@@ -276,7 +276,7 @@ def test_seals_that_a_loop_began_go_on_in_a_thread() -> None:
     link = Threads(seq.store, other, keyed=keyed)
     send(seq, 11, 300)
     wire = ours.wrap(link.source.output(1))
-    # The loop read some of a piece; the rest comes to the thread.
+    # The loop read the first part of a piece; the thread receives the rest.
     assert theirs.unwrap(wire[:100]) == b""
     link.sockets[0].sendall(wire[100:])
     with link.running():
@@ -295,7 +295,7 @@ def test_keys_are_exchanged_step_by_step(sources: list[bytes], copies: list[byte
 
 
 class Between:
-    """Sits between both ends of a sealed link, and may change which pieces go one way."""
+    """Stands between both ends of a sealed link, and may change the pieces of one direction."""
 
     def __init__(self, to_copy: bool, change: Callable[[int, bytes], list[bytes]]) -> None:
         (first, self.near), (self.far, last) = socket.socketpair(), socket.socketpair()
@@ -309,7 +309,7 @@ class Between:
             each.setblocking(False)
 
     def carry(self) -> None:
-        """Carry what is there."""
+        """Carry all bytes that have arrived."""
         for way in self._ways:
             source, target, changes, held, out, number = way
             with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -327,7 +327,7 @@ class Between:
 
 
 class Attack:
-    """Does one thing to the pieces of a link, at a place by a seed."""
+    """Changes the pieces of a link in one way, at a place that the seed chooses."""
 
     def __init__(self, name: str, rng: random.Random, foreign: LinkSeal) -> None:
         self.name, self._rng, self._foreign = name, rng, foreign
@@ -353,7 +353,7 @@ class Attack:
                 return []
             case "and the one before":
                 return [piece, self._before[number - 1]]
-            case _:  # the same, sealed for another link or by another key: nothing else is wrong
+            case _:  # the same piece, sealed for another link or by another key
                 for _ in range(number):
                     self._foreign.wrap(b"any")
                 return [self._foreign.wrap(piece[20:])]
@@ -373,7 +373,7 @@ def test_nothing_is_believed_that_was_not_sealed_so(name: str, to_copy: bool, se
 
         def found() -> bool:
             nonlocal number
-            if seq.store.end == other.end:  # pieces go by, one after the other, until it is found
+            if seq.store.end == other.end:  # pieces pass one by one until the change is found
                 send(seq, number, 3)
                 number += 3
             between.carry()

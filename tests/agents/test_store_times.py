@@ -1,4 +1,4 @@
-"""Records of a feed's store have the times of its loop, which what it received was kept with."""
+"""Records in the store of a feed have the times of its loop, as its recording has them."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play(directory: Path, output: str, times_ns: list[int]) -> list[int]:
-    """Have a feed receive a message at each time of its loop's clock; return those kept with it."""
+    """Let a feed receive a message at each time of its loop's clock; return the recorded times."""
     instance = directory / "shm" / output
     instance.mkdir(mode=0o700)
     store = {"store": {"directory": str(directory / "store")}} if output == "store" else {}
@@ -48,7 +48,7 @@ def play(directory: Path, output: str, times_ns: list[int]) -> list[int]:
 
 
 def read(address: str) -> tuple[list[int], str]:
-    """Return when the messages that are there were published, and the hash of all records."""
+    """Return the times at which messages were published, and the hash of all records."""
     said = RecordHash()
     times = []
     with Reader(address, start="oldest") as reader:
@@ -63,7 +63,7 @@ def read(address: str) -> tuple[list[int], str]:
 @pytest.mark.filterwarnings("ignore:.*its writer .* has ended")
 def test_records_of_a_store_are_those_that_a_ring_gets(directory: Path) -> None:
     base_ns = realtime_ns() + 10**10
-    times_ns = [base_ns + step for step in (0, 0, 0, 5, 5, 100)]  # of one batch: one time
+    times_ns = [base_ns + step for step in (0, 0, 0, 5, 5, 100)]  # one batch has one time
     for output in ("ring", "store"):
         assert play(directory, output, times_ns) == times_ns
     stored, ring = read(f"store:{directory / 'store'}"), read("ring:ring")

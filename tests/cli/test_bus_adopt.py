@@ -1,4 +1,4 @@
-"""A store's directory that was moved or restored is refused until somebody says what it is."""
+"""A moved or restored directory of a store is refused until `udpfast bus adopt` accepts it."""
 
 import shutil
 import subprocess
@@ -19,7 +19,7 @@ from udpfast.net.ports import free_port
 
 
 def written(folder: Path, config: BusConfig, count: int = 50) -> Path:
-    """Write a store on S alone, stop its daemon in good order, and return its directory."""
+    """Write a store on S alone, stop its daemon cleanly, and return its directory."""
     path = folder / "S" / "orders"
     with running(config, "S", folder, begin=["orders"]) as daemon:
         wait_until(lambda: daemon.parts[0].node.sequencer, "the sequencer")
@@ -31,7 +31,7 @@ def written(folder: Path, config: BusConfig, count: int = 50) -> Path:
 
 
 def copy_in_place(path: Path) -> Path:
-    """Put a copy of a directory in its place, as who moves it to another disk does."""
+    """Replace a directory by a copy of it, as a move to another disk does."""
     original = path.with_name("original")
     path.rename(original)
     subprocess.run(["cp", "-a", original, path], check=True)

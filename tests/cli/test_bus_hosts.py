@@ -1,4 +1,4 @@
-"""Daemons of a bus as processes: one that failed ends every wait."""
+"""Daemons of a bus as processes: a failed one ends every wait."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an operator gets wrong with `udpfast bus` is one line that says so, and changes nothing."""
+"""A mistake with `udpfast bus` gives one line that explains it, and changes nothing."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ from udpfast.net.ports import free_port
 
 @pytest.fixture
 def ended(tmp_path: Path) -> BusConfig:
-    """Return the settings of a bus whose two hosts have run below `tmp_path`, and ended."""
+    """Return the settings of a bus whose two hosts have run below `tmp_path` and ended."""
     config = settings(tmp_path, free_port())
     with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path) as other:
         wait_until(lambda: other.parts[0].store.end, "the copy")

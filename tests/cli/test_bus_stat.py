@@ -1,4 +1,4 @@
-"""`udpfast bus stat`: what it shows is what is there, of living and of dead daemons."""
+"""`udpfast bus stat` shows the true state of stores, with living and with dead daemons."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ from udpfast.net.ports import free_port
 
 
 def stat(folder: Path, host: str, *options: str) -> str:
-    """Return what it prints on a host."""
+    """Return what the command prints on a host."""
     command = ["bus", "stat", str(folder / "bus.toml"), "--directory", str(folder / host)]
     done = CliRunner().invoke(cli, [*command, *options])
     assert done.exit_code in (0, 1), done.output  # 1: something needs attention
@@ -120,7 +120,7 @@ def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> 
                 app.send(b"x")
             stream(app, 5)
         end, records = writer.parts[0].store.end, writer.parts[0].store.log.end_index
-    describe_store(store, said)  # one that is killed says no more
+    describe_store(store, said)  # the last description of a killed daemon
     wait_until(lambda: not state(tmp_path, "S")["alive"], "its silence")
     assert said["end"] < end
     assert (state(tmp_path, "S")["end"], state(tmp_path, "S")["records"]) == (end, records)

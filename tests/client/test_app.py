@@ -1,4 +1,4 @@
-"""An app sends while it has its outbox: in the process that opened it, until `close`."""
+"""An app sends only in the process that opened its outbox, until `close`."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def address(tmp_path: Path) -> str:
 
 
 def in_child(work: Callable[[], object]) -> str:
-    """Return what a forked child says of a piece of work."""
+    """Return what some work raises, or returns, in a forked child."""
     source, target = os.pipe()
     child = os.fork()
     if not child:
@@ -71,7 +71,7 @@ def test_forked_child_sends_nothing_of_its_parents_app(address: str) -> None:
         assert in_child(lambda: app.outbox.send(b"lost")).startswith("WriterExistsError: outbox")
         assert in_child(app.close) == "done: None"
         assert in_child(lambda: App(address, "b").send(b"1")) == "done: 1"
-        # Its lock is the parent's still.
+        # The parent still has the lock.
         assert in_child(lambda: App(address, "a")).startswith("WriterExistsError")
         assert app.send(b"2") == 2
 

@@ -1,4 +1,4 @@
-"""Stores that a group may read: daemons, apps and readers of several users. As root only."""
+"""Stores that a group may read: daemons, apps and readers of several users; needs root."""
 
 import os
 import signal
@@ -34,19 +34,19 @@ pytestmark = [
 
 OWNER, MEMBER, STRANGER, GROUP = 12_340, 12_341, 12_343, 12_350
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
-#: More than two segments of 256 KiB.
+#: Enough messages for more than two segments of 256 KiB.
 MESSAGES = 600
 
 
 def become(uid: int, group: int) -> None:
-    """Be another user from now on."""
+    """Become another user."""
     os.setgroups([group] if group else [])
     os.setgid(uid)
     os.setuid(uid)
 
 
 def as_user(uid: int, group: int, what: Callable[[], object]) -> str:
-    """Do it in a process of another user; return what it raised, in words, or "" ."""
+    """Call a function in a process of another user; return the text of its exception, or ""."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -67,7 +67,7 @@ def as_user(uid: int, group: int, what: Callable[[], object]) -> str:
 
 
 class Bus:
-    """Two hosts, each with its roots, their daemons of one user."""
+    """Two hosts, each with its own roots, whose daemons belong to one user."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class Bus:
         )
 
     def roots(self, host: str) -> None:
-        """Have what this process does be done on a host."""
+        """Use the directories of a host in this process."""
         os.environ["UDPFAST_JOURNALS"] = str(self.folder / host / "journals")
         os.environ["UDPFAST_SHM"] = str(self.folder / host / "shm")
 
@@ -108,7 +108,7 @@ class Bus:
 
     def _run(self, host: str) -> None:
         try:
-            os.umask(0)  # what they make is as it says itself
+            os.umask(0)  # new files have exactly the requested mode
             become(OWNER, GROUP)
             self.roots(host)
             daemon = BusHost(load_bus(self.folder / "bus.toml"), host)
@@ -126,7 +126,7 @@ class Bus:
 
 
 def is_of(store: Path, pid: int) -> bool:
-    """Whether the daemon of this process said that it has a store."""
+    """Whether the daemon of this process has reported a store."""
     try:
         said = read_description(store)
     except FileNotFoundError:
@@ -136,10 +136,10 @@ def is_of(store: Path, pid: int) -> bool:
 
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bus]:
-    """Return a bus whose hosts' directories other users can reach."""
+    """Return a bus whose directories other users can reach."""
     for name in ("UDPFAST_JOURNALS", "UDPFAST_SHM", "UDPFAST_TRUST"):
         monkeypatch.setenv(name, "")
-    # Not `tmp_path`: whenever another run of pytest begins, it shuts the others out again.
+    # `tmp_path` does not work: every new run of pytest takes the permissions of others away again.
     with tempfile.TemporaryDirectory(prefix="udpfast-test-") as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -157,7 +157,7 @@ def mode(path: Path) -> int:
 
 
 def read_all(address: str, count: int) -> list[int]:
-    """Return numbers of messages, when there are so many."""
+    """Wait for some messages, and return their numbers."""
     found: list[int] = []
     with Reader(address, start="begin", name="member") as reader:
 
@@ -247,7 +247,7 @@ def test_tools_of_a_member_show_and_verify_a_store(bus: Bus) -> None:
             done = CliRunner().invoke(cli, command)
             assert done.exit_code == 0, (done.output, done.exception)
 
-    tools()  # as root, too; and what they import may lie where no other user comes
+    tools()  # as root, too, which also loads modules that others may not reach
     assert as_user(MEMBER, GROUP, tools) == ""
 
 

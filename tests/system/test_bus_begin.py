@@ -1,4 +1,4 @@
-"""Which host begins a store, and that none begins a second one: real daemons, in any order."""
+"""One host begins a store, and none begins a second one: real daemons, started in any order."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.system
 
 
 class Hosts:
-    """Daemons of S and one, on loopback: of a store, and a composite of it."""
+    """Daemons of S and one on loopback, with a store and a composite of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Hosts:
         return self.folder / host / store
 
     def state(self, host: str, store: str = "orders") -> dict[str, Any]:
-        """Return what the daemon that runs says, once it says something."""
+        """Wait until the running daemon describes a store, and return that."""
         found: list[dict[str, Any]] = []
 
         def said() -> bool:
@@ -86,7 +86,7 @@ class Hosts:
             self.kill(host)
 
     def identity(self, host: str, store: str = "orders") -> bytes | None:
-        """Return which store a host has."""
+        """Return the identity of the store of a host."""
         return segments_identity(self.path(host, store))
 
     def messages(self, host: str) -> int:
@@ -130,7 +130,7 @@ def test_host_that_lost_its_disk_begins_no_second_store(hosts: Hosts) -> None:
     before = hosts.identity("one"), hosts.identity("one", "algo")
     hosts.kill("S")
     shutil.rmtree(hosts.folder / "S")
-    hosts.start("S", "--begin", "orders", "--begin", "algo")  # not even when told not to wait
+    hosts.start("S", "--begin", "orders", "--begin", "algo")  # not even if told not to wait
     hosts.until("S", "waits", lambda waits: waits and "copies the store from one" in waits)
     assert hosts.state("S")["end"] == hosts.state("S", "algo")["end"] == 0
     for store in ("orders", "algo"):

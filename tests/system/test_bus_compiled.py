@@ -1,4 +1,4 @@
-"""Apps in C and Cython at real daemons: killed, full, of one name; Python reads what they sent."""
+"""Apps in C and Cython with real daemons: killed, full, of one name; Python reads from them."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes =
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the driver of tests and the example, with sanitizers."""
+    """Return the test driver and the example, built with sanitizers."""
     folder = tmp_path_factory.mktemp("programs")
     for source in (DRIVER, EXAMPLE):
         command = [compiler(), *STRICT, *SANITIZED, "-o", folder / source.stem, source]
@@ -55,7 +55,7 @@ def is_running(hosts: BusHosts, host: str) -> bool:
 
 
 def messages(app: App, sender: str, count: int) -> list[tuple[int, bytes]]:
-    """Return what a sender sent, when so many messages have come."""
+    """Wait for some messages of a sender, and return them."""
     found: list[tuple[int, bytes]] = []
 
     def enough() -> bool:
@@ -72,7 +72,7 @@ def test_app_in_c_killed_in_the_middle_sends_each_message_once(
 ) -> None:
     address = f"store:{bus.path('one')}"
     command = [programs[1], address, "c-app", "10000"]
-    App(address, "c-app", slots=256).close()  # the program goes on in it, and is never far ahead
+    App(address, "c-app", slots=256).close()  # the program continues in it, never far ahead
     with App(address, "watch") as watch:
         before = []
         for kills in range(1, 4):
@@ -109,9 +109,9 @@ def test_app_in_c_waits_while_its_daemon_does_and_is_the_only_one_of_its_name(
     accepted = 0
     while (number := driver.send(8)[0]) > 0:
         accepted = number
-    assert (number, accepted) == (-1, 64)  # full; nothing of it was let go
+    assert (number, accepted) == (-1, 64)  # full: no message was let go
     bus.daemons["one"].send_signal(signal.SIGCONT)
-    for _ in range(100):  # the daemon looks at the lock all the while
+    for _ in range(100):  # the daemon checks the lock meanwhile
         second = Driver(programs[0], "send", address, "c-app", 64, 1 << 16)
         assert second.opened.startswith("-20 "), second.opened
         second.end()

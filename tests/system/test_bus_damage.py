@@ -1,4 +1,4 @@
-"""Files of a store that go, or are cut, while its daemon runs."""
+"""Files of a store that are removed or truncated while its daemon runs."""
 
 import os
 import shutil

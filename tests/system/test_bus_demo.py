@@ -1,4 +1,4 @@
-"""Three hosts as processes: kill -9, a stopped one, a promotion; every message once, everywhere."""
+"""Three hosts as processes, with `kill -9`, a stop and a promotion: each has every message once."""
 
 from udpfast.cli.bus_demo import run_demo
 

@@ -1,4 +1,4 @@
-"""Faults of a bus of real daemons, a few of each; `udpfast lab bus-faults` tries many."""
+"""A few faults of each kind in a bus of real daemons; `udpfast lab bus-faults` tries many."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ from lab.bus_faults import ROWS, UnavailableError
 
 pytestmark = pytest.mark.system
 
-#: How often each row is tried here: as often as its kinds that come by turns, else once or twice.
-#: `make nightly` tries each much more often, with seeds of the day.
+#: How often each row is tried here: once for each of the kinds that take turns, or once or twice.
+#: `make nightly` tries each far more often, with seeds of the day.
 TIMES = {
     "B1": 6, "B2": 1, "B3": 1, "B7": 1, "B8": 1, "B9": 1, "B11": 2, "B12": 3, "B20": 8,
     "chain": 2, "aside": 1, "moved": 1, "backup": 2, "mixed": 1, "order": 1, "damage": 3,

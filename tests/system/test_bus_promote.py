@@ -1,4 +1,4 @@
-"""What `bus promote` said is so, also later: real daemons that are stopped, killed and started."""
+"""What `bus promote` reports stays true: real daemons that are stopped, killed and started."""
 
 import signal
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ WISH = "bus.promote"
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """S writes, one has all of it."""
+    """Return hosts where S writes, and one has a complete copy."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     made = Hosts(tmp_path)
     for host in ("S", "one"):
@@ -39,7 +39,7 @@ def writers(hosts: Hosts) -> list[str]:
 
 
 def first_epoch(hosts: Hosts) -> str:
-    """Return the epoch that S writes, once it says so: what it said first has none."""
+    """Wait until S reports the epoch that it writes, and return it; early reports have none."""
     hosts.until("S", "epoch", lambda epoch: epoch not in {None, "0"})
     return str(hosts.state("S")["epoch"])
 
@@ -47,7 +47,7 @@ def first_epoch(hosts: Hosts) -> str:
 def test_promotion_of_a_host_whose_daemon_was_killed_is_withdrawn(hosts: Hosts) -> None:
     epoch = first_epoch(hosts)
     hosts.kill("one")
-    code, said = promote(hosts, "one", 0.5)  # the daemon seems to live for a second more
+    code, said = promote(hosts, "one", 0.5)  # for a second the daemon still seems to live
     assert code == 1
     assert "within 0.5 s: nothing was changed" in said
     assert not (hosts.path("one") / WISH).exists()
@@ -79,7 +79,7 @@ def test_wish_of_before_is_not_carried_out_by_a_daemon_that_starts(hosts: Hosts)
 
 
 def test_promotion_that_goes_on_is_said_to(hosts: Hosts) -> None:
-    hosts.daemons["S"].send_signal(signal.SIGSTOP)  # it is asked for 2 s
+    hosts.daemons["S"].send_signal(signal.SIGSTOP)  # the promotion asks it for 2 s
     code, said = promote(hosts, "one", 1)
     assert (code, "one is still at it after 1 s: `udpfast bus stat`" in said) == (3, True), said
     hosts.until("one", "writer", bool)

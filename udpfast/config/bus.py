@@ -92,7 +92,7 @@ class StoreConfig(Struct, frozen=True):
         Meta(
             description="when outboxes let a message go. disk: the writer's disk and each replica "
             "in keep_for that is not away have it; all: each of these has it, away or not; a "
-            "number: so many replicas have it"
+            "number: this many replicas have it"
         ),
     ] = "disk"
     away_ms: Annotated[

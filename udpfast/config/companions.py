@@ -217,9 +217,8 @@ class RecordConfig(CompanionConfig, frozen=True):
         Meta(
             ge=0,
             le=1 << 60,
-            description="disk space for records and raw together, in bytes, their tables of "
-            "names and the segments made ready included; beyond it the oldest segments are "
-            "removed; 0: no limit",
+            description="disk space for records and raw together, in bytes, including tables of "
+            "names and prepared segments; beyond it the oldest segments are removed; 0: no limit",
         ),
     ] = 0
     capture_bytes: Annotated[
@@ -282,8 +281,8 @@ class RelayLine(Struct, frozen=True):
     short: Annotated[
         Literal["conflate", "leave_out"],
         Meta(
-            description="what to do when bits_per_s is too little. conflate: of each level and top "
-            "of book the newest state alone is sent, by all lines; leave_out: this line leaves "
+            description="what to do when bits_per_s is too little. conflate: all lines send only "
+            "the newest state of each level and top of book; leave_out: this line leaves "
             "messages out, levels first, and the other lines carry them"
         ),
     ] = "conflate"
@@ -292,8 +291,8 @@ class RelayLine(Struct, frozen=True):
         Meta(
             ge=0,
             le=32,
-            description="one parity datagram for so many of the incremental channel, at least 2: "
-            "what the line loses is rebuilt at a far end with window.parity; 0: none",
+            description="datagrams of the incremental channel for each parity datagram, at least "
+            "2; a far end with window.parity rebuilds lost datagrams from it; 0: no parity",
         ),
     ] = 0
     parity_depth: Annotated[
@@ -301,8 +300,8 @@ class RelayLine(Struct, frozen=True):
         Meta(
             ge=1,
             le=32,
-            description="with parity: how many datagrams in a row may be lost, and about as many "
-            "times `parity` how many pass until a lost one is rebuilt",
+            description="with parity: how many datagrams in a row may be lost; a lost one is "
+            "rebuilt about this many times `parity` datagrams later",
         ),
     ] = 8
 

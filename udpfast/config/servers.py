@@ -89,8 +89,8 @@ class ServerConfig(Struct, frozen=True):
     login: Annotated[
         FilePath,
         Meta(
-            description="TOML file with the login (docs/venues.md says its keys), readable by its "
-            "owner alone; relative to this file. Empty: the server wants none"
+            description="TOML file with the login (its keys: docs/venues.md), readable only by its "
+            "owner; relative to this file. Empty: the server needs no login"
         ),
     ] = ""
     requests_per_day: Annotated[
