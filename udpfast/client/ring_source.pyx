@@ -139,7 +139,7 @@ cdef class RingSource(Source):
         if load_relaxed(&ring.header.epoch) != self.gone_epoch:
             self.gone = CONNECTION_WRITER
         if self.gone == CONNECTION_WRITER:
-            # Said before a lap, behind which its RESTART may be: who reads must know which is which.
+            # Said before a lap, behind which its RESTART may be: readers must know which is which.
             return ring_ready(ring) or load_relaxed(&ring.header.intent) > (
                 ring.cursor + ring.capacity)
         if not (stuck or self.current):

@@ -1,6 +1,6 @@
 # What the feed itself has to say (SESSION, CONNECTION, DISAGREEMENT) waits here until take(). What
-# all streams may have to say at once does not: a window makes its GAP, and begins a session that has
-# waited for its other lines, when its turn has come.
+# all streams may have to say at once does not: a window makes its GAP, and begins a session that
+# has waited for its other lines, when its turn has come.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset

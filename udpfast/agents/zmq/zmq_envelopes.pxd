@@ -7,7 +7,7 @@ from udpfast.archive.feed_cursor cimport FeedCursor
 
 cdef class Envelopes:
     cdef FeedCursor feed         # None: there is none
-    cdef uint16_t heartbeat_ms   # a stream's longest silence; 0: the feed stands still, none is told
+    cdef uint16_t heartbeat_ms   # a stream's longest silence; 0: none, the feed stands still
     cdef uint64_t unseen         # records that the fan-out itself missed
     cdef uint64_t messages       # sent
     cdef uint64_t bytes_sent
