@@ -110,6 +110,7 @@ def _note_unknown(address: str, symbols: tuple[str, ...]) -> None:
     # A symbol that is misspelt would be waited for in silence.
     if symbols:
         with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("ignore", RuntimeWarning)
             warnings.simplefilter("always", UserWarning)
             Reader(address, symbols=symbols, name="tail").close()
         for each in said:
