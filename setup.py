@@ -8,7 +8,6 @@ UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with li
 """
 
 import contextlib
-import functools
 import gc
 import io
 import os
@@ -20,7 +19,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import Cython.Utils
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
@@ -106,7 +104,7 @@ class BuildExt(build_ext):
         for extension in self.extensions:
             self.forget_other_flags(extension)
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
-        Cython.Utils.find_versioned_file = find_file
+        runpy.run_path("scripts/translate.py")["hasten"]()
         gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
         # Generate C only now: packing the sources or asking for the version, as pip does often,
         # needs none. Suppress the two lines per module, which would bury warnings (Cython writes
@@ -186,28 +184,6 @@ def write_schema() -> None:
     """Write what is generated from Roq's schema, unless it is there and up to date."""
     generate = runpy.run_path("udpfast/payload/roq/generate.py")
     generate["write_schema"]()
-
-
-#: Cython's own function, which also finds files for one version of Cython, as numpy has them.
-find_versioned_file = Cython.Utils.find_versioned_file
-
-
-@functools.cache
-def stems(folder: str) -> frozenset[str]:
-    """Return the stems of the file names in a folder."""
-    try:
-        return frozenset(path.name.partition(".")[0] for path in Path(folder).iterdir())
-    except OSError:
-        return frozenset()
-
-
-def find_file(folder: str, stem: str, suffix: str) -> str | None:
-    """Return the path of an existing file, for Cython.
-
-    Cython asks for each cimported name whether it is a module in each folder of `sys.path`, and
-    lists the folder each time, which takes half of the time to find out what changed.
-    """
-    return find_versioned_file(folder, stem, suffix) if stem in stems(folder) else None
 
 
 def c_source(extension: Extension) -> Path:
