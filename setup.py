@@ -200,11 +200,14 @@ SELDOM = {
     for name in (
         *("_cython", "agents/feed/load", "agents/feed/output", "agents/feed/recorder"),
         *("agents/feed/engine_settings", "agents/feed/feed_loop", "agents/feed/feed_names"),
-        *("agents/feed/feed_state", "agents/feed/republisher"),
+        *("agents/feed/feed_state", "agents/feed/image_keeper", "agents/feed/republisher"),
+        *("agents/feed/wanted", "agents/bus/link_thread"),
         *("agents/zmq/zmq_last", "agents/zmq/zmq_envelopes", "agents/zmq/zmq_streams"),
-        *("archive/feed_cursor", "archive/store", "bus/link_seal", "bus/wire"),
+        *("archive/copied_sessions", "archive/feed_cursor", "archive/store"),
+        *("bus/link_seal", "bus/wire"),
         *("bus/link_receiver", "bus/link_sender", "bus/outbox_sender"),
         *("client/aio", "client/arrow", "client/callbacks", "client/merged_source"),
+        *("client/copied_names", "client/image_doubts"),
         *("client/history_seam", "client/history_source", "client/image_join"),
         *(
             "client/journal_source",
@@ -213,7 +216,8 @@ SELDOM = {
             "client/reader",
         ),
         "client/store_source",
-        *("client/zmq_silence", "client/zmq_source", "core/agent", "core/counter", "core/idle"),
+        *("client/zmq_silence", "client/zmq_source", "core/agent", "core/counter"),
+        *("core/fault", "core/idle", "core/memory"),
         *("core/layout", "core/oserr", "core/parent", "core/worker", "export/hops"),
         *("export/races", "feed/pipeline", "log/journal_header", "log/journal_map"),
         *("log/journal_state", "log/readers", "log/recorded_runs", "log/recovery"),
@@ -223,6 +227,18 @@ SELDOM = {
         *("payload/traits", "shm/answers"),
         *("shm/counters", "shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
         *("wire/frame", "wire/framing"),
+    )
+}
+
+#: Modules that run for each record, but mostly wait for the system, ZeroMQ or Python. They would
+#: take 1.7 times as long to compile with -O2.
+CALLING = {
+    Path("udpfast", f"{name}.pyx")
+    for name in (
+        *("agents/feed/recording", "agents/feed/replayer", "agents/zmq/zmq_fanout"),
+        *("agents/relay/relay", "agents/relay/relay_feed", "agents/relay/relay_lines"),
+        *("agents/relay/relay_output", "agents/relay/relay_rounds", "client/publisher"),
+        *("net/departures", "probe/outgoing", "probe/reflector"),
     )
 }
 
@@ -246,6 +262,8 @@ def arguments(path: Path) -> list[str]:
         return compile_args
     if path in SELDOM or path.parts[0] == "lab":
         return [*compile_args, "-Og"]
+    if path in CALLING:
+        return [*compile_args, "-O1"]
     return [*compile_args, "-O3"] if path in OFTEN or path.parts[0] == "bench" else compile_args
 
 
@@ -276,6 +294,8 @@ extensions = [
         define_macros=[
             ("UDPFAST_BUILD_FLAGS", f'"{" ".join(arguments(path))}"'),
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
+            # Tracebacks show no lines of the C, so that all errors of a line share their code.
+            ("CYTHON_CLINE_IN_TRACEBACK", "0"),
         ],
     )
     for path in sources()
