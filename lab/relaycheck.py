@@ -182,6 +182,12 @@ class World:
         self.relay.counts.close()
         self.found["kills"] += 1
         self.open_relay()
+        self.begin()
+
+    def begin(self) -> None:
+        """Give a relay its first turn: it knows from then on when it stood still."""
+        self.relay.work(self.now_ns)
+        self.deliver()
 
     def restart_near(self) -> None:
         """Stop the feed in good order, and start it again."""
@@ -200,6 +206,7 @@ class World:
             self.history[name].append((self.now_ns, None))
         self.found["restarts"] += 1
         self.open_near()
+        self.begin()
 
     def step(self, line: Line, payload: bytes, after_ns: int, relaying: bool = True) -> None:
         """Take a datagram of the venue, and let everything run until nothing is left to do."""
