@@ -8,7 +8,8 @@ the best price. "books" keeps all of it and tells nobody; "levels" tells levels 
 "orders" also each order with its place in the queue. The floor keeps quantities by price in plain
 tables of C: no queue, no sorted side, no best price, no doubt, and it tells nobody. "decode" is
 what the decoder alone takes of it. Messages come as in a datagram of many: what comes next is
-known. Every run compares what rests in the end with what the flow says; a figure is that of the
+known. Then all of one book at once: a snapshot of 10,000 orders, and a clear of them, with all
+updates. Every run compares what rests in the end with what the flow says; a figure is that of the
 median thousand messages.
 
 Usage: udpfast bench run books [--quick]
@@ -18,9 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from statistics import median
 
 from .loops.book_cost import OrderFlow
 from .loops.hostprobe import pinned
+from .loops.whole_book import whole_book
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, interleave
 
@@ -34,6 +37,8 @@ GOALS = {100_000: "P33: <= 70 ns", 1_000_000: "P33: <= 100 ns"}
 #: Stocks, and orders alive.
 SHAPES = ((1, 1_000), (100, 10_000), (8_000, 100_000), (8_000, 1_000_000))
 MESSAGES = 1_000_000
+#: Orders of a book that is taken, or emptied, at once.
+WHOLE = 10_000
 ROUNDS = 5
 
 
@@ -70,6 +75,33 @@ def run(settings: Settings) -> Iterator[Row]:
         for row in rows(base=BOOKS, goals={"orders": "P33: <= 1.5"}):
             if row.variant == "orders":
                 yield row
+
+    yield from run_whole(settings)
+
+
+def run_whole(settings: Settings) -> Iterator[Row]:
+    """Measure a snapshot and a clear of one book."""
+    variants: dict[str, Callable[[], float | Outcome]] = {
+        name: partial(measure_whole, settings.cores[1], at)
+        for at, name in enumerate(("snapshot", "clear"))
+    }
+    trials = interleave(
+        variants,
+        settings,
+        label=f"{WHOLE:,} orders at once",
+        rounds=min(settings.rounds, ROUNDS),
+        two_cores=False,
+    )
+    yield from trials.rows(
+        NAME, "us", {"orders": WHOLE}, goals=dict.fromkeys(variants, "P33: <= 1000 us")
+    )
+
+
+def measure_whole(core: int, at: int) -> Outcome:
+    """Take and clear a book some times; return the median of one of both."""
+    with pinned(core):
+        costs = [whole_book(WHOLE)[at] for _ in range(5)]
+    return Outcome(median(costs), verified=f"{WHOLE:,} orders rest, then none")
 
 
 def measure(core: int, way: Callable[[], float], resting: int) -> Outcome:
