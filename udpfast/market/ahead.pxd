@@ -82,6 +82,7 @@ cdef inline void prefetch_instrument(Instrument* i) noexcept nogil:
     prefetch_write(i)
     prefetch_write(&i.sides[2])  # the second line
     prefetch_write(&i.face[FACE_ORDERS])
+    prefetch_write(&i.top)       # which readers were told last
 
 
 cdef inline void ahead_levels(Market* market, Expected* e) noexcept nogil:
@@ -94,7 +95,9 @@ cdef inline void ahead_levels(Market* market, Expected* e) noexcept nogil:
             prefetch_instrument(market.instruments.items + e.order.instrument)
         elif e.order.side <= SIDE_ASK:
             prefetch_best(market, e.instrument, e.order.side)
-    elif e.instrument != NULL:   # a new one
+    elif e.instrument != NULL:   # a new one, which follows the last one of its instrument
+        if e.instrument.orders_last:
+            prefetch_write(market.orders.orders + e.instrument.orders_last - 1)
         prefetch_best(market, e.instrument, SIDE_BID)
         prefetch_best(market, e.instrument, SIDE_ASK)
 
