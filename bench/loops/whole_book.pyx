@@ -1,6 +1,6 @@
 """All of one book at once: a snapshot of its orders that is taken, and a clear that empties it."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -35,6 +35,24 @@ cdef uint32_t tell(Market* market, uint8_t* into) noexcept nogil:
     return told
 
 
+cdef void take(Market* market, Change* change, uint32_t count) noexcept nogil:
+    # A snapshot of so many orders.
+    cdef uint32_t n
+    change.verb = VERB_BEGIN_SNAPSHOT
+    change.order = LOST + 1
+    market_apply(market, change)
+    change.verb = VERB_ADD
+    change.flags = CHANGE_ROW
+    for n in range(count):
+        change.order = 1000 + n
+        change.side = SIDE_ASK if n & 1 else SIDE_BID
+        change.price = 10_000 + n % PRICES * (1 if n & 1 else -1)
+        market_apply(market, change)
+    change.verb = VERB_END_SNAPSHOT
+    change.flags = 0
+    market_apply(market, change)
+
+
 def whole_book(orders: int) -> tuple[float, float]:
     """Take a snapshot of a book of so many orders, then clear it, with levels and orders told.
 
@@ -63,7 +81,7 @@ def whole_book(orders: int) -> tuple[float, float]:
     cdef Memory memory
     cdef uint8_t* into = <uint8_t*>calloc(1, ROOM)
     cdef Change change
-    cdef uint32_t count = orders, n
+    cdef uint32_t count = orders
     cdef uint32_t taken, left
     cdef int64_t began, between, cleared
     memset(feed, 0, sizeof(feed))
@@ -103,19 +121,7 @@ def whole_book(orders: int) -> tuple[float, float]:
 
         began = clock_monotonic_ns()
         market_begin(market, &message, &names.names)
-        change.verb = VERB_BEGIN_SNAPSHOT
-        change.order = LOST + 1
-        market_apply(market, &change)
-        change.verb = VERB_ADD
-        change.flags = CHANGE_ROW
-        for n in range(count):
-            change.order = 1000 + n
-            change.side = SIDE_ASK if n & 1 else SIDE_BID
-            change.price = 10_000 + n % PRICES * (1 if n & 1 else -1)
-            market_apply(market, &change)
-        change.verb = VERB_END_SNAPSHOT
-        change.flags = 0
-        market_apply(market, &change)
+        take(market, &change, count)
         tell(market, into)
         between = clock_monotonic_ns()
         taken = market.orders.count
