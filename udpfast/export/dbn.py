@@ -482,9 +482,7 @@ def _booleans(batch: pa.RecordBatch, column: str) -> NDArray[np.bool_]:
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
     import pyarrow as pa
 
-    columns = {
-        name: pa.concat_arrays([first[name], second[name]]) for name in first.schema.names
-    }
+    columns = {name: pa.concat_arrays([first[name], second[name]]) for name in first.schema.names}
     return pa.RecordBatch.from_pydict(columns)
 
 
