@@ -25,7 +25,7 @@ MS = 1_000_000
 
 
 class FedStore:
-    """A store as its feed leaves it; `kept` is what a bus's daemon has of it."""
+    """A store as its feed leaves it; `kept` is the store's state in the daemon."""
 
     def __init__(self, folder: Path, capacity: int = 64) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class FedStore:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Have the feed write; the daemon is back behind it."""
+        """Let the feed write; afterwards the daemon has the store again."""
         self.kept.store.log.close()
         files = StoreNames(self.folder)
         self._journal = Journal.open(self.folder, LAYOUTS, name="orders", segment_bytes=BYTES)
@@ -76,7 +76,7 @@ class FedStore:
         self.say(Kind.SESSION, new_id=1000 + self.session)
 
     def state(self, kind: Kind, exchange: str, symbol: str, number: int = 7) -> None:
-        """Say that a book is in doubt, or is sound."""
+        """Report that a book is in doubt, or is sound."""
         self.say(kind, {"object": number | 3 << 16}, object=number | 3 << 16, continues=1,
                  exchange_id=self._names.intern(exchange) if exchange else 0,
                  symbol_id=self._names.intern(symbol) if symbol else 0)  # fmt: skip
@@ -129,7 +129,7 @@ class FedComposite:
         self.sent += count
 
     def work(self) -> None:
-        """Take in what there is."""
+        """Merge the records that are there."""
         kept = [self.orders, *(feed.kept for feed in self.feeds)]
         merger = Merger(self.node, [Node(each.store, [], None, lambda: 1) for each in kept])
         while True:

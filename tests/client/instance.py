@@ -1,4 +1,4 @@
-"""An instance that a test fills: a ring and a name table, as a subscriber would leave them."""
+"""An instance that a test fills: a ring and a name table, as a subscriber leaves them."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ NAMES_CAPACITY = 64
 
 
 class Instance:
-    """A ring with names in a directory, and short ways to append to it."""
+    """A ring with names in a directory, with short methods to append records."""
 
     def __init__(
         self, directory: Path, capacity_bytes: int = 1 << 20, names: int = NAMES_CAPACITY
@@ -28,7 +28,7 @@ class Instance:
         self.names_region.mark_ready()
         self.ring = Ring.create(directory, capacity_bytes, PAYLOAD_HASH)
         self.number = 0
-        #: By session and object: the last number that what was appended contains.
+        #: The last number in the appended records, by session and object.
         self.contained: dict[tuple[int, int], int] = {}
 
     @property
@@ -54,7 +54,7 @@ class Instance:
         self.number += 1
         header = {"number": self.number, "object": object_type << 16 | object_id}
         if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS:
-            header["session"] = 1  # what is of an object is of a session
+            header["session"] = 1  # records about an object belong to a session
         header |= fields
         key = header.get("session", 0), header["object"]
         if kind == Kind.RECOVERED and len(payload) == OBJECT_STATE.itemsize:

@@ -1,4 +1,4 @@
-"""A feed's ring at random: all that a subscriber may write into it, and what nobody should."""
+"""A feed's ring with random contents: all that a subscriber may write, and invalid records."""
 
 import random
 from pathlib import Path
@@ -17,11 +17,11 @@ OBJECTS = 6
 
 
 class Market:
-    """Writes a few hundred records at a time; its writer may be killed in between."""
+    """Writes a few hundred records at a time; the writer may be killed in between."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = random.Random(seed)
-        # Roq's, or a venue's with streams of their own.
+        # Roq's streams, or those of another venue.
         self.streams = (
             ((0, 80), (1, 18), (2, 2)) if seed % 3 != 1 else ((2, 40), (3, 40), (300, 20))
         )
@@ -35,7 +35,7 @@ class Market:
         return self.instance.address
 
     def go_on(self, restarts: bool = True) -> None:
-        """Write what a reader in step gets, or (seldom) so much that it is lapped."""
+        """Write as much as a reader can follow, or (seldom) so much that it is lapped."""
         rng = self.rng
         if restarts and rng.random() < 0.1:
             self._restart()
@@ -123,7 +123,7 @@ class Market:
     def _append_book(self) -> None:
         rng = self.rng
         number = rng.randrange(OBJECTS)
-        if rng.random() < 0.03:  # it says that it is another instrument from now on
+        if rng.random() < 0.03:  # the object becomes another instrument
             self.symbols[number] = rng.randrange(len(SYMBOLS))
         snapshot = rng.random() < 0.15
         bids, asks = (self._rows(sign, snapshot) for sign in (-1, 1))

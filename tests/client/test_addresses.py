@@ -1,4 +1,4 @@
-"""What is suggested to somebody whose address is none."""
+"""Suggestions for an invalid address."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Readers in an event loop: what they get, what wakes them, what ends them."""
+"""Readers in an event loop: the records that they get, and how they wake up and end."""
 
 import asyncio
 import gc
@@ -244,7 +244,7 @@ def test_reader_dropped_in_a_running_loop_is_freed(waking: Waking, left: str) ->
         return found
 
     found = asyncio.run(count())
-    # Another thread of this process may have opened a file; what is left would add up.
+    # Another thread of this process may have opened a file, but leaks would add up.
     assert found[-1] - found[0] < len(found) - 1
     assert list_readers(waking.directory) == []
 

@@ -1,4 +1,4 @@
-"""Batches as Arrow sees them: through the capsules, in pyarrow, polars and pandas."""
+"""Batches in Arrow: through the capsules, in pyarrow, polars and pandas."""
 
 import gc
 import sys
@@ -24,7 +24,7 @@ pa = pytest.importorskip("pyarrow")
 
 @pytest.fixture
 def batch(instance: Instance) -> Batch:
-    """Return a batch of each sort of record that columns differ by, as a copy."""
+    """Return a copy of a batch with a record of each kind that has columns of its own."""
     instance.top(1.5, 2.5, "BTC")
     instance.book([(10.0, 1.0), (9.0, 2.0)], [(11.0, 3.0)], "ETH", snapshot=True)
     instance.append(Kind.GAP, bytes(CONTROL_DTYPES[Kind.GAP].itemsize))
@@ -97,7 +97,7 @@ def test_text_that_is_no_utf8_is_replaced(instance: Instance) -> None:
 
 
 def test_every_time_is_a_timestamp_in_utc(instance: Instance) -> None:
-    """Whatever its unit on the wire is; only the origin's monotonic clock is a number."""
+    """This holds for every unit on the wire; only the origin's monotonic clock is a number."""
     counts = {"source_send_time", "source_create_time"}
     for kind, dtype in {**UPDATE_DTYPES, **ROW_DTYPES}.items():
         with Reader(instance.address, start="begin") as reader:
@@ -147,7 +147,7 @@ def test_times_of_any_unit_are_right_and_none_is_null(instance: Instance) -> Non
     assert {str(frame[name].dtype) for name in times} == {"datetime64[ns, UTC]"}
 
 
-#: Names as the world has them: empty, with separators, equal once what is no UTF-8 is replaced.
+#: Unusual names: empty, with separators, and equal once invalid UTF-8 is replaced.
 NAMES = [b"", b"a,b", b'"q"', b"Z\xfcrich", b"Z\xf6rich", "Zürich".encode(), b"\xff", b" ", b"a\nb"]
 PRICES = [0.0, -0.5, float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 5e-324]
 
@@ -185,7 +185,7 @@ def test_names_and_prices_of_the_world_come_through_every_frame(instance: Instan
 
 
 def test_two_ids_of_one_name_are_one_category(instance: Instance) -> None:
-    for name in (b"\xff", b"\\xff"):  # a name that looks as the other one is shown
+    for name in (b"\xff", b"\\xff"):  # the second is the displayed form of the first
         instance.append(Kind.TOP_OF_BOOK, instance.update(TOP_OF_BOOK, "x", name).tobytes())
     pytest.importorskip("pandas")
     assert _read(instance).to_pandas("top_of_book")["symbol"].tolist() == ["\\xff"] * 2
@@ -262,7 +262,7 @@ def test_batch_of_before_is_refused(instance: Instance) -> None:
         instance.top(1.0, 2.0)
         batch = reader.poll()
         reader.poll(timeout=0)
-        with pytest.raises(ValueError, match="gone"):
+        with pytest.raises(ValueError, match="no longer valid"):
             pa.table(batch)
 
 
@@ -276,7 +276,7 @@ def test_rows_that_are_not_there_are_refused(instance: Instance) -> None:
 
 
 def test_counts_of_rows_that_only_add_up_are_refused(instance: Instance) -> None:
-    for count in (1 << 31, 1 << 31):  # which is 0 in 32 bits
+    for count in (1 << 31, 1 << 31):  # their sum is 0 in 32 bits
         trades = instance.update(TRADES, "binance-usdm", "BTC", row_count=count)
         instance.append(Kind.TRADES, trades.tobytes())
     with Reader(instance.address, start="begin") as reader:
@@ -329,7 +329,7 @@ def test_message_of_an_app_names_no_exchange_whatever_it_holds(instance: Instanc
 
 
 def _told(instance: Instance) -> Batch:
-    """Return a trade of each side, and one that does not say; a status; a gap; a recovery."""
+    """Return a trade of each side, and one without a side; a status; a gap; a recovery."""
     rows = np.zeros(3, ROW_DTYPES[Kind.TRADES])
     rows["side"] = 1, 2, 0
     trades = instance.update(TRADES, "binance-usdm", "BTC", row_count=3, update_type=2, present=2)

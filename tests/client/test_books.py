@@ -1,4 +1,4 @@
-"""Books: which records change them, and when they admit that they may be wrong."""
+"""Books: which records change them, and when they are stale."""
 
 import contextlib
 import itertools
@@ -22,7 +22,7 @@ SNAPSHOT_CHANNEL = 1
 
 
 class Feed:
-    """Appends what a subscriber would, and applies it to books, record by record or in batches."""
+    """Appends records as a subscriber does, and applies them to books, one by one or in batches."""
 
     def __init__(self, instance: Instance, by_batch: bool) -> None:
         self.instance = instance
@@ -31,12 +31,12 @@ class Feed:
         self.books = Books(self.reader)
 
     def settle(self) -> None:
-        """Apply all that was appended."""
+        """Apply all appended records."""
         while len(batch := self.reader.poll(timeout=0)):
             self.books.apply_batch(batch)
 
     def apply(self) -> None:
-        """Apply the one record that was appended last."""
+        """Apply the record that was appended last."""
         if self.by_batch:
             self.books.apply_batch(self.reader.poll(1))
         else:
@@ -64,7 +64,7 @@ class Feed:
     def state(
         self, kind: Kind, follows: int, object_id: int = 7, object_type: int = 3, session: int = 1
     ) -> None:
-        """STALE or RECOVERED, decided by a message that follows the one of that number."""
+        """Append STALE or RECOVERED, caused by a message that follows the one with that number."""
         payload = np.zeros((), OBJECT_STATE)
         payload["object"] = object_type << 16 | object_id
         self.instance.append(
@@ -74,7 +74,7 @@ class Feed:
         self.apply()
 
     def begin(self, number: int = 10) -> OrderBook:
-        """A session with one sound book."""
+        """Append a session with one sound book."""
         self.session()
         self.state(Kind.RECOVERED, follows=0)
         self.snapshot(100.0, number=number)
@@ -91,7 +91,7 @@ def bid(book: OrderBook) -> float:
 
 
 def lap(feed: Feed) -> None:
-    """Overwrite what the reader has not read, and let it know."""
+    """Overwrite records that the reader has not read, and let it report them."""
     for _ in range(12):
         feed.instance.append(Kind.MESSAGE, bytes(100_000), session=1)
     if feed.by_batch:
@@ -159,13 +159,13 @@ def test_recovered_by_a_newer_snapshot_waits_for_it(feed: Feed) -> None:
     book = feed.begin()
     feed.gap()
     feed.state(Kind.RECOVERED, follows=14)
-    assert book.stale  # our state is that of number 10
+    assert book.stale  # the book has the state of number 10
     feed.snapshot(200.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert not book.stale
     assert bid(book) == 200.0
     feed.gap()
     feed.state(Kind.RECOVERED, follows=14)
-    assert not book.stale  # a snapshot contains what the feed says of it
+    assert not book.stale  # the snapshot includes what RECOVERED refers to
 
 
 def test_stale_then_recovered_waits_for_its_snapshot(feed: Feed) -> None:
@@ -219,7 +219,7 @@ def test_session_empties_all_books_and_numbers_objects_anew(feed: Feed) -> None:
     assert btc.stale
     assert btc.levels == (0, 0)
     feed.state(Kind.RECOVERED, follows=0)
-    feed.snapshot(5.0, symbol="ETHUSDT", session=2)  # the id that was BTCUSDT's
+    feed.snapshot(5.0, symbol="ETHUSDT", session=2)  # with the former id of BTCUSDT
     assert btc.stale
     assert not feed.books[ETH].stale
     feed.state(Kind.RECOVERED, follows=0, object_id=8)
@@ -272,8 +272,8 @@ def test_lapped_reader_is_stale_until_each_snapshot(feed: Feed) -> None:
 
 @pytest.mark.parametrize("joined", ["lapped", "late"])
 def test_snapshot_is_not_believed_while_the_feed_may_be_in_doubt(feed: Feed, joined: str) -> None:
-    # A gap was among what this reader did not see: the feed passes a snapshot of the object on,
-    # and still does not know whether a lost update is newer.
+    # A gap was among the records that this reader missed: the feed passes on a snapshot of the
+    # object, and still does not know whether a lost update is newer.
     if joined == "lapped":
         feed.begin()
         lap(feed)
@@ -394,7 +394,7 @@ def test_book_that_could_not_take_an_update_is_stale_and_the_rest_is_applied(
 
 
 def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
-    count = 60  # more than the table holds before it grows
+    count = 60  # more entries than the table has before it grows
     feed.session()
     for number in range(count):
         feed.state(Kind.RECOVERED, follows=0, object_id=number)
@@ -409,7 +409,7 @@ def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
 
 
 def test_books_of_which_the_next_are_fetched_ahead_are_kept_as_one_by_one(tmp_path: Path) -> None:
-    count = 700  # of so many, batches look ahead
+    count = 700  # enough for batches to prefetch
     seeded = random.Random(9)
     instance = Instance(tmp_path / "many", 1 << 22, names=1024)
     feed = Feed(instance, by_batch=True)
@@ -431,7 +431,7 @@ def test_books_of_which_the_next_are_fetched_ahead_are_kept_as_one_by_one(tmp_pa
     while len(batch := feed.reader.poll(timeout=0)):
         with contextlib.suppress(FormatError):
             feed.books.apply_batch(batch)
-    expected, refused = Books(singles), 0  # a damaged one of a book that is known
+    expected, refused = Books(singles), 0  # counts damaged updates of known books
     for record in itertools.islice(singles, instance.number):
         try:
             expected.apply(record)

@@ -1,7 +1,7 @@
-"""Books against a whole recorded feed: never silently wrong, and right at the end.
+"""Books of a complete recorded feed: never silently wrong, and correct at the end.
 
-The capture without loss says what each book was after each seqno. The one with loss, late copies
-and rubbish must then show, whenever it calls a book sound, exactly what it was at that seqno.
+The capture without loss gives the state of each book after each seqno. The one with loss, late
+copies and rubbish must show exactly that state whenever it calls a book sound.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from udpfast.core.layout import FRAME, Stream
 from udpfast.errors import RingClosedError
 from udpfast.net.pcap import CaptureReader
 
-#: UDP port -> (channel, line), as the capture's description says.
+#: UDP port -> (channel, line), from the capture's description.
 LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
 
 State = tuple[int, int, int]  # session_id, object, seqno
 
 
 def replay(capture: Path, directory: Path) -> Reader:
-    """Bring a capture into a ring that holds all of it; return a reader at its beginning."""
+    """Replay a capture into a ring that holds all of it; return a reader at its beginning."""
     directory.mkdir(mode=0o700)
     config = parse_feed(
         {
@@ -63,14 +63,14 @@ def content(book: OrderBook) -> int:
 
 
 def sound_states(reader: Reader) -> Iterator[tuple[State, int, ReadRecord]]:
-    """Apply a ring to books, record by record; say what each sound book holds when it changes."""
+    """Apply a ring to books, record by record; yield each sound book's contents when it changes."""
     books = Books()
     book = None
     for record in reader:
         if record.kind is not Kind.MESSAGE:
             book = books.apply(record)
             continue
-        # The message as published follows what was decoded of it, and says of when that is.
+        # The published message follows its decoded updates, and has their seqno.
         if book is not None and not book.stale:
             frame = np.frombuffer(record.payload, FRAME, 1)[0]
             seqno = frame["last_seqno"] if record.stream == Stream.SNAPSHOT else frame["seqno"]
@@ -80,7 +80,7 @@ def sound_states(reader: Reader) -> Iterator[tuple[State, int, ReadRecord]]:
 
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> dict[State, int]:
-    """Return what every book held after every seqno, from the capture without loss."""
+    """Return the contents of every book after every seqno, from the capture without loss."""
     capture = shared("wire", "capture", "roq_udp_clean.pcap.gz")
     with replay(capture, tmp_path_factory.mktemp("clean") / "feed") as reader:
         return {state: found for state, found, _ in sound_states(reader)}

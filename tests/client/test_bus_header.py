@@ -1,4 +1,4 @@
-"""`udpfast_bus.h`: what a C program sends and reads is what Python does, byte by byte."""
+"""`udpfast_bus.h`: a C program sends and reads the same as Python, byte by byte."""
 
 import mmap
 import os
@@ -32,7 +32,7 @@ Run = Callable[..., "Driver"]
 
 
 class Driver:
-    """The program `bus_driver`: a line is a request."""
+    """The program `bus_driver`, which takes one request per line."""
 
     def __init__(self, program: Path, *words: object) -> None:
         command = [str(program), *map(str, words)]
@@ -57,7 +57,7 @@ class Driver:
         return int(number), problem
 
     def read(self) -> list[str]:
-        """Return what is new."""
+        """Return the new records."""
         self.ask()
         return list(iter(self.line, "."))
 
@@ -67,7 +67,7 @@ class Driver:
         self.process.communicate()
 
     def end(self) -> None:
-        """End it, unless it was killed; sanitizers have their say."""
+        """End it, unless it was killed, so that sanitizers can report errors."""
         if self.process.returncode is not None:
             return
         assert self.process.stdin
@@ -99,7 +99,7 @@ def run(program: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
-    """A store whose daemon has said what apps go by."""
+    """A store whose daemon has written the files that apps need."""
     made = Kept(tmp_path / "orders")
     made.live.introduce("S", shared_directory(made.store.log.directory), by_feed=False)
     describe_store(made.store.log.directory, {"host": "S", "by_feed": False})

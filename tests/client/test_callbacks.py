@@ -14,7 +14,7 @@ GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
 
 
 class Noting:
-    """Has a method for every kind, each of which notes its name and the record's index."""
+    """Has a method for every kind; each notes its name and the record's index."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -178,7 +178,7 @@ def test_stop_also_ends_a_poll_within_a_callback_and_those_around_it(instance: I
     with Reader(instance.address, start="begin") as reader:
         callbacks = Callbacks(reader, strategy)
         assert (callbacks.poll(timeout=0), strategy.calls) == (3, 3)
-        assert (callbacks.poll(timeout=0), strategy.calls) == (7, 10)  # the next one begins anew
+        assert (callbacks.poll(timeout=0), strategy.calls) == (7, 10)  # the next poll begins anew
 
 
 @pytest.mark.parametrize("books", [False, True])

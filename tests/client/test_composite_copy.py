@@ -1,4 +1,4 @@
-"""A composite's copy is a journal: the same records on every host, however often it was killed."""
+"""A composite's copy is a journal with the same records on every host, even after kills."""
 
 import json
 import random
@@ -24,7 +24,7 @@ Found = list[tuple[int, int, bytes]]
 
 
 def copy(both: Composite, directory: Path, **options: int) -> CompositeCopy:
-    # A segment that is opened anew is read to its end: small ones, for those who do so often.
+    # Small segments, because a segment that is opened again is read to its end.
     options = {"segment_bytes": 1 << 20} | options
     return CompositeCopy(both.address.removeprefix("composite:"), directory, **options)
 
@@ -35,13 +35,13 @@ def finish(copying: CompositeCopy) -> None:
 
 
 def copied(directory: Path) -> Found:
-    """What a copy has: kind, session, and the bytes that no journal gives it."""
+    """Return a copy's records: kind, session, and the bytes that the journal does not set."""
     with Reader(f"journal:{directory}") as reader:
         return [(r.kind, r.session, bytes(r)[32:56] + bytes(r)[64:]) for r in reader]
 
 
 def records(found: Found) -> list[bytes]:
-    """What of it is the composite's own."""
+    """Return the composite's own records in a copy."""
     return [content for kind, _, content in found if kind not in (Kind.ORDER, Kind.LAPPED)]
 
 
@@ -63,7 +63,7 @@ def test_copy_is_what_readers_read_with_the_order_between(tmp_path: Path) -> Non
         assert copying.reached(copying.end())
     found = copied(tmp_path / "copy")
     assert records(found) == as_read(both)
-    # Each entry says where what follows is from.
+    # Each entry names the input of the records that follow.
     left = 0
     for kind, session, content in found:
         if kind == Kind.ORDER:
@@ -173,7 +173,7 @@ def test_copy_counts_what_an_input_does_not_have_any_more(tmp_path: Path) -> Non
         assert copying.lapped == len(whole) - len(left)
     found = copied(tmp_path / "copy")
     assert records(found) == left
-    # What came and what is missing is what each entry says; who reads directly is told the same.
+    # Entries state which records follow or are missing; a direct reader reports the same.
     expected, kinds = 0, []
     for kind, _, content in found:
         if kind == Kind.ORDER:
@@ -187,7 +187,7 @@ def test_copy_counts_what_an_input_does_not_have_any_more(tmp_path: Path) -> Non
     with Reader(both.address) as reader:
         told = [r.lapped for r in _all(reader) if r.kind is Kind.LAPPED]
     assert sum(told) == len(whole) - len(left)
-    # A copy that was cut off anywhere says the same.
+    # A copy that was cut off anywhere has the same entries.
     chance = random.Random(3)
     again: Found = []
     while again != found:

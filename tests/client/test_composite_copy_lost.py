@@ -1,4 +1,4 @@
-"""A composite's copy, when the order log loses its end: what is lost is said, and taken back."""
+"""A composite's copy, when the order log loses its end: it reports and takes back the lost part."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ Own = list[tuple[str, bytes]]
 
 
 def content(record: bytes) -> bytes:
-    """The bytes that no journal gives a record."""
+    """Return the bytes of a record that the journal does not set."""
     return record[32:56] + record[64:]
 
 
 def kept(directory: Path) -> Own:
-    """What a copy has, without what it takes back."""
+    """Return the records of a copy without those that it takes back."""
     found: Own = []
     name, back = "", 0
     for kind, _, said in copied(directory):
@@ -39,7 +39,7 @@ def kept(directory: Path) -> Own:
 
 
 def check(both: Changing, directory: Path) -> None:
-    """Compare with what a reader reads that begins now."""
+    """Compare with the records of a reader that begins now."""
     expected = [(name, content(record)) for name, record in late(both)]
     found = kept(directory)
     assert found == expected
@@ -47,7 +47,7 @@ def check(both: Changing, directory: Path) -> None:
 
 
 def backs(directory: Path) -> list[tuple[int, int]]:
-    """Input and count of the entries that take something back."""
+    """Return input and count of the entries that take records back."""
     entries = [_entry(said) for kind, _, said in copied(directory) if kind == Kind.ORDER]
     return sorted((entry["input"], entry["count"]) for entry in entries if entry["flags"])
 
@@ -80,7 +80,7 @@ def test_copy_takes_back_what_the_order_lost_while_it_did_not_run(
             copying.turn()
     had = len(records(copied(tmp_path / "copy")))
     both.lose_order(place)
-    for _ in range(2):  # with nothing new, and then with something
+    for _ in range(2):  # without new records, and then with some
         with copy(both, tmp_path / "copy") as copying:
             finish(copying)
         check(both, tmp_path / "copy")

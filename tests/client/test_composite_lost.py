@@ -1,4 +1,4 @@
-"""A composite whose order log loses its end: readers hold what a reader that begins later reads."""
+"""A composite whose order log loses its end: all readers end with the same records."""
 
 import random
 from collections.abc import Callable
@@ -16,24 +16,24 @@ from udpfast.core.layout import Kind
 
 
 class Changing(Composite):
-    """A composite whose logs are taken back, as if a host without their ends were promoted."""
+    """A composite whose logs lose their ends, as if a host without these were promoted."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.sent = [0, 0]
 
     def send(self, input_: int, count: int = 1) -> None:
-        """Have an app send into an input; its messages are all different."""
+        """Let an app send into an input; its messages are all different."""
         send(self.seqs[input_], self.sent[input_] + 1, count)
         self.sent[input_] += count
 
     def order(self) -> None:
-        """Have all be ordered that is there."""
+        """Order all records that are there."""
         while self.work():
             pass
 
     def lose_order(self, position: int) -> None:
-        """Have the order log lose what it has from a position on."""
+        """Let the order log lose its entries from a position on."""
         order = self.kept["order"].store
         order.cut(position)
         self.now_ns += 1_000_000
@@ -42,7 +42,7 @@ class Changing(Composite):
         self.kept["order"].tell()
 
     def lose_input(self, input_: int, position: int, sent: int) -> None:
-        """Have an input lose what it has from a position on, before which so much was sent."""
+        """Let an input lose its records from a position on; `sent` messages are before it."""
         kept = self.kept["ab"[input_]]
         kept.store.cut(position)
         self.seqs[input_] = lead(kept.store, promoted=True)
@@ -50,20 +50,20 @@ class Changing(Composite):
         kept.tell()
 
     def first_entry(self) -> int:
-        """Where the first entry of the order log is."""
+        """Return the position of the first entry of the order log."""
         log = self.kept["order"].store.log
         record = next(log.records(0, log.end, kinds=1 << Kind.ORDER))
         return int.from_bytes(record[8:16], "little")
 
     def end(self, name: str = "order") -> int:
-        """Where a log ends."""
+        """Return the end of a log."""
         return int(self.kept[name].store.end)
 
 
 class Held:
-    """What a reader has of a composite: its records, without those that were taken back.
+    """The records that a reader has of a composite, without those that were taken back.
 
-    `began` is what it had before it began to read, as of the place where it began.
+    `began` has the records before the place where it began to read.
     """
 
     def __init__(self, reader: Reader, began: list[tuple[str, bytes]] | None = None) -> None:
@@ -72,7 +72,7 @@ class Held:
         self.backs: list[tuple[str, int]] = []
 
     def look(self, most: int = 1 << 60) -> "Held":
-        """Read what is there, so many records at most."""
+        """Read the records that are there, up to a maximum."""
         while most > 0 and self.reader.wait(0):
             record = next(self.reader)
             name = self.reader.origin.rpartition("/")[2]
@@ -92,13 +92,13 @@ class Held:
 
 
 def late(both: Composite) -> list[tuple[str, bytes]]:
-    """What a reader has that begins now."""
+    """Return the records of a reader that begins now."""
     with Reader(both.address) as reader:
         return Held(reader).look().records
 
 
 def whole(both: Composite, name: str) -> list[bytes]:
-    """All records of an input."""
+    """Return all records of an input."""
     log = both.kept[name].store.log
     return [record[: int.from_bytes(record[:4], "little")]
             for record in log.records(0, log.end)]  # fmt: skip
@@ -124,7 +124,7 @@ def begin(folder: Path) -> tuple[Changing, int]:
 
 
 def more(both: Changing) -> None:
-    """Have two entries more, of five and four records."""
+    """Add two entries, of five and four records."""
     both.send(0, 5)
     both.order()
     both.send(1, 4)
@@ -307,7 +307,7 @@ def test_filter_leaves_out_records_but_no_rollback(tmp_path: Path) -> None:
     with Reader(both.address, kinds=[Kind.SENDER]) as reader:
 
         def all_there() -> list[ReadRecord]:
-            # A wait also ends with a batch of which nothing passes.
+            # A wait also ends with a batch of which no record passes the filter.
             return [next(reader) for _ in range(20) if reader.wait(0)]
 
         assert Kind.BUS not in {record.kind for record in all_there()}
@@ -317,7 +317,7 @@ def test_filter_leaves_out_records_but_no_rollback(tmp_path: Path) -> None:
 
 
 class History:
-    """A composite to which everything happens, by a seed."""
+    """A composite with random events from a seed."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -330,7 +330,7 @@ class History:
         self._marks.append((both.end(), [both.end("a"), both.end("b")], list(both.sent)))
 
     def step(self) -> None:
-        """Have something happen."""
+        """Let one random event happen."""
         chance, both = self.chance, self.both
         what = chance.random()
         if what < 0.6:

@@ -1,4 +1,4 @@
-"""`Reader("composite:...")`: several stores, in one order, on every host and in every replay."""
+"""`Reader("composite:...")`: several stores in one order, on every host and in every replay."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ class Composite:
         self.now_ns = 0
 
     def begin(self) -> None:
-        """Have a merger that knows nothing but the log."""
+        """Start a merger that knows only the log."""
         self.merger = Merger(
             self.node, [Node(self.kept[name].store, [], None, lambda: 1) for name in "ab"]
         )
@@ -51,7 +51,7 @@ class Composite:
         return count
 
     def send_ahead(self) -> int:
-        """Send four messages to the first input; return the position behind the first of them."""
+        """Send four messages to the first input; return the position after the first of them."""
         send(self.seqs[0], 1)
         position: int = self.kept["a"].store.end
         send(self.seqs[0], 2, 3)
@@ -59,7 +59,7 @@ class Composite:
         return position
 
     def lose(self, position: int) -> None:
-        """Have the first input lose what it has from there on, and go on with another message."""
+        """Let the first input lose its records from there on, and continue with another message."""
         store = self.kept["a"].store
         store.cut(position)
         self.seqs[0] = lead(store, promoted=True)
@@ -68,7 +68,7 @@ class Composite:
 
 
 def tagged(reader: Reader) -> list[tuple[str, bytes]]:
-    """What is there: of which input, and its bytes."""
+    """Return the input and the bytes of each record."""
     found = []
     while reader.wait(0):
         record = bytes(next(reader))
@@ -175,7 +175,7 @@ def test_reader_does_not_wait_for_what_an_input_lost_before_it_was_read(tmp_path
 
 
 def fill(both: Composite, input_: int, segments: int) -> int:
-    """Send messages into an input until it has so many segments more; return the next number."""
+    """Send messages into an input until it has `segments` more; return the next number."""
     kept = both.kept["ab"[input_]].store
     until, number = kept.log.count + segments, 1
     while kept.log.count < until:
@@ -191,7 +191,7 @@ def fill(both: Composite, input_: int, segments: int) -> int:
 
 
 def account(reader: Reader) -> tuple[dict[str, list[int]], dict[str, int]]:
-    """Read all that is there: indices of each input's records, and how many are said missing."""
+    """Read all records: the indices of each input's records, and how many are reported missing."""
     indices: dict[str, list[int]] = {"a": [], "b": []}
     missed = {"a": 0, "b": 0}
     while reader.wait(0):
@@ -323,7 +323,7 @@ def test_composite_wrong_is_refused(algo: dict[str, object], message: str) -> No
 
 
 def copied(both: Composite, folder: Path) -> tuple[Copy, Store, Merger]:
-    """A host's copy of an input, which is behind what the order took, and a merger there."""
+    """A host's copy of an input, which lacks records that the order has, and a merger there."""
     send(both.seqs[0], 1)
     copy = Kept(folder / "copy", "one", create=False).store
     link = Copy(both.kept["a"].store, copy).pump()
@@ -334,7 +334,7 @@ def copied(both: Composite, folder: Path) -> tuple[Copy, Store, Merger]:
 
 
 def ordered(merger: Merger, since: int) -> list[tuple[int, ...]]:
-    """Let it work for a while; the entries that the order log has from a position on."""
+    """Let it work for a while; return the entries of the order log from a position on."""
     for now_ns in range(2_000_000, 10_000_000, 1_000_000):
         merger.work(now_ns, 1_700_000_000_000_000_000 + now_ns)
     store = merger.node.store

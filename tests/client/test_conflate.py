@@ -1,4 +1,4 @@
-"""Conflation: the newest of each object, all doubts, and books of everything."""
+"""Conflation: the newest record of each object, all doubts, and books from all records."""
 
 import ctypes
 import random
@@ -186,7 +186,7 @@ def test_restart_begins_names_anew(instance: Instance) -> None:
 
 
 class Interrupting(str):
-    """A name whose comparison leaves SIGINT pending: its handler runs at Latest's next look."""
+    """A name whose comparison leaves SIGINT pending, for Latest's next check of signals."""
 
     __eq__ = ctypes.pythonapi.PyErr_SetInterrupt  # type: ignore[assignment]
     __hash__ = str.__hash__

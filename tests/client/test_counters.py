@@ -1,4 +1,4 @@
-"""counters(NAME) reads what the writer counted."""
+"""counters(NAME) reads the counters of the writer."""
 
 from pathlib import Path
 

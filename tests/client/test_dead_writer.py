@@ -1,4 +1,4 @@
-"""What was known when the writer died is in doubt until the next one has said what is true."""
+"""Books of a dead writer are in doubt until the next writer has published them anew."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ BTC = ("binance-usdm", "BTCUSDT")
 
 
 def live(instance: Instance) -> None:
-    """A session with one book that is sound."""
+    """Append a session with one sound book."""
     session = np.array((0, 1, 1, 0, 1, 0, 0, 0), SESSION).tobytes()
     instance.append(Kind.SESSION, session, session=1)
     instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
@@ -36,7 +36,7 @@ def die(instance: Instance) -> None:
 
 
 def fail(instance: Instance) -> None:
-    """Leave them as a feed does that an error ended."""
+    """Leave ring and names as a feed does that an error ended."""
     instance.names_region.close()
     instance.ring.close(failed=True)
 
@@ -45,7 +45,7 @@ Step = Callable[[], list[Kind]]
 
 
 def read_until(step: Step, holds: Callable[[list[Kind]], bool]) -> list[Kind]:
-    """Read until what was read satisfies a condition; return it."""
+    """Read until the records satisfy a condition; return them."""
     found: list[Kind] = []
 
     def look() -> bool:
@@ -109,9 +109,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 def let_another_writer_go_on(
     instance: Instance, capacity: int, reader: Reader, books: Books, step: Step
 ) -> list[Kind]:
-    """See that the book is in doubt until another writer has spoken of it behind its RESTART.
+    """Check that the book is in doubt until another writer has published it after its RESTART.
 
-    Return what was read up to the RESTART.
+    Return the records up to the RESTART.
     """
     other = Instance(instance.directory, capacity)  # it has said nothing yet
     try:
@@ -307,7 +307,7 @@ def test_records_of_a_file_that_came_and_went_are_missing_before_the_next_one_co
         while reader.wait(0):
             next(reader)
         die(instance)
-        between = Instance(instance.directory, 1 << 21)  # another size is another file
+        between = Instance(instance.directory, 1 << 21)  # another size needs another file
         between.book([(12, 1)], [(13, 1)], stream=1)
         between.close()
         after = Instance(instance.directory, 1 << 20)  # quiet yet
@@ -396,7 +396,7 @@ def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(
         instance.book([(12, 1)], [(13, 1)], snapshot=True, stream=1, follows=50)
         instance.ring.flush()
         read_until(step, lambda found: Kind.BOOK in found)
-        assert books[BTC].stale  # whole, and as old as the loop is behind
+        assert books[BTC].stale  # complete, but as old as the loop is behind
         instance.ring.note_current(monotonic_ns())
         read_until(step, lambda found: Kind.CONNECTION in found)
         assert (reader.state, books[BTC].stale) == ("alive", False)

@@ -1,4 +1,4 @@
-"""The copy of a composite that has feeds' stores: their names, sessions and books are theirs."""
+"""The copy of a composite of feeds' stores has their names, sessions and books."""
 
 import errno
 import json
@@ -22,12 +22,12 @@ from udpfast.client.composite_copy import CompositeCopy
 from udpfast.core.layout import Stream
 from udpfast.export.scan import Scan
 
-#: What both feeds have, and what one of them has.
+#: Instruments of both feeds, and of one of them.
 SAME, OWN = ("x", "BTC"), {"left": ("x", "ETH"), "right": ("y", "BTC")}
 
 
 def market(both: FedComposite, seed: int = 1, turns: int = 40) -> None:
-    """Have feeds and an app write in turns: books, tops, doubts, sessions, restarts, new names."""
+    """Let feeds and an app write in turns: books, tops, doubts, sessions, restarts, new names."""
     chance = random.Random(seed)
     for turn in range(turns):
         both.send(chance.randrange(1, 4))
@@ -68,7 +68,7 @@ def write(feed: FedStore, name: str, chance: random.Random) -> None:
 
 
 def finish(both: FedComposite, directory: Path | None = None, **options: Any) -> Path:
-    """Copy all that there is; return where."""
+    """Copy all records; return the directory."""
     options = {"segment_bytes": 1 << 20} | options  # read to its end by each that opens it
     with CompositeCopy(str(both.folder / "order"), directory, **options) as copying:
         while copying.turn():
@@ -86,7 +86,7 @@ def records(address: str, **wanted: Any) -> list[Any]:
 
 
 def told(found: list[Any]) -> list[Any]:
-    """What is the same in a copy: whose it is, its names, its content without ids."""
+    """Return what a record keeps in a copy: its owner, its names, its content without ids."""
     rows = []
     for origin, record in found:
         content = record.data.copy() if record.data is not None else bytes(record.payload)
@@ -224,7 +224,7 @@ def test_verbs_take_a_composite_with_feeds(both: FedComposite, tmp_path: Path) -
         assert found["records"] == len(list(reader))
     call("export", both.address, str(tmp_path))
     fed = {f"order/{name}" for name in FEEDS}
-    # The sequencer's RESTART, which the bus itself makes, is in `messages` and `events`, too.
+    # The sequencer's RESTART, which the bus itself makes, is in `messages` and `events` too.
     feeds = {"tops": fed, "bus": {"order"}, "merges": {"order"}, "events": {"order/orders", *fed}}
     for name, expected in (*feeds.items(), ("messages", {"order", "order/orders", *fed})):
         rows = read(tmp_path, name)

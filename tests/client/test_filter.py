@@ -1,4 +1,4 @@
-"""Filters: what passes them, and that nothing that does not is unaccounted."""
+"""Filters: which records pass them, and that all others are accounted for."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
 
 
 def mixed(instance: Instance) -> None:
-    """Append updates of two symbols and kinds, with a doubt and a raw message between."""
+    """Append updates of two symbols and kinds, with a doubt and a raw message between them."""
     instance.top(1.0, 2.0, "BTC")
     instance.book([(1.0, 1.0)], [], "BTC", snapshot=True)
     instance.append(Kind.GAP, GAP)
@@ -164,9 +164,9 @@ def test_filter_and_none_agree_on_random_streams(tmp_path: Path) -> None:
         ({"kinds": ["bok"]}, "a kind must be"),
         ({"kinds": "boo"}, "was 'boo'; did you mean 'BOOK'"),
         ({"kinds": 99}, "was 99$"),
-        ({"symbols": 3}, "only names"),
-        ({"symbols": []}, "only names"),
-        ({"exchanges": [1]}, "only names"),
+        ({"symbols": 3}, "non-empty list of names"),
+        ({"symbols": []}, "non-empty list of names"),
+        ({"exchanges": [1]}, "non-empty list of names"),
     ],
 )
 def test_filter_of_what_can_never_pass_is_refused(
@@ -239,7 +239,7 @@ def test_names_that_cannot_be_read_let_nothing_past_the_filter(instance: Instanc
 
 
 async def turns_until(reader: Reader, index: int) -> int:
-    """Return how often other tasks had their turn until a reader had its next record."""
+    """Return how often other tasks ran before a reader had its next record."""
     turns = 0
     arrived = asyncio.ensure_future(reader.arrival())
     while not arrived.done():

@@ -1,4 +1,4 @@
-"""History, then live: a ring's records from its journal and then from itself, each of them once."""
+"""History, then live: a ring's records from its journal and then from the ring, each once."""
 
 import shutil
 
@@ -28,7 +28,7 @@ def instance(tmp_path):
 
 
 def publish(instance, first, count):
-    """Publish records that tell their number, one a nanosecond."""
+    """Publish records with their number as contents, one per nanosecond."""
     for number in range(first, first + count):
         instance.ring.append(
             Kind.MESSAGE, b"%08d" % number + bytes(1000), published_ns=START_NS + number
@@ -37,7 +37,7 @@ def publish(instance, first, count):
 
 
 def record(instance, tmp_path, **options):
-    """Record all that is in the ring by now."""
+    """Record all records that are in the ring now."""
     recorder = recorder_of(instance, tmp_path, **options)
     drive(recorder)
     return recorder
@@ -190,7 +190,7 @@ def test_ring_from_a_time_follows_it_into_a_file_with_larger_records(instance, t
 
 
 def read_all(address, **options):
-    """Return the numbers of all that is there now, and how many records are said to be missing."""
+    """Return the numbers of all current records, and how many are reported missing."""
     with Reader(address, **options) as reader:
         found = []
         while reader.wait(0):
@@ -420,7 +420,7 @@ def test_journal_begun_anew_has_what_the_one_before_lacks(instance, tmp_path):
 
 @pytest.fixture
 def meanwhile(monkeypatch):
-    """Return a list of what happens while a reader waits: one call at each of its looks."""
+    """Return a list of calls: a waiting reader makes one at each of its looks."""
     steps = []
     real = appearing.time
 

@@ -1,4 +1,4 @@
-"""Readers that come late: state first, then the ring, equal to one that was there all the time."""
+"""Late readers get the state first, then the ring, and end equal to a reader from the start."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.image import Image, ImageView
 
-#: UDP port -> (channel, line), as the capture's description says.
+#: UDP port -> (channel, line), from the capture's description.
 LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
 
 #: Times at which a keeper does not write its image yet, and at which it does.
@@ -27,7 +27,7 @@ Content = dict[tuple[str, str], tuple[bytes, bytes]]
 
 
 def content(books: Books) -> Content:
-    """Return the sound books by name; one that is not there is as good as a stale one."""
+    """Return the sound books by name; a missing book counts as stale."""
     return {
         key: (book.bids().tobytes(), book.asks().tobytes())
         for key, book in books.items()
@@ -36,7 +36,7 @@ def content(books: Books) -> Content:
 
 
 class Strategy:
-    """A reader with books; checks that its records follow each other without hole or repetition."""
+    """A reader with books; checks that its records have no hole and no repetition."""
 
     def __init__(self, directory: Path, **options: object) -> None:
         self.reader = Reader(f"ring:{directory}", **options)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Single orders in the image: who joins late has every queue that one who was there has."""
+"""Single orders in the image: a late reader has every queue that a reader from the start has."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +43,7 @@ class Strategy:
                 self.names.add((exchange, symbol))
 
     def sound(self) -> Queues:
-        """Every queue that is not in doubt."""
+        """Return every queue that is not in doubt."""
         found = {}
         for exchange, symbol in self.names:
             queues = self.books.orders(exchange, symbol)

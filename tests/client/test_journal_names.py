@@ -1,4 +1,4 @@
-"""Files of names that are not those by which a journal's records go: never a wrong name."""
+"""Files of names that do not belong to a journal's records never give a wrong name."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
 
 @pytest.fixture
 def journal(tmp_path):
-    """Return a journal of three symbols, beside one of others in their place."""
+    """Return a journal of three symbols, and a journal of others with the same ids."""
     for directory, symbols in ((tmp_path / "a", SYMBOLS), (tmp_path / "b", SYMBOLS[::-1])):
         directory.mkdir()
         instance = Instance(directory / "feed", 1 << 22)
@@ -51,7 +51,7 @@ def cut(path, _other):
 
 
 def zeroed(path, _other):
-    """Lose the page that tells which table it is."""
+    """Remove the page that identifies the table."""
     content = bytearray(path.read_bytes())
     content[4096 + 32 : 4096 + 48] = bytes(16)
     path.write_bytes(content)

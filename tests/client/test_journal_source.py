@@ -1,4 +1,4 @@
-"""`Reader("journal:...")`: what was kept, from a time to a time."""
+"""`Reader("journal:...")`: recorded messages, also of a range of time."""
 
 from datetime import UTC, datetime
 
@@ -34,7 +34,7 @@ def directory(tmp_path):
 
 
 def numbers(directory, **options):
-    """Return what an iteration reads."""
+    """Return the records of an iteration."""
     with Reader(f"journal:{directory}", **options) as reader:
         return [int(bytes(record.payload)) for record in reader]
 

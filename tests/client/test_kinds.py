@@ -1,4 +1,4 @@
-"""Kinds by name, wherever a kind is wanted; what is none is refused with what is like it."""
+"""Kinds by name, wherever a kind is expected; other names are refused with a similar kind."""
 
 import warnings
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_kind_of_member_number_or_name_is_the_kind(value: object) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TABLES if len(TABLES[name].kinds) == 1])
 def test_name_of_an_exports_table_is_its_kind(name: str) -> None:
-    own = Kind.__members__.get(name.upper())  # a kind's own name goes before
+    own = Kind.__members__.get(name.upper())  # a kind's own name has priority
     assert kind_of(name) is (own or Kind[TABLES[name].kinds[0]])
 
 

@@ -1,4 +1,4 @@
-"""Books of a reader that came late, beside those of one that was always there."""
+"""Books of late readers, compared with those of a reader from the start."""
 
 import random
 import struct
@@ -15,10 +15,10 @@ Key = tuple[str | None, str | None]
 
 
 class FeedMarket(Market):
-    """What a feed may publish of such a market.
+    """The records that a feed may publish about a market.
 
-    Messages of an object pass only while the feed is sure of it, as it said in their session; each
-    object has a name of its own; only who reads says that a ring's writer is dead.
+    Messages of an object pass only while the feed has it as sound, as reported in their session;
+    each object has a name of its own; only readers report that a ring's writer is dead.
     """
 
     def __init__(self, directory: Path, seed: int) -> None:
@@ -50,7 +50,7 @@ class FeedMarket(Market):
 
 
 def take(reader: Reader, books: Books) -> None:
-    """Apply what is there; what is damaged puts its book in doubt."""
+    """Apply all records; a damaged one puts its book in doubt."""
     while reader.wait(0):
         try:
             books.apply(next(reader))
@@ -59,7 +59,7 @@ def take(reader: Reader, books: Books) -> None:
 
 
 def sound(books: Books) -> dict[Key, tuple[Any, Any]]:
-    """Return what the sound books hold."""
+    """Return the contents of the sound books."""
     return {
         name: (book.bids().tolist(), book.asks().tolist())
         for name, book in books.items()
@@ -97,7 +97,7 @@ def test_late_reader_believes_nothing_that_one_who_was_there_does_not(
 
 
 def test_late_reader_knows_of_the_objects_that_it_heard_of(instance: Instance) -> None:
-    # Two objects of one name: whose book it is, nobody can say who heard of both.
+    # Two objects of one name: a reader that has both cannot decide whose book it is.
     def snapshot(number: int, bid: float) -> None:
         where = {"object_id": number, "stream": 1, "session": 1}
         instance.append(Kind.RECOVERED, bytes(24), object_type=3, **where)

@@ -1,4 +1,4 @@
-"""latency(NAME): hops of the loop and the readers, clocks that disagree, and two looks apart."""
+"""latency(NAME): hops of the loop and the readers, clocks that disagree, and differences."""
 
 import os
 import time
@@ -25,7 +25,7 @@ def directory(tmp_path):
 
 
 def append(instance, age_ns, waited_ns=0, kind=Kind.MESSAGE, flags=0):
-    """Append a record published `age_ns` ago, received `waited_ns` before that."""
+    """Append a record published `age_ns` ago, and received `waited_ns` before that."""
     published_ns = time.time_ns() - age_ns
     instance.ring.append(
         kind, b"12345678", flags=flags, published_ns=published_ns,

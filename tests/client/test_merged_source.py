@@ -1,4 +1,4 @@
-"""Several addresses as one stream: one order, whatever the batches, and each record's own names."""
+"""Several addresses as one stream: one order for any batch size, each record with its names."""
 
 import random
 
@@ -20,7 +20,7 @@ SEGMENT = 1 << 18
 
 
 def journal_of(directory, stamps):
-    """Make a journal of messages published at these times, each of which says its number."""
+    """Make a journal of messages published at these times, with their numbers as contents."""
     with Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT, durable=False) as journal:
         for number, stamp in enumerate(stamps):
             journal.append(Kind.MESSAGE, number.to_bytes(2, "little") * 50, published_ns=stamp)

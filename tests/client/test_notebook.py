@@ -1,4 +1,4 @@
-"""What a notebook shows of each object: small tables, escaped, whatever state it is in."""
+"""How a notebook shows each object: as a small escaped table, in every state of the object."""
 
 import re
 from html.parser import HTMLParser
@@ -72,7 +72,7 @@ def test_batch_shows_its_kinds_and_says_when_it_is_gone(instance: Instance) -> N
         batch = reader.poll()
         assert cells(batch)[5:] == ["GAP", "1", "1", "1", "TOP_OF_BOOK", "1", "0", "0"]
         reader.poll(timeout=0)
-        assert "gone" in cells(batch)[0]
+        assert "no longer valid" in cells(batch)[0]
 
 
 def test_reader_shows_where_it_is_open_and_closed(instance: Instance) -> None:

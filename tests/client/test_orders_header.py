@@ -1,4 +1,4 @@
-"""Single orders by `udpfast.h`: every queue, place and level is what Python has."""
+"""Single orders in `udpfast.h`: every queue, place and level is the same as in Python."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ __all__ = ["program", "read"]  # fixtures
 
 
 def said(strategy: Strategy) -> set[str]:
-    """Return what the program says of the same orders, in the same words."""
+    """Return what the program prints about the same orders."""
     lines = set()
     for exchange, symbol in strategy.names:
         queues = strategy.books.orders(exchange, symbol)

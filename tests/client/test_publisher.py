@@ -174,7 +174,7 @@ def test_publisher_takes_any_contiguous_bytes(listeners):
 
 def test_publisher_line_whose_queue_is_full_gives_up_and_counts(listeners):
     with Publisher(config(listeners)) as publisher:
-        # A socket pair in place of a line: its queue fills, as a network card's does.
+        # A socket pair instead of a line: its queue fills up like that of a network card.
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         with near, far:
             fd = publisher._senders[0].socket.fileno()
@@ -321,7 +321,7 @@ def test_publisher_book_too_dense_is_published_as_far_as_a_message_carries_it(
         with pytest.raises(ValueError, match="finite"):
             book.update([(float("nan"), 1)])
         publisher.restart()
-        book.update([(9, 5)])  # of the new session: all of it
+        book.update([(9, 5)])  # in a new session the whole book is sent
         assert prices(values(listeners[0]), "bids") == [9, 7, 6]
         book.close()
         book.close()

@@ -1,4 +1,4 @@
-"""The reader against a ring that the test fills: order, laps, ends, options."""
+"""The reader on a ring that the test fills: order, laps, ends, options."""
 
 import os
 import signal
@@ -266,7 +266,7 @@ def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
 
 
 def feed_of_its_own(directory: Path, records: int, capacity_bytes: int = 1 << 20) -> int:
-    """Start a process that writes records into an instance, RESTART first; return its pid."""
+    """Start a process that writes records into an instance, first RESTART; return its pid."""
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -359,7 +359,7 @@ def test_reader_is_told_that_nobody_knows_what_another_log_left_out(instance: In
 
 
 def _restart(instance: Instance) -> Instance:
-    """Let the writer go without a word, as a crash does, and start another on the same ring."""
+    """Drop the writer without an end record, as in a crash, and start another on the same ring."""
     instance.names_region.close()
     instance.ring.region.close()
     again = Instance(instance.directory, instance.ring.capacity_bytes)
@@ -386,7 +386,7 @@ def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
 
 
 def test_close_comes_between_any_two_steps_of_another_thread(instance: Instance) -> None:
-    """With a million turns of threads per second: no close leaves a half-open reader behind."""
+    """With a million thread switches per second, no close leaves a half-open reader."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

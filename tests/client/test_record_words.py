@@ -1,4 +1,4 @@
-"""Records as one line, and as plain values: prices, quantities, rows, reasons, nothing left out."""
+"""Records as one line and as plain values: prices, quantities, rows, reasons, all of them."""
 
 import json
 
@@ -13,7 +13,7 @@ from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 
 
 def payload_of(instance: Instance, kind: Kind, rows: int) -> bytes:
-    """Return a payload of a kind whose every number is 1."""
+    """Return a payload of a kind in which every number is 1."""
     update = np.frombuffer(b"\1" * UPDATE_DTYPES[kind].itemsize, UPDATE_DTYPES[kind], 1).copy()
     update["exchange_id"] = instance.names.intern("deribit")
     update["symbol_id"] = instance.names.intern("BTC-PERPETUAL")

@@ -1,4 +1,4 @@
-"""`udpfast.h` as a reader: what a C program reads of a ring and its books is what Python does."""
+"""`udpfast.h` as a reader: a C program reads the same records and books as Python."""
 
 import os
 import random
@@ -49,7 +49,7 @@ SEEDS = (*range(12), 1085, 1101)
 
 
 class CReader:
-    """The program `ring_driver`: a line asks for all that is new."""
+    """The program `ring_driver`, which returns all new records for each line."""
 
     def __init__(self, program: Path, address: str, start: str = "tail", limit: int = 64) -> None:
         command = [str(program), address, str(STARTS[start]), str(limit)]
@@ -63,7 +63,7 @@ class CReader:
         return self.process.stdout.readline().rstrip("\n")
 
     def read(self, request: str = "poll") -> list[str]:
-        """Return records, books and, in the last line, what the last poll returned."""
+        """Return records, books and, in the last line, the result of the last poll."""
         assert self.process.stdin
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
@@ -73,7 +73,7 @@ class CReader:
         return lines
 
     def close(self) -> None:
-        """End it; sanitizers have their say."""
+        """End it, so that sanitizers can report errors."""
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()
@@ -82,7 +82,7 @@ class CReader:
 
 
 class PythonReader:
-    """The same with `Reader` and `Books`, in the same words."""
+    """Return the same lines from `Reader` and `Books`."""
 
     def __init__(self, address: str, start: str = "tail") -> None:
         self.reader = Reader(address, start=start)
@@ -194,7 +194,7 @@ def test_header_and_examples_are_c_and_cpp_without_warnings(
 def test_market_at_random_is_read_as_python_reads_it(
     read: Read, tmp_path: Path, seed: int, limit: int
 ) -> None:
-    """Gaps, laps, sessions, restarts in the same file or the next one, names that come later."""
+    """With gaps, laps, sessions, restarts in the same or the next file, and late names."""
     market = Market(tmp_path / "feed", seed)
     ours, theirs = PythonReader(market.address), read(market.address, "tail", limit)
     assert theirs.opened == "0 open"
@@ -209,7 +209,7 @@ def test_market_at_random_is_read_as_python_reads_it(
 
 
 def test_market_at_random_has_all_that_it_is_for(tmp_path: Path) -> None:
-    """What the comparison above compares: each of these is read in it, often enough."""
+    """The markets of the comparison above have each of these often enough."""
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         market = Market(tmp_path / f"feed-{seed}", seed)
@@ -366,7 +366,7 @@ def test_ring_that_was_removed_never_looks_finished(read: Read, instance: Instan
 
 
 def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance: Instance) -> None:
-    """The example, which asks of every kind of update whether its object is in doubt."""
+    """The example asks for every kind of update whether its object is in doubt."""
     target = tmp_path / "follow"
     source = ROOT / "docs/examples/follow.c"
     subprocess.run([compiler(), "-std=c11", *STRICT, "-O1", "-o", target, source], check=True)
@@ -391,7 +391,7 @@ def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance:
     ]  # fmt: skip
 
 
-# --- files that are none --------------------------------------------------------------------------
+# --- damaged files --------------------------------------------------------------------------------
 
 
 def test_instance_that_is_not_there_may_be_tried_again(read: Read, tmp_path: Path) -> None:
@@ -472,7 +472,7 @@ def test_ring_with_an_odd_capacity_is_refused(read: Read, tmp_path: Path) -> Non
 def test_damaged_ring_or_names_are_refused_and_never_crash(
     read: Read, tmp_path: Path, seed: int
 ) -> None:
-    """Bytes at random in records, headers and the table of names: a sentence or other records."""
+    """Random bytes in records, headers and the name table give an error or other records."""
     rng = random.Random(seed)
     market = Market(tmp_path / "feed", seed)
     for _ in range(10):
@@ -524,6 +524,6 @@ def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(read: Read, tmp_pa
 
 
 def book_of(lines: list[str]) -> str:
-    """Whether the only book is stale."""
+    """Return whether the only book is stale."""
     (line,) = [line for line in lines if line.startswith("book name")]
     return line.split(" ")[5]

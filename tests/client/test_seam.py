@@ -1,4 +1,4 @@
-"""Which piece of a ring's records comes next, of pieces that are said."""
+"""Which piece of a ring's records comes next, given the pieces."""
 
 from udpfast.client.seam import Piece, Where, log_behind, next_piece
 

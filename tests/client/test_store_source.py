@@ -1,4 +1,4 @@
-"""`Reader("store:...")`: as far as readers may see, and what was taken back is said."""
+"""`Reader("store:...")`: readers get what they may see, and a report of records taken back."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ BYTES = 1 << 18
 
 
 class Kept:
-    """A store on disk, and what its daemon says of it."""
+    """A store on disk, with the state that its daemon writes about it."""
 
     def __init__(self, folder: Path, host: str = "S", *, create: bool = True, **options) -> None:
         self.folder = folder
@@ -38,7 +38,7 @@ class Kept:
         self.live = Live(folder, create=True)
 
     def tell(self, *, cuts: int = 1, ago_ns: int = 0) -> None:
-        """Say how far it is, as a daemon does in each turn."""
+        """Write the store's state, as a daemon does in each turn."""
         store = self.store
         self.live.write(
             LiveState(monotonic_ns() - ago_ns, store.end, store.log.synced(), store.released,
@@ -48,7 +48,7 @@ class Kept:
 
 
 def said(reader: Reader) -> list[tuple[str, int]]:
-    """The messages that are there: who sent them, and their numbers."""
+    """Return sender and number of each message."""
     found = []
     while reader.wait(0):
         record = next(reader)
@@ -112,7 +112,7 @@ def test_reader_sees_of_a_gated_store_what_copies_have(tmp_path: Path) -> None:
 
 
 class Failover:
-    """A store whose copy has its first three messages, and goes on from there later."""
+    """A store whose copy has its first three messages, and continues from there later."""
 
     def __init__(self, folder: Path, ahead: int) -> None:
         self.kept = Kept(folder / "a")
@@ -131,7 +131,7 @@ class Failover:
         self.address = f"store:{self.kept.folder}"
 
     def happen(self, messages: int = 1) -> None:
-        """Have the other host go on from what it has, and this one follow it."""
+        """Let the other host continue from its copy, and this one follow it."""
         follows = lead(self.other.store, promoted=True)
         self.kept.store.cut(self.common)
         for number in range(4, 4 + messages):
@@ -516,7 +516,7 @@ def test_tail_of_a_store_begins_with_what_is_written_next(tmp_path: Path) -> Non
     seq = lead(kept.store)
     register(seq)
     kept.tell()
-    send(seq, 1)  # nobody told of it
+    send(seq, 1)  # not announced to readers
     with Reader(f"store:{kept.folder}", start="tail") as reader:
         index = reader.index
         send(seq, 2)

@@ -1,6 +1,6 @@
-"""Streams of one feed: what is lost of one, or begins in one, is no concern of the others' objects.
+"""Streams of one feed: losses and sessions of one stream do not affect objects of the others.
 
-Two streams as TOPS and DEEP have them, or two of many channels: each object is of one stream. Every
+Two streams as in TOPS and DEEP, or two of many channels: each object belongs to one stream. Every
 reader agrees: books from records and from batches, a reader that begins with the image, and C.
 """
 
@@ -21,7 +21,7 @@ NAMES = {LEFT: "LEFT", RIGHT: "RIGHT"}
 
 
 class Feed:
-    """A feed of two streams; every book is asked of all readers."""
+    """A feed of two streams; all readers are asked for every book."""
 
     def __init__(self, directory: Path) -> None:
         self.instance = Instance(directory)
@@ -52,7 +52,7 @@ class Feed:
         )  # fmt: skip
 
     def lapped(self) -> None:
-        """Say that records are missing here, as a relay does: SESSION may be among them."""
+        """Report missing records, as a relay does; a SESSION may be among them."""
         self.instance.append(Kind.LAPPED, np.zeros((), LAPPED).tobytes(), stream=Stream.NONE)
 
     def both(self) -> None:
@@ -61,7 +61,7 @@ class Feed:
             self.book(stream, 10.0 * stream, whole=True)
 
     def known(self) -> list[dict[str, float]]:
-        """By reader: the best bids of the books that are sound."""
+        """Return, by reader, the best bids of the sound books."""
         while len(batch := self.readers[0].poll(timeout=0)):
             self.books[0].apply_batch(batch)
         while self.applied < self.instance.number:
@@ -153,7 +153,7 @@ def test_word_on_an_object_begins_a_session_whose_record_was_missed(
     recovered(2)
     snapshot(2, 20.0)
     feed.knows(A=20.0)
-    # Nothing is believed any more of an object of the session before.
+    # Objects of the previous session are no longer sound.
     feed.lapped()
     feed.instance.append(Kind.MESSAGE, b"x", stream=stream, session=3, object_type=3, object_id=8)
     feed.knows()

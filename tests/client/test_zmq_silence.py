@@ -1,4 +1,4 @@
-"""A fan-out that falls silent: when a reader says so, by integers, and how, on a real socket."""
+"""A silent fan-out: when a reader reports it, by integers, and how, on a real socket."""
 
 import asyncio
 
@@ -62,7 +62,7 @@ def test_reader_may_ask_for_another_limit() -> None:
 
 
 def said(record: ReadRecord, status: ConnectionStatus) -> bool:
-    """Whether a record is the reader's own word on its fan-out."""
+    """Return whether a record is the reader's own report about its fan-out."""
     return (
         record.kind is Kind.CONNECTION
         and record.stream == Stream.NONE

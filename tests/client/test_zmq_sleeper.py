@@ -1,4 +1,4 @@
-"""What an event loop watches of a ZeroMQ socket."""
+"""The descriptor of a ZeroMQ socket that an event loop watches."""
 
 import os
 import select

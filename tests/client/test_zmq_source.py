@@ -1,4 +1,4 @@
-"""`Reader("zmq:...")`: the same records as the ring's reader has, on real sockets."""
+"""`Reader("zmq:...")`: the same records as those of a ring's reader, on real sockets."""
 
 import asyncio
 import subprocess
@@ -185,7 +185,7 @@ def test_the_name_of_an_instance_is_an_address(
         assert next(reader).kind is Kind.TOP_OF_BOOK
 
 
-# --- what is missed ---------------------------------------------------------------------------
+# --- missed records ---------------------------------------------------------------------------
 
 SMALL = {"queue_bytes": 1 << 16, "batch_bytes": 1024, "batch_records": 64}
 
@@ -451,7 +451,7 @@ def test_close_from_another_thread_ends_the_iteration(instance: Instance) -> Non
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Iterator[Path]:
-    """Return a directory with key files of a server, a client that may, and one that may not."""
+    """Return a directory with keys of a server, an admitted client, and another client."""
     directory = tmp_path / "keys"
     (directory / "allowed").mkdir(parents=True)
     for name in ("server", "client", "stranger"):
@@ -528,7 +528,7 @@ def layout() -> int:
 
 
 class Impostor:
-    """A PUB socket that is no fan-out, or one of another mind."""
+    """A PUB socket that is not a fan-out, or that breaks its rules."""
 
     def __init__(self, path: Path) -> None:
         self.context = zmq.Context()
@@ -561,7 +561,7 @@ def impostor(tmp_path: Path) -> Iterator[Impostor]:
 
 
 def meet(impostor: Impostor, *messages: bytes) -> list[bytes]:
-    """Read what an impostor sends; the bytes of the records."""
+    """Read an impostor's messages; return the bytes of the records."""
     thread = threading.Thread(target=impostor.serve, args=messages)
     thread.start()
     try:
@@ -626,7 +626,7 @@ def test_records_that_were_seen_already_are_passed_over(impostor: Impostor) -> N
 
 
 def test_records_that_come_without_an_answer_are_all_read(impostor: Impostor) -> None:
-    # Records of other topics lie between them, which the index counts, too.
+    # The index also counts records of other topics between them.
     body = record(64, 64, 3) + record(64, 64, 7)
     first = b"~\0" + envelope(type=1, count=2, index=20) + body
     assert meet(impostor, first, END) == [record(64, 64, 3), record(64, 64, 7)]

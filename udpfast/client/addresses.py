@@ -1,4 +1,4 @@
-"""What somebody may have meant whose address has no prefix: `Reader("feed.toml")`."""
+"""Suggestions for an address whose prefix is missing or unknown: `Reader("feed.toml")`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["address_hint", "prefix_hint"]
 
 
 def address_hint(text: str) -> str:
-    """Return the end of an error that suggests an address."""
+    """Return the end of an error message: an address that the user may have meant."""
     path = Path(text)
     if text.endswith(".toml"):
         name = name_in_file(text)
@@ -30,7 +30,7 @@ def address_hint(text: str) -> str:
 
 
 def prefix_hint(prefix: str, target: str, known: Iterable[str]) -> str:
-    """Return the end of an error that suggests an address with a prefix that there is, or ""."""
+    """Return the end of an error message: the address with a similar known prefix, or ""."""
     near = similar(prefix, known, 1)
     return f"; did you mean {f'{near[0]}:{target}'!r}?" if near else ""
 

@@ -12,16 +12,16 @@ import asyncio
 __all__ = ["Arrivals", "Records"]
 
 cdef enum:
-    # A sleeper looks by itself this often: for the end of its writer, for a file that replaced the
-    # ring's, for a close from another thread. 20 looks per second cost 0.1 % of a core.
+    # How often a sleeping reader looks without being woken: its writer may have died, another file
+    # may have replaced the ring's, another thread may have called close. Costs 0.1 % of a core.
     TICK_NS = 50_000_000
-    # The same where the writer cannot be told: a ring of another user, or without its file.
+    # The same if the writer cannot wake the reader: a ring of another user, or without a wake file.
     UNTOLD_TICK_NS = 5_000_000
 
 
 @cython.final
 cdef class Records:
-    """Records of a reader, as an asynchronous iterator. Made by `async for`.
+    """The asynchronous iterator over a reader's records; `async for` makes it.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ cdef class Records:
         return self
 
     def __anext__(self) -> Awaitable[ReadRecord]:
-        """Return an awaitable of the next `ReadRecord`: done at once if it is in memory."""
+        """Return an awaitable of the next `ReadRecord`; it does not suspend if one is in memory."""
         cdef Next following = Next.__new__(Next)
         following._reader = self._reader
         return following
@@ -47,8 +47,8 @@ cdef class Records:
 @cython.final
 @cython.freelist(8)
 cdef class Next:
-    # The record that is next when it is awaited, and not before: whoever is cancelled first takes
-    # none. No coroutine for one that is there already.
+    # Takes the next record only when it is awaited, so that a task cancelled before takes none. It
+    # makes no coroutine if the record is in memory already.
     cdef Reader _reader
 
     def __await__(self):
@@ -72,31 +72,31 @@ async def _arrived(Reader reader):
 
 
 cdef class Arrivals:
-    """A reader's place in an event loop: a descriptor that the loop watches, while it waits.
+    """Connects a reader to an event loop: the loop watches a descriptor while the reader waits.
 
-    The loop holds it, and it does not hold the reader: a reader that is dropped is freed.
+    It has no reference to the reader, so that the loop does not keep a dropped reader alive.
     """
 
-    cdef object _loop            # where the sleeper's descriptor is registered
-    cdef object _sleeper         # None: the writer cannot be told
-    cdef list _asleep            # the futures that waits sleep on: one for each task
+    cdef object _loop            # the loop that the sleeper's descriptor is registered with
+    cdef object _sleeper         # None: the writer cannot wake this reader
+    cdef list _asleep            # futures that waiting tasks sleep on, one per task
 
     def __cinit__(self):
         self._asleep = []
 
     async def wait(self, Reader reader not None, timeout: float | None = None) -> bool:
-        """Wait until `reader` has something to read; False: the time is over, or it ended."""
+        """Wait until `reader` has something to read; return False on timeout or at its end."""
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns
         cdef uint64_t read
         if reader_in_memory(reader):
             return True
-        # A feed that never pauses must not keep the loop from its other tasks.
+        # Yield once, so that a feed that never pauses cannot starve the loop's other tasks.
         await asyncio.sleep(0)
         while True:
             read = reader._read
             ahead = _look(reader)
-            held_back = reader._read != read  # by the filter: more may be there
+            held_back = reader._read != read  # the filter dropped records; more may be there
             if ahead == 0 and not held_back and reader._idle.mode != IDLE_SPIN:
                 self._settle(reader)
                 if self._sleeper is not None:
@@ -127,7 +127,7 @@ cdef class Arrivals:
             self._asleep.remove(woken)
 
     def _settle(self, Reader reader):
-        # Be in the running loop, and watch the file that the present writer writes.
+        # Register with the running loop, and watch the wake file of the current writer.
         loop = asyncio.get_running_loop()
         if self._loop is loop and (self._sleeper is None or not self._sleeper.replaced()):
             return
@@ -148,7 +148,7 @@ cdef class Arrivals:
                 woken.set_result(None)
 
     def release(self) -> None:
-        """Leave the event loop. From any thread; a wait then ends if its reader is closed."""
+        """Leave the event loop, and wake all waits. May be called from any thread."""
         loop, self._loop = self._loop, None
         sleeper, self._sleeper = self._sleeper, None
         if loop is None or loop.is_closed() or asyncio._get_running_loop() is loop:

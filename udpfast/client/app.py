@@ -1,4 +1,4 @@
-"""An app of a bus: reads the one stream, and sends into it."""
+"""An app on a bus: it reads the stream of a store and sends messages into it."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ class App:
     Parameters
     ----------
     address : str
-        "store:NAME" or "store:/path/to/it": this host's copy.
+        "store:NAME" or "store:/path/to/store": the copy of the store on this host.
     name : str
         Name of the sender: 1 to 31 printable bytes of UTF-8 without '/'. Only one app at a time
-        can have a name.
+        can use a name.
     start : int, optional
         Position in the stream at which to begin: the `position` of an earlier app whose state this
-        one continues. None: the oldest record. Refused if no record begins or ends there, because
-        the records behind that state were taken back, or have not come to this host yet.
+        one continues. None: the oldest record. A position at which no record begins or ends is
+        refused: its records were taken back, or have not reached this host yet.
     idle : {"spin", "yield", "backoff", "sleep"}
         How an iteration waits, as in a `Reader`.
     slots, capacity_bytes : int
-        How many messages (a power of two), and how many bytes of them, may be on their way. Used
-        when an outbox is made.
+        Most messages (a power of two), and most bytes of messages, that may be in the outbox at a
+        time. Used only when the outbox is created.
     anew : bool
-        If `send` raises SupersededError or OutboxLostError: set that outbox aside, and begin
-        another one with number 1.
+        True: if the outbox is one whose `send` raises SupersededError or OutboxLostError, set it
+        aside and begin a new one, whose numbers start at 1.
 
     Raises
     ------
@@ -82,12 +82,12 @@ class App:
     PermissionError
         The daemon runs as another user.
     RegionError
-        The file in the outbox's place is not an outbox.
+        The file at the outbox's path is not an outbox.
     WriterExistsError
-        A living process of this host sends under this name.
+        A living process on this host sends under this name.
     """
 
-    _fd = -1  # who has the outbox's lock
+    _fd = -1  # holds the outbox's lock; -1: closed
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class App:
     def _open(self, slots: int, capacity: int) -> Outbox:
         owner = self._directory.stat().st_uid
         if owner != os.geteuid():
-            # It is memory that the daemon maps, too: who can write it could end the daemon.
+            # The daemon maps the outbox, too: a user who may write it could crash the daemon.
             raise PermissionError(
                 errno.EPERM,
                 f"expected to run as the daemon's user, {owner}, found {os.geteuid()}: a user who "
@@ -159,7 +159,7 @@ class App:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             outbox = self._locked_and_mapped(fd)
-            # Read, too: so nothing that is written is refused while no daemon runs.
+            # Open it for reading, too: without any reader, a write into a FIFO would fail.
             with contextlib.suppress(FileNotFoundError):
                 outbox.bell = os.open(bell_path(folder), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except BaseException:
@@ -169,12 +169,12 @@ class App:
         return outbox
 
     def _locked_and_mapped(self, fd: int) -> Outbox:
-        # The daemon holds it for a moment whenever it looks whether an app does.
+        # The daemon takes the lock for a moment whenever it checks whether an app holds it.
         if not any(_locked(fd) for _ in range(_LOCK_TRIES)):
             raise WriterExistsError(f"{self._path}: another process sends as {self.name!r}")
         try:
-            # A mapping holds what it was made of as a descriptor does, and a forked child has it,
-            # too: so it is made of another one than has the lock.
+            # A mapping keeps its open file alive, and a forked child inherits the mapping. So the
+            # mapping gets an open file of its own: it must not keep the lock of `fd` held.
             with Path(f"/proc/self/fd/{fd}").open("r+b") as file:
                 return Outbox(mmap.mmap(file.fileno(), 0))
         except ValueError as problem:
@@ -190,7 +190,7 @@ class App:
             memory = mmap.mmap(fd, 0)
             nonce = int.from_bytes(os.urandom(8), "little") | 1
             Outbox.create(memory, self.name, self._host, nonce, slots, capacity)
-            # Not renamed: another process may have made one meanwhile, and hold its lock.
+            # link() instead of rename(): another process may have made and locked one meanwhile.
             with contextlib.suppress(FileExistsError):
                 os.link(made, path)
         finally:
@@ -206,36 +206,36 @@ class App:
     def reader(self) -> Reader:
         """The reader of the stream, for Cython code and for reading in batches.
 
-        `position` does not include records that are read here.
+        Records that are read through it do not advance `position`.
         """
         return self._reader
 
     def send(self, payload: bytes, type: int = 0, *, timeout: float = 0.0) -> int:
-        """Accept a message for the stream; return its number, from 1.
+        """Put a message into the outbox, and return its number; numbers count from 1.
 
-        It comes back in the stream as (`name`, number).
+        The message appears in the stream as (`name`, number).
 
         Parameters
         ----------
         payload : bytes-like
             At most 1,388 bytes.
         type : int
-            0 to 65,535, as the apps agreed.
+            0 to 65,535; its meaning is up to the apps.
         timeout : float
-            Seconds to wait while the outbox is full.
+            Seconds to wait while the outbox is full; 0: do not wait.
 
         Raises
         ------
         OutboxFullError
-            The outbox stayed full. Nothing was dropped.
+            The outbox stayed full. The message was not accepted; no other was dropped.
         SupersededError, OutboxLostError
-            This outbox can deliver nothing any more.
+            This outbox can no longer deliver messages: see `anew`.
         TypeError
-            `type` is no integer.
+            `type` is not an integer.
         ValueError
-            The message is too large (the error has both sizes), or the app was closed.
+            The message is too large (the error states both sizes), or the app was closed.
         WriterExistsError
-            This is a forked child of the process that opened the app.
+            This process is a forked child of the one that opened the app.
         """
         until = time.monotonic() + timeout
         while True:
@@ -269,9 +269,9 @@ class App:
         return found
 
     def __iter__(self) -> Iterator[ReadRecord]:
-        """Yield records as they come, until `close`; wait while there are none.
+        """Yield records as they arrive, until `close`; block while there are none.
 
-        A message has `sender`, `number`, `type` and `payload`. A record of `Kind.ROLLBACK` says
+        A message has `sender`, `number`, `type` and `payload`. A record of `Kind.ROLLBACK` states
         how many of the last records have been taken back out of the stream.
         """
         for record in self._reader:
@@ -291,9 +291,9 @@ class App:
     def _let_go(self) -> None:
         if self._fd < 0:
             return
-        self._outbox.closed = True  # before another process can have it
+        self._outbox.closed = True  # before another process can take the lock
         if self._outbox.pid == os.getpid():
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # a child past Python may hold it, too
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # a child that C code forked may hold `_fd`, too
         os.close(self._fd)
         self._fd = -1
         if self._outbox.bell >= 0:
@@ -310,8 +310,8 @@ class App:
         self.close()
 
 
-# Apps of this process. A forked child has their descriptors, too: both would give the same numbers
-# to their messages, and it would hold their names when this process is gone.
+# Apps of this process. A forked child inherits their descriptors: if it kept them, both processes
+# would number messages alike, and the child would hold the names after this process has ended.
 _APPS: weakref.WeakSet[App] = weakref.WeakSet()
 
 
@@ -325,7 +325,7 @@ os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def _why_full(directory: Path) -> str:
-    # What messages wait for, as far as this host knows.
+    # Say what the messages wait for, as far as this host knows.
     try:
         if not Live(directory).is_alive():
             return "the bus daemon of this host does not run"
@@ -344,7 +344,7 @@ def _why_full(directory: Path) -> str:
 
 
 def _can_be_a_sender(name: object) -> bool:
-    # A name is printed on one line, and is part of a file's name.
+    # Sender names are printed on one line and are part of a file name.
     if not isinstance(name, str) or not name.isprintable() or "/" in name:
         return False
     return 0 < len(name.encode()) <= _NAME_BYTES_MAX  # a surrogate cannot be printed

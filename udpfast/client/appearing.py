@@ -1,4 +1,4 @@
-"""Wait for what an address names: its feed or its recorder may be about to start."""
+"""Wait until the target of an address exists: its feed or recorder may be about to start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PAUSE_S = 0.01
 
 
 def deadline_of(timeout: float | None) -> float:
-    """Return when so many seconds are over, by `time.monotonic`; None: never."""
+    """Return the `time.monotonic` at which a timeout in seconds ends; None never ends."""
     return float("inf") if timeout is None else time.monotonic() + timeout
 
 
 def time_left(deadline_s: float) -> float:
-    """Return the seconds until then, 0 if it has passed."""
+    """Return the seconds left until a deadline; 0 if it has passed."""
     return max(0.0, deadline_s - time.monotonic())
 
 
@@ -30,16 +30,16 @@ def when_there(
     deadline_s: float,
     absent: tuple[type[Exception], ...] = (FileNotFoundError, NotReadyError),
 ) -> T:
-    """Return what `attach` returns, as soon as it finds it.
+    """Call `attach` until it succeeds, and return its result.
 
     Parameters
     ----------
     attach : callable
-        Called again and again, at least once.
+        Called at least once, then every 10 ms until it succeeds.
     deadline_s : float
-        Until when, by `time.monotonic`; then it raises what `attach` raises.
+        When to give up, by `time.monotonic`; the last exception of `attach` is then raised.
     absent : tuple of exception types
-        What `attach` raises as long as it finds nothing.
+        What `attach` raises while its target does not exist. Others are raised at once.
     """
     while True:
         try:

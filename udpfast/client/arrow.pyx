@@ -1,8 +1,8 @@
-"""Batches for Arrow: the C data interface, by PyCapsules, for whatever library takes them.
+"""Batches as Arrow columns, through the C data interface in PyCapsules, which many libraries take.
 
 https://arrow.apache.org/docs/format/CDataInterface.html and CDataInterface/PyCapsuleInterface.html.
-A batch views memory that the next poll overwrites, and Arrow's arrays, which are columns, live as
-long as they are referenced: so this copies, once, a column at a time. Nothing of Arrow must be
+A batch views memory that the next poll overwrites, but Arrow arrays live as long as they are
+referenced: so the records are copied once, column by column. No Arrow library needs to be
 installed.
 """
 
@@ -91,7 +91,7 @@ _FORMATS = {
     "u1": b"C", "u2": b"S", "u4": b"I", "u8": b"L", "i1": b"c", "i2": b"s", "i4": b"i", "i8": b"l",
     "f4": b"f", "f8": b"g",
 }
-#: Columns that are times (UNIX), and how many nanoseconds their unit has. 0 says nothing: null.
+#: Columns of UNIX times, and the nanoseconds in their unit. 0 means no time and becomes null.
 _TIMES = {
     **dict.fromkeys(
         ("received_ns", "published_ns", "restarted_ns", "source_send_time_utc",
@@ -100,20 +100,20 @@ _TIMES = {
         ("begin_time_utc", "end_time_utc", "expiry_datetime", "expiry_datetime_utc"),
         1_000_000_000),
 }
-#: Columns that are days (UNIX). 0 says nothing: null.
+#: Columns of days since the UNIX epoch. 0 means no date and becomes null.
 _DAYS = ("issue_date", "settlement_date")
-#: Words of updates' enumerations, by field, without the 0, which says nothing.
+#: Words of updates' enumerations, by field, without the value 0, which means undefined.
 _STATED_WORDS = {
     field: {number: word for number, word in words.items() if number}
     for field, words in UPDATE_WORDS.items()
 }
-#: Columns of a record's header that stand before its update's.
+#: Columns of a record's header, which come before those of its update.
 _HEADER = ("index", "received_ns", "published_ns", "flags", "number", "session")
 
 
 @cython.final
 cdef class _Column:
-    # An array of Arrow's: what both of its structs are made from. Owns the buffers.
+    # An Arrow array: its schema struct and its array struct are made from this. Owns the buffers.
     cdef bytes format
     cdef bytes name
     cdef int64_t length
@@ -136,7 +136,7 @@ cdef class _Column:
 cdef class ArrowTable:
     """Columns for `pyarrow.table(table)`, `polars.DataFrame(table)`, pandas and others.
 
-    Made by `Batch.table`. Owns its memory.
+    Made by `Batch.table`. It owns its memory.
     """
 
     cdef _Column _root
@@ -183,7 +183,7 @@ cdef class ArrowTable:
 
 
 def record_table(Batch batch not None) -> ArrowTable:
-    """Return every record of a batch: its header, its names, its payload as bytes."""
+    """Return a table of all records of a batch: header fields, names, payload as bytes."""
     cdef int64_t i, used = 0, size, count = batch.count
     cdef int64_t[::1] offsets = np.zeros(count + 1, np.int64)
     cdef uint8_t[::1] payloads
@@ -208,14 +208,14 @@ def record_table(Batch batch not None) -> ArrowTable:
 
 
 def update_table(Batch batch not None, kind: Kind) -> ArrowTable:
-    """Return the records of one kind: what identifies them, and each field of their payloads.
+    """Return a table of the records of one kind: header fields, names, and payload fields.
 
-    Rows (levels, orders, trades) are a column of lists, called `rows`.
+    The rows of a payload (levels, orders, trades) are in `rows`, a column of lists of structs.
 
     Raises
     ------
     FormatError
-        The kind has no fixed layout, or a payload is shorter than it says.
+        The kind has no fixed layout, or a payload is too short for its layout or its rows.
     """
     fixed = batch.select(kind)
     headers = batch.headers
@@ -241,7 +241,7 @@ cdef ArrowTable _table(columns, length):
 
 
 cdef _name_ids(Batch batch, kind):
-    # Ids of exchange and symbol, of every record or of one kind; 0 where there is none.
+    # Return the exchange ids and symbol ids of all records, or of one kind; 0: no such name.
     cdef int64_t i, n = 0
     cdef uint32_t wanted = 0 if kind is None else kind
     cdef uint32_t[::1] exchanges = np.zeros(batch.count, np.uint32)
@@ -258,14 +258,14 @@ cdef _name_ids(Batch batch, kind):
 
 
 def _enumerations(kind):
-    """The words of a kind's enumerations, by field; of an update's 0 there is none: null."""
+    """Return the words of a kind's enumerations, by field; an update's 0 has none (null)."""
     if kind in UPDATE_DTYPES:
         return _STATED_WORDS
     return {field: words for (of, field), words in CONTROL_WORDS.items() if of == kind}
 
 
 def _fields(array, names, enumerations=None):
-    """Columns of a structured array: numbers, texts, words; what is reserved is left out."""
+    """Return the named columns of a structured array; reserved fields are left out."""
     columns = []
     for name in names:
         dtype = array.dtype[name]
@@ -284,7 +284,7 @@ def _fields(array, names, enumerations=None):
 
 
 def _times(name, values):
-    """A column of times in UTC; null where there is none, or no 64 bits hold its nanoseconds."""
+    """Return a column of UTC times; null if there is none or its ns do not fit 64 bits."""
     scale = _TIMES[name]
     most = np.iinfo(np.int64).max // scale
     known = (values != 0) & (values <= most)
@@ -294,18 +294,18 @@ def _times(name, values):
 
 
 def _valid(name, form, values, known):
-    """A column of numbers, null where they are not known."""
+    """Return a column of numbers, null where `known` is false."""
     nulls = int(len(known) - np.count_nonzero(known))
     valid = np.packbits(known, bitorder="little") if nulls else None
     return _Column(name, form, len(values), [valid, np.ascontiguousarray(values)], nulls=nulls)
 
 
 def _texts(name, values):
-    """A column of strings, given as bytes; what is no UTF-8 becomes U+FFFD."""
+    """Return a column of strings, given as bytes; invalid UTF-8 becomes U+FFFD."""
     joined = b"".join(values)
     if not joined.isascii():
-        # A text may be cut inside a character, and libraries believe what they are given: polars
-        # panics.
+        # A text may have been cut inside a character. Libraries do not check: polars panics.
+        # So replace what is not valid UTF-8.
         values = [value.decode(errors="replace").encode() for value in values]
         joined = b"".join(values)
     offsets = np.zeros(len(values) + 1, np.int32)
@@ -315,7 +315,7 @@ def _texts(name, values):
 
 
 def _words(name, places, words):
-    """A column of few distinct strings: the place of each row's; -1 where it has none."""
+    """Return a dictionary column: `places` are indices into `words`; -1 becomes null."""
     cdef _Column column
     column = _valid(name, b"i", np.maximum(places, 0).astype(np.int32), places >= 0)
     column.dictionary = _texts("", [word.encode() for word in words])
@@ -323,7 +323,7 @@ def _words(name, places, words):
 
 
 def _enumeration(name, numbers, words):
-    """A column of words, the same categories in each table; null where a number has none."""
+    """Return a column of words with all of them as categories; a number without one is null."""
     beyond = max(words) + 1
     places = np.full(beyond + 1, -1, np.int32)
     places[list(words)] = np.arange(len(words), dtype=np.int32)
@@ -331,9 +331,9 @@ def _enumeration(name, numbers, words):
 
 
 def _names(name, ids, names):
-    """A column of exchanges or symbols, by their ids; null where the id means nothing."""
+    """Return a column of exchanges or symbols by id; null for an id without a name."""
     found, inverse = np.unique(ids, return_inverse=True)
-    # pandas wants categories that differ, whatever the ids say.
+    # Different ids may have one name, but pandas requires distinct categories.
     places = {}
     words = [names[name_id] for name_id in found.tolist()]
     of_id = [-1 if word is None else places.setdefault(word, len(places)) for word in words]
@@ -341,7 +341,7 @@ def _names(name, ids, names):
 
 
 def _rows(Batch batch, kind, counts):
-    """The rows of each payload of one kind, as lists of structs."""
+    """Return a column of the rows of each payload of one kind, as lists of structs."""
     cdef int64_t fixed = UPDATE_DTYPES[kind].itemsize
     cdef int64_t row = ROW_DTYPES[kind].itemsize
     cdef uint16_t wanted = kind
@@ -349,7 +349,7 @@ def _rows(Batch batch, kind, counts):
     cdef int32_t[::1] offsets = np.zeros(len(counts) + 1, np.int32)
     cdef uint32_t[::1] rows_of = np.ascontiguousarray(counts, np.uint32)
     cdef uint8_t* target
-    for i in range(batch.count):  # before a count is believed: it may come from another host
+    for i in range(batch.count):  # check the counts first: they may come from another host
         if batch_header(batch, i).kind != wanted:
             continue
         if batch_header(batch, i).length < RECORD_SIZE + fixed + row * rows_of[n]:
@@ -430,7 +430,7 @@ cdef void* _zeroed(size_t size) except NULL:
     return memory
 
 
-# A consumer may have moved a child out: its release is NULL then. Called from any thread.
+# A consumer may have moved a child out, whose release is NULL then. Called from any thread.
 cdef void _release_schema(ArrowSchema* schema) noexcept with gil:
     cdef int64_t i
     for i in range(schema.n_children):
@@ -522,7 +522,7 @@ cdef int _stream_schema(ArrowArrayStream* stream, ArrowSchema* out) noexcept wit
 cdef int _stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with gil:
     cdef _Stream state = <_Stream> stream.private_data
     if state.handed_out:
-        memset(out, 0, sizeof(ArrowArray))  # released already: the end
+        memset(out, 0, sizeof(ArrowArray))  # release is NULL: the end of the stream
         return 0
     state.handed_out = True
     try:
@@ -533,7 +533,7 @@ cdef int _stream_next(ArrowArrayStream* stream, ArrowArray* out) noexcept with g
 
 
 cdef const char* _stream_error(ArrowArrayStream* stream) noexcept:
-    return "out of memory"  # the only thing that can go wrong
+    return "out of memory"  # the only possible error
 
 
 cdef void _release_stream(ArrowArrayStream* stream) noexcept with gil:

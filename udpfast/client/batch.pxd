@@ -1,4 +1,4 @@
-# Batch: a run of records, copied out of the ring together, without an object per record.
+# Batch: a run of records that were copied out of the ring together, without an object per record.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
@@ -6,20 +6,20 @@ from udpfast.client.record cimport NameCache
 from udpfast.core.layout cimport Record
 
 cdef class BatchMemory:
-    # What a reader copies into, again and again. Its batches say which poll they belong to, so
-    # that a late look at one of them is an error and not another poll's records.
+    # The memory that every poll of a reader overwrites. Each batch remembers its poll, so that
+    # using it after the next poll raises an error and does not return another poll's records.
     cdef Record* headers
     cdef uint64_t* offsets       # of each payload in payloads; its size is length - RECORD_SIZE
     cdef uint8_t* payloads
-    cdef uint64_t polls          # which poll's records it holds
-    cdef object headers_array    # RECORD, uint64, uint8: what the pointers point into
+    cdef uint64_t polls          # number of the poll whose records it holds
+    cdef object headers_array    # RECORD, uint64, uint8: the arrays that the pointers point into
     cdef object offsets_array
     cdef object payloads_array
 
 cdef class Batch:
     cdef BatchMemory memory
     cdef readonly NameCache names
-    cdef int64_t first           # in memory
+    cdef int64_t first           # index of its first record in memory
     cdef int64_t count
     cdef readonly uint64_t lapped
     cdef uint64_t _poll
@@ -31,10 +31,10 @@ cdef Batch batch_of(
 
 
 cdef inline const Record* batch_header(Batch batch, int64_t i) noexcept nogil:
-    # For i < count, until the reader polls again.
+    # Requires i < count; valid until the reader polls again.
     return batch.memory.headers + batch.first + i
 
 
 cdef inline const uint8_t* batch_payload(Batch batch, int64_t i) noexcept nogil:
-    # Aligned to 8.
+    # Aligned to 8 bytes; requires and valid as above.
     return batch.memory.payloads + batch.memory.offsets[batch.first + i]

@@ -1,4 +1,4 @@
-"""A run of records as numpy: columns of headers, updates gathered by kind, payloads in place."""
+"""A run of records as numpy arrays: headers, updates of one kind, and payloads in place."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -25,11 +25,11 @@ cdef class BatchMemory:
     Parameters
     ----------
     headers : numpy.ndarray
-        dtype `RECORD`
+        dtype `RECORD`.
     offsets : numpy.ndarray
-        dtype uint64: where each payload begins in `payloads`
+        dtype uint64: where each payload begins in `payloads`, in bytes.
     payloads : numpy.ndarray
-        dtype uint8
+        dtype uint8.
     """
 
     def __init__(self, headers, offsets, payloads):
@@ -45,18 +45,18 @@ cdef class BatchMemory:
 @cython.freelist(8)
 cdef class Batch:
     """Batch(*args, **kwargs)\n--\n
-    Records of one `Reader.poll`, in ring order, without a hole between them.
+    Records of one `Reader.poll`, in ring order; records are missed only before the first one.
 
-    Views (`headers`, `payload`, `update`) look into the reader's memory: they are valid until its
-    next poll or step of an iteration, and asking an older batch for one raises. `select` returns
-    an array of its own, `copy` a batch of its own.
+    Views (`headers`, `payload`, `update`) point into the reader's memory. They are valid until the
+    reader's next poll or iteration step; asking an older batch for a view raises ValueError.
+    `select` and `copy` return memory of their own.
 
     Attributes
     ----------
     lapped : int
-        Records missed before the first one of this batch, exactly; 0 as a rule.
+        Exact number of records missed before the first one of this batch; usually 0.
     names : NameCache
-        Names by id, as its updates carry them: `batch.names[update.header["symbol_id"]]`.
+        Names by the ids in the updates: `batch.names[update.header["symbol_id"]]`.
     """
 
     def __init__(self):
@@ -77,16 +77,16 @@ cdef class Batch:
 
     @property
     def offsets(self):
-        """Where each payload begins in `payloads`: shape (n,), uint64, all multiples of 8.
+        """Where each payload begins in `payloads`: shape (n,), uint64, multiples of 8 bytes.
 
-        With `payloads` what a loop compiled by Numba needs; valid until the next poll.
+        For loops that Numba compiles, together with `payloads`. Valid until the next poll.
         """
         self.check()
         return self.memory.offsets_array[self.first:self.first + self.count]
 
     @property
     def payloads(self):
-        """The memory of all payloads, uint8, read-only, valid until the next poll.
+        """The memory that holds all payloads: uint8, read-only, valid until the next poll.
 
         Payload `i` has `headers["length"][i] - 64` bytes at `offsets[i]`.
         """
@@ -108,7 +108,7 @@ cdef class Batch:
         Raises
         ------
         FormatError
-            The record carries no update: its kind is below 16.
+            The record carries no update (its kind is below 16), or its payload is too short.
         """
         payload = self.payload(i)
         return view_update(batch_header(self, i).kind, payload)
@@ -119,19 +119,19 @@ cdef class Batch:
         Parameters
         ----------
         kind : Kind or str
-            One that carries a fixed layout, GAP .. RESTART, BOOK .. CUSTOM_METRICS, or its name:
+            A kind with a fixed layout, GAP .. RESTART or BOOK .. CUSTOM_METRICS, or its name:
             `batch.select("top_of_book")`.
 
         Returns
         -------
         numpy.ndarray
-            shape (m,), contiguous, a copy; dtype `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`.
-            Its rows belong to `batch.headers[batch.headers["kind"] == kind]`.
+            A contiguous copy of shape (m,), dtype `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`.
+            Row i belongs to `batch.headers[batch.headers["kind"] == kind][i]`.
 
         Raises
         ------
         FormatError
-            The kind has no fixed layout, or a payload is shorter than it.
+            The kind has no fixed layout, or a payload is shorter than its layout.
         """
         kind = kind_of(kind)
         dtype = _DTYPES.get(kind)
@@ -159,13 +159,13 @@ cdef class Batch:
         return selected
 
     def table(self, kind=None):
-        """Return columns that own their memory, for pyarrow, polars, pandas and others.
+        """Return an Arrow table that owns its memory, for pyarrow, polars, pandas and others.
 
         Parameters
         ----------
         kind : Kind or str, optional
-            Records of this kind, or of that name, with each field of their payloads, and a list
-            of their rows. None: all records, with payloads as bytes.
+            Only records of this kind (a member or its name), with a column for each field of the
+            payload and a list column for its rows. None: all records, with payloads as bytes.
 
         Returns
         -------
@@ -193,11 +193,11 @@ cdef class Batch:
         return self.table().__arrow_c_array__(requested_schema)
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """Return a capsule of a stream of `table()`: all records, copied, as one array."""
+        """Return a capsule of a stream of `table()`: all records, copied, in one array."""
         return self.table().__arrow_c_stream__(requested_schema)
 
     def copy(self) -> Batch:
-        """Return the same records in memory of their own, valid as long as they are held."""
+        """Return a batch with the same records in its own memory, valid for as long as it lives."""
         self.check()
         headers = self.headers.copy()
         offsets = self.memory.offsets_array[self.first:self.first + self.count].copy()
@@ -212,7 +212,7 @@ cdef class Batch:
                         self.names)
 
     def __bytes__(self) -> bytes:
-        """Return the records' own bytes, header and payload, one behind the other."""
+        """Return the bytes of all records (header and payload), one after the other."""
         cdef int64_t i, size = 0
         cdef bytes joined
         cdef char* target
@@ -233,7 +233,7 @@ cdef class Batch:
         return f"<Batch of {self.count} records{lapped}>"
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: how many records of each kind, and their seqnos."""
+        """Return a small table for notebooks: count, first and last index of each kind."""
         from udpfast.client.notebook import batch_html
 
         return batch_html(self)
@@ -241,7 +241,7 @@ cdef class Batch:
     cdef int check(self) except -1:
         if self.memory.polls != self._poll:
             raise ValueError(
-                "this batch is no longer valid, because its reader has gone on: use it before "
+                "this batch is no longer valid, because its reader has polled again: use it before "
                 "the next poll, or keep batch.copy()")
         return 0
 

@@ -1,9 +1,9 @@
-# Books: every order book of a ring, each of which says whether it is sound.
+# Books: every order book of a ring; each book knows whether it is stale.
 #
 #    object --> book --> name
 #
-# A book belongs to an object, and its name is a label: `_claims` knows which objects go by a name.
-# The first of them has the book that the name leads to, any other one a book apart.
+# A book belongs to an object; the name is a label. `_claims` lists the objects that use a name: the
+# first of them has the book that the name leads to, and every other one has a separate book.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -15,12 +15,12 @@ from udpfast.market.doubt cimport Doubt, Doubts
 from udpfast.market.order_queues cimport OrderQueues
 
 cdef struct Track:               # one object
-    Doubt doubt                  # its tag is that of its book
+    Doubt doubt                  # its tag names the instrument of its book
     int32_t book                 # index of its book, -1: none yet
     int32_t queues               # index of its single orders, -1: none yet
-    uint8_t book_missing         # what is held cannot take updates: it waits for a snapshot
-    uint8_t contested            # another object says that it is the same instrument
-    uint8_t orders_missing       # the same of its orders
+    uint8_t book_missing         # its book cannot take updates before a snapshot
+    uint8_t contested            # another object uses the same names
+    uint8_t orders_missing       # its single orders cannot take updates before a snapshot
     uint8_t reserved[5]
 
 cdef class Books:
@@ -29,18 +29,18 @@ cdef class Books:
     cdef int64_t _contested
     cdef Doubts _doubts          # of Track
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
-    cdef list _books             # by Track.book: these, and those of further objects of a name
+    cdef list _books             # by Track.book: those in _by_name, and the separate ones
     cdef dict _places            # (exchange, symbol) -> Track.book
     cdef dict _claims            # (exchange, symbol) -> {index of a track: None}, of this session
     cdef dict _names             # index of a track -> (exchange, symbol)
-    cdef set _holders            # names of which an object has the book that they lead to
+    cdef set _holders            # names whose book an object has now
     cdef list _queues            # by Track.queues
     cdef dict _queues_by_name    # (exchange, symbol) -> OrderQueues
     cdef dict _queues_holders    # (exchange, symbol) -> index of the track that has them
-    cdef list _spare             # places of books that belong to no name and no object now
-    cdef dict _members           # of several addresses read as one: place -> (address, Books)
-    cdef OrderBook _undecided    # the book of a name that several of them have
-    cdef uint32_t _orphaned      # ConnectionScope of who is dead, stuck or not heard: all is old
+    cdef list _spare             # indices in _books that no name and no object uses now
+    cdef dict _members           # if several addresses are read as one: place -> (address, Books)
+    cdef OrderBook _undecided    # always stale: the book of a name that several addresses have
+    cdef uint32_t _orphaned      # ConnectionScope of a writer that is dead, stuck or cut off; or 0
 
     cdef Books _of(self, NameCache names)
     cdef list _queues_named(self, object key)

@@ -1,4 +1,4 @@
-"""Every order book of a ring, kept from records or batches, none of them silently wrong."""
+"""Every order book of a ring, built from records or batches; none is silently wrong."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -34,32 +34,33 @@ __all__ = ["Books"]
 @cython.final
 cdef class Books:
     """Books(reader=None)\n--\n
-    Order books by exchange and symbol; apply every record of a ring to them.
+    Order books by exchange and symbol. Apply every record of a ring to it, without exception.
 
-    A book is `stale` from the moment that its content may be wrong until it is known to be right:
+    A book is `stale` from the moment its content may be wrong until it is known to be right:
 
-    - a gap puts all books of its stream in doubt, until the feed says RECOVERED of each;
-    - STALE takes one out until its snapshot has come;
-    - a new session empties all books of its stream, a restarted writer all books;
-    - a reader that was lapped or joined late trusts a book again from the next snapshot that the
-      feed passes on; if the feed itself may be in doubt, from its RECOVERED or next update. A feed
+    - GAP makes all books of its stream stale, each until the feed publishes its RECOVERED;
+    - STALE makes one book stale until its next snapshot;
+    - SESSION empties all books of its stream; RESTART (another writer) empties all books;
+    - after a lap or a late join, a book is stale until the next snapshot that the feed passes on,
+      or, if the feed itself may be in doubt, until the book's RECOVERED or next update. A feed
       without losses passes on no snapshots: use `Reader(image=True)`;
-    - an update with levels that a book refuses puts it in doubt until its next snapshot;
-    - two objects of a session that go by one name put it in doubt, until one of them is left.
+    - an update with levels that the book refuses makes it stale until its next snapshot;
+    - two objects of a session with the same names make both books stale, until one is left.
 
-    A stale book keeps what it held and takes no updates; a contested one goes on taking those of
-    its own object. Books stay the same objects for as long as this one lives: hold them.
+    A book that waits for a snapshot keeps its levels and takes no updates; one that is stale for
+    its name alone goes on taking those of its object. Books stay the same Python objects for as
+    long as this object lives, so they may be kept.
 
-    Records of several addresses that are read as one are kept apart: each has a state of its own
-    (`at`). A name that several of them have leads to a book that is always stale.
+    If a reader reads several addresses as one, each address has books of its own (`at`). A name
+    that several addresses have leads to a book that is always stale.
 
-    Books are made from BOOK records: price levels. `orders` has the queues of single orders, from
-    ORDERS records, with a doubt of their own.
+    Books are built from BOOK records (price levels). `orders` has the queues of single orders, from
+    ORDERS records; they are stale independently of the book.
 
     Parameters
     ----------
     reader : Reader, optional
-        Where `poll` reads.
+        The reader for `poll`.
 
     Attributes
     ----------
@@ -91,12 +92,12 @@ cdef class Books:
         doubts_free(&self._doubts)
 
     def apply(self, ReadRecord record not None):
-        """Apply one record, of any kind.
+        """Apply one record of any kind.
 
         Returns
         -------
         OrderBook or None
-            The book that the record updated, None if it updated none. (A GAP or a LAPPED may turn
+            The book that the record updated, or None. (A GAP or LAPPED updates none, but may make
             many stale.)
         """
         return self._of(record._names)._accept(
@@ -108,14 +109,14 @@ cdef class Books:
         Returns
         -------
         int
-            How many updates were applied.
+            Number of book updates applied.
 
         Raises
         ------
         FormatError
-            An update is none: its book is stale now, and all others were applied.
+            An update is malformed. Its book is now stale; all other records were applied.
         MemoryError
-            As above, for an update that finds no room.
+            There is no memory for an update. Its book is now stale; all others were applied.
         """
         cdef int64_t applied = 0
         cdef Books books
@@ -138,12 +139,12 @@ cdef class Books:
         return batch
 
     def at(self, address) -> Books:
-        """Return the books of one address of several that are read as one.
+        """Return the books of one address, if the reader reads several addresses as one.
 
         Raises
         ------
         KeyError
-            None of its records was applied yet.
+            No record of that address was applied yet.
         """
         for known, books in self._members.values():
             if known == address:
@@ -152,27 +153,27 @@ cdef class Books:
 
     @property
     def unnamed(self) -> int:
-        """Book updates that belong to no book.
+        """Number of updates that could not be assigned to an instrument.
 
-        Exchange or symbol is absent, too long, had no room in the name table, or cannot be read
-        because there is no such table.
+        Their exchange or symbol is absent, too long, did not fit the name table, or cannot be read
+        because there is no name table.
         """
         return self._unnamed + sum([(<Books> books).unnamed for _, books in self._members.values()])
 
     @property
     def contested(self) -> int:
-        """Names that more than one object goes by, or more than one address has, as of now."""
+        """Number of names that more than one object or more than one address uses now."""
         names = [name for _, books in self._members.values() for name in books]
         return (self._contested + len(names) - len(set(names))
                 + sum([(<Books> books)._contested for _, books in self._members.values()]))
 
     def orders(self, exchange, symbol) -> OrderQueues:
-        """Return the resting orders of an instrument, from ORDERS records.
+        """Return the resting orders of an instrument, built from ORDERS records.
 
         Raises
         ------
         KeyError
-            None were seen, or several addresses have them (`at`).
+            No orders of it were seen, or several addresses have some (use `at`).
         """
         key = (exchange, symbol)
         found = self._queues_named(key)
@@ -185,14 +186,14 @@ cdef class Books:
             "the venue's messages have them")
 
     def instruments(self) -> list:
-        """Return what is kept of each instrument, in the order first seen, as of now.
+        """Return a row per instrument as of now, in the order in which they were first seen.
 
         Returns
         -------
         list of KeptInstrument
-            Rows of (exchange, symbol, stale, bids, asks, orders_stale, orders): pandas and polars
-            make a table of them. `stale` is None where no book of levels was seen, `orders_stale`
-            where no single orders were. What several addresses have is stale.
+            Rows of (exchange, symbol, stale, bids, asks, orders_stale, orders), which pandas and
+            polars take as a table. `stale` is None if no book of levels was seen, `orders_stale`
+            if no single orders were. An instrument that several addresses have is stale.
         """
         cdef OrderBook book
         names = dict.fromkeys(self._all())
@@ -216,7 +217,7 @@ cdef class Books:
         Raises
         ------
         KeyError
-            None was seen; says which names are similar.
+            No such book was seen; the message suggests similar names.
         """
         book = self._find(key)
         if book is None:
@@ -224,7 +225,7 @@ cdef class Books:
         return book
 
     def get(self, key, default=None):
-        """Return the book of `(exchange, symbol)`, or `default` if none was seen."""
+        """Return the book of `(exchange, symbol)`, or `default` if no such book was seen."""
         book = self._find(key)
         return default if book is None else book
 
@@ -256,13 +257,13 @@ cdef class Books:
         return f"<Books: {len(self)}, {stale} stale{contested}>"
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: the top of each book, stale or sound."""
+        """Return a small table for notebooks: the best levels of each book, and its state."""
         from udpfast.client.notebook import books_html
 
         return books_html(self)
 
     cdef Books _of(self, NameCache names):
-        # The books of a record's address: these, or those of one of several.
+        # Return the books of a record's address: these, or those of one of several addresses.
         if names.source == 0:
             return self
         member = self._members.get(names.source)
@@ -271,7 +272,7 @@ cdef class Books:
         return <Books> member[1]
 
     cdef list _queues_named(self, object key):
-        # One, or those of several addresses.
+        # Return the queues of a name, of each address that has some.
         found = [(<Books> books)._queues_by_name.get(key)
                  for books in (self, *[books for _, books in self._members.values()])]
         return [queues for queues in found if queues is not None]
@@ -299,7 +300,7 @@ cdef class Books:
     cdef _accept_run(
             self, BatchMemory memory, int64_t first, int64_t end, NameCache names,
             int64_t* applied):
-        # The first failure, or None: a record that fails must not keep others from their books.
+        # Return the first failure, or None. A record that fails must not stop the ones behind it.
         cdef int64_t i = first
         failure = None
         while i < end:
@@ -315,7 +316,7 @@ cdef class Books:
 
     cdef OrderBook _accept(
             self, const Record* header, const uint8_t* payload, NameCache names):
-        # The book that was updated, or None.
+        # Return the book that was updated, or None.
         cdef Track* track
         cdef uint16_t kind = header.kind
         if unlikely(not doubts_reach(&self._doubts, doubt_stream(header.stream))):
@@ -337,7 +338,7 @@ cdef class Books:
             if doubts_gap(&self._doubts, header, payload):
                 self._refresh_stream(doubt_stream(header.stream))
         elif kind == KIND_SESSION or kind == KIND_RESTART:
-            # Another writer; that of an image may be the one that died.
+            # A new writer ends the doubt; the RESTART of an image may be of the one that died.
             if kind == KIND_RESTART and not header.flags & RECORD_SNAPSHOT:
                 self._orphaned = 0
             self._begin(header)
@@ -348,8 +349,8 @@ cdef class Books:
         return None
 
     cdef void _pass_by(self, const Record* header) noexcept:
-        # A record that updates no book here; if ungated, it still tells that the gated object with
-        # its number was passed on.
+        # Note a record that updates no book here. An ungated one, too, shows that the feed passed
+        # on the gated object with the same number.
         cdef Track* track = <Track*> doubts_find_gated(&self._doubts, header)
         if track != NULL:
             doubt_passed(&track.doubt, header)
@@ -371,7 +372,7 @@ cdef class Books:
             memcpy(&update, payload, sizeof(Orders))
         if size < <int64_t> sizeof(Orders) or (
                 <uint64_t> size < sizeof(Orders) + sizeof(Order) * update.header.row_count):
-            self._doubt_all()  # nobody knows of whom
+            self._doubt_all()  # its instrument is unknown
             raise FormatError(
                 f"record {header.index}: ORDERS of {size} bytes is too short for its orders")
         snapshot = update_replaces(header.flags, update.header.update_type)
@@ -394,15 +395,15 @@ cdef class Books:
             if not doubt_begins(&self._doubts, &track.doubt, header):
                 return
             queues._clear()
-        track.orders_missing = queues.stale = True  # if an exception leaves here, they stay stale
+        track.orders_missing = queues.stale = True  # they stay stale if an exception is raised
         queues._apply(payload + sizeof(Orders), update.header.row_count, snapshot)
         track.orders_missing = update.header.update_type == UPDATE_TYPE_STALE
         doubt_applied(&self._doubts, &track.doubt, snapshot)
         self._refresh_stale(track)
 
     cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names):
-        # Those of an object; None: its names are not known. A name that another object has, too,
-        # leads to queues that are stale for the rest of the session.
+        # Return the queues of an object; None if its names are unknown. If another object has the
+        # same names, the queues that they lead to are stale for the rest of the session.
         cdef uint32_t index = self._index(track)
         cdef OrderQueues queues
         if track.queues >= 0 and track.doubt.tag == tag:
@@ -428,7 +429,7 @@ cdef class Books:
         return queues
 
     cdef _forget_queues(self, Track* track):
-        # The object has no orders any more: holders of its queues see them empty and stale.
+        # Detach an object's queues. Code that still holds them sees them empty and stale.
         cdef uint32_t index = self._index(track)
         cdef OrderQueues queues
         if track.queues < 0:
@@ -450,7 +451,7 @@ cdef class Books:
         cdef bint snapshot
         cdef int64_t room
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
-            self._doubt_all()  # nobody knows of which book
+            self._doubt_all()  # its book is unknown
             raise FormatError(
                 f"record {header.index}: BOOK takes at least {sizeof(UpdateHeader)} bytes, found "
                 f"{header.length - RECORD_SIZE}")
@@ -476,7 +477,7 @@ cdef class Books:
             if not doubt_begins(&self._doubts, &track.doubt, header):
                 return None
             book.clear()
-        # If an exception leaves here, the book stays stale.
+        # The book stays stale if an exception is raised.
         track.book_missing = book.book.stale = True
         room = book_room(payload, header.length - RECORD_SIZE)
         if room < 0:
@@ -487,7 +488,7 @@ cdef class Books:
         book._reserve(&book.book.asks, room)
         refused = book.book.levels_refused
         book_apply(&book.book, payload, snapshot)
-        # The origin itself is in doubt, or the book does not hold what the origin holds.
+        # The publisher's own book is in doubt, or this book refused some of its levels.
         track.book_missing = (
             update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused)
         doubt_applied(&self._doubts, &track.doubt, snapshot)
@@ -501,15 +502,15 @@ cdef class Books:
         return <uint32_t> (track - self._at(0))
 
     cdef Track* _unnamed_track(self, const Record* header) noexcept:
-        # The gated object of an update without a name, which says no more whose it is; NULL: none.
-        # What has no gate is known by its name alone.
+        # Return the gated object of an update that no longer names its instrument; NULL: none.
+        # An ungated object is known by its name alone.
         if header.flags & RECORD_UNGATED:
             return NULL
         return <Track*> doubts_find_gated(&self._doubts, header)
 
     cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
-        # An object names its book: for the first time, or another one than before. False: its
-        # names are not known, and books of different symbols must not become one.
+        # Bind an object to the book that it names, for the first time or instead of another one.
+        # Return False if a name is unknown: books of different symbols must not become one.
         exchange = names.name(<uint32_t> (tag >> 32))
         symbol = names.name(<uint32_t> tag)
         self._unbind(track)
@@ -520,13 +521,13 @@ cdef class Books:
         return True
 
     cdef _unbind(self, Track* track):
-        # What its object had keeps its levels, and is stale.
+        # Separate an object from its book, which keeps its levels and is stale.
         track.book_missing = True
         self._refresh_stale(track)
         self._release(self._index(track))
 
     cdef _claim(self, uint32_t index, object name):
-        # From now on an object goes by a name. If others do too, its book is one apart.
+        # Give an object a name. If another object has the name's book, it gets a separate one.
         cdef Track* tracks = self._at(0)
         cdef dict claims = self._claims.setdefault(name, {})
         place = self._places.get(name)
@@ -555,7 +556,7 @@ cdef class Books:
                 self._refresh_stale(tracks + <uint32_t> each)
 
     cdef _release(self, uint32_t index):
-        # An object does not go by its name any more; nobody keeps its book.
+        # Take the name from an object; its book then belongs to no object.
         cdef Track* tracks = self._at(0)
         cdef OrderBook book
         cdef dict claims
@@ -573,7 +574,7 @@ cdef class Books:
         tracks[index].book = -1
         tracks[index].contested = False
         if len(claims) == 1:
-            # The one that is left has the name, and the book that the name leads to.
+            # The object that is left gets the book that the name leads to.
             self._contested -= 1
             other = next(iter(claims))
             tracks[other].contested = False
@@ -586,12 +587,12 @@ cdef class Books:
             self._refresh_stale(tracks + other)
 
     cdef _take_lap(self):
-        # Another writer's RESTART may be among what was missed: snapshots have to come anyway. A
-        # loop that stood still is the same one, and what it catches up is old, snapshots too.
+        # The missed records may include a new writer's RESTART. All books need snapshots anyway.
+        # But a loop that stood still is still the writer: its records are late, also its snapshots.
         if self._orphaned == CONNECTION_WRITER:
             self._orphaned = 0
         self._doubt_all()
-        for _, books in self._members.values():  # nobody knows of which address it was
+        for _, books in self._members.values():  # the missed records may be of any address
             (<Books> books)._take_lap()
 
     cdef _doubt_all(self):
@@ -603,7 +604,7 @@ cdef class Books:
         self._refresh_all()
 
     cdef _begin(self, const Record* header):
-        # A session begins, with or (not complete) without its SESSION, or another writer.
+        # Begin a session (`complete`: its SESSION was seen) or, at RESTART, another writer.
         cdef bint complete = header.kind == KIND_SESSION
         cdef Track* track
         cdef uint32_t index
@@ -643,9 +644,9 @@ cdef class Books:
             book.book.stale = True
 
     cdef _note_writer(self, const Record* header, const uint8_t* payload):
-        # While its writer is dead, stuck, or not heard, no book is known to be what it is by now.
-        # Another writer knows nothing of them: its RESTART, which empties them, ends the doubt, or
-        # a lap, in which it was missed.
+        # While the writer is dead, stuck or cut off, every book may be out of date. READY ends
+        # that, but not for a dead writer: its successor's RESTART does, and empties all books. So
+        # does a lap, because the RESTART may be among the missed records.
         cdef Connection said
         if header.length < <int64_t> (RECORD_SIZE + sizeof(Connection)):
             return

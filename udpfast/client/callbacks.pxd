@@ -6,7 +6,7 @@ from udpfast.client.reader cimport Reader
 
 cdef class Callbacks:
     cdef readonly Reader reader
-    cdef readonly Books books    # None: it keeps none
-    cdef list _methods           # by kind; None: records of that kind are passed over
-    cdef bint _stopped           # no more calls, of any of the polls that are under way
-    cdef int _depth              # polls and runs under way: one may be called in a callback
+    cdef readonly Books books    # None: no books are kept
+    cdef list _methods           # by kind; None: records of that kind are skipped
+    cdef bint _stopped           # no more calls from any poll or run in progress
+    cdef int _depth              # polls and runs in progress: a callback may call poll

@@ -18,7 +18,7 @@ from udpfast.errors import ConfigError, RingClosedError, similar, unexpected_key
 
 __all__ = ["CALLBACK_NAMES", "Callbacks"]
 
-#: The method's name for each kind. One call per record: `on_trade` gets a summary of trades.
+#: The method's name by kind. There is one call per record: `on_trade` gets a whole trade summary.
 CALLBACK_NAMES = {
     kind: "on_trade" if kind is Kind.TRADES else f"on_{kind.name.lower()}"
     for kind in Kind if kind is not Kind.PAD
@@ -28,22 +28,23 @@ CALLBACK_NAMES = {
 @cython.final
 cdef class Callbacks:
     """Callbacks(reader, strategy, *, books=None)\n--\n
-    Call a strategy's methods for the records of a reader, in ring order, in this thread.
+    Call a strategy's methods for the records of a reader, in ring order, in the calling thread.
 
-    The methods are called `on_book`, `on_trade`, `on_gap`, ... (`CALLBACK_NAMES`), take one
-    `ReadRecord`, and return nothing. `on_other` gets what has no method of its own. Records of
-    kinds without a method are passed over without a Python object. An exception ends the call
-    that it came out of; the next call goes on with the record behind.
+    The methods are named `on_book`, `on_trade`, `on_gap`, ... (`CALLBACK_NAMES`), take one
+    `ReadRecord`, and return nothing. `on_other` gets records of all kinds without a method of their
+    own; without it, such records are skipped and no Python object is made. An exception of a method
+    leaves `run` or `poll`; the next call continues with the record behind.
 
     Parameters
     ----------
     reader : Reader
+        The reader whose records are dispatched.
     strategy : object
-        With at least one such method; another one that begins with `on_` is refused, because it
-        would never be called.
+        An object with at least one such method. Any other method that begins with `on_` is refused,
+        because it would never be called.
     books : Books, optional
-        Every record is applied to it before its method is called, whether there is one or not:
-        `books[record.exchange, record.symbol]` is then the book after that record.
+        Every record is applied to it before its method is called, even if it has none:
+        `books[record.exchange, record.symbol]` is the book after that record.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ cdef class Callbacks:
     Raises
     ------
     ConfigError
-        The strategy has no method to call, or one that no kind has.
+        The strategy has no callback, or an `on_` method that belongs to no kind.
     """
 
     def __init__(self, Reader reader not None, strategy, *, Books books=None, **unknown):
@@ -64,17 +65,19 @@ cdef class Callbacks:
         self._methods = _methods(strategy)
 
     def run(self) -> int:
-        """Call until the writer closed the ring, `stop` was called, or the reader was closed.
+        """Dispatch records until the ring ends, `stop` is called, or the reader is closed.
+
+        Blocks while there are no records.
 
         Returns
         -------
         int
-            How many calls were made.
+            Number of calls made.
 
         Raises
         ------
         RingClosedError
-            Another file took the ring's place: open a new reader.
+            Another file replaced the ring's: open a new reader.
         """
         cdef int64_t calls = 0
         _enter(self)
@@ -88,22 +91,22 @@ cdef class Callbacks:
         return calls
 
     def poll(self, timeout=None) -> int:
-        """Call for what is there: one run of records, at most the reader's `batch`.
+        """Dispatch one run of records, at most the reader's `batch`.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait for the first; 0: not at all. None: until something comes.
+            Seconds to wait for the first record; 0: do not wait; None: no limit.
 
         Returns
         -------
         int
-            How many calls were made.
+            Number of calls made.
 
         Raises
         ------
         RingClosedError
-            All was read, and the writer closed the ring; or another file took its place.
+            The writer closed the ring and all of it was read, or another file replaced the ring's.
         """
         self.reader._check_open()
         cdef int64_t ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
@@ -118,15 +121,15 @@ cdef class Callbacks:
             self._depth -= 1
 
     def stop(self) -> None:
-        """End `run` (or `poll`) behind the current call: for use in a method of the strategy.
+        """End `run` or `poll` after the current call; for use in a method of the strategy.
 
-        If that method called `poll` itself, all of them end.
+        If a method called `poll` itself, the inner and the outer one end.
         """
         self._stopped = True
 
 
 cdef _enter(Callbacks callbacks):
-    # A poll that a callback makes goes on with what the one around it was told: to stop.
+    # Only the outermost poll or run resets the request to stop.
     if callbacks._depth == 0:
         callbacks._stopped = False
     callbacks._depth += 1
@@ -141,7 +144,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
     cdef int64_t calls = 0
     cdef int64_t i
     while not (callbacks._stopped or reader._closed()) and reader_in_memory(reader):
-        memory = reader._memory  # another one behind a callback that polled
+        memory = reader._memory  # read anew: a callback may have polled
         kind = reader.kind_ahead()
         method = callbacks._methods[kind] if kind < FILTER_KINDS else None
         if method is None and books is None:
@@ -153,7 +156,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
                 books.apply(record)
         else:
             i = reader._next
-            reader.skip()  # first: a RESTART renews the names
+            reader.skip()  # before the names are used: a RESTART renews them
             books._of(reader._source.names)._accept(
                 memory.headers + i, memory.payloads + memory.offsets[i], reader._source.names)
         if method is not None:
@@ -163,7 +166,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
 
 
 def _methods(strategy):
-    """The strategy's bound methods, by kind."""
+    """Return the strategy's bound methods, by kind."""
     known = {*CALLBACK_NAMES.values(), "on_other"}
     found = {name for name in dir(strategy) if name.startswith("on_")}
     for name in sorted(found - known):

@@ -1,4 +1,4 @@
-"""Strategies that were compiled against the layouts of udpfast."""
+"""The layout check of strategies that were compiled against udpfast's records."""
 
 from udpfast.log.ring import RING_LAYOUT
 from udpfast.market.updates import PAYLOAD_HASH
@@ -7,20 +7,20 @@ __all__ = ["check_layouts"]
 
 
 def check_layouts(compiled: int) -> None:
-    """Refuse a strategy that was compiled against other layouts than those of this udpfast.
+    """Refuse a module that was compiled against other record layouts than the installed ones.
 
-    A compiled module keeps the offsets of the day it was built: without this check it would go on
-    after an upgrade, and take one field for another.
+    A compiled module contains the field offsets of the version it was built with. Without this
+    check it would read the wrong fields after an upgrade.
 
     Parameters
     ----------
     compiled : int
-        `UDPFAST_RING_LAYOUT` of the `udpfast.h` that it was compiled with.
+        `UDPFAST_RING_LAYOUT` of the `udpfast.h` that the module was compiled with.
 
     Raises
     ------
     ImportError
-        Says both hashes.
+        The layouts differ; the message states both hashes.
     """
     installed = RING_LAYOUT ^ PAYLOAD_HASH
     if compiled != installed:

@@ -1,11 +1,11 @@
-"""A composite's records as a log of their own: a journal, which all that reads journals reads.
+"""Copy a composite's records into one journal, which every reader of journals can read.
 
-Before the records that an entry of the order log takes stands that entry (ORDER, its `number` the
-position in the order log), so that the copy says of each record where it is from, and goes on
-exactly where it ended, whatever ended it. `session` of a record says which input it is of, and
-which session there (`session_of`); names are those of one table (`CopiedNames`). `received_ns` of
-what the bus itself stamped is when its entry was decided, of a feed's records when they were
-received; `published_ns` stays what it was.
+The records that an entry of the order log takes follow that entry (ORDER, whose `number` is its
+position in the order log). So the copy states where each record is from, and continues exactly
+where it ended, whatever ended it. The `session` of a record encodes its input and the session there
+(`session_of`); its names are in one table (`CopiedNames`). `received_ns` of a record that the bus
+stamped is the time at which its entry was decided; of a feed's record, when the feed received it.
+`published_ns` is unchanged.
 """
 
 cimport cython
@@ -48,55 +48,55 @@ cdef enum:
 
 @cython.final
 cdef class CompositeCopy:
-    """A composite, copied into a journal from where that ends; one thread.
+    """Copies a composite into a journal, from where the journal ends. For use by one thread.
 
     Parameters
     ----------
     target : str
         The composite's name, or the directory of its order log.
     directory : str or path, optional
-        Of the journal, a name or a path; made if it is not there. By default `composite`, below the
-        order log.
+        Name or path of the journal, which is created if it does not exist. By default `composite`
+        in the directory of the order log.
     segment_bytes : int
-        Of its segments.
+        Size of each segment.
     durable : bool
         Whether `sync` will be called.
 
     Attributes
     ----------
     journal : Journal
+        The journal that is written.
     lapped : int
-        Records that inputs do not have any more, or not as they were written; each is said by
-        LAPPED in the copy.
+        Records that an input no longer has, or has damaged; LAPPED in the copy reports each.
 
     Raises
     ------
     FileNotFoundError, NotReadyError
-        There is no such composite, or no daemon has run here.
+        There is no such composite, or no daemon has run on this host.
     ConfigError
-        It is a store.
+        `target` is a store, not a composite.
     FormatError
-        The directory has something else, or the order log is not what it was.
+        The directory contains another journal, or the order log has changed.
     WriterExistsError
-        Somebody copies into it right now.
+        Another process is copying into it now.
     """
 
     cdef readonly Journal journal
     cdef readonly uint64_t lapped
     cdef CompositeSource _source
     cdef CopiedNames _names
-    cdef object _directory           # of the order log
-    cdef int64_t _input              # of the entry at hand
-    cdef uint64_t[INPUTS_MAX] _next_index  # by input: of its record that comes next
-    cdef OrderEntry _entry           # at hand
-    cdef int64_t _count, _at         # of the batch in the source's arrays
-    cdef bint _adopted               # it goes by the copy's names and sessions
-    cdef uint64_t _skip_index        # of the entry at hand, the records before are here already
-    cdef int64_t _taken_ns           # when the entry at hand was decided
-    cdef bint _resuming              # the first entry is here already
-    cdef object _last                # CopiedEntry: the one at which it goes on; None: it begins
-    cdef bint _counted               # what the copy has of every input is in `_next_index`
-    cdef uint64_t _place             # of the entry at hand, in the order log
+    cdef object _directory           # directory of the order log
+    cdef int64_t _input              # input of the current entry
+    cdef uint64_t[INPUTS_MAX] _next_index  # by input: index of its next record
+    cdef OrderEntry _entry           # the current entry
+    cdef int64_t _count, _at         # size of the batch in the source's arrays; its next record
+    cdef bint _adopted               # the batch has the copy's name ids and sessions
+    cdef uint64_t _skip_index        # the copy already has the current entry's records below this
+    cdef int64_t _taken_ns           # when the current entry was decided, UNIX ns
+    cdef bint _resuming              # the copy already has the first entry that comes
+    cdef object _last                # CopiedEntry at which the copy continues; None: it is new
+    cdef bint _counted               # `_next_index` is known for every input
+    cdef uint64_t _place             # position of the current entry in the order log
 
     def __init__(
             self, target: str, directory: str | os.PathLike[str] | None = None, *,
@@ -131,7 +131,7 @@ cdef class CompositeCopy:
             raise
 
     def _check_source(self, identity):
-        # A journal has the records of one composite, and nothing else.
+        # A journal holds the records of one composite and nothing else.
         if self.journal.index and self.journal.resume(identity) is None:
             raise FormatError(
                 f"{self.journal.directory}: expected a copy of {self._directory}, found records "
@@ -139,9 +139,9 @@ cdef class CompositeCopy:
         self.journal.note_source(identity)
 
     def _find_end(self, inputs):
-        # The last entry, and how many of its records are here: where the copy goes on. If the order
-        # log has lost that entry, the copy goes on behind the last one that is there still, and
-        # takes back what it has beyond: by input, what it has is the second thing returned.
+        # Return where to start in the order log, and by input how far the copy is (None: no need).
+        # The copy continues at its last entry. If the order log has lost that one, it continues
+        # behind the last entry that the log still has, and takes back the records beyond.
         for number in reversed(list_segments(self.journal.directory)):
             segment = Segment.open(segment_path(self.journal.directory, number))
             position = segment.info().position
@@ -166,7 +166,7 @@ cdef class CompositeCopy:
         return "begin", None
 
     def _count_copied(self, inputs):
-        # What the copy has of each input: read from it when something is taken back.
+        # Count the records of each input in the copy. Needed only when records are taken back.
         copied = CopiedOrder(self.journal.directory, inputs)
         for at, index in enumerate(copied.next_index):
             self._next_index[at] = index
@@ -194,7 +194,7 @@ cdef class CompositeCopy:
                     self._input, self._skip_index = entry.input, entry.first_index
                     kinds = kinds[at + 1:]
                 elif self._last is None:
-                    continue  # of an entry that another segment has
+                    continue  # the entry of these records is in an earlier segment
                 else:
                     at = -1
                 for i in range(len(kinds)):
@@ -212,15 +212,16 @@ cdef class CompositeCopy:
     # --- copying --------------------------------------------------------------------------------
 
     def turn(self) -> int:
-        """Copy what is there, a batch at most; return how many records were written or passed.
+        """Copy at most one batch; return how many records were written or passed over.
+
+        Does not wait for records.
 
         Raises
         ------
         FormatError
-            The order log, or an input, is not what it was.
+            The order log or an input has changed.
         OSError
-            The disk is full, or not well. Nothing is lost: the next turn, or the next copy, goes
-            on where this one was.
+            The disk is full or failed. Nothing is lost: the next turn continues at the same record.
         """
         cdef int64_t done = 0
         if self._at == self._count:
@@ -246,7 +247,7 @@ cdef class CompositeCopy:
         return done
 
     def _look(self):
-        # The next batch: an entry, or records of the input at hand.
+        # Get the next batch: an entry, or records of the current input.
         cdef int64_t count
         self._at = self._count = 0
         count = self._source.look(BATCH)
@@ -256,7 +257,7 @@ cdef class CompositeCopy:
         self._adopted = count <= 0 or self._source.headers.kind == KIND_ORDER
 
     def _adopt(self):
-        # Have the batch go by the copy's names and sessions.
+        # Give the batch the copy's name ids and sessions.
         cdef CompositeSource source = self._source
         cdef Record* header
         cdef int64_t i
@@ -269,10 +270,10 @@ cdef class CompositeCopy:
                 header.received_ns = self._taken_ns
         self._adopted = True
         if self.journal.names != self._names.number:
-            self.journal.writer.limit = 0  # a segment goes by one table
+            self.journal.writer.limit = 0  # begin a new segment: each has one table of names
 
     cdef bint _take_entry(self, Record* header, const unsigned char* payload) except -1:
-        # The next entry of the order log. False: there is no room for it.
+        # Append the next entry of the order log. Return False if the segment has no room.
         cdef OrderEntry entry
         cdef uint64_t until
         memcpy(&entry, payload, sizeof(entry))
@@ -282,8 +283,8 @@ cdef class CompositeCopy:
                     f"{self._directory}: expected the entry at {self._place} that was copied, "
                     "found another one, because the order was just taken back: copy again")
         else:
-            # What of the entry before did not come is not there any more, unless the order log lost
-            # that entry itself.
+            # Records of the previous entry that did not arrive are gone, unless the order log has
+            # lost that entry itself.
             until = self._source.end_of(self._place, &self._entry)
             if (self._source.goes_on and until > self._entry.first_index
                     and not self._say_missing(until, header.published_ns)):
@@ -302,7 +303,7 @@ cdef class CompositeCopy:
         return True
 
     cdef bint _take(self, Record* header, const unsigned char* payload) except -1:
-        # A record of an input. False: there is no room for it.
+        # Append a record of an input. Return False if the segment has no room.
         if header.kind == KIND_ROLLBACK:
             return self._take_back(header)
         if header.index < self._skip_index:
@@ -315,7 +316,7 @@ cdef class CompositeCopy:
         return True
 
     cdef bint _take_back(self, Record* header) except -1:
-        # The input lost records, of which the copy may have more than were read just now.
+        # The input lost records. The copy may contain more of them than this run has read.
         cdef Rollback rollback
         cdef uint64_t known
         if not self._counted:
@@ -332,7 +333,7 @@ cdef class CompositeCopy:
         return True
 
     cdef bint _say_missing(self, uint64_t index, int64_t at_ns) except -1:
-        # Records of the input at hand that did not come before this one.
+        # Append LAPPED for records of the current input that are missing before `index`.
         cdef Record header
         cdef Lapped lapped
         cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
@@ -349,17 +350,17 @@ cdef class CompositeCopy:
     # --- what is left ---------------------------------------------------------------------------
 
     def end(self) -> int:
-        """Return how far the order log may be read now: a position for `reached`."""
+        """Return the position up to which the order log may be read now, for `reached`."""
         state = self._source.order.live.read()
         return min(state.end, state.released) if state.gate else state.end
 
     def reached(self, uint64_t end) -> bool:
-        """Return whether all is copied that the order log has before a position.
+        """Return whether everything before a position of the order log has been copied.
 
         Raises
         ------
         NotReadyError
-            This host's copy of an input is behind, and no daemon runs that would bring the rest.
+            This host's copy of an input is behind, and no daemon runs that could fetch the rest.
         """
         if self._at < self._count:
             return False
@@ -372,11 +373,11 @@ cdef class CompositeCopy:
         return False
 
     def sync(self) -> None:
-        """Have the disk take what was copied."""
+        """Write what was copied to the disk; return once it is durable."""
         self.journal.sync(clock_realtime_ns())
 
     def close(self) -> None:
-        """End the copy: what is there is on the disk then. Idempotent."""
+        """Close the copy; everything copied is then on the disk. Idempotent."""
         if self._source is not None:
             self._source.detach()
         self.journal.close()

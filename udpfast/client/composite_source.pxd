@@ -1,5 +1,5 @@
-# CompositeSource: the Source of "composite:NAME": the records of several stores in the order that
-# an order log has. Each input is read by a StoreSource, as far as the entry at hand says.
+# CompositeSource: the Source of "composite:NAME": the records of several stores, in the order that
+# an order log states. A StoreSource reads each input, as far as the current entry says.
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -8,31 +8,31 @@ from udpfast.client.source cimport PolledSource
 from udpfast.core.layout cimport OrderEntry
 
 cdef class CompositeSource(PolledSource):
-    cdef StoreSource order           # of the order log
-    cdef StoreSource current         # whose records are in memory
-    cdef list members                # by input; None: not opened yet
+    cdef StoreSource order           # reads the order log
+    cdef StoreSource current         # the source whose records are in memory
+    cdef list members                # by input: its StoreSource; None: not opened yet
     cdef list paths                  # directories of the inputs
-    cdef list entries                # of the order log, read and not begun: the next one last
-    cdef StoreSource scout           # ahead in the order log: what it says inputs lost
-    cdef list had                    # by input: index behind what whoever reads has
-    cdef list next                   # by input: position behind that; None: its next entry says it
-    cdef list sure                   # by input: (cuts, epoch) for which its copy was looked at
-    cdef list skipped                # by input: records that nobody can read, not said yet
+    cdef list entries                # order entries that were read but not begun; the last is next
+    cdef StoreSource scout           # reads ahead in the order log, to learn what inputs have lost
+    cdef list had                    # by input: index behind the records handed out
+    cdef list next                   # by input: position behind them; None: its next entry has it
+    cdef list sure                   # by input: (cuts, epoch) for which its copy was checked
+    cdef list skipped                # by input: unreadable records that are not reported yet
     cdef bint marks                  # hand out the entries of the order log, too
-    cdef bint marked                 # that of the next entry was
-    cdef uint64_t mark_place         # of the last mark, in the order log
-    cdef bint goes_on                # no mark before the last one was of an entry that is lost now
-    cdef object mark_arrays          # of one record
+    cdef bint marked                 # the next entry has been handed out
+    cdef uint64_t mark_place         # position in the order log of the last entry handed out
+    cdef bint goes_on                # no entry handed out before the last one was lost since
+    cdef object mark_arrays          # arrays of one record, for entries and rollbacks
     # By input: (position in the order log; position, index and epoch behind which all is lost).
     cdef list lost
-    cdef uint64_t place              # of the entry at hand, in the order log
-    cdef int64_t at                  # input of the entry at hand; -1: there is none
-    cdef uint64_t missed_before      # that no input's source counts
-    cdef tuple hand                  # the entry at hand
+    cdef uint64_t place              # position of the current entry in the order log
+    cdef int64_t at                  # input of the current entry; -1: there is no current entry
+    cdef uint64_t missed_before      # records missed that no input's source counts
+    cdef tuple hand                  # the current entry
     cdef uint64_t until              # position in that input at which the entry ends
-    cdef uint64_t epoch              # of its last record before that; 0: not known
-    cdef int64_t batch
-    cdef object room
+    cdef uint64_t epoch              # epoch of the last record before `until`; 0: not known
+    cdef int64_t batch               # as the caller gave it
+    cdef object room                 # buffer_bytes of the caller
     cdef int64_t _read(self, int64_t limit) except -1
     cdef bint _stand(self, StoreSource member) except -1
     cdef _skip(self, int64_t at, uint64_t index)

@@ -1,13 +1,13 @@
-"""Records of a composite: what `Reader("composite:NAME")` reads from.
+"""The Source of "composite:NAME": the records of several stores in one order.
 
-The order log says which records of which store come next, so that every host, and every replay, has
-the same records in the same order. Nothing else does: what a copy of an input loses, gets again or
-gets anew is read when, and as far as, an entry says so. An entry names its last record by position
-and epoch; a copy that does not have that one yet is waited for.
+The order log alone says which records of which store come next, so that every host, and every
+replay, has the same records in the same order. Records of an input are read only when, and as far
+as, an entry says so, whatever its local copy loses or gets again. An entry names its last record by
+position and epoch; if the copy does not have that record yet, the source waits for it.
 
-What an input lost for good, the order log says, too: a ROLLBACK, if it had been read. When the
-order log itself loses its end, because a host without it was promoted, each input goes back to
-where the entries that are left take it: a ROLLBACK for each input that had been read further.
+The order log also states what an input has lost for good: a ROLLBACK follows if that had been read.
+When the order log loses its own end, because a host without it was promoted, each input returns to
+where the remaining entries leave it, with a ROLLBACK if it had been read further.
 """
 
 cimport cython
@@ -40,7 +40,7 @@ import numpy as np
 __all__ = ["CompositeSource", "open_source"]
 
 cdef enum:
-    UNDONE = 1 << 16             # beside OrderFlag: the order log lost the entry that took them
+    UNDONE = 1 << 16             # added to OrderFlag: the order log lost the entry that took them
 
 
 @cython.final
@@ -50,17 +50,18 @@ cdef class CompositeSource(PolledSource):
     Parameters
     ----------
     order : StoreSource
-        Of the order log.
+        The source of the order log.
     paths : list of pathlib.Path
         Directories of the inputs.
     batch, buffer_bytes : int
+        As for `Reader`.
     marks : bool
         Hand out the entries of the order log, too, each before its records: ORDER, whose `number`
-        is its position in the order log. Where that lost its end stands an entry with ORDER_BACK
-        for each input that goes back; its `number` is where the log goes on.
+        is its position in the order log. Where the order log lost its end, there is an entry with
+        ORDER_BACK for each input that goes back; its `number` is where the log continues.
     had : list of int, optional
-        By input, the index behind the last record that whoever reads has; if it is more than the
-        order log says before the start, a ROLLBACK comes first.
+        By input, the index behind the last record that the caller has. If that is beyond what the
+        order log takes before the start, a ROLLBACK comes first.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ cdef class CompositeSource(PolledSource):
         self._look_ahead()
 
     cdef bint _look_ahead(self) except -1:
-        # What inputs lost after it was taken, nobody can read any more, and nobody waits for it.
+        # Learn which records inputs have lost after an entry took them: do not wait for those.
         cdef StoreSource scout = self.scout
         cdef OrderEntry entry
         cdef int64_t i, count
@@ -118,13 +119,13 @@ cdef class CompositeSource(PolledSource):
 
     @property
     def origin(self) -> str:
-        """The address whose records the last wait brought."""
+        """Address of the source whose records the last wait returned."""
         return f"store:{self.current.directory}"
 
     cdef int64_t poll(self, int64_t limit) except -1:
         cdef int64_t count
         if load_acquire(&self.order.said.cuts) != self.order.cuts:
-            self._read_order()  # what is in hand may have been taken back
+            self._read_order()  # the current entry may have been taken back
         while True:
             if self.at >= 0:
                 if <uint64_t>self.next[self.at] < self.until:
@@ -145,7 +146,7 @@ cdef class CompositeSource(PolledSource):
                 return count
 
     cdef int64_t _read(self, int64_t limit) except -1:
-        # Records of the entry in hand; 0: this host's copy does not have them yet.
+        # Read records of the current entry. Return 0 if this host's copy does not have them yet.
         cdef StoreSource member = self._member(self.at)
         cdef int64_t count
         if not self._stand(member):
@@ -154,21 +155,21 @@ cdef class CompositeSource(PolledSource):
         count = member.look(limit)
         if count == -EBADMSG:
             raise member.failure
-        if count <= 0:  # it may have passed over what is damaged, or was removed
+        if count <= 0:  # it may have skipped damage, or records that were removed
             self.next[self.at] = max(<uint64_t>self.next[self.at], member.cursor.position)
             return 0
         if member.cuts != <uint64_t>self.sure[self.at][0] or (
                 self.epoch and member.epochs and member.epochs[len(member.epochs) - 1][0]
                 > self.epoch):
-            self.sure[self.at] = None  # records were set aside just now: these may be others
+            self.sure[self.at] = None  # records were just set aside: these may be other ones
             return 0
         self.had[self.at] = max(<uint64_t>self.had[self.at], member.headers[count - 1].index + 1)
         self.next[self.at] = member.at_position
         return self._show(member, count)
 
     cdef bint _stand(self, StoreSource member) except -1:
-        # Stand where the last entry ended, if this host's copy has the one in hand as it was taken:
-        # its last record, by position and epoch. False: it does not, or not yet.
+        # Position the input behind its last entry, if this host's copy has the current entry as it
+        # was taken: its last record, by position and epoch. False: it does not, or not yet.
         cdef uint64_t cuts = load_acquire(&member.said.cuts)
         cdef int64_t at = self.at
         if self.sure[at] == (cuts, self.epoch):
@@ -183,23 +184,23 @@ cdef class CompositeSource(PolledSource):
             member.cuts = cuts
             member._stand(self.next[at])
             member.epochs = lineage.before(member.at_position)
-            member.names = NameCache()  # a sender may have another number now
+            member.names = NameCache()  # senders may have other numbers now
             member.names_number = -1
-            if member.at_position > <uint64_t>self.next[at]:  # what comes next was removed
+            if member.at_position > <uint64_t>self.next[at]:  # the next records were removed
                 self._skip(at, member.at_index)
                 self.next[at] = member.at_position
         self.sure[at] = (cuts, self.epoch)
         return True
 
     cdef _skip(self, int64_t at, uint64_t index):
-        # What is before an index was removed, so that nobody can read it any more.
+        # Count records below an index as missed: they were removed and cannot be read any more.
         if index > <uint64_t>self.had[at]:
             self.skipped[at] += index - self.had[at]
             self.missed_before += index - <uint64_t>self.had[at]
             self.had[at] = index
 
     cdef int64_t _show(self, StoreSource member, int64_t count) except -1:
-        # Hand out what one input has in memory.
+        # Hand out the records that an input has in memory.
         if member.names_missing():
             member.renew_names()
         if self.payloads_array is not member.payloads_array:
@@ -207,7 +208,7 @@ cdef class CompositeSource(PolledSource):
         return self._show_of(member, member.missed, count)
 
     cdef int64_t _show_of(self, StoreSource member, uint64_t missed, int64_t count) except -1:
-        # Hand out what is in the arrays, of an input.
+        # Hand out the records in the arrays as those of an input.
         self.current = member
         self.names = member.names
         at = self.members.index(member)
@@ -239,10 +240,10 @@ cdef class CompositeSource(PolledSource):
         return count if self.entries else self._read_order()
 
     cdef _go_back(self, uint64_t place):
-        # Forget the entries of the order log from a position on; have inputs go back that were read
-        # further than the others take them.
+        # Forget the entries of the order log from a position on, and move inputs back that were
+        # read further than the remaining entries take them.
         cdef uint64_t known
-        self._look_ahead()  # no loss is believed that only a lost entry tells of
+        self._look_ahead()  # forget losses that only a lost entry stated
         self.goes_on = self.goes_on and self.mark_place < place
         if self.entries and self.entries[len(self.entries) - 1][0] >= place:
             self.marked = False
@@ -255,13 +256,13 @@ cdef class CompositeSource(PolledSource):
                     clock_realtime_ns(), 0))
                 self.marked = False
         if self.at >= 0 and self.place < place:
-            self.entries.append(self.hand)  # it may end elsewhere now
+            self.entries.append(self.hand)  # begin it again: it may end elsewhere now
             self.marked = True
         self.at = -1
 
     cdef list _taken_before(self, uint64_t place):
-        # By input: position and index behind the last record that the order log takes before a
-        # position in it. Looked for from there backwards, a segment at a time.
+        # Return, by input, the position and index behind the last record that the order log takes
+        # before `place`. Searches backwards, one segment at a time.
         cdef JournalCursor cursor
         cdef OrderEntry entry
         cdef int64_t i, count
@@ -291,7 +292,7 @@ cdef class CompositeSource(PolledSource):
         return [each or (0, 0) for each in found]
 
     cdef int64_t _begin(self, tuple entry) except -1:
-        # Take an entry in hand; returns a count if that brought something.
+        # Make an entry the current one. Return the count of records that this hands out.
         if self.marks and not self.marked:
             self.entries.append(entry)
             return self._mark(entry)
@@ -305,7 +306,7 @@ cdef class CompositeSource(PolledSource):
         self._bound_hand()
         if self.next[at] is None:
             self.next[at], self.had[at] = first, max(self.had[at], index)
-        elif first > self.next[at] and self.until > <uint64_t>first:  # it was removed in between
+        elif first > self.next[at] and self.until > <uint64_t>first:  # records were removed between
             self._skip(at, index)
             self.next[at], self.sure[at] = first, None
         if self.until > <uint64_t>first:
@@ -313,15 +314,15 @@ cdef class CompositeSource(PolledSource):
         return 0
 
     cdef _bound_hand(self):
-        # Where the entry in hand ends, and the epoch of its last record: before what the input lost
-        # since.
+        # Set where the current entry ends, and the epoch of its last record: before the records
+        # that the input has lost since.
         _, at, _, _, self.until, _, _, _, self.epoch = self.hand
         for later, lost, _, epoch in self.lost[at]:
             if later > self.place and lost < self.until:
                 self.until, self.epoch = lost, epoch
 
     cdef int64_t _take_back(self, int64_t at, uint64_t position, uint64_t index) except -1:
-        # Go back in one input; a ROLLBACK, if whoever reads has more of it.
+        # Go back in one input; hand out a ROLLBACK if the reader has had more of it.
         cdef uint64_t known = self.had[at]
         cdef Rollback rollback
         cdef StoreSource member
@@ -329,7 +330,7 @@ cdef class CompositeSource(PolledSource):
             return 0
         self.next[at], self.sure[at], self.had[at] = position, None, index
         member = self._member(at)
-        member.names = NameCache()  # a sender may have another number now
+        member.names = NameCache()  # senders may have other numbers now
         member.names_number = -1
         headers, offsets, payloads = self.mark_arrays
         self.use_arrays(headers, offsets, payloads)
@@ -340,7 +341,7 @@ cdef class CompositeSource(PolledSource):
         return self._show_of(member, 0, 1)
 
     cdef int64_t _mark(self, tuple entry) except -1:
-        # An entry as a record of its own.
+        # Hand out an entry as a record of its own.
         cdef OrderEntry mark
         (place, mark.input, mark.flags, mark.first, mark.end, mark.first_index, mark.count, at_ns,
          _) = entry
@@ -361,7 +362,7 @@ cdef class CompositeSource(PolledSource):
         return 1
 
     cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0:
-        # Index behind the last record that an entry brings, when it is the next one.
+        # Return the index behind the last record that can still be read of an entry.
         cdef uint64_t end = entry.first_index + entry.count
         if entry.flags & ORDER_BACK:
             return 0
@@ -371,11 +372,11 @@ cdef class CompositeSource(PolledSource):
         return end
 
     cdef bint through(self, uint64_t end):
-        # Whether all was handed out that the order log has before a position.
+        # Return whether everything before a position of the order log was handed out.
         return self.at < 0 and not self.entries and self.order.cursor.position >= end
 
     cdef StoreSource _member(self, int64_t at):
-        # An input, open; `_stand` says where it is read.
+        # Return the source of an input, opened if necessary; `_stand` sets its position.
         if self.members[at] is None:
             self.members[at] = StoreSourceFace(
                 self.paths[at], start=("position", self.next[at]), batch=self.batch,
@@ -419,14 +420,14 @@ def open_source(
         target: str, *, start: str | datetime | int | tuple[str, int] | None, batch: int,
         buffer_bytes: int | None, timeout: float | None, name: str,
         end: tuple[str, int] | None = None, image: bool = False) -> CompositeSource:
-    """Open a composite; the parameters are those of a store's, places are in its order log.
+    """Open a composite. Positions and times refer to its order log.
 
     Parameters
     ----------
     target : str
         The composite's name, or the directory of its order log.
     start, batch, buffer_bytes, timeout, name, end, image
-        As `store_source.open_source` has them.
+        As for `store_source.open_source`.
     """
     if image:
         raise ConfigError(

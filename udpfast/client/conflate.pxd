@@ -1,4 +1,4 @@
-# Latest: of each object the newest record only, for a strategy that is slower than the feed.
+# Latest: only the newest record of each object, for a strategy that is slower than the feed.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -10,11 +10,11 @@ from udpfast.core.layout cimport Record
 
 cdef struct LatestObject:
     uint64_t tag                 # (exchange_id << 32) | symbol_id
-    uint32_t kind                # and, above 16 bits, the source's place among several
+    uint32_t kind                # above 16 bits: the source's place among several
     uint32_t number              # (object_type << 16) | object_id
-    int64_t record               # its newest of the run in memory, if it is in that at all
-    int64_t poll                 # that `place` speaks of
-    int64_t place                # of its record among those that this poll returns
+    int64_t record               # index of its newest record in the run in memory, if it has one
+    int64_t poll                 # the poll that `place` belongs to
+    int64_t place                # index of its record in `_found`
 
 cdef class Latest:
     cdef readonly Reader reader
@@ -26,12 +26,12 @@ cdef class Latest:
     cdef uint32_t* _slots        # index of an object + 1, 0: empty; at most half full
     cdef uint32_t _slots_mask
     cdef Key _key                # of the slots
-    cdef bint _renumbered        # a session began: the next poll begins with no objects
-    cdef int64_t* _object_of     # by record of a run; -1: not conflated
-    cdef int64_t _poll
-    cdef list _found             # by the current poll; None where something newer came
-    cdef list _pending           # of the iteration, last one first
-    cdef object _failure         # that ended the poll before; None: none did
+    cdef bint _renumbered        # a session began: the next poll starts with no objects
+    cdef int64_t* _object_of     # by record of a run: index of its object; -1: not conflated
+    cdef int64_t _poll           # number of the current poll
+    cdef list _found             # records of the current poll; None: a newer one superseded it
+    cdef list _pending           # records that the iteration has yet to return, the next one last
+    cdef object _failure         # error that the next poll raises; None: no error
 
     cdef _take_run(self)
     cdef int64_t _note(

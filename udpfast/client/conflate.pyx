@@ -1,4 +1,4 @@
-"""Conflation: of each object the newest record only, for a strategy that is slower than a feed."""
+"""Conflation: only the newest record of each object, for a strategy slower than its feed."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -25,35 +25,35 @@ __all__ = ["Latest"]
 cdef enum:
     SLOTS_MIN = 256
 
-#: Kinds whose updates say what happened or what changed: an older one is not in a newer one.
+#: Kinds whose updates are events or changes: a newer one does not contain the older ones.
 _CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS, Kind.CUSTOM_METRICS)
 
 
 @cython.final
 cdef class Latest:
     """Latest(reader, *, keep=("ORDERS", "TRADES", "STATISTICS", "CUSTOM_METRICS"))\n--\n
-    Read everything that is there, hand out of each object the newest record of each kind.
+    Read all available records, and return only the newest of each kind for each object.
 
-    A BOOK is a change to a book: all of them are applied to `books`, and the newest stands for a
-    book that changed. Doubts (GAP, STALE, LAPPED, ...) and the kinds in `keep` are all handed
-    out, in their place in the order, and so are updates that name no exchange or no symbol. Two
-    objects of one symbol are two objects.
+    A BOOK is a change to a book: every one is applied to `books`, and the newest one says that the
+    book changed. Every doubt (GAP, STALE, LAPPED, ...), every record of a kind in `keep`, and every
+    update without an exchange or symbol is returned, in ring order. Two objects with the same
+    symbol are conflated separately.
 
     Parameters
     ----------
     reader : Reader
-        Its filters say what is handed out; for `books` let it pass BOOK.
+        The reader to poll. Its filters apply; `books` needs a reader that passes BOOK.
     keep : iterable of Kind, or of their names
-        Kinds of which no record is left out; by default those of which a newer record does not
-        contain what an older one said: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
+        Kinds of which every record is returned. By default those whose newer records do not
+        contain the older ones: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
 
     Attributes
     ----------
     reader : Reader
     books : Books
-        As of the newest record read.
+        Books as of the newest record read.
     superseded : int
-        Records left out because a newer one was there.
+        Number of records left out because a newer one had been read.
     """
 
     def __init__(self, Reader reader not None, *, keep=_CHANGES, **unknown):
@@ -68,7 +68,7 @@ cdef class Latest:
             self._kept[<int> int(kind)] = True
         self._found = []
         self._pending = []
-        self._poll = 1  # an object's 0 means none yet
+        self._poll = 1  # LatestObject.poll is 0 before its first record
         keyed_draw(&self._key)
         self._object_of = <int64_t*> calloc(reader._batch, sizeof(int64_t))
         if self._object_of == NULL:
@@ -86,25 +86,25 @@ cdef class Latest:
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait for the first; 0: not at all. None: until something comes.
+            Seconds to wait for the first record; 0: do not wait; None: no limit.
 
         Returns
         -------
         list of ReadRecord
-            In ring order; empty if nothing came in time. Everything that the ring held when the
-            first record was there is read: a slow strategy gets few records, not old ones.
+            Records in ring order; empty on timeout. All records that the ring had when the first
+            one was seen are read, so a slow strategy gets fewer records, and not older ones.
 
         Raises
         ------
         RingClosedError
-            All was read, and the writer closed the ring; or another file took its place.
+            The writer closed the ring and all of it was read, or another file replaced the ring's.
         """
         cdef int64_t ahead
         cdef uint64_t goal
         if self._failure is not None and not self._found:
             failure, self._failure = self._failure, None
             raise failure
-        # What a poll found that a signal's handler ended is handed out by this one.
+        # `_found` may have records of a poll that a signal handler interrupted: return them now.
         ahead = self.reader.ahead(
             self.reader._batch, 0 if self._found else reader_deadline(timeout))
         if ahead == READER_CLOSED and not self._found:
@@ -118,25 +118,26 @@ cdef class Latest:
         if ahead > 0:
             goal = self.reader.index + self.reader.lag
             self._take_run()
-            # A feed that is faster than this loop must not keep it.
+            # Stop at `goal`: a feed that is faster than this loop must not hold it here.
             try:
                 while self.reader.index < goal and self.reader.ahead(self.reader._batch, 0) > 0:
                     self._take_run()
                     PyErr_CheckSignals()
-            except UdpfastError as failure:  # what came before it is handed out first
+            except UdpfastError as failure:  # the records before it are returned first
                 self._failure = failure
         found, self._found = self._found, []
         self._poll += 1
         return [record for record in found if record is not None]
 
     def __iter__(self):
-        """Iterate over what `poll` returns, for ever; see `__next__`."""
+        """Iterate over the records that `poll` returns; see `__next__`."""
         return self
 
     def __next__(self):
-        """Return the next record; read what is there when all of it is handed out.
+        """Return the next record; poll again once all records of the last poll were returned.
 
-        The iteration ends when the writer closed the ring, or the reader was closed.
+        Blocks while there are none. The iteration ends when the writer has closed the ring, or the
+        reader was closed.
         """
         while not self._pending:
             if not self._found and self._failure is None and (
@@ -146,7 +147,7 @@ cdef class Latest:
         return self._pending.pop()
 
     cdef _take_run(self):
-        # All records ahead: first find the newest of each object, then copy out those alone.
+        # Take a run of records: find the newest of each object first, then copy only those.
         cdef Reader reader = self.reader
         cdef BatchMemory memory = reader._memory
         cdef LatestObject* item
@@ -159,11 +160,11 @@ cdef class Latest:
         if reader._next == reader._count:
             return
         first = reader._next
-        reader.take_batch(reader._batch)  # from here on its records' ids are those of the names
+        reader.take_batch(reader._batch)  # first: it renews the names that the records' ids need
         end = reader._next
         failure = self.books._of(reader._source.names)._accept_run(
             memory, first, end, reader._source.names, &applied)
-        self._failure = self._failure or failure  # said behind what there is; that book is stale
+        self._failure = self._failure or failure  # raised after these records; that book is stale
         for i in range(first, end):
             self._object_of[i] = self._note(
                 memory.headers + i, memory.payloads + memory.offsets[i],
@@ -185,12 +186,12 @@ cdef class Latest:
     cdef int64_t _note(
             self, const Record* header, const uint8_t* payload, uint32_t source,
             int64_t i) except -2:
-        # Index of the object whose newest record this is so far; -1: it is not conflated.
+        # Note record i as the newest of its object; return the object's index, -1: not conflated.
         cdef uint64_t tag
         cdef uint32_t place, kind = header.kind | source << 16
         cdef uint32_t number
         cdef LatestObject* item
-        if header.kind == KIND_RESTART:  # the first of its run
+        if header.kind == KIND_RESTART:  # always the first record of a run
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
             self._count = 0
         self._renumbered = self._renumbered or header.kind == KIND_SESSION
@@ -226,7 +227,7 @@ cdef class Latest:
         return self._count - 1
 
     cdef int _grow(self) except -1:
-        # To twice as many slots, and objects for half of them.
+        # Double the number of slots, and allocate objects for half of them.
         cdef uint32_t slots = 2 * (self._slots_mask + 1) if self._slots != NULL else SLOTS_MIN
         cdef uint32_t* places = <uint32_t*> calloc(slots, sizeof(uint32_t))
         cdef LatestObject* objects = <LatestObject*> realloc(

@@ -1,5 +1,5 @@
-# CopiedNames: the one table of names that the records of a composite's copy go by. Inputs have
-# tables of their own: ids are rewritten as records pass, before they are appended.
+# CopiedNames: the one name table of a composite's copy. Each input has a name table of its own, so
+# the ids in its records are rewritten before they are appended to the copy.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -7,14 +7,14 @@ from udpfast.client.record cimport NameCache
 from udpfast.core.layout cimport Record
 
 cdef class CopiedNames:
-    cdef readonly uint32_t number    # of the table that records go by; 0: there were no names yet
-    cdef readonly uint32_t mark
+    cdef readonly uint32_t number    # number of the current table; 0: no names yet
+    cdef readonly uint32_t mark      # identifies that table's file in the headers of segments
     cdef bint _durable
     cdef object _files               # StoreNames
-    cdef object _region              # of the table, while names are added
+    cdef object _region              # the table's region, open only while names are added
     cdef object _table               # NameTable
-    cdef object _capacity
-    cdef dict _inputs                # by input: (NameCache, {its id: the copy's})
+    cdef object _capacity            # names that the current table has room for
+    cdef dict _inputs                # by input: (its NameCache, {its id: id in the copy})
 
     cdef bint take(
         self, int64_t input, NameCache names, const Record* headers, const uint64_t* offsets,

@@ -1,4 +1,4 @@
-"""Names of a composite's inputs in one table, that of its copy."""
+"""The name table of a composite's copy, which has the names of all inputs."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -18,29 +18,29 @@ from udpfast.shm.names import names_table
 __all__ = ["CopiedNames"]
 
 cdef enum:
-    CAPACITY = 1 << 12           # of the first table; each further one has room for twice as many
+    CAPACITY = 1 << 12           # names in the first table; each further table is twice as large
 
 
 @cython.final
 cdef class CopiedNames:
-    """The table of names of a copy, which goes on where it ended.
+    """The name table of a copy; it continues the table that an earlier run left.
 
-    A table that is full is followed by a larger one, which begins with its names: ids stay what
-    they are. A copy of messages alone has none.
+    A full table is replaced by a larger one that begins with the same names, so that ids keep their
+    meaning. A copy that contains only apps' messages has no table.
 
     Parameters
     ----------
     directory : pathlib.Path
-        Of the copy.
+        Directory of the copy.
     used : int
         Number of the table of its last segment; 0: it has none.
     durable : bool
-        Have the disk take names before the records that carry their ids.
+        Write names to the disk before the records that use their ids.
 
     Attributes
     ----------
     number, mark : int
-        Of the table, as headers of segments have them; 0: there were no names yet.
+        Identify the table in the headers of segments; 0: there are no names yet.
     """
 
     def __init__(self, directory: Path, used: int, *, durable: bool):
@@ -56,7 +56,7 @@ cdef class CopiedNames:
             self._let_go()
 
     def _open(self, used):
-        # Its file is open while names are added: whoever writes the journal writes it, too.
+        # Open the table for adding names. The journal has one writer, so the table has one, too.
         self.number, self._region = self._files.begin(self._capacity, used)
         self._table = NameTable(names_table(self._region))
         self.mark = self._files.mark(self.number)
@@ -69,13 +69,13 @@ cdef class CopiedNames:
     cdef bint take(
             self, int64_t input, NameCache names, const Record* headers, const uint64_t* offsets,
             uint8_t* payloads, int64_t count) except -1:
-        # Have records of an input go by the copy's table: once per record, unless it raised, which
-        # leaves all of them as they were.
+        # Rewrite the ids in an input's records to those of the copy. Must be called once per
+        # record; if it raises, all records are unchanged and it may be called again.
         cdef NameIds* ids
         cdef int64_t i
         cdef dict known
         cache, known = self._inputs.get(input, (None, None))
-        if cache is not names:  # it begins another table
+        if cache is not names:  # the input has another table now
             known = {}
             self._inputs[input] = names, known
         for i in range(count):
@@ -89,7 +89,7 @@ cdef class CopiedNames:
             self._let_go()
         for i in range(count):
             ids = record_name_ids(headers + i, payloads + offsets[i])
-            if ids != NULL:  # one that nobody knows, as a warning said, is of no name
+            if ids != NULL:  # an id whose name is unknown (a warning said so) becomes 0
                 ids.exchange_id = known.get(ids.exchange_id, 0)
                 ids.symbol_id = known.get(ids.symbol_id, 0)
         return True

@@ -1,7 +1,7 @@
 """How far the copy of a composite agrees with its order log, which may have lost its end since.
 
-Entries that the log has no more are found by their place, bytes and stamp. What the copy has of
-each input is counted: an entry says where a run of records begins, and what follows it came of it.
+Entries are compared by place, bytes and stamp, to find those that the log has lost. The records of
+each input are counted: an entry states where a run begins, and the records behind it are that run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class CopiedEntry:
     place : int
         Its position in the order log.
     taken_ns : int
-        When it was decided.
+        When the writer of the order log decided it, UNIX ns.
     content : bytes
+        Its payload.
     """
 
     place: int
@@ -40,26 +41,26 @@ class CopiedEntry:
 
     @property
     def back(self) -> bool:
-        """Whether it takes records back."""
+        """Whether the entry takes records back."""
         return bool(_row(self.content, ORDER_ENTRY)["flags"] & _BACK)
 
 
 class CopiedOrder:
-    """What a copy says of the order, from its beginning to its end.
+    """The order that a copy contains, read from its beginning to its end.
 
     Parameters
     ----------
     directory : path
-        Of the copy.
+        Directory of the copy.
     inputs : int
-        How many inputs the composite has.
+        Number of inputs of the composite.
 
     Attributes
     ----------
     entries : list of CopiedEntry
-        Those that nothing in the copy takes back.
+        The entries that the copy does not take back later.
     next_index : list of int
-        By input, the index behind the last record that the copy has and does not take back.
+        By input: the index behind the last record that the copy has and does not take back.
     """
 
     def __init__(self, directory: Path, inputs: int) -> None:
@@ -72,7 +73,7 @@ class CopiedOrder:
                 self._take(cursor, count)
 
     def common_end(self, order: Path) -> int | None:
-        """Return the position in an order log behind the last entry that both have; None: none."""
+        """Return the position behind the last entry that the order log has, too; None: no entry."""
         view = StoreView(order)
         for entry in reversed(self.entries):
             size = has_entry(view, entry)
@@ -106,12 +107,12 @@ class CopiedOrder:
             self.next_index[self._input] = first
         self._known[self._input] = True
         while self.entries and self.entries[-1].place >= entry.place:
-            self.entries.pop()  # the log had lost it
+            self.entries.pop()  # the log lost it, and put this entry in its place
         self.entries.append(entry)
 
 
 def has_entry(view: StoreView, entry: CopiedEntry) -> int:
-    """Return how many bytes an entry takes in the order log; 0: it is not there any more."""
+    """Return the size of an entry in the order log in bytes; 0: the log no longer has it."""
     if view.checksum_at(entry.place) is None:
         return 0
     for record in view.records(entry.place, entry.place + 1):

@@ -1,4 +1,4 @@
-"""The counters of an instance, running or dead: the same numbers that every tool reads."""
+"""The counters of an instance, running or ended: the same numbers that every tool reads."""
 
 import os
 
@@ -35,21 +35,21 @@ def counters(instance: str | os.PathLike[str]) -> Counters:
     Parameters
     ----------
     instance : str or path
-        Its name, or the path of its directory.
+        The name of the instance, or the path of its directory.
 
     Returns
     -------
     Counters
         A dict. Scopes are `feed`, `incremental`, `snapshot` and one per line (`incremental.A`);
-        units and meanings are in `docs/operating.md`. The writer goes on meanwhile: sums
-        may differ by what it did between two reads.
+        `docs/operating.md` has the units and meanings. A running feed keeps counting while they
+        are read, so sums may differ slightly.
 
     Raises
     ------
     FileNotFoundError
         There is no such instance.
     RegionError
-        Its counters are of another version, or not safe to read.
+        Its counters were written by another version of udpfast, or by a user who is not trusted.
     """
     with CounterBlock.attach(instance_directory(instance)) as block:
         return Counters({scope: Scope(values) for scope, values in block.read().items()})

@@ -1,4 +1,4 @@
-"""Which records a strategy gets to see: by kind, by exchange, by symbol."""
+"""Filters that decide which records a strategy gets: by kind, by exchange, by symbol."""
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -15,18 +15,18 @@ from udpfast.errors import ConfigError, did_you_mean, similar
 
 __all__ = ["Filter", "NameFilter"]
 
-cdef int NAMES_SHOWN = 10  # of those known, where a wanted one is not among them
-cdef double NAMES_ALIKE = 0.2  # of 1: of these, at least so similar to it
+cdef int NAMES_SHOWN = 10  # most known names that the message about an unknown name lists
+cdef double NAMES_ALIKE = 0.2  # least similarity of the names listed first; 1: equal
 
 
 @cython.final
 cdef class NameFilter:
-    """Names that pass; what an id means is looked up once.
+    """A set of names that pass; each id is looked up once.
 
     Parameters
     ----------
     wanted : str, or iterable of str, or None
-        None: any.
+        The names that pass; None: any name passes.
     """
 
     def __init__(self, wanted: str | Iterable[str] | None = None):
@@ -35,18 +35,18 @@ cdef class NameFilter:
             wanted = frozenset([wanted] if single else wanted)
             if not wanted or not all(isinstance(name, str) for name in wanted):
                 raise ConfigError(
-                    "exchanges and symbols must have at least one name, and only names, was "
+                    "exchanges and symbols must be a name or a non-empty list of names, was "
                     f"{set(wanted) or '{}'}")
         self._wanted = wanted
         self.forget()
 
     cdef forget(self):
-        # The ids mean other names from now on.
+        # Forget the ids looked up: they have another meaning from now on.
         self._states = bytearray()
         self._known_size = 0
 
     def unknown(self, known: Iterable[str]) -> list[str]:
-        """Return the names that are wanted and not among those that are known."""
+        """Return the wanted names that are not among the known ones."""
         return [] if self._wanted is None else sorted(self._wanted - set(known))
 
     cdef bint passes(self, uint32_t name_id, NameCache names) except -1:
@@ -55,7 +55,7 @@ cdef class NameFilter:
         if name_id < self._known_size and self._known[name_id] != NAME_UNKNOWN:
             return self._known[name_id] == NAME_WANTED
         name = names.name(name_id)
-        if name is None:  # absent, or not there yet: asked for again
+        if name is None:  # absent, or not published yet: look it up again next time
             return False
         wanted = name in self._wanted
         if name_id >= self._known_size:
@@ -68,17 +68,17 @@ cdef class NameFilter:
 
 @cython.final
 cdef class Filter:
-    """Records that pass: updates and messages that are wanted, and every doubt about them.
+    """Passes the records that a strategy wants, and every doubt about them.
 
     GAP, SESSION, RESTART, LAPPED, ROLLBACK, CONNECTION and DISAGREEMENT always pass; STALE and
-    RECOVERED do unless they are of an exchange or symbol that is not wanted.
+    RECOVERED pass unless they are of an exchange or symbol that is not wanted.
 
     Parameters
     ----------
     kinds : Kind or its name, or iterable of these, or None
-        None: any.
+        Kinds that pass; None: all.
     exchanges, symbols : str, or iterable of str, or None
-        None: any. An update without a name passes no filter by names.
+        Names that pass; None: all. An update without a name does not pass a filter by name.
     """
 
     def __init__(
@@ -97,17 +97,17 @@ cdef class Filter:
         self._symbols = NameFilter(symbols)
 
     def describe_unknown(self, known: Sequence[str]) -> str | None:
-        """Return a sentence about wanted names that were never published; None: there are none.
+        """Return a sentence about wanted names that were not published; None: all were.
 
         Parameters
         ----------
         known : sequence of str
-            Names that were published; empty: none so far, and nothing to compare with.
+            Names published so far; if empty, nothing can be compared, and None is returned.
         """
         unknown = [*self._exchanges.unknown(known), *self._symbols.unknown(known)]
         if not known or not unknown:
             return None
-        # The most similar ones first: a wanted exchange is short, as exchanges are among symbols.
+        # List the most similar names first. The low limit finds exchanges, whose names are short.
         near = [each for name in unknown for each in similar(name, known, NAMES_SHOWN, NAMES_ALIKE)]
         shown = list(dict.fromkeys([*near, *sorted(known)]))[:NAMES_SHOWN]
         more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
@@ -141,7 +141,7 @@ cdef class Filter:
             exchange_id, symbol_id = ids.exchange_id, ids.symbol_id
         if header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
             if exchange_id == 0 or symbol_id == 0:
-                return True  # of an object without a name so far
+                return True  # its object has no name yet
         elif header.kind != KIND_MESSAGE and not KIND_UPDATES <= header.kind < KIND_BUS:
             return True
         return (self._exchanges.passes(exchange_id, self._names)

@@ -1,4 +1,4 @@
-"""All feeds of a group as one stream: what `Reader("group:NAME")` reads from."""
+"""The Source of "group:NAME": all feeds of a group as one stream."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def open_source(
     image: bool = False,
     **options: Any,
 ) -> MergedSource:
-    """Attach to every feed of a group, each of which may take a while to appear.
+    """Attach to every feed of a group; wait until `timeout` for those that are not there yet.
 
     Parameters
     ----------
     target : str
         The group's name.
     start, batch, timeout, image, **options
-        As `Reader` has them.
+        As for `Reader`.
 
     Raises
     ------
     FileNotFoundError
-        There is no such group, or one of its feeds left no ring: a stream without it would lack
-        its records in silence.
+        There is no such group, or one of its feeds has no ring: a stream without that feed would
+        lack its records without a word.
     ImageError
-        An image is asked for, and one of its feeds has none to begin with; says why.
+        `image` is true and one of the feeds has no usable image; the message says why.
     """
     deadline_s = deadline_of(timeout)
     group = when_there(lambda: read_group(target), deadline_s, (FileNotFoundError,))

@@ -1,4 +1,4 @@
-# HistorySeam: where who reads a ring's history stands, and which piece of it is read.
+# HistorySeam: where the reader of a ring's history stands, and which piece it is reading.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -7,27 +7,27 @@ from udpfast.client.ring_source cimport RingSource
 from udpfast.log.recorded_runs cimport RecordedRuns
 
 cdef class HistorySeam:
-    cdef RecordedRuns runs           # of the journal, that is read; None: the ring has its turn
-    cdef JournalSource recorded      # the records that `runs` counts
+    cdef RecordedRuns runs           # the journal that is being read; None: the ring is being read
+    cdef JournalSource recorded      # the source of the records that `runs` counts
     cdef RingSource live
-    cdef bint entered                # another piece than before: its arrays are to be used
-    cdef object journal              # its directory
-    cdef tuple options               # of a cursor in the journal: records, bytes of a poll
-    cdef int64_t start_ns            # what was published before is of no interest
-    cdef bytes start_log             # which log the ring was of at first
-    cdef uint64_t start_from         # of the oldest record that the ring had at first
-    # What comes next, as the ring counts it.
+    cdef bint entered                # the piece has changed: the caller must use its arrays
+    cdef object journal              # the journal's directory
+    cdef tuple options               # records and bytes that one poll of the journal may take
+    cdef int64_t start_ns            # skip records that were published before
+    cdef bytes start_log             # identity of the ring's log when this was opened
+    cdef uint64_t start_from         # index of the oldest record that the ring had then
+    # The record that comes next, by log and index in the ring's log.
     cdef bytes log                   # empty: nothing was read yet
     cdef uint64_t index
-    cdef bint ahead                  # the ring at hand is of the log behind, where nothing is yet
-    cdef bint exact                  # `index` is known; else it is that at least
-    cdef set passed                  # logs before
-    cdef int64_t last_ns             # when the record that was read last was published
-    cdef bint doubted                # what is missing between counts as not known already
-    cdef uint64_t missed_between     # not said yet
-    cdef uint32_t between_reason
-    cdef uint64_t missed_said
-    cdef object state                # JournalState: how far the journal is read
+    cdef bint ahead                  # the ring is of the next log, which has no record yet
+    cdef bint exact                  # `index` is exact; otherwise it is a lower bound
+    cdef set passed                  # logs before `log`
+    cdef int64_t last_ns             # when the last record read was published
+    cdef bint doubted                # the unknown loss in between has been counted already
+    cdef uint64_t missed_between     # records missed and not reported yet
+    cdef uint32_t between_reason     # LappedReason of these
+    cdef uint64_t missed_said        # records reported as missed
+    cdef object state                # JournalState: how far to read the journal
     cdef begin_at_tail(self)
     cdef place(self, log, uint64_t index)
     cdef uint64_t tell(self) noexcept nogil

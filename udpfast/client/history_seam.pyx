@@ -1,11 +1,11 @@
-"""Which piece of a ring's records is read, and what is missing before the next: see `seam`.
+"""Which piece of a ring's records is being read, and what is missing before the next: see `seam`.
 
-A record is known for good by its ring's log and its index there. Whoever reads stands at one index
-of one log, which is what comes next, and reads a piece for as long as that goes on exactly there:
-the journal in runs (`recorded_runs`), the ring by its cursor. Where it does not go on (a hole,
-another log, its end, another file in the ring's place), `go_on` looks what pieces there are, the
-ring's first, so that nothing is overwritten after it was looked for in the journal; `seam` says
-which of them comes next. What lies between is nowhere: it is said with the record that comes next.
+The identity of its ring's log and its index there identify a record for good. The reader stands at
+one index of one log, the record that comes next, and reads a piece as long as that continues there:
+the journal in runs (`recorded_runs`), the ring by its cursor. Where the piece does not continue (a
+hole, another log, its end, another file at the ring's path), `go_on` lists the pieces, those of the
+ring first, so that none is overwritten between the looks into journal and ring. `seam` then chooses
+the next piece. Records in between are lost; they are reported with the next record.
 """
 
 import contextlib
@@ -30,26 +30,27 @@ from udpfast.market.updates import LAYOUTS
 
 __all__ = ["UNREADABLE", "HistorySeam"]
 
-# Behind every index.
+# Larger than every index.
 cdef uint64_t NO_INDEX = <uint64_t>-1
 
-#: What opening a file raises that is not there, damaged, or of another version.
+#: Exceptions raised for a file that does not exist, is damaged, or is of another version.
 UNREADABLE: tuple[type[Exception], ...] = FileNotFoundError, FormatError, RegionError
 
 
 @cython.final
 cdef class HistorySeam:
-    """What comes next of a ring's records, and the piece that has it.
+    """The record of a ring's history that comes next, and the piece that has it.
 
     Parameters
     ----------
     directory : pathlib.Path
-        Of the journal.
+        Directory of the journal.
     live : RingSource
+        The ring.
     start_ns : int
-        What was published before is of no interest.
+        Skip records that were published before, UNIX ns.
     options : tuple
-        Of a cursor in the journal: records and bytes of a poll.
+        The records and the bytes that one poll of the journal may take.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ cdef class HistorySeam:
         self.state = journal_state(directory)
 
     cdef begin_at_tail(self):
-        # Begin with what the ring gets next: nothing of before is of interest.
+        # Begin with the next record that the ring gets; skip everything before.
         self.place(self.live.cursor.log, self.live.cursor.index)
         self.last_ns = self.live._last_ns()
         with contextlib.suppress(*UNREADABLE):
@@ -73,11 +74,11 @@ cdef class HistorySeam:
         self.passed.discard(self.log)
 
     cdef place(self, log, uint64_t index):
-        # Know what comes next.
+        # Set the record that comes next.
         self.log, self.index, self.exact = log, index, True
 
     cdef uint64_t tell(self) noexcept nogil:
-        # How many are missing before the record that comes next: that is said with it.
+        # Return how many records are missing before the next one, and count them as reported.
         cdef uint64_t missed = self.missed_between
         self.missed_said += missed
         self.missed_between = 0
@@ -85,7 +86,7 @@ cdef class HistorySeam:
         return missed
 
     cdef open(self, start):
-        # Read the journal from there to where it is known to be.
+        # Read the journal from `start` to its end as last seen.
         batch, buffer_bytes = self.options
         cursor = JournalCursorFace.attach(
             self.journal, start, follow=False, limit=batch, room_bytes=buffer_bytes,
@@ -95,17 +96,17 @@ cdef class HistorySeam:
         self.entered = True
 
     cdef bint stands_at(self, uint64_t position) except -1:
-        # Whether what comes next is at this position of the file at hand. Of one that another one
-        # followed only what was flushed counts: what comes behind it may have been in a third.
+        # Return whether the next record is at this position of the mapped file. In a file that was
+        # replaced only flushed records count: those behind may have been in a third file.
         cdef RingCursor ring = self.live.cursor
         return ring.log == self.log and (
             ring.reader.header.first <= position != source_ended() and ring.holds(position)
             and (position <= ring.tail_position or not ring.region.replaced()))
 
     cdef use_ring(self):
-        # The ring has its turn.
+        # Read the ring from now on.
         cdef RingCursor ring = self.live.cursor
-        if ring.log != self.log and not self.ahead:  # of a log that was passed nothing comes
+        if ring.log != self.log and not self.ahead:  # skip all of a log that was passed
             ring.seek_index(NO_INDEX)
         self.entered = True
 
@@ -114,13 +115,13 @@ cdef class HistorySeam:
         self.runs = None
 
     cdef bint was_replaced(self) except -1:
-        # Whether another journal is where the one that is read was: it may have what this lacks.
+        # Return whether another journal is now at the path: it may have the records that we lack.
         with contextlib.suppress(*UNREADABLE):
             return journal_state(self.journal).identity != self.runs.cursor.identity
         return False
 
     cdef bint go_on(self) except -1:
-        # Stand at what comes next. False: there is nothing but what is read already.
+        # Move to the next record. Return False if there is no other piece than the current one.
         cdef RecordedRuns runs = self.runs
         cdef uint64_t first
         files, other = self._files()
@@ -141,7 +142,7 @@ cdef class HistorySeam:
                 return False
             if chosen.first == chosen.end:
                 return self.wait_in(chosen)
-        # Before what is still to be written, nothing is missing yet: the journal may get it.
+        # Before a record that is yet to be written, nothing is missing: the journal may get it.
         first = self.index if chosen.first == chosen.end else max(chosen.first, self.index)
         moved = first != self.index
         if moved and not chosen.first_ns < self.start_ns:
@@ -150,7 +151,7 @@ cdef class HistorySeam:
         return self.stand(chosen, other if chosen.where is Where.PRESENT else at) or moved
 
     def _files(self):
-        # What the file at hand has, and the one in its place, if that is another.
+        # Return the pieces of the mapped file and of the one at its path, and the latter's cursor.
         cdef RingCursor ring = self.live.cursor
         cdef RingCursor other = ring.successor()
         in_place = other is None and not ring.region.replaced()
@@ -160,20 +161,20 @@ cdef class HistorySeam:
         return files, other
 
     cdef tuple recorded_piece(self):
-        # What the journal has of this log from here on.
+        # Return the journal's piece of this log from the current index on, and where it is.
         found = None
         with contextlib.suppress(*UNREADABLE):
             state = journal_state(self.journal)
             if state.source == self.log and state.source_index <= self.index:
-                return None, None  # most often, and without a look at the records
+                return None, None  # the usual case, decided without reading records
             found = find_recorded(self.journal, self.log, self.index, LAYOUTS)
         if found is None:
             return None, None
         return _piece_of(found), (found.position, found.index, found.journal_index)
 
     def _log_behind(self, files, standing):
-        # This log is over: which piece comes next, and where it is. What a recorder missed at its
-        # begin is told there.
+        # This log is over: return the piece that comes next, and where it is. The positions are
+        # those of segments, so that losses recorded at a segment's beginning are reported, too.
         found = {}
         order = []
 
@@ -197,7 +198,7 @@ cdef class HistorySeam:
     cdef change_log(self, piece, order):
         cdef uint64_t begin = 0
         if not self.log:
-            if self.start_ns == INT64_MIN:  # begins with what there is
+            if self.start_ns == INT64_MIN:  # start with the oldest record there is
                 begin = piece.first
                 if piece.log == self.start_log:
                     begin = min(begin, self.start_from)
@@ -210,8 +211,8 @@ cdef class HistorySeam:
         self.place(piece.log, begin)
 
     cdef pass_log(self, told):
-        # This log is over. Nobody else knows how far it went, unless the journal tells that with
-        # the next one, or its recorder said that it has all.
+        # This log is over. Where it ended is unknown, unless the journal states that with the next
+        # log, or the recorder stated that the journal is complete.
         if not self.log:
             return
         self.passed.add(self.log)
@@ -227,8 +228,8 @@ cdef class HistorySeam:
         return LAPPED_READER if self.runs is None else self.runs.reason
 
     cdef bint wait_in(self, piece) except -1:
-        # Nothing is there yet of the log behind this one: until then, the journal may get more of
-        # this. False: that is where it waits already.
+        # Wait for the first record of the next log; until then the journal may get more of this
+        # one. Return False if the reader is waiting there already.
         cdef RingCursor ring = self.live.cursor
         if piece.where is Where.PRESENT:
             ring.renew()
@@ -243,7 +244,7 @@ cdef class HistorySeam:
         return True
 
     cdef bint stand(self, piece, at) except -1:
-        # Read that piece from now on. False: that is what was read already.
+        # Read that piece from now on. Return False if it is the one being read.
         cdef RingCursor ring = self.live.cursor
         cdef bint ahead = self.ahead
         self.ahead = False
@@ -272,8 +273,8 @@ cdef class HistorySeam:
         return True
 
     cdef bint is_whole(self):
-        # Whether nothing of this log is missing: its recorder said so. `self.state` stays: it says
-        # up to where the journal is being read.
+        # Return whether the recorder stated that the journal has this log to its end. `self.state`
+        # must not change: it limits how far the journal is being read.
         state = self.state
         with contextlib.suppress(*UNREADABLE):
             state = journal_state(self.journal)
@@ -281,7 +282,7 @@ cdef class HistorySeam:
                 and state.source_index == self.index)
 
     cdef doubt(self):
-        # Nobody knows how many records are missing between two logs: that is said once.
+        # Report once that an unknown number of records is missing between two logs.
         if not self.doubted:
             self.miss(1, LAPPED_UNKNOWN)
             self.doubted = True

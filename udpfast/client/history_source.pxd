@@ -1,5 +1,5 @@
-# HistorySource: the Source of a journal and the ring whose records it has: one after the other, at
-# exactly the record where the one ends and the other goes on.
+# HistorySource: the Source of a journal and then of the ring whose records it keeps; it changes
+# from one to the other exactly at the record where the journal ends.
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -8,14 +8,14 @@ from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
 
 cdef class HistorySource(Source):
-    cdef HistorySeam seam            # what comes next, and where it is
+    cdef HistorySeam seam            # knows which record comes next, and where it is
     cdef RingSource live
     cdef str history_address
     cdef str live_address
-    cdef uint64_t start_until        # records of the ring before this index may be too old
-    cdef bint whole                  # it begins with all there is, not amid the journal
-    cdef bint sought                 # this wait looked round for what the ring lacks
-    cdef object failure
+    cdef uint64_t start_until        # records of the ring below this index may be before start_ns
+    cdef bint whole                  # reading starts at the journal's oldest record
+    cdef bint sought                 # this wait has searched for records that the ring lacks
+    cdef object failure              # exception for `fail` to raise
     cdef void _tell(self) noexcept nogil
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil
     cdef int64_t _look(self, int64_t limit) noexcept

@@ -1,8 +1,7 @@
-"""History, then live: the records of a ring from the journal that has them, then from the ring.
+"""History, then live: the records of a ring from the journal that keeps them, then from the ring.
 
-Which of the two comes next, and what is missing between, `history_seam` knows; here it is read. So
-each record comes once, whatever the two are called, whichever of them is empty, finished or begun
-anew.
+`history_seam` knows which of the two comes next and what is missing in between; this module reads
+them. Each record is returned once, even if journal or ring are empty, closed, renamed or replaced.
 """
 
 import contextlib
@@ -41,20 +40,21 @@ _NO_LOG = bytes(IDENTITY_SIZE)
 
 @cython.final
 cdef class HistorySource(Source):
-    """A journal, and the ring whose records it has.
+    """The source of a journal, and then of the ring whose records it keeps.
 
     Parameters
     ----------
     directory : pathlib.Path
-        Of the journal.
+        Directory of the journal.
     start : "begin", "tail", ("position", int) or ("time", int)
-        Where to begin in it; at the tail, in the ring. Of a time, what the ring has written already
-        counts, too.
+        Where to begin in the journal; "tail" begins in the ring. A time also applies to records
+        that are in the ring already.
     live : RingSource
+        The ring.
     addresses : tuple of str
-        Of the journal, and of the ring.
+        Addresses of the journal and of the ring.
     batch, buffer_bytes
-        As `Reader` has them.
+        As for `Reader`.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ cdef class HistorySource(Source):
 
     @property
     def origin(self) -> str:
-        """The address whose records the last wait brought."""
+        """Address of the source whose records the last wait returned."""
         return self.live_address if self.seam.runs is None else self.history_address
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
@@ -102,12 +102,12 @@ cdef class HistorySource(Source):
                     return count
                 continue
             count = self.live.wait(limit, until_ns, idle)
-            if unlikely(self.payloads != self.live.payloads):  # of another file, with larger ones
+            if unlikely(self.payloads != self.live.payloads):  # a new file with larger payloads
                 with gil:
                     self._use(self.live)
             if unlikely(count > 0 and self.headers[0].kind == KIND_CONNECTION
                         and self.headers[0].index == self.live.cursor.reader.index):
-                self.missed = 0  # of the writer: no ring has it
+                self.missed = 0  # a CONNECTION about the writer, which is not in the ring
                 return count
             if unlikely(count == -EPIPE or (
                     count > 0 and (self.seam.ahead or self.headers[0].index > self.seam.index))):
@@ -126,13 +126,13 @@ cdef class HistorySource(Source):
                 return left
 
     cdef void _tell(self) noexcept nogil:
-        # What is missing is told with the record that comes next.
+        # Report the missing records with the next record.
         self.missed_reason = self.seam.between_reason
         self.missed = self.seam.tell()
 
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil:
-        # Leave out those of the ring's records that were handed out, and, where they are older than
-        # this source, what was published too early.
+        # Leave out records of the ring that were handed out already, and those that are older than
+        # this source and were published before start_ns.
         cdef int64_t i, kept = 0
         cdef Record* header
         if self.headers[0].index >= max(self.start_until, self.seam.index):
@@ -151,7 +151,7 @@ cdef class HistorySource(Source):
     # --- the journal ----------------------------------------------------------------------------
 
     cdef int64_t _look(self, int64_t limit) noexcept:
-        # Records of the journal; 0: the ring has its turn, or there is more of the journal.
+        # Read records of the journal; 0: read the ring next, or call again.
         try:
             return self._read(limit)
         except BaseException as failure:
@@ -164,7 +164,7 @@ cdef class HistorySource(Source):
         try:
             count = runs.look(min(limit, runs.cursor._limit))
         except RegionError:
-            # It was begun anew, or removed: what it had may be elsewhere.
+            # The journal was removed or begun anew: its records may be elsewhere.
             if not self._journal_gone():
                 raise
             return 0
@@ -177,7 +177,7 @@ cdef class HistorySource(Source):
             return 0
         if not self._comes_next():
             return 0
-        if runs.index < self.seam.index:  # it was read elsewhere
+        if runs.index < self.seam.index:  # read from another piece already
             runs.take(min(<uint64_t>count, self.seam.index - runs.index))
             return 0
         if runs.unknown:
@@ -190,7 +190,7 @@ cdef class HistorySource(Source):
         return count
 
     cdef bint _comes_next(self) except -1:
-        # Whether the journal's record at hand is what comes next, or one of before.
+        # Return whether the journal's current record is the next one, or an earlier one.
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         if runs.log == seam.log and runs.index == seam.index:
@@ -198,7 +198,7 @@ cdef class HistorySource(Source):
         if runs.skipped or not seam.log:
             self._begin_with()
         if runs.log == seam.log:
-            if not seam.exact:  # no other piece can be compared with what was read
+            if not seam.exact:  # an inexact index cannot be compared with other pieces
                 seam.miss(max(runs.index, seam.index) - seam.index, runs.reason)
                 seam.index, seam.exact = runs.index, runs.exact
             if runs.index <= seam.index:
@@ -207,8 +207,8 @@ cdef class HistorySource(Source):
         return seam.runs is runs
 
     cdef _begin_with(self):
-        # The journal's record at hand is the first one wanted, or the first behind some that were
-        # published too early: what is missing before those is of no interest.
+        # The journal's current record is the first one, or the first behind some that were
+        # published before start_ns. Losses before those are not reported.
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         if self.whole and not runs.skipped:
@@ -225,14 +225,14 @@ cdef class HistorySource(Source):
         seam.passed.update(order[:order.index(seam.log)] if seam.log in order else ())
 
     cdef bint _journal_ended(self) except -1:
-        # The journal was read up to where it was when that was looked at last. The ring comes next
-        # if it goes on from there, or the journal has no more; else there is more of that.
+        # The journal was read to its end as last seen. Go on with the ring if it continues there,
+        # with the journal if it has grown, and else with whatever piece comes next.
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         cdef JournalCursor cursor = runs.cursor
         cdef uint64_t position
         if self.whole and not seam.log and not runs.skipped and runs.reason == LAPPED_DAMAGE:
-            # None of it can be read, and so nobody knows where it began: the ring may have it.
+            # None of it is readable, so where it began is unknown: the ring may have the records.
             return self._read_elsewhere()
         before = seam.state
         position = self._place_behind_journal()
@@ -251,8 +251,8 @@ cdef class HistorySource(Source):
         return self._read_elsewhere()
 
     cdef uint64_t _place_behind_journal(self) except? 0:
-        # Say where what was read of the journal ends in its source's log. Returns the position
-        # there, as far as the journal knows it.
+        # Set where the journal's records that were read end in the log of their source. Return the
+        # position there; source_ended() if the journal does not state it.
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         cdef uint64_t position = source_ended()
@@ -266,14 +266,14 @@ cdef class HistorySource(Source):
         if (runs.known or runs.skipped) and (runs.from_exact or seam.start_ns != INT64_MIN):
             log, from_index = runs.from_log, runs.from_index
         if self.whole and not runs.skipped and log == seam.start_log:
-            from_index = min(from_index, seam.start_from)  # the ring may have some of before
+            from_index = min(from_index, seam.start_from)  # the ring may have earlier records
         if runs.skipped or not seam.log and (
                 not self.whole or before.position > before.oldest_position
                 or before.source != _NO_LOG):
             if seam.log and log != seam.log:
                 seam.passed.add(seam.log)
             seam.missed_between = 0
-            # From a time on, all is wanted that was not passed over: also what no recorder had.
+            # Starting at a time, all records not skipped are wanted, even if no recorder had them.
             seam.place(log, from_index if runs.skipped or seam.start_ns == INT64_MIN else 0)
             seam.exact = runs.exact
             runs.forget_missing()
@@ -283,7 +283,7 @@ cdef class HistorySource(Source):
         return position
 
     cdef bint _journal_gone(self) except -1:
-        # What comes next may be elsewhere. False: nobody knows what that is.
+        # The next record may be elsewhere. Return False if it is unknown which one that is.
         cdef HistorySeam seam = self.seam
         cdef RecordedRuns runs = seam.runs
         cdef bint lost = runs.cursor.segment is None
@@ -291,7 +291,7 @@ cdef class HistorySource(Source):
             if runs.locate(runs.cursor.index, True):
                 seam.place(runs.log, runs.index)
             elif not lost and not self.whole:
-                return False  # else it begins with what there is, wherever that is
+                return False  # otherwise reading starts with the oldest record, wherever it is
         elif not seam.exact:
             return False
         return self._read_elsewhere()
@@ -306,7 +306,7 @@ cdef class HistorySource(Source):
     # --- the ring -------------------------------------------------------------------------------
 
     cdef int64_t _disturbed(self, int64_t count) noexcept:
-        # The ring has not what comes next, or was closed. 0: something else comes.
+        # The ring lacks the next record, or was closed. Return 0 if another piece continues.
         cdef HistorySeam seam = self.seam
         cdef uint64_t first
         try:
@@ -314,8 +314,8 @@ cdef class HistorySource(Source):
                 return 0 if self._go_on() else self._end(count)
             first = self.headers[0].index
             if seam.ahead or not self.sought:
-                # A lapped cursor jumps to the newest record: there are some before it. Once: a
-                # writer that laps this one again and again is not to be caught.
+                # A lapped cursor jumps to the newest record, and the ring has earlier ones. Go back
+                # only once per wait: a writer that laps again and again cannot be caught up with.
                 self.sought = True
                 if self._go_on():
                     return 0
@@ -338,7 +338,7 @@ cdef class HistorySource(Source):
             return -EBADMSG
 
     cdef int64_t _end(self, int64_t code) except? -1:
-        # Nothing more comes: what is missing has no record before which it could be told.
+        # The ring ended: no record follows that could report the missing ones, so make a LAPPED.
         cdef HistorySeam seam = self.seam
         cdef Lapped lapped
         cdef uint64_t end = max(self.live.cursor.reader.index, self.live.cursor.tail_index)
@@ -365,13 +365,13 @@ cdef class HistorySource(Source):
     # --- from one to the other ------------------------------------------------------------------
 
     cdef bint _go_on(self) except -1:
-        # Stand at what comes next. False: there is nothing but what is read already.
+        # Move to the next record. Return False if there is no other piece than the current one.
         cdef bint found = self.seam.go_on()
         self._use_piece()
         return found
 
     cdef _use_piece(self):
-        # Hand out what the piece has that was entered, if one was.
+        # Use the arrays of the current piece, if it has changed.
         if not self.seam.entered:
             return
         self.seam.entered = False
@@ -423,7 +423,7 @@ cdef class HistorySource(Source):
         return self.seam.missed_said + self.seam.missed_between
 
     cdef uint64_t written(self):
-        # What the journal has is all that is known of logs that come before the ring's.
+        # For logs before the ring's, only the records in the journal can be counted.
         cdef HistorySeam seam = self.seam
         cdef uint64_t written = self.live.written()
         if self.live.cursor.log == seam.log:

@@ -1,4 +1,4 @@
-"""How many objects an image has that are sound, or in doubt, and why."""
+"""Count the objects of an image that are sound, and those in doubt, by reason."""
 
 from udpfast.core.layout cimport (
     WAIT_NONE, WAIT_SNAPSHOT, WAIT_SNAPSHOT_ABSENT, WAIT_SNAPSHOT_SILENT)
@@ -13,22 +13,22 @@ __all__ = ["read_doubts"]
 
 
 def read_doubts(directory: str | os.PathLike[str]) -> dict[str, int]:
-    """Count an image's objects that have a gate, and the levels of a venue's instruments.
+    """Count an image's gated objects and the books of a venue's instruments, by state.
 
-    Reads 64 bytes of each, not its values.
+    Reads 64 bytes of each entry, and no values.
 
     Returns
     -------
     dict
-        `sound`; and in doubt: `gap` (a message was lost since, which may have been theirs),
-        `snapshot`, `silent`, `absent` (STALE: they wait for a snapshot, while that channel comes,
-        is silent, or does not exist), `missed` (the image's keeper missed records), `damaged`
-        (an entry that nobody can read).
+        `sound`, and by reason of doubt: `gap` (a message was lost that may have been the object's),
+        `snapshot`, `silent`, `absent` (STALE: the object waits for a snapshot, and the snapshot
+        channel is live, silent or not configured), `missed` (the image's keeper missed records),
+        `damaged` (the entry cannot be read).
 
     Raises
     ------
     RegionError, FileNotFoundError
-        There is no image, or none that is whole.
+        There is no image, or no complete one.
     """
     cdef StateDoubts found
     cdef ImageView view = ImageView.attach(directory, ENTRY_HASH)

@@ -1,5 +1,5 @@
-# ImageJoin: the state that an image and the ring behind it say, as records for a reader that comes
-# late; handed out as a source hands out its own.
+# ImageJoin: the state of an image, brought up to date from the log behind it, as records for a
+# reader that joins late. They are handed out like the records of a source.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
@@ -11,10 +11,10 @@ from udpfast.market.state_bytes cimport StateOutput
 cdef class ImageJoin:
     cdef State _state
     cdef StateOutput _output
-    cdef uint64_t _at            # bytes of the output that are handed out
-    cdef readonly int64_t left   # records that are not
+    cdef uint64_t _at            # bytes of the output that have been handed out
+    cdef readonly int64_t left   # records that have not been handed out
 
-    # Up to `limit` of the records, as far as their payloads fit in `room`; the count.
+    # Copy up to `limit` records whose payloads fit in `room` bytes; return how many.
     cdef int64_t take(
         self, Record* headers, uint64_t* offsets, uint8_t* payloads, uint64_t room,
         int64_t limit) noexcept nogil

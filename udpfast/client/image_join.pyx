@@ -1,10 +1,10 @@
-"""How a late reader joins: the image first, then what the log holds behind it.
+"""How a late reader joins: it reads the image first, and then the log behind it.
 
-Objects are copied out of the image one by one while its keeper goes on, so some are newer than
-others. The log's records from the mark on are applied to the copy, each to the objects that do
-not contain it yet, up to the log's end as it was at the beginning, or to the newest object, if
-that is beyond. Then the copy is true at one position, and the reader's cursor stands there: what
-follows, it gets from the log, whole.
+Objects are copied out of the image one by one while its keeper keeps writing, so some are newer
+than others. The log's records from the image's mark on are applied to the copy, each to the objects
+that do not contain it yet, up to the log's end as it was when the copy began, or up to the newest
+object if that is later. The copy is then correct at one position, and the reader's cursor is put
+there, so that the reader gets every later record from the log.
 """
 
 import time
@@ -31,26 +31,26 @@ __all__ = ["ImageJoin"]
 _PAUSE_S = 0.001
 
 cdef enum:
-    JOIN_BATCH = 1 << 16         # at most: as many as the cursor has room for
+    JOIN_BATCH = 1 << 16         # records per poll; the cursor's own limit may be lower
 
 
 @cython.final
 cdef class ImageJoin:
-    """What is true where a cursor stands, as records.
+    """The state of all objects at a cursor's position, as records.
 
     Parameters
     ----------
     directory : Path
-        Of the instance.
+        Directory of the instance.
     cursor : FeedCursor
-        In its ring, or store; it is moved to where the records end.
+        A cursor in its ring or store; it is moved to the position of the state.
     patience_s : float
-        How long to try: a keeper that was just started, or is behind, needs a moment.
+        Seconds to keep trying: a keeper that was just started, or is behind, needs a moment.
 
     Raises
     ------
     ImageError
-        There is no image to begin with; the message says why.
+        There is no usable image; the message says why.
     """
 
     def __init__(self, directory: Path, FeedCursor cursor not None, patience_s: float):
@@ -69,7 +69,7 @@ cdef class ImageJoin:
 
     @property
     def payload_max(self) -> int:
-        """Bytes of the largest payload among the records."""
+        """Size of the largest payload among the records that are left, in bytes."""
         cdef uint64_t at = self._at
         cdef uint64_t largest = 0
         cdef uint64_t length
@@ -105,7 +105,7 @@ cdef class ImageJoin:
         memset(&self._output, 0, sizeof(self._output))
 
     cdef str _try(self, directory, FeedCursor cursor):
-        # None: done. Otherwise why not.
+        # Return None on success, otherwise the reason of the failure.
         cdef ImageView view
         cdef uint64_t tail = 0
         cdef int rc = 0
@@ -136,7 +136,7 @@ cdef class ImageJoin:
         return self._catch_up(cursor, tail, keeper)
 
     cdef str _catch_up(self, FeedCursor cursor, uint64_t target, keeper):
-        # From where the image ends to the log's end; None, or why not.
+        # Apply the log from the image's mark to its end. Return None, or the reason of the failure.
         cdef int rc
         mark = self._state.mark.position
         if (self._state.mark.ring_born_ns != cursor.born
@@ -177,7 +177,7 @@ cdef class ImageJoin:
         return None
 
     cdef int _follow(self, FeedCursor cursor, uint64_t target) noexcept nogil:
-        # Apply what the log holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.
+        # Apply the log's records up to `target`, and the rest of that run. -EAGAIN: lapped.
         cdef int64_t count, i
         cdef int rc
         while cursor.position() < target:

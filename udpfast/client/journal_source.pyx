@@ -1,4 +1,4 @@
-"""Records of a journal: what `Reader("journal:DIRECTORY")` reads from."""
+"""The Source of "journal:DIRECTORY": the records of a journal."""
 
 cimport cython
 from libc.errno cimport EPIPE
@@ -39,11 +39,12 @@ __all__ = [
 
 @cython.final
 cdef class JournalSource(PolledSource):
-    """A cursor in a journal, and the names of the segment that it reads.
+    """A cursor in a journal, and the names of the segment that it is reading.
 
     Parameters
     ----------
     cursor : JournalCursor
+        The cursor; closed by `detach`.
     """
 
     def __init__(self, JournalCursor cursor not None):
@@ -60,13 +61,13 @@ cdef class JournalSource(PolledSource):
 
     @property
     def origin(self) -> str:
-        """Store whose records the last wait brought, if it reads a composite's copy."""
+        """For a composite's copy, the address of the store whose records the last wait returned."""
         of_input = self.inputs is not None and self.names.address is not None
         return f"store:{self.names.address}" if of_input else ""
 
     @property
     def log(self) -> bytes:
-        """Log of the ring whose records the journal has, as of now; zeros: not known."""
+        """Identity of the log whose records the journal now gets; zeros: not known."""
         with contextlib.suppress(FileNotFoundError, FormatError):
             return journal_state(self.directory).source
         return bytes(16)
@@ -89,8 +90,8 @@ cdef class JournalSource(PolledSource):
         return count if self.inputs is None else self.begin_inputs(count, limit)
 
     cdef int64_t say_missed(self, uint64_t position, uint64_t index) noexcept:
-        # Damage with no record behind it (yet) has none before which it could be told, and what is
-        # missing of a copy may be of any input: it is a record of its own.
+        # Hand out a LAPPED record: damage at the end has no record behind it that could report it,
+        # and records missing from a copy may be of any input.
         cdef Lapped lapped
         doubt_record_lapped(self.headers, &lapped, self.missed, self.missed_reason, 0)
         self.headers.position = position
@@ -103,7 +104,7 @@ cdef class JournalSource(PolledSource):
         return 1
 
     cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1:
-        # A copy hands out what is missing first, then the records, those of one input at a time.
+        # A copy hands out LAPPED first, if records are missing, then the records input by input.
         self.next, self.count = 0, count
         if self.cursor.names != self.names_number:
             self.renew_names()
@@ -129,7 +130,7 @@ cdef class JournalSource(PolledSource):
         return count
 
     cdef NameCache names_of(self, int64_t input):
-        # As several addresses that are read as one have them; below 0: of none of the inputs.
+        # Return the NameCache of an input, with its place and address; below 0: of no input.
         cdef NameCache names = self.input_names.get(input)
         if names is None:
             names = self.input_names[input] = NameCache(self.table)
@@ -188,28 +189,29 @@ cdef class JournalSource(PolledSource):
         return False
 
     cdef detach(self):
-        self.done = True  # what is in memory is handed out still
+        self.done = True  # records in memory are still handed out
         self.cursor.close()
 
 
 def segment_names(directory: Path, number: int, mark: int, segment: int) -> NameCache:
-    """Return the names that a segment's records go by, none if they are unknown.
+    """Return the names for the ids in a segment's records; warn and return none if unknown.
 
     Parameters
     ----------
     directory : path
-        Of the journal.
+        Directory of the journal.
     number, mark : int
-        Of its file of names, as the segment's header has them; 0: it has none.
+        Identify the segment's file of names, as in its header; 0: it has none.
     segment : int
-        Its number.
+        Number of the segment.
     """
     if number == 0:
         return NameCache()
     try:
         return NameCache(journal_names(directory, number, mark))
     except (FileNotFoundError, FormatError) as problem:
-        # Removed, torn by a power cut, or another journal's: the records are what they are.
+        # The file was removed, damaged by a power cut, or is of another journal. The records are
+        # still usable without names.
         warnings.warn(
             f"{directory}: the names of instruments are not known in segment {segment}: {problem}",
             stacklevel=3)
@@ -221,18 +223,18 @@ def open_source(
         buffer_bytes: int | None, timeout: float | None, name: str,
         end: str | datetime.datetime | int | tuple[str, int] | None = None,
         image: bool = False) -> JournalSource:
-    """Open a journal, at a time or at one of its ends.
+    """Open a journal at one of its ends, at a time, or at a position.
 
     Parameters
     ----------
     target : str
         The journal's name, or its directory.
     start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
-        A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the journal.
+        Where to begin. Times are ISO 8601, aware datetimes, or UNIX ns.
     end : str, datetime, int or ("position", int), optional
-        Of the same kinds: the first that is not read.
+        The time or position of the first record that is not read.
     batch, buffer_bytes, timeout, name
-        As `Reader` has them; `name` is ignored: readers of a journal are not listed.
+        As for `Reader`; `name` is ignored, because readers of a journal are not listed.
 
     Raises
     ------
@@ -254,14 +256,14 @@ def open_source(
 
 
 def journal_there(target: str) -> Path:
-    """Return the directory of a journal whose records can be read, or will be.
+    """Return the directory of a journal that exists.
 
     Raises
     ------
     FileNotFoundError
-        It is not there.
+        There is no such journal.
     NotReadyError
-        It is being made.
+        It is being created and has no segment yet.
     """
     directory = journal_directory(target)
     try:
@@ -273,14 +275,14 @@ def journal_there(target: str) -> Path:
     except NotReadyError:
         if not list_segments(directory):
             raise
-    except RegionError:  # who reads it says so
+    except RegionError:  # opening the cursor reports it
         pass
     return directory
 
 
 def journal_start(
         start: str | datetime.datetime | int | tuple[str, int] | None) -> str | tuple[str, int]:
-    """Return where a `JournalCursor` begins for the `start` of a `Reader`."""
+    """Return the `start` of a `JournalCursor` for the `start` of a `Reader`."""
     if start is None or start in ("begin", "oldest"):
         return "begin"
     return start if start == "tail" else _place(start, "start")
@@ -303,15 +305,15 @@ def _place(where, what):
 
 
 def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a time") -> int:
-    """Return the UNIX ns of a time as people write it.
+    """Return a time as UNIX ns.
 
     Parameters
     ----------
     when : str, datetime or int
-        ISO 8601 with its zone, an aware datetime, or UNIX ns, as text too. Fractions of a second
-        beyond us are for integers.
+        ISO 8601 with a time zone, an aware datetime, or UNIX ns, also as text. Only UNIX ns are
+        more precise than microseconds.
     what, expected : str
-        Named in errors: what it is, and what it must be.
+        The name of the value and what it must be, for the error message.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What `Books` keeps of one instrument, in a row."""
+"""The row that `Books` returns for each instrument."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ __all__ = ["KeptInstrument"]
 
 
 class KeptInstrument(NamedTuple):
-    """What is kept of one instrument, and whether it can be trusted.
+    """The books that are kept for one instrument, and whether they can be trusted.
 
     Attributes
     ----------
     exchange, symbol : str
+        The instrument's names; None if unknown.
     stale : bool or None
-        Of its book of levels; None: there is none.
+        Whether its book of levels is stale; None: it has no such book.
     bids, asks : int
-        Levels of that book.
+        Number of levels of that book.
     orders_stale : bool or None
-        Of its single orders; None: there were none.
+        Whether its single orders are stale; None: it has no single orders.
     orders : int
-        How many rest.
+        Number of resting orders.
     """
 
     exchange: str | None

@@ -1,4 +1,4 @@
-"""Kinds as a user may say them: a member of `Kind`, its name in any case, or its table's."""
+"""Kinds as a user may give them: a member of `Kind`, its name in any case, or its table's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from udpfast.errors import ConfigError, did_you_mean, shown
 __all__ = ["kind_of", "kinds_of"]
 
 
-#: Tables of an export (docs/tables.md) that have one kind, and do not have its name.
+#: Tables of an export (docs/tables.md) that hold one kind under another name than the kind's.
 _TABLES = {
     "GAPS": Kind.GAP,
     "INSTRUMENTS": Kind.REFERENCE_DATA,
@@ -22,7 +22,7 @@ _TABLES = {
 
 
 def kind_of(value: object) -> Kind:
-    """Return the kind that a member, its number, its name or its table's name says.
+    """Return the kind for a member of `Kind`, its number, its name, or the name of its table.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def kind_of(value: object) -> Kind:
 
 
 def kinds_of(values: object) -> Iterator[Kind]:
-    """Yield the kinds that one value says, or each of several."""
+    """Yield the kind of a value, or of each value of an iterable."""
     several = isinstance(values, Iterable) and not isinstance(values, str)
     for value in values if several else [values]:  # type: ignore[attr-defined]
         yield kind_of(value)

@@ -1,4 +1,4 @@
-"""Latency per hop of an instance, running or dead: what its loop and its readers measured."""
+"""Latency per hop of an instance, running or ended, as its loop and its readers measured it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 #: The percentiles that every table of hops shows.
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
 
-# This hop is a difference of two hosts' clocks: where it is negative, its opposite has the values.
+# This hop is the difference of two hosts' clocks. Its negative values are in the opposite hop.
 _OPPOSITES = {"origin_to_kernel": "kernel_to_origin"}
 
 Counts = npt.NDArray[np.int64]
@@ -36,16 +36,16 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hop:
-    """What was recorded of one hop: the counts of a histogram, for looking at and calculating.
+    """The latencies recorded for one hop: a histogram that can be added and subtracted.
 
     Attributes
     ----------
     counts : numpy.ndarray of int64
-        By slot; `LatencyHistogram.values()` has the smallest value of each.
+        Count of each slot; `LatencyHistogram.values()` has the smallest value of each slot, in ns.
     opposite : numpy.ndarray of int64
-        The same of values below 0, by their size; all 0 for a hop within one host.
+        The same for negative values, by absolute value; all 0 for a hop within one host.
     below, above : int
-        Values below 0 (recorded as 0, unless `opposite` has them), and above one hour.
+        Number of values below 0 (counted as 0, unless `opposite` has them), and above one hour.
     """
 
     counts: Counts
@@ -55,12 +55,12 @@ class Hop:
 
     @property
     def count(self) -> int:
-        """Values recorded."""
+        """Number of values recorded."""
         below = 0 if self.opposite is _nothing() else int(self.opposite.sum())
         return int(self.counts.sum()) + below
 
     def percentiles(self, percents: Mapping[str, float]) -> dict[str, int]:
-        """Return, for each name, the value in ns that so many percent do not exceed; 0 if none."""
+        """Return by name the value in ns that this percentage does not exceed; 0 without values."""
         lowest, highest = _slots()
         # Few of the 33,792 slots hold anything; `nonzero` of booleans takes a tenth of the time.
         above = np.flatnonzero(self.counts != 0)
@@ -85,7 +85,7 @@ class Hop:
         }
 
     def __add__(self, other: Hop) -> Hop:
-        """Return what both have recorded."""
+        """Return the histogram of the values of both."""
         return Hop(
             self.counts + other.counts,
             self.opposite + other.opposite if other.opposite is not _nothing() else self.opposite,
@@ -94,7 +94,7 @@ class Hop:
         )
 
     def __sub__(self, earlier: Hop) -> Hop:
-        """Return what was recorded since an earlier look at the same histogram."""
+        """Return what was recorded since `earlier`, an older reading of the same histogram."""
         return Hop(
             self.counts - earlier.counts,
             self.opposite - earlier.opposite
@@ -107,14 +107,14 @@ class Hop:
 
 @cache
 def _slots() -> tuple[Counts, Counts]:
-    # The smallest and the largest value of each.
+    # The smallest and the largest value of each slot.
     lowest = LatencyHistogram.values()
     return lowest, np.minimum(np.append(lowest[1:] - 1, VALUE_MAX), VALUE_MAX)
 
 
 @cache
 def _nothing() -> Counts:
-    # All hops within one host: 270 kB that need not be made, read and added for each of them.
+    # Shared by all hops within one host: saves 270 kB, and reading and adding it, for each hop.
     counts = np.zeros(len(LatencyHistogram.values()), np.int64)
     counts.flags.writeable = False
     return counts
@@ -135,30 +135,30 @@ def latency(instance: str | os.PathLike[str]) -> Latency:
     Parameters
     ----------
     instance : str or path
-        Its name, or the path of its directory.
+        The name of the instance, or the path of its directory.
 
     Returns
     -------
     Latency
         A dict by hop: `origin_to_kernel`, `kernel_to_loop`, `loop_to_ring` of the loop;
-        `loop_to_strategy`, `kernel_to_strategy` of all readers, and of each
+        `loop_to_strategy`, `kernel_to_strategy` of all readers together, and of each reader
         (`loop_to_strategy.NAME-PID`). Each has `count`, `p50`, `p90`, `p99`, `p99_9`, `max`,
-        `below` (values below 0: clocks that disagree) and `above` (an hour). What a hop measures
-        is in `docs/operating.md`.
+        `below` (values below 0: the clocks disagree) and `above` (values above one hour).
+        `docs/operating.md` says what each hop measures.
 
     Raises
     ------
     FileNotFoundError
         There is no such instance.
     RegionError
-        Its histograms are of another version, or not safe to read.
+        Its histograms were written by another version of udpfast, or by a user who is not trusted.
     """
     hops = merge_readers(read_hops(instance_directory(instance)))
     return Latency({name: hop.summary() for name, hop in hops.items()})
 
 
 def read_hops(directory: str | os.PathLike[str]) -> dict[str, Hop]:
-    """Return the loop's hops by name, and each reader's as `HOP.NAME-PID`, of an instance."""
+    """Return the hops of an instance: the loop's by name, each reader's as `HOP.NAME-PID`."""
     hops: dict[str, Hop] = {}
     with LatencyBlock.attach(Path(directory) / "latency") as block:
         for name in block.names:
@@ -176,16 +176,16 @@ def read_hops(directory: str | os.PathLike[str]) -> dict[str, Hop]:
             hops[name] = hop
     for reader, histograms in reader_histograms(directory):
         key = f"{reader.name or 'reader'}-{reader.pid}"
-        while f"{READER_HOPS[0]}.{key}" in hops:  # one process, two readers of one name
+        while f"{READER_HOPS[0]}.{key}" in hops:  # another reader of that name in that process
             key += "+"
         hops |= {f"{name}.{key}": _read(histogram) for name, histogram in histograms.items()}
     return hops
 
 
 def hops_since(hops: Mapping[str, Hop], earlier: Mapping[str, Hop]) -> dict[str, Hop]:
-    """Return what was recorded between two looks: nothing is ever reset in shared memory.
+    """Return what was recorded between two readings; shared memory itself is never reset.
 
-    What began anew in between (another writer, another reader) counts from its beginning.
+    A histogram that began anew in between (another writer or reader) counts from its beginning.
     """
     since = {}
     for name, hop in hops.items():

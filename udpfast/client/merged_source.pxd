@@ -1,4 +1,4 @@
-# MergedSource: several sources as one stream, in the order of their records' publication.
+# MergedSource: several sources as one stream, in the order in which records were published.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -8,10 +8,10 @@ from udpfast.core.layout cimport Record
 cdef class Member:
     cdef Source source
     cdef str address
-    cdef uint32_t place              # in the list, from 1 on
-    cdef int64_t next                # of its records in memory, the first not handed on
-    cdef int64_t count
-    cdef uint64_t missed             # before that one, not said yet
+    cdef uint32_t place              # in the list of addresses, from 1
+    cdef int64_t next                # index in memory of its first record not handed on yet
+    cdef int64_t count               # records in memory
+    cdef uint64_t missed             # records missed before `next` and not reported yet
     cdef uint64_t read               # records handed on
     cdef bint ended
     cdef const Record* ahead(self) noexcept
@@ -19,10 +19,10 @@ cdef class Member:
 
 cdef class MergedSource(PolledSource):
     cdef list members
-    cdef Member current              # whose records the last wait brought
-    cdef Member failing
-    cdef int64_t code                # why that one failed
-    cdef int64_t room
+    cdef Member current              # the member whose records the last wait returned
+    cdef Member failing              # the member whose source failed
+    cdef int64_t code                # the -errno of its failure
+    cdef int64_t room                # bytes of payloads_array
     cdef int64_t _run(self, Member member, int64_t limit) except -1
     cdef int64_t _hand_on(self, Member member, int64_t count) except -1
     cdef _enlarge(self, uint64_t size)

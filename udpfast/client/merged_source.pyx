@@ -1,10 +1,10 @@
-"""Several sources as one stream: what `Reader([ADDRESS, ...])` reads from.
+"""The Source of a list of addresses: several sources as one stream.
 
-The order is that of `published_ns`, of equal ones that of the list; the records of one source stay
-in their own order. Of journals that are complete it is thus a function of their files. A source
-that is live and has nothing new holds up no other: what it publishes later comes later. A feed that
-ends in good order says so by a CONNECTION, because the reader goes on with the others. Images come
-before all of that, one behind the other: what each object was when its source was opened.
+Records come in the order of `published_ns`, equal times in the order of the list; the records of
+one source keep their own order. For complete journals the order thus depends only on their files. A
+live source that has nothing new does not delay the others: its later records come later. When a
+feed ends normally, a CONNECTION reports it, because the reader goes on with the other sources.
+Images come first, one after the other: the state of each object when its source was opened.
 """
 
 cimport cython
@@ -31,19 +31,20 @@ from udpfast.errors import ConfigError, RingClosedError
 __all__ = ["MergedSource", "Member", "open_sources"]
 
 cdef enum:
-    LOOK_TURNS = 16              # a spinning wait looks at its sources this often
+    LOOK_TURNS = 16              # a spinning wait polls its sources every so many turns
 
 
 @cython.final
 cdef class Member:
-    """One source of several, and what it brought that is not handed on yet.
+    """One of several sources, with the records it returned that are not handed on yet.
 
     Parameters
     ----------
     source : Source
     address : str
+        The source's address.
     place : int
-        In the list, from 1 on.
+        Its place in the list of addresses, from 1.
     """
 
     def __init__(self, Source source not None, str address not None, place):
@@ -56,8 +57,8 @@ cdef class Member:
         return self.source.headers + self.next
 
     cdef int look(self, int64_t limit) except -1:
-        # Bring something into memory, if there is something. -1 is for exceptions: a source's
-        # own trouble is returned as its -errno, negated; 0: none.
+        # Load records into memory if there are some and none is left there. Returns 0, or the
+        # positive errno of a source that failed: -1 is reserved for exceptions.
         cdef Idle idle
         cdef int64_t count
         if self.ended or self.next < self.count:
@@ -80,13 +81,13 @@ cdef class Member:
 
 @cython.final
 cdef class MergedSource(PolledSource):
-    """Some sources, merged.
+    """Several sources, merged.
 
     Parameters
     ----------
     members : list of Member
     batch : int
-        Records that one wait may bring.
+        Most records that one wait may return.
     """
 
     def __init__(self, list members not None, int64_t batch):
@@ -100,7 +101,7 @@ cdef class MergedSource(PolledSource):
 
     @property
     def origin(self) -> str:
-        """The address whose records the last wait brought."""
+        """Address of the source whose records the last wait returned."""
         return self.current.source.origin or self.current.address
 
     cdef int64_t poll(self, int64_t limit) except -1:
@@ -126,11 +127,11 @@ cdef class MergedSource(PolledSource):
         return self._hand_on(first, self._run(first, limit))
 
     cdef int64_t _run(self, Member member, int64_t limit) except -1:
-        # How many records of one source come before those of all others; one at least.
+        # Return how many records of one source precede those of all others, at least 1.
         cdef Member other
         cdef const Record* headers = member.source.headers
         cdef int64_t last_ns = INT64_MAX, end = member.next + 1
-        cdef bint before = True      # in the list
+        cdef bint before = True      # `other` comes before `member` in the list
         for other in self.members:
             if other is member:
                 before = False
@@ -150,7 +151,7 @@ cdef class MergedSource(PolledSource):
             if used + size > <uint64_t>self.room:
                 if done:
                     break
-                self._enlarge(size)  # of a source that goes on in a larger ring
+                self._enlarge(size)  # the source continues in a ring with larger payloads
             memcpy(self.headers + done, source.headers + i, RECORD_SIZE)
             memcpy(self.payloads + used, source.payloads + source.offsets[i], size)
             self.offsets[done] = used
@@ -170,7 +171,7 @@ cdef class MergedSource(PolledSource):
         self.use_arrays(self.headers_array, self.offsets_array, np.zeros(size, np.uint8))
 
     cdef _use_names(self):
-        # Ids mean others in each source, and so do numbers of sessions and objects.
+        # Each source has its own ids of names, and its own numbers of sessions and objects.
         self.names = self.current.source.names
         self.names.source = self.current.place
         self.names.address = self.current.address
@@ -196,7 +197,7 @@ cdef class MergedSource(PolledSource):
         return self.current.source.names_missing()
 
     cdef uint64_t next_index(self):
-        # Behind the run that was handed on, so that the reader's lag is the sum of all.
+        # The index behind the run that was handed on: the reader's lag is then that of all sources.
         cdef Member member = self.current
         if member.next < member.count and not member.source.from_image:
             return member.source.headers[member.next].index
@@ -211,7 +212,7 @@ cdef class MergedSource(PolledSource):
         for member in self.members:
             if not member.ended and not member.source.detached():
                 written, index = member.source.written(), member.source.next_index()
-                ahead += max(written, index) - index  # it may be read further than it was flushed
+                ahead += max(written, index) - index  # records are read before they are flushed
             if not member.source.from_image:
                 ahead += member.count - member.next
         return self.next_index() + ahead
@@ -266,7 +267,7 @@ cdef class MergedSource(PolledSource):
 
 
 class _MemberFailed(Exception):
-    """One of the sources failed: it says why itself."""
+    """A source failed; its own `fail` raises the reason."""
 
 
 def open_sources(
@@ -278,17 +279,18 @@ def open_sources(
     Parameters
     ----------
     addresses : sequence of str
+        The addresses, each once.
     open_one : callable
-        Opens one of them, at a place.
+        Called with an address and a start; returns its Source.
     start, batch, buffer_bytes
-        As `Reader` has them.
+        As for `Reader`.
     deadline_s : float
-        Until when what is not there yet is waited for, by `time.monotonic`.
+        How long to wait for targets that do not exist yet, by `time.monotonic`.
 
     Raises
     ------
     ConfigError
-        There are none, or one of them is named twice.
+        `addresses` is empty, or has an address twice.
     """
     if not addresses or len(set(addresses)) != len(addresses):
         raise ConfigError(
@@ -314,8 +316,8 @@ def open_sources(
 
 
 def _open_joined(journals, ring, left, open_one, start, options):
-    # A journal and the ring whose records it has are one source: history, then live. None: none of
-    # the journals has them.
+    # Open a ring and the journal that keeps its records as one source: history, then live. Return
+    # None if none of the journals keeps them.
     cdef RingSource live = open_one(ring, "tail")
     batch, buffer_bytes, deadline_s = options
     try:

@@ -1,4 +1,4 @@
-"""Explain a book that is not there, with similar names."""
+"""Explain that a book does not exist, and suggest similar names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def missing_book(books: Books, key: object) -> str:
     """Return why a key leads to no book, and which names are similar."""
     names = {":".join(map(str, name)): name for name in books}
     if isinstance(key, tuple) and len(key) == 2:
-        # The same symbol elsewhere is meant, however little the exchanges' names are alike.
+        # The same symbol on another exchange is the best guess, however the exchange is spelled.
         near = [name for name in names.values() if name[1] == key[1]][:_SHOWN] or [
             names[each] for each in similar(":".join(map(str, key)), names, _SHOWN)
         ]

@@ -1,4 +1,4 @@
-"""Warn whoever opens a feed that nobody writes any more."""
+"""Warn a user who opens a feed that has no writer any more."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["warn_of_no_ring_writer", "warn_of_no_writer"]
 
 
 def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None:
-    """Warn that there is no writer, and since when nothing came.
+    """Warn that a feed has no writer, and when it last wrote.
 
     Parameters
     ----------
     where : object
-        The file or directory.
+        The feed's file or directory.
     what : str
-        What became of it.
+        What became of the writer, as the predicate of the sentence.
     last_ns : int
-        When it wrote last, in UNIX ns.
+        When it last wrote, in UNIX ns.
     then : str
-        What the reader does behind what it left.
+        What the reader gets once it has read all that was left.
     """
     _warn(where, what + _last(last_ns), then)
 
@@ -33,7 +33,7 @@ def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None
 def warn_of_no_ring_writer(
     where: object, ring: tuple[Path, bytes, int], what: str, last_ns: int, then: str
 ) -> None:
-    """Warn the same of a ring: a replay's records have recorded times, so none is named.
+    """Warn likewise of a ring. For a replay, name its source, because its times are recorded ones.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def warn_of_no_ring_writer(
         The ring's directory, log and epoch.
     """
     replay = None
-    with suppress(OSError, FormatError):  # damaged: then it is a ring like any other
+    with suppress(OSError, FormatError):  # if it is damaged, treat the ring like any other
         replay = read_replay(*ring)
     since = _last(last_ns) if replay is None else f": a replay of {replay.source}"
     _warn(where, what + since, then)
@@ -56,7 +56,7 @@ def _last(last_ns: int) -> str:
 
 def _warn(where: object, what: str, then: str) -> None:
     warnings.warn(
-        f"{where}: {what}; the reader gets what it left, as it was then, and then {then}",
+        f"{where}: {what}; the reader gets the records that it left, and then {then}",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -28,7 +28,7 @@ BOOKS_SHOWN = 100
 
 
 def reader_html(reader: Reader) -> str:
-    """Return where a reader reads, how far it is, and what it missed."""
+    """Return a table of a reader's address, position, lag and missed records."""
     if reader.closed:
         return html_table(("closed",), [], f"Reader {reader.address}")
     rows = [
@@ -41,10 +41,10 @@ def reader_html(reader: Reader) -> str:
 
 
 def batch_html(batch: Batch) -> str:
-    """Return how many records of each kind a batch has, and from where to where."""
+    """Return a table of a batch's records by kind: how many, and the first and last index."""
     try:
         headers = batch.headers
-    except ValueError as error:  # its reader went on
+    except ValueError as error:  # its reader has polled again
         return html_table((), [], str(error))
     rows = []
     for kind in Kind:
@@ -57,7 +57,7 @@ def batch_html(batch: Batch) -> str:
 
 
 def record_html(record: ReadRecord) -> str:
-    """Return every field of a record."""
+    """Return a table of every field of a record."""
     from udpfast.client.record_words import describe_record
 
     fields = describe_record(record)
@@ -70,7 +70,7 @@ def record_html(record: ReadRecord) -> str:
 
 
 def books_html(books: Books) -> str:
-    """Return the top of each book, stale or sound."""
+    """Return a table of the best levels of each book, whether it is stale or not."""
     rows = []
     for (exchange, symbol), book in list(books.items())[:BOOKS_SHOWN]:
         bid, bid_quantity, ask, ask_quantity = book.best()
@@ -86,7 +86,7 @@ def books_html(books: Books) -> str:
 
 
 def counters_html(values: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the counters that are not 0, by scope."""
+    """Return a table of the counters that are not 0, by scope."""
     rows = [
         (scope, name, count)
         for scope, counts in values.items()
@@ -97,7 +97,7 @@ def counters_html(values: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def latency_html(values: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the percentiles of each hop, in microseconds."""
+    """Return a table of each hop's percentiles, in microseconds."""
     names = ("p50", "p90", "p99", "p99_9", "max")
     rows = [
         (hop, each["count"], *(f"{each[name] / 1e3:,.2f}" for name in names), each["below"])

@@ -17,17 +17,17 @@ __all__ = ["PublishedBook"]
 
 SNAPSHOT, INCREMENTAL = 1, 2  # UpdateType
 
-#: Where `payload.roq.encode` puts send_time_utc, always.
+#: Offset at which `payload.roq.encode` always puts send_time_utc.
 STAMP_OFFSET = 56
 
 
 class PublishedBook:
-    """One instrument's book: give it every change, and it publishes what a message carries.
+    """The book of one instrument: give it every change, and it publishes them as messages.
 
-    Its updates leave at once; its state goes out in every snapshot round, as it is then. Of a book
-    that is denser than a message the levels nearest the touch are published, the rest is counted
-    (`left_out`) and said once (`Publisher(..., on_event=)`). Made by `Publisher.open_book`; may be
-    called from any thread.
+    An update is sent at once; the book's state is sent in every snapshot round. If the book has
+    more levels than fit a message, only those nearest the touch are published: the others are
+    counted (`left_out`) and reported once (`Publisher(..., on_event=)`). Made by
+    `Publisher.open_book`. Its methods may be called from any thread.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class PublishedBook:
         self._times: dict[str, Any] = {"exchange_time_utc": 0, "exchange_sequence": 0}
         self._book = FittedBook(levels_that_fit(exchange, symbol))
         self._said = self._closed = False
-        self._session = -1  # that has been given the whole book; by its place
-        # Whatever cannot be published is refused here, not with the first update.
+        self._session = -1  # ordinal of the session in which the whole book was sent
+        # Encode once: a book that cannot be published is refused here, not at its first update.
         state = self._encode(self._book.whole(), **self._times)
         self._transmitter.publication.check(state, *self._object, stamp_offset=STAMP_OFFSET)
 
@@ -69,28 +69,28 @@ class PublishedBook:
         exchange_time_utc: int = 0,
         exchange_sequence: int = 0,
     ) -> int | None:
-        """Publish changes to the book, or (`snapshot`) all of it.
+        """Publish changes to the book, or (`snapshot`) the whole book.
 
         Parameters
         ----------
         bids, asks : array-like
-            Shape (n, 2): price and quantity; 0 removes the level.
+            Shape (n, 2): price and quantity of each level; quantity 0 removes the level.
         snapshot : bool
-            They are the whole book.
+            True: `bids` and `asks` are the whole book.
         exchange_time_utc, exchange_sequence : int
-            UNIX ns, and the exchange's number.
+            The exchange's time (UNIX ns) and sequence number of the change.
 
         Returns
         -------
         int or None
-            The message's seqno; None: all of it lies beyond what is published.
+            The message's seqno; None: every change lies beyond the levels that are published.
 
         Raises
         ------
         ValueError
-            A price or quantity is no finite number, or a number is out of range.
+            A price or quantity is not finite, a number is out of range, or the book was closed.
         OSError
-            As `Publisher.send`.
+            As for `Publisher.send`.
         """
         times = {"exchange_time_utc": exchange_time_utc, "exchange_sequence": exchange_sequence}
         with self._lock:
@@ -104,7 +104,7 @@ class PublishedBook:
                 message = self._book.whole()
             if message is None:
                 return None
-            self._session = -1  # until it is out
+            self._session = -1  # if sending fails, the next update sends the whole book again
             payload = self._encode(message, **times)
             seqno: int = self._publisher._send_locked(  # type: ignore[attr-defined]
                 payload, *self._object, snapshot=message.snapshot, stamp_offset=STAMP_OFFSET
@@ -115,19 +115,19 @@ class PublishedBook:
             return seqno
 
     def close(self) -> None:
-        """Publish the book no more; twice does nothing."""
+        """Stop publishing the book. Idempotent."""
         if not self._closed:
             self._closed = True
             self._publisher.remove(*self._object)
 
     @property
     def left_out(self) -> LeftOut:
-        """What messages could not carry of it."""
+        """The levels that did not fit the messages."""
         with self._lock:
             return self._book.left_out
 
     def _state(self) -> SnapshotState:
-        # Asked with the lock held, so that book and seqno are of the same moment.
+        # Called with the lock held, so that book and seqno belong together.
         return SnapshotState(
             self._encode(self._book.whole(), **self._times),
             self._transmitter.publication.last_seqno(*self._object),

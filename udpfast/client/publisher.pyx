@@ -1,4 +1,4 @@
-"""What a program imports to publish messages of its own: `udpfast.Publisher`."""
+"""The `udpfast.Publisher`, with which a program publishes messages of its own."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -24,44 +24,44 @@ __all__ = ["Publisher"]
 
 cdef int ATTEMPTS = SEND_ATTEMPTS
 
-#: Between two looks of the background thread. Snapshots leave in bursts of 64 datagrams at most,
-#: so 2 ms allow 32,000 per second; a heartbeat is late by no more than that.
+#: Period of the background thread. Snapshots are sent in bursts of at most 64 datagrams, so 2 ms
+#: allow 32,000 per second; a heartbeat is at most one period late.
 TICK_S = 0.002
 
-#: Between two looks whether an interface that a line sends by was removed and made again.
+#: Period of the check whether a line's interface was removed and created again.
 cdef int64_t RENEW_NS = 1_000_000_000
 
 
 @cython.final
 cdef class Publisher:
     """Publisher(settings, *, encoding=Encoding.FLATBUFFERS, on_event=None)\n--\n
-    Publish messages over UDP: fragments when it must, heartbeats when idle (docs/protocol.md).
+    Publish messages over UDP, with fragments where needed and heartbeats (docs/protocol.md).
 
     Parameters
     ----------
     settings : str, Path or PublishConfig
-        A TOML file, or what `udpfast.config.parse_publish` made of tables.
+        A TOML file, or the result of `udpfast.config.parse_publish`.
     encoding : int
-        What the payloads are: 1 native, 2 FlatBuffers (the default).
+        Encoding of the payloads: 1 native, 2 FlatBuffers (the default).
     on_event : callable, optional
-        Called with a sentence, once, when no line of a channel carries anything any more and when
-        one does again, and when an object's snapshot is refused; by the publisher's own thread,
-        within 2 ms. `take_events` has them otherwise.
+        Called with a sentence when every line of a channel has failed, when one works again, and
+        when an object's snapshot is refused. The publisher's own thread calls it, within 2 ms.
+        Without it, `take_events` returns these sentences.
 
     Raises
     ------
     ConfigError
-        A setting is wrong; names file, key, what was expected and what was found.
+        A setting is wrong; the message names file, key, what was expected and what was found.
     OSError
         A socket cannot be opened.
 
     Notes
     -----
-    `send` works in the caller's thread and returns when the datagrams are with the kernel. A
-    thread of its own sends heartbeats and repeats snapshots, so that they come whatever the
-    caller does. Any number of threads may call; they take turns.
+    `send` works in the caller's thread and returns once the kernel has the datagrams. A thread of
+    the publisher sends heartbeats and repeats snapshots, independently of the caller. Any number
+    of threads may call the methods; a lock serialises them.
 
-    Several messages at once leave in fewer system calls, at about half the cost each:
+    Several messages together need fewer system calls, at about half the cost each:
 
         for payload in burst:
             publisher.send(payload, object_type=1, object_id=42, flush=False)
@@ -70,16 +70,16 @@ cdef class Publisher:
 
     cdef readonly list _senders
     cdef readonly object _transmitter
-    cdef readonly object _lock           # held by whoever uses the transmitter or the senders
-    cdef readonly object _closed         # wakes the thread
+    cdef readonly object _lock           # protects the transmitter and the senders
+    cdef readonly object _closed         # Event: set by `close`, wakes the thread
     cdef readonly object _thread
     cdef object _on_event
-    cdef dict _troubles                  # what the thread met with
+    cdef dict _troubles                  # errors of the background thread, for `failures`
     cdef Publication _publication        # the transmitter's
-    cdef list _incremental               # the senders of that channel
+    cdef list _incremental               # the senders of the incremental channel
     cdef bint _segment
-    cdef readonly dict _reopened         # sockets opened anew, by sender
-    cdef int64_t _renew_at_ns
+    cdef readonly dict _reopened         # by sender: how often its socket was opened anew
+    cdef int64_t _renew_at_ns            # when to check interfaces next (monotonic)
 
     def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS, on_event=None, **unknown):
         if unknown:
@@ -126,28 +126,28 @@ cdef class Publisher:
         Parameters
         ----------
         payload : bytes-like
-            1..131,072 bytes.
+            1..131,072 bytes; not kept after the call.
         object_type, object_id : int
-            0..255 and 0..65535: what the message is about. Type 0 is about no object.
+            0..255 and 0..65535: the object that the message is about. Type 0: no object.
         snapshot : bool
-            Whether the payload is the object's complete state, not a change to it.
+            True: the payload is the object's complete state. False: it is a change.
         stamp_offset : int
-            Where in the payload the send time belongs, a u64 of UNIX ns; -1: nowhere.
+            Offset in the payload at which to write the send time (u64, UNIX ns); -1: do not.
         flush : bool
-            Whether it leaves at once. Otherwise it leaves with the next message that does, with
-            `flush`, with the 64th datagram that waits, and 2 ms later at the latest.
+            True: send the message at once. False: send it together with the next flushed message,
+            at `flush`, when 64 datagrams are waiting, or after 2 ms, whichever is first.
 
         Returns
         -------
         int
-            Its seqno.
+            The message's seqno.
 
         Raises
         ------
         ValueError
-            The payload is empty or too large, or a number is out of range.
+            The payload is empty or too large, a number is out of range, or this is closed.
         OSError
-            No line can send any more. What some cannot, `counts` and `failures` say.
+            Every line failed to send. If only some did, see `counts` and `failures`.
         """
         cdef Py_buffer view
         cdef uint32_t seqno = 0
@@ -168,22 +168,23 @@ cdef class Publisher:
         return seqno
 
     def flush(self) -> None:
-        """Send the messages that wait after `send(..., flush=False)`."""
+        """Send the messages queued by `send(..., flush=False)`."""
         with self._lock:
             self._check()
             self._flush()
 
     def open_book(self, exchange, symbol, object_type, object_id, *, stream_id=0,
                   price_precision=0, quantity_precision=0):
-        """Return a book of any density to publish: its updates, and its state in every round.
+        """Return a book to publish: its updates are sent, and its state in every snapshot round.
 
         Parameters
         ----------
         exchange, symbol : str
+            Names of the instrument.
         object_type, object_id : int
-            0..255 and 0..65535: what to call the book on the wire.
+            0..255 and 0..65535: identify the book on the wire.
         stream_id, price_precision, quantity_precision
-            As `udpfast.payload.roq.encode.encode_book`.
+            As for `udpfast.payload.roq.encode.encode_book`.
 
         Returns
         -------
@@ -194,7 +195,7 @@ cdef class Publisher:
             price_precision=price_precision, quantity_precision=quantity_precision)
 
     def _send_locked(self, payload, object_type, object_id, *, snapshot, stamp_offset):
-        # As `send`, for who holds the lock.
+        # As `send`; the caller holds the lock.
         self._check()
         seqno = self._transmitter.send(
             payload, object_type, object_id, snapshot=snapshot, now_ns=clock_monotonic_ns(),
@@ -203,10 +204,10 @@ cdef class Publisher:
         return seqno
 
     def publish_snapshot(self, payload, object_type, object_id, *, stamp_offset=-1) -> None:
-        """Publish an object's complete state on the snapshot channel, in every round to come.
+        """Publish an object's complete state in every round of the snapshot channel from now on.
 
-        It must contain all messages that `send` has published of the object, and no more. Give
-        it anew when the state has changed: who joins late applies the changes sent since.
+        The state must include every message that `send` has published for the object so far. Pass
+        a new one when the state has changed; subscribers that join late apply later changes to it.
 
         Raises
         ------
@@ -220,22 +221,22 @@ cdef class Publisher:
             )
 
     def remove(self, object_type, object_id) -> bool:
-        """Publish an object's state no more, as when an instrument has expired.
+        """Stop publishing an object's state, for example when an instrument has expired.
 
-        A snapshot of it that is on its way is sent to its end. Its numbers stay: what `send`
-        publishes of it later refers to what was published before.
+        A snapshot that is being sent is completed. The object's numbers are kept: a later `send`
+        for it refers to the message published before.
 
         Returns
         -------
         bool
-            Whether its state was published.
+            Whether its state was being published.
         """
         with self._lock:
             self._check()
             return self._transmitter.remove_snapshot(object_type, object_id)
 
     def restart(self, session_id=None) -> int:
-        """Begin a new session, as after a restart; return its id. All objects are forgotten."""
+        """Begin a new session, as a restart would, and return its id. Forgets all objects."""
         with self._lock:
             self._check()
             return self._transmitter.restart(session_id)
@@ -247,11 +248,12 @@ cdef class Publisher:
 
     @property
     def counts(self):
-        """What was published per channel: messages, heartbeats, datagrams, bytes, unsent.
+        """Counts by channel: messages, heartbeats, datagrams, bytes, unsent, refused, reopened.
 
-        `datagrams` are those of one line; `unsent` were given up on any line: its queue was full,
-        it had no route, or it failed. `reopened` sockets had lost their interface. `refused`
-        snapshots were due and did not go out (`failures` says why).
+        `datagrams` counts those of one line. `unsent` counts datagrams dropped on any line, because
+        its queue was full, it had no route, or it failed. `reopened` counts sockets opened anew
+        because their interface was replaced. `refused` counts snapshots that were due and could not
+        be sent; `failures` says why.
         """
         with self._lock:
             return {
@@ -267,11 +269,10 @@ cdef class Publisher:
 
     @property
     def failures(self):
-        """What is wrong, or was: by line (`incremental.0`) and object (`snapshot of 41/7`).
+        """Errors by line (`incremental.0`) and by object (`snapshot of 41/7`), present or past.
 
-        Of lines it is what they failed with last: each is asked again with every message, and the
-        others carry on meanwhile. Of objects it is why their last snapshot did not go out. Empty:
-        nothing ever failed.
+        For a line, its last error: every message is still tried on every line, so the others are
+        not affected. For an object, why its last snapshot was not sent. Empty if nothing failed.
         """
         with self._lock:
             found = {f"{name}.{line}": sender.trouble
@@ -285,16 +286,16 @@ cdef class Publisher:
 
     @property
     def silent(self):
-        """The channels of which no line carries anything at present; `failures` says why."""
+        """The channels whose lines all fail at present; `failures` says why."""
         return self._transmitter.silent
 
     def take_events(self) -> list:
-        """Return what happened since the last call, a sentence each; with `on_event`, nothing."""
+        """Return the events since the last call, a sentence each; empty if `on_event` gets them."""
         events = self._transmitter.events
         return [events.popleft() for _ in range(len(events))]
 
     def close(self) -> None:
-        """Send what waits, stop heartbeats and snapshots, close the sockets; twice does nothing."""
+        """Send queued messages, stop heartbeats and snapshots, close the sockets. Idempotent."""
         self._closed.set()
         self._thread.join()
         self._say()
@@ -314,7 +315,7 @@ cdef class Publisher:
         self.close()
 
     cdef int _flush(self) except -1:
-        # As Transmitter.flush, for lines that nothing impairs: without an array, or a slice of one.
+        # As Transmitter.flush, for senders without injected faults: needs no array, and no slices.
         cdef SendQueue* send_queue = &self._publication.send_queues[CHANNEL_INCREMENTAL]
         cdef DatagramSender sender
         cdef int64_t unsent
@@ -351,8 +352,9 @@ cdef class Publisher:
         return sender
 
     cdef list _find_lost(self):
-        # A socket that sends by one interface is of no use when that was removed and made again.
-        # Without the lock: nobody else opens sockets, and a look takes as long as a few sends.
+        # Return the senders whose interface no longer exists under its index: it was removed, or
+        # created again, and their sockets are useless. Called without the lock: no other thread
+        # opens sockets, and the check takes as long as several sends.
         cdef int64_t now_ns = clock_monotonic_ns()
         if now_ns < self._renew_at_ns:
             return []
@@ -360,13 +362,13 @@ cdef class Publisher:
         tied = [sender for sender in self._senders if sender.tied_to]
         try:
             there = {index for index, _ in socket.if_nameindex()} if tied else ()
-        except OSError:  # no descriptor free to ask with
+        except OSError:  # no free descriptor for the query
             return []
         return [sender for sender in tied if sender.tied_to not in there]
 
     def _renew(self, lost):
         for sender in lost:
-            with suppress(ConfigError, OSError):  # not there yet: once more in a second
+            with suppress(ConfigError, OSError):  # no interface yet: tried again in a second
                 sender.replace_socket()
                 self._reopened[sender] += 1
 
@@ -381,7 +383,7 @@ cdef class Publisher:
 
     def _tick(self):
         while not self._closed.wait(TICK_S):
-            # Whatever fails, heartbeats go on: they are what subscribers know this publisher by.
+            # Heartbeats must continue whatever fails: subscribers would take silence for an outage.
             try:
                 self._turn(self._find_lost())
                 self._say()
@@ -396,7 +398,7 @@ cdef class Publisher:
             self._transmitter.do_work(now_ns)
 
     def _say(self):
-        # Without the lock: who is told may well call.
+        # Called without the lock: the callback may call this publisher.
         if self._on_event is not None:
             for event in self.take_events():
                 self._on_event(event)

@@ -1,5 +1,5 @@
-# Reader: a source of records, a way to wait, and how far they are handed out. One reader, one
-# thread.
+# Reader: hands out the records of a source, waits for more, and tracks which were handed out. For
+# use by one thread.
 
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
@@ -10,40 +10,40 @@ from udpfast.client.source cimport Source
 from udpfast.core.idle cimport Idle
 
 cdef enum:
-    READER_CLOSED = -1           # ahead: the writer closed the ring, or close was called
+    READER_CLOSED = -1           # from ahead(): the ring ended and was read, or close was called
     READER_FOREVER = 0x7FFFFFFFFFFFFFFF  # a deadline that never comes
 
 cdef class Reader:
     cdef Source _source
     cdef BatchMemory _memory     # the source's arrays
     cdef Filter _filter          # None: everything passes
-    cdef object _arrivals        # client.aio.Arrivals, once an event loop waits for this reader
+    cdef object _arrivals        # client.aio.Arrivals, once an event loop has waited for this
     cdef Idle _idle
-    cdef int64_t _batch          # records that one poll may take
-    cdef int64_t _next           # of the run in memory: the first record not handed out yet
-    cdef int64_t _count          # behind the last one that may be handed out
-    cdef int64_t _rest           # with a filter: records [_rest, _end) of the run wait for it,
-    cdef int64_t _end            # because a RESTART comes before them; equal: none do
-    cdef int64_t _looked_ns      # when _fill last looked whether the source is still there
-    cdef uint64_t _read          # records handed out, or held back by the filter
-    cdef uint64_t _missed        # before the record at _next, not said yet
-    cdef uint64_t _missed_index  # of the record behind them
+    cdef int64_t _batch          # most records that one poll may return
+    cdef int64_t _next           # in the run in memory: index of the first record not handed out
+    cdef int64_t _count          # index behind the last one that may be handed out
+    cdef int64_t _rest           # records [_rest, _end) of the run have not been filtered yet,
+    cdef int64_t _end            # because a RESTART precedes them; equal: there are none
+    cdef int64_t _looked_ns      # when _fill last checked that the source still exists
+    cdef uint64_t _read          # records handed out, or dropped by the filter
+    cdef uint64_t _missed        # records missed before the one at _next, not reported yet
+    cdef uint64_t _missed_index  # index of the record behind them
     cdef uint64_t _missed_position
-    cdef bint _filling           # a thread looks for records, and may lose the GIL while it does
+    cdef bint _filling           # a thread is in _fill, perhaps without the GIL
     cdef readonly str address
 
-    # For compiled strategies: what `poll` returns, waited for until deadline_ns (CLOCK_MONOTONIC);
-    # empty: it has passed; None: all was read and the ring is closed, or this reader is.
+    # For compiled strategies: as `poll`, waiting until deadline_ns (CLOCK_MONOTONIC). Returns an
+    # empty batch at the deadline, and None if the ring ended and was read or the reader is closed.
     cdef Batch next_batch(self, int64_t most, int64_t deadline_ns)
 
-    # Have records in memory that are not handed out: 1, 0 if the deadline passed, or READER_CLOSED.
+    # Ensure that a record is in memory. Returns 1, 0 at the deadline, or READER_CLOSED.
     cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2
-    # With records ahead: the kind of the next; hand it out; hand it out without looking at it.
+    # If ahead() returned 1: the next record's kind; take it; skip it without making an object.
     cdef uint16_t kind_ahead(self) noexcept
     cdef ReadRecord take(self)
     cdef int skip(self) except -1
     cdef Batch take_batch(self, int64_t most)
-    # As ahead, with none in memory. brief: of what the filter holds back one run at most.
+    # As ahead(), with no record in memory. brief: return after one run, even if all was filtered.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef _renew_memory(self)
@@ -57,5 +57,5 @@ cdef int64_t reader_deadline(timeout) except -1
 
 
 cdef inline bint reader_in_memory(Reader reader) noexcept:
-    # Whether something can be handed out without a look at the source.
+    # Whether a record, or a report of missed ones, can be handed out without polling the source.
     return reader._missed != 0 or reader._next < reader._count

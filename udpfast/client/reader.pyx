@@ -1,4 +1,4 @@
-"""The one way to consume: `Reader("ring:NAME")`, record by record or in numpy batches."""
+"""The one way to read records: `Reader("ring:NAME")`, one by one or in numpy batches."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -22,9 +22,9 @@ from udpfast.errors import ConfigError, shown, unexpected_keyword
 __all__ = ["Reader"]
 
 cdef enum:
-    SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
-    BUFFER_BYTES_MAX = 1 << 30   # some thousands of the largest records
-    SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
+    SLICE_NS = 20_000_000        # a wait checks for signals this often; users do not notice 20 ms
+    BUFFER_BYTES_MAX = 1 << 30   # several thousand of the largest records
+    SAMPLE = 16                  # an iteration times 1 record in 16: reading the clock is expensive
 
 
 @cython.final
@@ -33,8 +33,8 @@ cdef class Reader:
 timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--\n
     Read a ring from this process, at your own pace: the writer never waits for you.
 
-    A reader that falls behind by more than the ring's capacity is lapped, and told how many
-    records it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll.
+    A reader that falls behind by more than the ring's capacity is lapped. It learns how many
+    records it missed from a record of `Kind.LAPPED` (iteration) or from `batch.lapped` (poll).
     When the writer dies, the reader gets a record of `Kind.CONNECTION`, and `Kind.RESTART` when
     another writer takes over; if that writer begins another file, the reader continues there.
 
@@ -44,7 +44,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     ----------
     address : str, or list or tuple of str
         "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
-        "journal:NAME" or "journal:/path/to/it" for a recording; "zmq:..." (docs/zmq.md);
+        "journal:NAME" or "journal:/path/to/journal" for a recording; "zmq:..." (docs/zmq.md);
         "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md);
         "group:NAME" for all feeds that one `udpfast run DIRECTORY` supervises.
         Several addresses are read as one stream in the order of `published_ns` (equal times in the
@@ -97,7 +97,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     FormatError
         `start` is "begin", and the beginning has been overwritten.
     ImageError
-        There is no image to begin with; says why.
+        There is no usable image; the message says why.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         if kinds is not None or exchanges is not None or symbols is not None:
             self._filter = Filter(kinds=kinds, exchanges=exchanges, symbols=symbols)
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
-        reader_deadline(timeout)  # refused here if it means nothing
-        if isinstance(address, Source):  # by who opens it otherwise than a strategy would
+        reader_deadline(timeout)  # raises ValueError for an invalid timeout
+        if isinstance(address, Source):  # opened by the caller; internal use
             self._source = address
             self.address = name
         else:
@@ -260,7 +260,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
     @property
     def index(self) -> int:
-        """Index of the next record to be handed out, those of an image (`joining`) apart."""
+        """Index of the next record to be handed out; records of an image do not count."""
         if self._source.from_image:
             return self._source.next_index()
         if self._next < self._count:
@@ -271,37 +271,37 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
     @property
     def joining(self) -> bool:
-        """Whether records of the image are still to come: what was handed out is no whole state."""
+        """Whether records of the image are still to come, so that the state is not complete yet."""
         return self._source.joining() or self._source.from_image and (
             self._next < self._count or self._rest < self._end)
 
     @property
     def epoch(self) -> int:
-        """Number of the ring's writer: it grows by 1 with each that takes over."""
+        """Number of the ring's writer; it grows by 1 each time that another writer takes over."""
         self._check_open()
         return self._source.writer_epoch()
 
     @property
     def alive(self) -> bool:
-        """Whether its writer is at work: the feed's process, the fan-out; of several, any of them.
+        """Whether the writer (the feed's process or the fan-out) works; of several, any of them.
 
-        `state` says why it is not. One of a ring or fan-out that failed or died is said by a record
-        of `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the
-        ring in good order ends the reader. Of a store or composite it is this host's daemon, and
-        this property alone says that it has been silent for a second: the stream is the store's,
-        the same on all hosts, and goes on when it is back.
+        If not, `state` says why. When the writer of a ring or a fan-out has failed or died, a
+        record of `Kind.CONNECTION` (stream NONE, DISCONNECTED) reports it, too, within a second;
+        when it closed the ring normally, the reader ends. For a store or composite the writer is
+        this host's daemon. Only this property reports that it has been silent for a second, because
+        the stream is the same on all hosts and continues when the daemon is back.
         """
         return self.state == "alive"
 
     @property
     def state(self) -> str:
-        """What its writer does, in a word; there may be records left to read whatever it is.
+        """State of the writer in one word. In any state there may be records left to read.
 
-        "alive": it is at work. "ended": it was stopped in good order, and nothing more will come.
-        "stuck": its process is there, but has not been up to date for a second: it was stopped by
-        a signal or a debugger, or has no time, and may continue. "failed": an error ended it, as
-        it said itself. "dead": it was killed, or is silent. Behind these two the next writer may
-        continue. "closed": this reader is.
+        "alive": it works. "ended": it was stopped normally, and nothing more will come. "stuck":
+        its process exists, but its loop has not run for a second (it was stopped by a signal or a
+        debugger, or gets no CPU time) and may continue. "failed": it reported that an error ended
+        it. "dead": it was killed, or is silent. After "failed" and "dead" another writer may
+        continue. "closed": this reader is closed.
         """
         if self._closed():
             return "closed"
@@ -319,12 +319,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return self._closed()
 
     def close(self) -> None:
-        """Let go of the ring and of the entry among its readers. Idempotent.
+        """Detach from the ring, and remove this reader from its list of readers. Idempotent.
 
-        From another thread: a wait ends within 20 ms, and with it the iteration.
+        If another thread is waiting in this reader, its wait or iteration ends within 20 ms.
         """
         self._source.closing = True
-        if not self._filling:  # the thread in there still reads the mapping, and detaches
+        if not self._filling:  # otherwise the thread in _fill uses the mapping, and detaches later
             self._source.detach()
         if self._arrivals is not None:
             self._arrivals.release()
@@ -336,7 +336,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         self.close()
 
     def __del__(self):
-        # The event loop would go on watching the descriptor of a reader that was dropped.
+        # Otherwise the event loop would keep watching the descriptor of a dropped reader.
         if self._arrivals is not None:
             self._arrivals.release()
 
@@ -345,7 +345,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return f"<Reader {self.address} {state}>"
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: where it reads, how far it is, what it missed."""
+        """Return a small table for notebooks: address, position, lag and missed records."""
         from udpfast.client.notebook import reader_html
 
         return reader_html(self)
@@ -389,7 +389,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     cdef Batch next_batch(self, int64_t most, int64_t deadline_ns):
         if self.ahead(most, deadline_ns) == READER_CLOSED:
             return None
-        self._memory.polls += 1  # batches of before are gone, even those of this run
+        self._memory.polls += 1  # invalidates earlier batches, also those of this run
         return self.take_batch(most)
 
     cdef Batch take_batch(self, int64_t most):
@@ -411,7 +411,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         finally:
             self._filling = False
             if self._source.closing:
-                self._source.detach()  # what is in memory is still good
+                self._source.detach()  # records in memory stay valid
 
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         cdef int64_t count, now_ns, left = -1
@@ -421,12 +421,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             if self._select():
                 return 1
         while not self._closed():
-            self._source.report(self._read)  # everything before the cursor is handed out by now
+            self._source.report(self._read)  # by now all records before the cursor were handed out
             with nogil:
                 count = self._source.wait(
                     limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
             if self._memory.payloads != self._source.payloads:
-                self._renew_memory()  # larger records may come now
+                self._renew_memory()  # the source has larger arrays now
             if count > 0 and self._brought(count):
                 return 1
             if count == -EPIPE:
@@ -435,12 +435,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.fail(count)
             PyErr_CheckSignals()
             now_ns = clock_monotonic_ns()
-            # Behind what is there, and too dear for every poll that does not wait.
+            # Check only when no record is left, and not in every poll: it is expensive.
             if count == 0 and now_ns - self._looked_ns >= SLICE_NS:
                 self._looked_ns = now_ns
                 self._source.check()
             if now_ns < deadline_ns:
-                brief = True  # who waits is back in time; who does not gets what is there
+                brief = True  # once a wait times out, filtering must not prolong it
             elif brief or count == 0:
                 return 0
             elif self._source.joining() or self._source.between():
@@ -452,7 +452,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return READER_CLOSED
 
     def _look(self):
-        # Whether the source is still there: `_wait` looks by the clock; for who drives time.
+        # Check that the source still exists, as `_wait` does by the clock; for tests.
         self._source.check()
 
     cdef _renew_memory(self):
@@ -462,21 +462,21 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         self._memory.polls = polls + 1
 
     cdef int64_t _behind(self):
-        # Records that the source has and did not bring yet, as of its writer's last flush.
+        # Return how many records are left in the source, as of its writer's last flush.
         return max(self._source.written(), self._source.next_index()) - self._source.next_index()
 
     cdef bint _brought(self, int64_t count) except -1:
-        # A run is in memory: whether there is anything in it to be handed out.
+        # Take over a run that the source put in memory; return whether it has records to hand out.
         self._count = count
         self._missed = self._source.missed
         if self._missed:
             self._missed_index = self._memory.headers[0].index
             self._missed_position = self._memory.headers[0].position
-        if self._filter is not None:  # whatever raises below, it looks at them first
+        if self._filter is not None:  # set first: no record may pass unfiltered if this raises
             self._rest = 0
             self._end = count
             self._next = self._count = 0
-        # A RESTART may be among the records missed, and with it a new table.
+        # The missed records may include a RESTART, which begins a new table of names.
         if self._source.names_missing() or self._missed and not _restart_ahead(self, count):
             self._source.renew_names()
         if self._filter is None:
@@ -487,7 +487,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return self._missed != 0
 
     cdef bint _select(self) except -1:
-        # Let the filter look at what the run holds up to its next RESTART.
+        # Filter the records of the run up to its next RESTART.
         cdef int64_t first = self._rest, end = first + 1
         if self._memory.headers[first].kind == KIND_RESTART:
             self._source.renew_names()
@@ -510,14 +510,14 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
 
 cdef _note_unknown(Reader self):
-    # A name that is misspelt would be waited for in silence.
+    # Warn about names that were not published: a misspelt one would be waited for in silence.
     said = self._filter.describe_unknown([name for name in self._source.names_published() if name])
     if said is not None:
         warnings.warn(f"{self.address}: {said}")
 
 
 cdef int64_t _run_before_restart(Reader self, int64_t count):
-    # Names may change with a restart: a batch of updates holds ids of one table.
+    # Names may change with a RESTART, and the ids in a batch must refer to one table.
     cdef int64_t i
     if count and self._memory.headers[self._next].kind == KIND_RESTART:
         self._source.renew_names()
@@ -528,7 +528,7 @@ cdef int64_t _run_before_restart(Reader self, int64_t count):
 
 
 cdef bint _restart_ahead(Reader self, int64_t count):
-    # Whether a RESTART is still to come in the run: the records before it carry ids of before.
+    # Whether the run has a RESTART: the records before it use the ids of the old table.
     cdef int64_t i
     for i in range(count):
         if self._memory.headers[i].kind == KIND_RESTART:
@@ -541,6 +541,6 @@ cdef int64_t reader_deadline(timeout) except -1:
         return READER_FOREVER
     if not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {shown(timeout)}")
-    if timeout >= READER_FOREVER // 2_000_000_000:  # with the clock it fits 64 bits
+    if timeout >= READER_FOREVER // 2_000_000_000:  # beyond: its sum with the clock overflows
         return READER_FOREVER
     return clock_monotonic_ns() + <int64_t>int(timeout * 1e9)

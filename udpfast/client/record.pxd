@@ -1,5 +1,5 @@
-# ReadRecord: one record, copied out of the ring, with names for its ids. The Reader makes one per
-# record of an iteration; loops that cannot afford an object per record use batches (batch.pxd).
+# ReadRecord: one record, copied out of the ring, with the names for its ids. An iteration makes one
+# per record; loops that cannot afford an object per record use batches (batch.pxd).
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -7,16 +7,16 @@ from udpfast.core.layout cimport RECORD_SIZE, Record
 
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
-    cdef readonly dict senders   # of a bus: names by number
-    cdef list _names             # by id, as far as they were asked for
-    cdef uint32_t source         # of several that are read as one: its place among them, from 1 on
-    cdef object address          # the same as its address; None: of one that is read alone
+    cdef readonly dict senders   # names of a bus's senders, by number
+    cdef list _names             # names decoded so far, by id
+    cdef uint32_t source         # if several sources are read as one: its place, from 1; else 0
+    cdef object address          # if several sources are read as one: its address; else None
 
     cdef object name(self, uint32_t name_id)
 
 cdef class ReadRecord:
-    cdef bytes _bytes            # header and payload: the record's own
-    cdef const Record* _record   # their start (a packed struct: any alignment will do)
+    cdef bytes _bytes            # header and payload, owned by this record
+    cdef const Record* _record   # points to _bytes (a packed struct: needs no alignment)
     cdef NameCache _names
 
 cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names)

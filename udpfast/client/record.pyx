@@ -1,4 +1,4 @@
-"""One record as a strategy sees it: its own copy of the bytes, fields by name, views by numpy."""
+"""One record for a strategy: its own copy of the bytes, with fields by name and numpy views."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -17,10 +17,11 @@ from udpfast.market.updates import UPDATE_DTYPES, view_update
 __all__ = ["NameCache", "ReadRecord"]
 
 cdef enum:
-    FLIGHT_MAX = 2147483647      # or more
+    FLIGHT_MAX = 2147483647      # flight_ns is limited to this: the true value may be larger
 
-# Members by value: `record.kind is Kind.BOOK` must not cost a call of the enum.
-cdef dict _KINDS = {kind: Kind(kind) for kind in range(1, 64)}  # also what only others know
+# Members by value, so that `record.kind is Kind.BOOK` does not call the enum. Includes numbers that
+# this version does not know.
+cdef dict _KINDS = {kind: Kind(kind) for kind in range(1, 64)}
 cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 
 
@@ -31,7 +32,7 @@ cdef class NameCache:
     Parameters
     ----------
     table : NameTable or None
-        None: no name is ever known.
+        The table of names; None: no name is known.
     """
 
     def __init__(self, table=None):
@@ -70,7 +71,7 @@ cdef class ReadRecord:
 
     @property
     def kind(self):
-        """What the record is: a `Kind` member, to be compared with `is`."""
+        """The record's kind: a member of `Kind`, which may be compared with `is`."""
         return _KINDS[self._record.kind]
 
     @property
@@ -92,28 +93,27 @@ cdef class ReadRecord:
 
     @property
     def stream(self) -> int:
-        """Which stream of the feed it is of: 0 incremental, 1 snapshot; 65,535: of none."""
+        """The record's stream in the feed: 0 incremental, 1 snapshot; 65,535: no stream."""
         return self._record.stream
 
     @property
     def session(self) -> int:
-        """Ordinal of the stream's session in this log, from 1; SESSION says what it is called."""
+        """Ordinal of the stream's session in this log, from 1; SESSION has the publisher's id."""
         return self._record.session
 
     @property
     def number(self) -> int:
-        """Its number in its stream; 0 for records that udpfast made itself."""
+        """The record's number in its stream; 0 for records that udpfast made itself."""
         return self._record.number
 
     @property
     def object(self) -> int:
-        """The publisher's number of the object; `(type << 16) | id` where it has both."""
+        """The publisher's number of the object; `(type << 16) | id` if it has both."""
         return self._record.object
 
     @property
     def sent_ns(self) -> int | None:
-        """When its sender sent it, UNIX ns by its own clock; None: not said, or 2 s off and more.
-        """
+        """When it was sent, UNIX ns by the sender's clock; None: unknown, or off by 2 s or more."""
         flight_ns = self._record.flight_ns
         if self._record.kind == KIND_BUS or not -FLIGHT_MAX < flight_ns < FLIGHT_MAX:
             return None
@@ -121,19 +121,19 @@ cdef class ReadRecord:
 
     @property
     def sender(self) -> str | None:
-        """Name of the app that sent a bus's message. None: it is no such message, or not known."""
+        """Name of the app that sent a bus message; None for other kinds, or if it is unknown."""
         if self._record.kind != KIND_BUS:
             return None
         return self._names.senders.get(self._record.object & 0xFFFF)
 
     @property
     def type(self) -> int:
-        """Type of a bus's message, as given to `send`; otherwise the upper half of `object`."""
+        """The `type` given to `send`, of a bus message; else the upper half of `object`."""
         return self._record.object >> 16
 
     @property
     def incarnation(self) -> int:
-        """Which outbox of its sender's name a bus's message came through, from 1; otherwise 0."""
+        """Ordinal of the sender's outbox, from 1, of a bus message; else 0."""
         return <uint32_t> self._record.flight_ns if self._record.kind == KIND_BUS else 0
 
     @property
@@ -143,7 +143,7 @@ cdef class ReadRecord:
 
     @property
     def published_ns(self) -> int:
-        """The subscriber's clock when it handled the batch, UNIX ns."""
+        """When the subscriber handled the batch, by its clock, UNIX ns."""
         return self._record.published_ns
 
     @property
@@ -179,8 +179,8 @@ cdef class ReadRecord:
     def data(self):
         """The payload's fixed part as a numpy scalar: `record.data["bid_price"]`.
 
-        Its dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without one
-        (MESSAGE).
+        The dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without a fixed
+        layout (MESSAGE).
         """
         dtype = _DTYPES.get(self._record.kind)
         return None if dtype is None else np.frombuffer(self._bytes, dtype, 1, RECORD_SIZE)[0]
@@ -212,18 +212,18 @@ cdef class ReadRecord:
         return self.update.asks
 
     def __getattr__(self, str name):
-        # Only for what it does not have. A field of the payload is in `data`: say so.
+        # Called only for missing attributes: point to `data` if it is a field of the payload.
         raise AttributeError(_missing(self, name), name=name, obj=self)
 
     def __bytes__(self) -> bytes:
-        """Return header and payload, as they lie in the ring (without padding)."""
+        """Return header and payload as they are in the ring, without padding."""
         return self._bytes
 
     def __repr__(self) -> str:
         return f"<ReadRecord {self}>"
 
     def __str__(self) -> str:
-        """Return one line: what it is, of whom, and what it says."""
+        """Return one line: kind, names, number and content."""
         from udpfast.client.record_words import record_line
 
         return record_line(self)
@@ -236,7 +236,7 @@ cdef class ReadRecord:
 
 
 def _missing(record, name) -> str:
-    """Return where an attribute is that a record does not have, or which ones are similar."""
+    """Return the message for a missing attribute: where it is, or which names are similar."""
     dtype = _DTYPES.get(record.kind)
     fields = dtype.names if dtype is not None else ()
     if name in fields:
@@ -259,7 +259,7 @@ cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCa
 
 cdef ReadRecord record_lapped(
         uint64_t index, uint64_t position, uint64_t count, uint32_t reason, NameCache names):
-    # The record that no ring carries: what the reader missed, where it missed it.
+    # Make the LAPPED record, which is in no ring: how many records the reader missed, and where.
     cdef Record header
     cdef Lapped lapped
     doubt_record_lapped(&header, &lapped, count, reason, 0)

@@ -1,4 +1,4 @@
-"""A record as people and other programs read it: one line of text, or plain values for JSON."""
+"""A record as one line of text for people, or as plain values (JSON) for other programs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_record", "number_word", "record_line", "text_word"]
 
-#: Rows of each side, or of a list, that a line shows.
+#: Most rows of each side, or of a list, that a line shows.
 ROWS_SHOWN = 3
 
-# Shown by name instead, or of no use to a reader.
+# Fields that are shown by name instead, or that are of no use to a person.
 _LEFT_OUT = {
     *("reserved", "reserved2", "exchange_id", "symbol_id", "present", "row_count"),
     *("bid_count", "ask_count"),
 }
-_HEADER = UPDATE_DTYPES[Kind.TRADES].names or ()  # what every update begins with
+_HEADER = UPDATE_DTYPES[Kind.TRADES].names or ()  # fields that every update begins with
 
 
 def describe_record(record: ReadRecord) -> dict[str, Any]:
-    """Return all of a record as plain values: its header, its payload, its rows.
+    """Return a record's header, payload and rows as plain values.
 
-    Numbers of enumerations are their words; what is no number (NaN) is None; the payload of a
-    MESSAGE is in hexadecimal digits.
+    Enumerations are given as words, NaN and infinities as None, and the payload of a MESSAGE in
+    hexadecimal digits.
     """
     fields: dict[str, Any] = {
         "kind": record.kind.name,
@@ -66,7 +66,7 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
 
 
 def record_line(record: ReadRecord) -> str:
-    """Return a record as one line: what it is, of whom, its numbers, and what it says."""
+    """Return a record as one line: kind, names, number, index, flags and content."""
     words = [f"{record.kind.name:<13}"]
     names = [name for name in (record.exchange, record.symbol) if name is not None]
     words += [" ".join(map(text_word, names))] if names else []
@@ -75,15 +75,15 @@ def record_line(record: ReadRecord) -> str:
     words += [f"index={record.index}"]
     words += [flag.name.lower() for flag in RecordFlag if flag.name and flag in record.flags]
     content = record_content(record)
-    if RecordFlag.SNAPSHOT in record.flags:  # which an update then says once more
+    if RecordFlag.SNAPSHOT in record.flags:  # the content of an update would repeat it
         content = content.removeprefix(f"{RecordFlag.SNAPSHOT.name.lower()} ")
     return " ".join([*words, content]).rstrip()
 
 
 def record_content(record: ReadRecord) -> str:
-    """Return what a record says, as the end of a line: prices, quantities, rows, reasons."""
+    """Return a record's content as the end of a line: prices, quantities, rows, reasons."""
     if record.kind in CONTROL_DTYPES:
-        # Epochs in hexadecimal digits, as `udpfast bus` says them.
+        # Epochs in hexadecimal digits, as `udpfast bus` prints them.
         return _pairs(
             (name, f"{value:#x}" if name == "epoch" else value)
             for name, value in _control_fields(record)
@@ -112,14 +112,14 @@ def record_content(record: ReadRecord) -> str:
 
 
 def number_word(value: float) -> str:
-    """Return a price or a quantity as short as it can be said; "-" for what is no number."""
+    """Return a price or a quantity in up to 12 significant digits; "-" for NaN."""
     return "-" if math.isnan(value) else f"{value + 0.0:.12g}"  # -0 is 0
 
 
 def text_word(text: str) -> str:
-    """Return a text of the feed as part of a line: nothing in it breaks the line or the terminal.
+    """Return a text of the feed that is safe in a line: what is not printable is escaped.
 
-    One that is empty, or blank, is quoted.
+    A text that is empty or blank is quoted.
     """
     shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
     return shown if shown.strip() else f"'{shown}'"
@@ -164,7 +164,7 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _own_fields(header: np.void) -> Iterator[tuple[str, Any]]:
-    # What the kind adds to the fields of all updates, as far as it says anything.
+    # Yield the fields that this kind adds to those of all updates, unless they are empty.
     for name, value in _plain_fields(header).items():
         if name not in _HEADER and value not in (None, "", 0, "Undefined"):
             yield name, value

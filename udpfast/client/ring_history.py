@@ -1,4 +1,4 @@
-"""Which journal has the records of a ring, so that both can be read as one."""
+"""Find the journal that keeps the records of a ring, so that both can be read as one stream."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["is_history_of", "open_own_history"]
 def is_history_of(directory: Path, live: RingSource) -> bool:
     """Return whether a journal is the one that keeps a ring's records.
 
-    It has records of the ring's log, and no others since; or it is where the ring's recorder
-    records to, but the ring began anew, and the recorder has not found that out yet.
+    It is if its latest records are of the ring's log; or if the ring's recorder writes it, but has
+    not noticed yet that the ring began anew.
 
     Raises
     ------
     NotReadyError
-        It was just begun, and its writer has not said yet whose records it gets.
+        The journal is new, and its writer has not stated yet whose records it will contain.
     """
     try:
         state = journal_state(directory)
@@ -38,7 +38,7 @@ def is_history_of(directory: Path, live: RingSource) -> bool:
     if state.source == live.log:
         return True
     instance = live.directory
-    assert instance is not None  # a ring is of this host
+    assert instance is not None  # rings are local
     numbers = list_segments(directory)
     if Path(directory) not in _journals_of(instance):
         if state.alive and not any(state.source) and not numbers:
@@ -65,24 +65,25 @@ def open_own_history(
     address: str,
     deadline_s: float,
 ) -> HistorySource:
-    """Return the source that begins with the journal of a ring's records.
+    """Return a source that reads a ring's journal first, and then the ring.
 
     Parameters
     ----------
     live : RingSource
+        The ring.
     start_ns : int
-        Begin with what was published then or later, UNIX ns.
+        Begin with the first record that was published then or later, UNIX ns.
     batch, buffer_bytes
-        As `Reader` has them.
+        As for `Reader`.
     address : str
-        Of the ring.
+        Address of the ring.
     deadline_s : float
-        Until when the journal is waited for, by `time.monotonic`.
+        How long to wait for the journal to appear, by `time.monotonic`.
 
     Raises
     ------
     ConfigError
-        No journal has its records.
+        No journal keeps the ring's records.
     """
     directory = when_there(lambda: _own_journal(live, address), deadline_s, (ConfigError,))
     return HistorySource(
@@ -96,7 +97,7 @@ def open_own_history(
 
 
 def _own_journal(live: RingSource, address: str) -> Path:
-    assert live.directory is not None  # a ring is of this host
+    assert live.directory is not None  # rings are local
     looked = _journals_of(live.directory)
     for directory in looked:
         if is_history_of(directory, live):
@@ -108,7 +109,7 @@ def _own_journal(live: RingSource, address: str) -> Path:
 
 
 def _journals_of(instance: Path) -> list[Path]:
-    # Where its recorder said that it records to; else the journal of its name.
+    # The journal that the instance's recorder writes, then the journal of the instance's name.
     found = []
     with contextlib.suppress(OSError, ValueError):
         found.append(Path((instance / "journal").read_text()))

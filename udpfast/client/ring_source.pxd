@@ -1,5 +1,5 @@
-# RingSource: the Source of "ring:NAME": a cursor in a ring of this host, the names beside it, and
-# an entry among its readers.
+# RingSource: the Source of "ring:NAME": a cursor in a ring of this host, the table of names beside
+# it, and an entry in its list of readers.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -10,25 +10,25 @@ from udpfast.log.readers cimport ReaderRegistration
 
 cdef class RingSource(Source):
     cdef RingCursor cursor
-    cdef ReaderRegistration registration  # for tools: they see our name and our lag
-    cdef ImageJoin join          # what comes before the ring's records; None: nothing (more)
-    cdef int64_t join_left       # records of it
-    cdef uint64_t join_taken     # handed out, and not the ring's: records of it, and our own
-    # ConnectionScope: its writer's end was said, or that its loop stands still; 0: neither.
+    cdef ReaderRegistration registration  # shows this reader's name and lag to tools
+    cdef ImageJoin join          # records that come before the ring's; None: none (left)
+    cdef int64_t join_left       # records of `join` not handed out yet
+    cdef uint64_t join_taken     # records handed out that are not in the ring: of join, and our own
+    # ConnectionScope of the DISCONNECTED that was handed out; 0: the writer is connected.
     cdef uint32_t gone
-    cdef uint64_t gone_epoch     # which writer that was
-    cdef bint current            # its loop was up to date again,
-    cdef uint64_t current_index  # when it had put out so many records
-    cdef bint unknown            # another log follows: what is missing, nobody knows
-    cdef bint followed           # another file was begun, and it was not looked what that lacks
-    cdef uint32_t turned         # ConnectionStatus to be handed out; 0: none
-    cdef uint32_t turned_scope   # of DISCONNECTED; that of READY is `gone`
-    cdef uint64_t missed_unknown  # as missed, at least so many
-    cdef int64_t looked_ns       # when the writer was looked for
-    cdef bint steered            # who holds it says which file comes next
+    cdef uint64_t gone_epoch     # the writer's epoch at that time
+    cdef bint current            # since then its loop has run again,
+    cdef uint64_t current_index  # and had written this many records by then
+    cdef bint unknown            # another log follows: the number of missing records is unknown
+    cdef bint followed           # another file was opened; what it lacks is not reported yet
+    cdef uint32_t turned         # ConnectionStatus to hand out next; 0: none
+    cdef uint32_t turned_scope   # scope of a DISCONNECTED; that of READY is `gone`
+    cdef uint64_t missed_unknown  # how often an unknown loss was reported, as 1 record each
+    cdef int64_t looked_ns       # when the writer was last checked
+    cdef bint steered            # the owner (HistorySource) decides which file comes next
     cdef object names_region
-    cdef object failure          # what `fail` raises
-    cdef int64_t names_looked_ns  # when names_missing last said that there are none
+    cdef object failure          # exception for `fail` to raise
+    cdef int64_t names_looked_ns  # when names_missing last returned True
 
     cdef bint _follow(self) except -1
     cdef int64_t say_ended(self, int64_t code) except? -1

@@ -1,4 +1,4 @@
-"""Records of a ring on this host: what `Reader("ring:NAME")` reads from."""
+"""The Source of "ring:NAME": the records of a ring on this host."""
 
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
@@ -42,27 +42,28 @@ from udpfast.shm.wake import Sleeper
 __all__ = ["RingSource", "open_source"]
 
 cdef enum:
-    LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
-    NAMES_PAUSE_NS = 20_000_000  # between two looks for names in vain
-    WRITER_LOOK_NS = 200_000_000  # how the writer is is looked at so often, in 20 us
+    LOOK_TURNS = 64              # a spinning wait reads the clock and polls every so many turns
+    NAMES_PAUSE_NS = 20_000_000  # least time between two attempts to open missing names
+    WRITER_LOOK_NS = 200_000_000  # period of the check of the writer, which takes 20 us
 
-# A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
+# Least time to wait for an image, whatever `timeout` is: its keeper may have just been started.
 _PATIENCE_S = 1.0
 
 
 @cython.final
 cdef class RingSource(Source):
-    """A cursor in a ring, the names beside it, and an entry among its readers.
+    """A cursor in a ring, the names beside it, and an entry in its list of readers.
 
     Parameters
     ----------
     directory : Path
-        Of the instance.
+        Directory of the instance.
     cursor : RingCursor
+        The cursor; closed by `detach`.
     name : str
-        What tools call this reader.
+        Name of this reader in tools.
     join : ImageJoin, optional
-        Records that come before those of the ring.
+        Records to hand out before those of the ring.
     """
 
     def __init__(self, directory: Path, RingCursor cursor not None, name: str, ImageJoin join=None):
@@ -70,7 +71,7 @@ cdef class RingSource(Source):
         self.cursor = cursor
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
         self.names = NameCache()
-        with contextlib.suppress(RegionError):  # being made; if it is wrong, a later look says so
+        with contextlib.suppress(RegionError):  # perhaps being created; a later attempt reports it
             self.renew_names()
         self.registration = ReaderRegistration.create(
             directory, name, cursor.index, clock_realtime_ns())
@@ -78,11 +79,11 @@ cdef class RingSource(Source):
         self.join = join
         self.join_left = 0 if join is None else join.left
         if self.join_left:
-            self._look_at_writer(True, True)  # the image is as old as its writer's end
+            self._look_at_writer(True, True)  # if the writer has ended, the image is out of date
 
     @property
     def log(self) -> bytes:
-        """Which log the ring is of."""
+        """Identity of the ring's log."""
         return self.cursor.log
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
@@ -132,14 +133,14 @@ cdef class RingSource(Source):
             look = idle.parked or turns % LOOK_TURNS == 0
 
     cdef bint _is_back(self) noexcept nogil:
-        # Another writer has put out something; or the loop that stood still has caught up, and
-        # this reader with it.
+        # Return whether to report READY: a new writer has written a record; or the loop that was
+        # stuck has run again, and this reader has read all that it had written by then.
         cdef RingReader* ring = &self.cursor.reader
         cdef bint stuck = ring_stuck(ring.header, clock_monotonic_ns(), RING_STUCK_NS)
         if load_relaxed(&ring.header.epoch) != self.gone_epoch:
             self.gone = CONNECTION_WRITER
         if self.gone == CONNECTION_WRITER:
-            # Said before a lap, behind which its RESTART may be: readers must know which is which.
+            # Also before a lap, which may hide the RESTART: READY tells of the new writer then.
             return ring_ready(ring) or load_relaxed(&ring.header.intent) > (
                 ring.cursor + ring.capacity)
         if not (stuck or self.current):
@@ -148,14 +149,14 @@ cdef class RingSource(Source):
         return self.current and ring.index >= self.current_index
 
     cdef void _note_unknown(self) noexcept nogil:
-        # Nobody knows how many records of the log before are missing, if any.
+        # Report a loss of unknown size at the end of the previous log, as 1 record.
         self.unknown = False
         self.missed += 1
         self.missed_unknown += 1
         self.missed_reason = LAPPED_UNKNOWN
 
     cdef int64_t _end(self, int64_t code) noexcept:
-        # Everything was read. Where the writer was killed, the next one may go on in another file.
+        # The file was read to its end. After a killed writer, the next one may use another file.
         try:
             if self.steered:
                 return code
@@ -167,8 +168,8 @@ cdef class RingSource(Source):
             return -EBADMSG
 
     cdef int64_t say_ended(self, int64_t code) except? -1:
-        # Nothing more comes: what its writer left is as old from now on as what a dead one left.
-        # Said once, then `code`.
+        # The writer ended. Report DISCONNECTED once, since its books get older as those of a dead
+        # one do; after that return `code`.
         if self.gone == CONNECTION_WRITER or not self.writer_ended():
             return code
         self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_WRITER
@@ -182,12 +183,12 @@ cdef class RingSource(Source):
         self.unknown = self.unknown or not same
         self.followed = True
         if self.gone:
-            self.gone = CONNECTION_WRITER  # another one writes this file
+            self.gone = CONNECTION_WRITER  # another writer writes this file
         return True
 
     cdef int64_t _hand_out_lapped(self) noexcept:
-        # What the file lacks that took another one's place and has no record yet: nobody else ever
-        # says it, and it may be long before the first record comes. 0: it lacks nothing.
+        # Hand out a LAPPED for the records that a new file lacks, if it has no record yet: its
+        # first one, which would report them, may take long to come. Return 0 if it lacks none.
         cdef Lapped lapped
         cdef RingReader* ring = &self.cursor.reader
         cdef uint64_t missed = 0
@@ -214,7 +215,7 @@ cdef class RingSource(Source):
         return 1
 
     cdef take_file(self):
-        # The cursor goes on in another file.
+        # Use the file in which the cursor continues.
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.names_region = None
         self.names = NameCache()
@@ -222,8 +223,8 @@ cdef class RingSource(Source):
         self.gone = 0
 
     cdef int64_t _hand_out_connection(self) noexcept:
-        # The writer is dead, stuck or has ended, goes on, or is another one: a record that no ring
-        # carries.
+        # Hand out a CONNECTION, which is in no ring: the writer is dead, stuck or has ended
+        # (DISCONNECTED), or it continues or was replaced (READY).
         cdef Connection said
         cdef Record* header = self.headers
         cdef RingReader* ring = &self.cursor.reader
@@ -248,7 +249,7 @@ cdef class RingSource(Source):
         return 1
 
     cdef int64_t _last_ns(self) noexcept:
-        # When the last record was published, as of the writer's last flush.
+        # Return when the last record was published, as of the writer's last flush.
         cdef const RingReader* ring = &self.cursor.reader
         cdef uint64_t latest = load_acquire(&ring.header.latest) & ring.mask & ~<uint64_t>7
         cdef const Record* record = <const Record*>(ring.data + latest)
@@ -271,12 +272,13 @@ cdef class RingSource(Source):
         self._look_at_writer(False, not ring_ready(&self.cursor.reader))
 
     cdef _look_at_writer(self, bint joins, bint all_read):
-        # What it left comes first, and behind that the word of one that ended in good order.
+        # Decide whether to report the writer's state. A death is reported once all records were
+        # read; a normal end only if this reader joins after it, since others see the ring closed.
         life = self.cursor.life
         self.turned = 0
         if life in ("gone", "failed") or joins and life == "finished":
             if self.gone:
-                self.gone = CONNECTION_WRITER  # whatever was said of it: it does not go on
+                self.gone = CONNECTION_WRITER  # a stuck writer has died: it does not continue
             elif all_read:
                 self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_WRITER
         elif life == "finished":
@@ -299,7 +301,7 @@ cdef class RingSource(Source):
         return self.cursor.region.pointer != NULL and self.cursor.life == "stuck"
 
     cdef names_published(self):
-        with contextlib.suppress(UdpfastError):  # said to who reads
+        with contextlib.suppress(UdpfastError):  # reading reports it
             self.renew_names()
         return Source.names_published(self)
 
@@ -310,23 +312,24 @@ cdef class RingSource(Source):
         self.cursor._raise(code)
 
     cdef renew_names(self):
-        # What took a lost file's place may have taken that of its names, too.
+        # Open the names again only if their file was replaced and the ring's was not: a file that
+        # replaced the ring's may have names that do not belong to this ring.
         if self.names_region is not None and (
                 not self.names_region.replaced() or self.cursor.region.replaced()):
             return
         try:
             region = attach_names(Path(self.directory) / "names")
-        except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
+        except (FileNotFoundError, NotReadyError):  # a new writer's, which are ready at its RESTART
             return
         table = NameTable(names_table(region))
         if self.cursor.reader.header.names not in (0, table.mark):
-            return  # its ids are not those of this ring's records
+            return  # this table is not the one that the ring's records refer to
         self.names_region = region
         self.names = NameCache(table)
 
     cdef bint names_missing(self):
-        # A look in vain takes 17 us, and a ring that its owner gave no names never has any. The
-        # first one is always due: with its first record a subscriber's names are there.
+        # A failed attempt takes 17 us, and some rings never have names: so pause between attempts.
+        # The first attempt is made at once, because a subscriber creates names before any record.
         if self.names_region is not None:
             return False
         if clock_monotonic_ns() - self.names_looked_ns < NAMES_PAUSE_NS:
@@ -335,7 +338,7 @@ cdef class RingSource(Source):
         return True
 
     cdef sleeper(self):
-        # A ring without the file, or of a user who does not let us write it, is looked at instead.
+        # Without a wake file that this user may write, the event loop polls the ring instead.
         try:
             return Sleeper.attach(self.directory)
         except (OSError, RegionError):
@@ -364,7 +367,7 @@ cdef class RingSource(Source):
         return self.cursor.region.pointer == NULL
 
     cdef detach(self):
-        self.entry = NULL  # what is in memory is handed out still, untimed
+        self.entry = NULL  # records in memory are still handed out, without being timed
         self.join = None
         self.join_left = 0
         self.registration.close()
@@ -375,23 +378,23 @@ def open_source(
         target: str, *, start: str | datetime | int, batch: int, buffer_bytes: int | None,
         timeout: float | None, name: str, image: bool = False, populate: bool = True,
         tell: bool = True) -> Source:
-    """Attach to the ring of an instance, which may take a while to appear.
+    """Attach to the ring of an instance; wait until `timeout` for it to appear.
 
     Parameters
     ----------
     target : str
         The instance's name, or its directory.
     start, batch, buffer_bytes, timeout, name, image
-        As `Reader` has them.
+        As for `Reader`.
     populate : bool
-        False: do not touch all of the ring first, 6 ms for 64 MiB, but what is read.
+        True: map all pages of the ring at once, which takes 6 ms for 64 MiB. False: on access.
     tell : bool
-        False: do not warn if nobody writes it.
+        True: warn if the ring has no working writer.
     """
     cdef RingCursor cursor
     start_ns = None
     if start not in ("tail", "begin", "oldest"):
-        journal_source = import_module("udpfast.client.journal_source")  # which not all need
+        journal_source = import_module("udpfast.client.journal_source")  # most readers do without
         start_ns, start = journal_source.unix_ns(
             start, "start", "'tail', 'begin', 'oldest' or a time"), "tail"
     deadline_s = deadline_of(timeout)
@@ -422,8 +425,8 @@ def open_source(
 
 
 cdef _warn(RingSource source, start):
-    # Who reads from the very first record, or from a time on, wants what was; all others take what
-    # they get for the present.
+    # Warn if the writer does not work. A reader that starts at the beginning or at a time wants
+    # history, so a ring that ended is fine; any other reader expects current records.
     cdef RingCursor cursor = source.cursor
     life = cursor.life
     if life == "running" or life == "finished" and start in ("begin", "time"):

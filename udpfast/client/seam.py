@@ -1,16 +1,16 @@
-"""Which piece of a ring's records comes next: the rule alone, of facts that others looked up.
+"""The rule for which piece of a ring's records comes next; callers look up the facts.
 
-A record is known for good by the identity of its log and its index there. Pieces of logs lie in
-the journal, in the ring's file at hand, which may be replaced or removed by now (HELD), and in the
-file that is in its place (PRESENT). A reader stands at index I of log L. The first row that holds
-says what comes next:
+The identity of its log and its index there identify a record for good. Pieces of logs are in the
+journal, in the ring's file that the reader has mapped, which may have been replaced or removed
+(HELD), and in the file that is now at its path (PRESENT). A reader stands at index I of log L. The
+first row that applies decides:
 
-| of L there is | next comes | between is |
+| there is | next comes | records in between are |
 |---|---|---|
-| a piece with a record at I or behind | the one whose first such record is the least | missing |
-| only the file that is in place | what it gets next, or the journal gets before | not known |
+| a piece of L with a record at I or behind | the one whose first such record is lowest | missing |
+| only the file of L that is in place | what it or, sooner, the journal gets next | not known |
 
-Else L is over, and the log behind it comes, from its index 0 on:
+Otherwise L is over, and the log behind it is read from its index 0 on:
 
 | the journal has a log behind L | a file has a log that was not read | next comes |
 |---|---|---|
@@ -21,8 +21,8 @@ Else L is over, and the log behind it comes, from its index 0 on:
 | yes | yes, another, that the journal has, too | which is first in the journal |
 | yes | yes, another, that the journal does not have | which was published first |
 
-A journal that does not have L may have logs of before L that were never read: what it has counts
-as behind L if it was published later than what was read last.
+A journal that does not have L may have logs from before L that were never read. One of its logs
+counts as behind L if it was published later than the record that was read last.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ __all__ = ["Piece", "Where", "log_behind", "next_piece"]
 class Where(enum.Enum):
     """Where a piece lies."""
 
-    HELD = enum.auto()  # in the ring's file at hand
-    PRESENT = enum.auto()  # in the file that is in its place now
+    HELD = enum.auto()  # in the ring's file that the reader has mapped
+    PRESENT = enum.auto()  # in the file that is now at the ring's path
     JOURNAL = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one log that follow each other.
+    """Consecutive records of one log.
 
     Attributes
     ----------
     where : Where
+        Where the records are.
     log : bytes
-        Its identity.
+        Identity of the log.
     first, end : int
-        Index of the first record that it has, and behind the last. Equal: it has none.
+        Index of the first record, and behind the last one. Equal: the piece is empty.
     first_ns : int
-        When the first was published, UNIX ns; without one, behind all times.
+        When the first record was published, UNIX ns; later than any time if there is none.
     in_place : bool
-        More may come: it is of the file that is in place.
+        True: more records may come, because the piece is in the file at the ring's path.
     """
 
     where: Where
@@ -68,7 +69,7 @@ class Piece:
 
 
 def next_piece(log: bytes, index: int, pieces: Collection[Piece]) -> Piece | None:
-    """Return the piece that goes on with a log from an index on; None: the log is over."""
+    """Return the piece that continues a log from an index on; None: the log is over."""
     of_log = [each for each in pieces if each.log == log]
     return min(
         (each for each in of_log if each.end > max(each.first, index)),
@@ -85,22 +86,22 @@ def log_behind(
     order: Sequence[bytes],
     recorded: Iterable[Piece],
 ) -> Piece | None:
-    """Return the piece with which the log behind one that is over begins; None: there is none.
+    """Return the first piece of the log behind one that is over; None: there is no such log.
 
     Parameters
     ----------
     log : bytes
-        The one that is over.
+        The log that is over.
     passed : collection of bytes
-        Those before it.
+        The logs before it.
     since_ns : int
         When the last record read was published, UNIX ns.
     files : sequence of Piece
-        Of the ring, the older file first.
+        Pieces of the ring's files, the older file first.
     order : sequence of bytes
-        The logs that the journal has, in their order.
+        The logs that the journal has, in order.
     recorded : iterable of Piece
-        How the journal begins with each log behind all that are over.
+        The journal's first piece of each log behind all that are over.
     """
     over = {log, *passed}
     behind = max((order.index(each) for each in over if each in order), default=-1)
@@ -111,7 +112,7 @@ def log_behind(
         and each.log not in order[: behind + 1]
         and (each.first < each.end or each.in_place)
     ]
-    # Where the journal does not have this log, it may have some of before that were never read.
+    # If the journal does not have this log, it may have older logs that were never read.
     later = next((each for each in recorded if log in order or each.first_ns >= since_ns), None)
     if later is None:
         return left[0] if left else None

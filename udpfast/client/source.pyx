@@ -1,4 +1,4 @@
-"""What a `Reader` reads from: chosen by the prefix of its address."""
+"""The sources that a `Reader` reads from; the prefix of an address selects one."""
 
 from importlib import import_module
 
@@ -15,29 +15,29 @@ __all__ = ["PolledSource", "Source", "open_source"]
 cdef enum:
     LOOK_TURNS = 64
 
-#: Imported only for an address that is wrong.
+#: Imported only for an invalid address.
 _HINTS = "udpfast.client.addresses"
-#: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
+#: By prefix: the module whose `open_source` opens the rest of the address, and the address's form.
 _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
-    "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/it'"),
-    "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/it'"),
+    "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/journal'"),
+    "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/store'"),
     "group": ("udpfast.client.group_source", "'group:NAME'"),
     "composite": (
-        "udpfast.client.composite_source", "'composite:NAME' or 'composite:/path/to/it'"),
+        "udpfast.client.composite_source", "'composite:NAME' or 'composite:/path/to/order/log'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
 
 cdef class Source:
-    """Records in order, from somewhere. Made by `open_source`; read by a `Reader` alone.
+    """The base class of sources: records in order. Made by `open_source`, used by one `Reader`.
 
     Attributes
     ----------
     directory : Path or None
-        Of the instance, if it is on this host.
+        Directory of the instance; None if it is not on this host.
     headers_array, offsets_array, payloads_array : numpy.ndarray
-        What it fills: dtype `RECORD`, uint64, uint8.
+        The arrays that `wait` fills: dtype `RECORD`, uint64, uint8.
     headers_array : NDArray[Any]
     offsets_array : NDArray[np.uint64]
     payloads_array : NDArray[np.uint8]
@@ -45,61 +45,61 @@ cdef class Source:
 
     @property
     def origin(self) -> str:
-        """Address of the source that the last records came from; empty: there is only one."""
+        """Address of the source of the last records, if there are several; otherwise empty."""
         return ""
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        # Fill the arrays from their beginning with what is there, `limit` records at most; wait
-        # for the first until until_ns (monotonic) or `closing`, resting by `idle`. Records of one
-        # call follow each other without a hole; `missed` says how many are missing before them.
-        # Returns the count; 0: nothing came; -EPIPE: nothing more will come; another -errno: what
-        # `fail` explains.
+        # Fill the arrays from their beginning with up to `limit` records. Wait for the first one
+        # until until_ns (monotonic) or until `closing`, idling as `idle` says. The records of one
+        # call are consecutive; `missed` states how many are missing before them. Returns the
+        # count; 0: no record came; -EPIPE: none will come any more; another -errno: `fail` raises
+        # the reason.
         return -EPIPE
 
     cdef check(self):
-        # Called about every 20 ms while nothing comes: raise if nothing ever will.
+        # Called about every 20 ms while no record comes. Raise if none will ever come.
         pass
 
     cdef fail(self, int64_t code):
-        # Raise what a negative count of `wait` means.
+        # Raise the exception for a negative result of `wait`.
         raise RingClosedError("everything has been read, and the writer has closed it")
 
     cdef renew_names(self):
-        # Set `names` anew if there are none yet, or if the writer began a new table.
+        # Set `names` if they are not known yet, or if the writer began a new table.
         pass
 
     cdef bint names_missing(self):
-        # Whether there are no names yet, and may be some now: then renew_names is called.
+        # Whether names are missing and may exist by now, so that renew_names should be called.
         return False
 
     cdef sleeper(self):
-        # What an event loop waits on: an object with `fileno`, readable when there may be
-        # something new; `arm`, called before it sleeps (and looks once more); `drain`, when it
-        # woke; `replaced`; `close`. A new one at each call. None: look again from time to time.
+        # Return a new object for an event loop to wait on: `fileno`, readable when there may be
+        # new records; `arm`, called before a last poll and the sleep; `drain`, called after waking;
+        # `replaced`; `close`. None: the event loop must poll from time to time.
         return None
 
     cdef report(self, uint64_t read):
-        # Tell tools: everything before next_index was handed out or missed, `read` of it handed
-        # out.
+        # Publish this reader's progress for tools: everything before next_index was handed out
+        # (`read` records) or missed.
         pass
 
     cdef uint64_t next_index(self):
-        # The index of the first record that the next `wait` may bring.
+        # Index of the first record that the next `wait` may return.
         return 0
 
     cdef bint joining(self):
-        # Whether the next `wait` brings records of an image, which no index counts.
+        # Whether the next `wait` returns records of an image, which indices do not count.
         return False
 
     cdef bint between(self):
-        # Whether `written` does not tell how much there is, because another piece follows.
+        # Whether another piece follows, so that there are more records than `written` says.
         return False
 
     cdef uint64_t missed_total(self):
         return 0
 
     cdef uint64_t written(self):
-        # Index behind the last record written, as far as is known.
+        # Index behind the last record written, as far as known.
         return self.next_index()
 
     cdef uint64_t writer_epoch(self):
@@ -107,23 +107,23 @@ cdef class Source:
         return 0
 
     cdef bint writer_alive(self):
-        # Whether something may still come: of a ring, whether its writer's process runs.
+        # Whether the writer works; for a ring, whether its process runs.
         return not self.detached()
 
     cdef bint writer_ended(self):
-        # Whether it said that nothing more will come.
+        # Whether the writer stated that no more records will come.
         return False
 
     cdef bint writer_failed(self):
-        # Whether it said that an error ended it: the next one may go on.
+        # Whether the writer stated that an error ended it. Another writer may continue.
         return False
 
     cdef bint writer_stuck(self):
-        # Whether its process is there, but its loop stands still.
+        # Whether the writer's process exists, but its loop does not run.
         return False
 
     cdef names_published(self):
-        # All exchanges and symbols that were published so far, as far as they are known here.
+        # All exchanges and symbols published so far, as far as known here.
         table = self.names.table
         return [] if table is None else [table[i] for i in range(1, len(table) + 1)]
 
@@ -131,7 +131,7 @@ cdef class Source:
         return True
 
     cdef detach(self):
-        # Let go of everything but the arrays. Idempotent; sets `entry` to NULL.
+        # Release everything but the arrays. Idempotent; sets `entry` to NULL.
         self.entry = NULL
 
     cdef use_arrays(self, headers, offsets, payloads):
@@ -144,23 +144,23 @@ cdef class Source:
 
 
 cdef class PolledSource(Source):
-    """A source of files that are looked at with the GIL: at once when one of them says that
-    something is there, else from time to time.
+    """A source whose records are polled with the GIL held: at once when `ready` says that there
+    are some, and otherwise from time to time.
     """
 
     def __cinit__(self, *args, **kwargs):
         self.look_turns = LOOK_TURNS
 
     cdef bint ready(self) noexcept nogil:
-        # Whether a look would find something, as far as can be told without one.
+        # Whether `poll` would find records, as far as can be told without the GIL.
         return False
 
     cdef int64_t poll(self, int64_t limit) except -1:
-        # What `wait` returns, of what is there now.
+        # As `wait`, without waiting.
         return -EPIPE
 
     cdef int64_t look(self, int64_t limit) noexcept:
-        # `poll`; what it raised is for `fail`.
+        # Call `poll`; keep an exception for `fail` to raise.
         try:
             return self.poll(limit)
         except BaseException as failure:
@@ -193,12 +193,12 @@ def open_source(
         start: str | datetime | int | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
         timeout: float | None, name: str, image: bool = False,
         end: str | datetime | int | tuple[str, int] | None = None) -> Source:
-    """Open what an address names, or several as one; the parameters are those of `Reader`.
+    """Open the source of an address, or of several as one; the parameters are those of `Reader`.
 
     Raises
     ------
     ConfigError
-        No source is called by that prefix, or it has no image, no times or no end.
+        The address is invalid, or its source does not support `image`, `end` or this `start`.
     """
     if isinstance(address, (list, tuple)):
         if image:

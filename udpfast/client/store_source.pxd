@@ -1,5 +1,5 @@
 # StoreSource: the Source of "store:NAME": a cursor in this host's copy of a bus's store. The file
-# `bus.live` (archive/bus_files) says how far readers may see, and when records were set aside.
+# `bus.live` (archive/bus_files) states how far readers may read, and when records were set aside.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -11,19 +11,19 @@ from udpfast.log.readers cimport ReaderRegistration
 
 cdef class StoreSource(PolledSource):
     cdef JournalCursor cursor
-    cdef object live                 # Live: owns what `said` points into
+    cdef object live                 # Live: owns the memory of `said`
     cdef const BusLive* said
-    cdef uint64_t cuts               # as of the last look: who reads looks again when it grows
-    cdef uint64_t end                # position before which the reading ends
-    cdef uint64_t at_position        # behind what was handed out; the cursor may stand before it
+    cdef uint64_t cuts               # said.cuts when last seen; it grows when records are set aside
+    cdef uint64_t end                # position before which reading ends
+    cdef uint64_t at_position        # behind the last record handed out; the cursor may be earlier
     cdef uint64_t at_index
-    cdef list epochs                 # of what was handed out: pairs of Lineage
-    cdef int64_t names_number        # of the names at hand; -1: none yet
-    cdef ReaderRegistration registration  # None: tools do not see it
-    cdef ImageJoin join              # records that come before the store's; None: there are none
-    cdef int64_t join_left
-    cdef uint64_t join_taken         # records handed out that are not the store's
-    cdef bint old                    # the image is of a feed that is over, and that is to be said
+    cdef list epochs                 # epochs of the records handed out: pairs of Lineage
+    cdef int64_t names_number        # number of the current table of names; -1: none yet
+    cdef ReaderRegistration registration  # None: tools do not see this reader
+    cdef ImageJoin join              # records to hand out before the store's; None: none
+    cdef int64_t join_left           # records of `join` not handed out yet
+    cdef uint64_t join_taken         # records handed out that are not in the store
+    cdef bint old                    # the image is of a feed that has ended, not reported yet
     cdef uint64_t bound(self) noexcept nogil
     cdef uint64_t said_end(self) noexcept
     cdef bint feed_over(self)

@@ -1,8 +1,8 @@
-"""Records of a bus's store: what `Reader("store:NAME")` reads from.
+"""The Source of "store:NAME": the records of a bus's store.
 
-A store's directory is a journal, and is read as one, by commit word. Two things are its own: what
-too few copies have is not shown yet (`gate`), and records may be taken back, when another host that
-did not have them was promoted: a ROLLBACK says how many of those that were handed out.
+A store's directory is a journal and is read as one, by commit word, with two differences: records
+that too few copies have are not shown yet (`gate`); and records may be taken back when a host
+without them was promoted. A ROLLBACK then states how many of the records handed out are gone.
 """
 
 cimport cython
@@ -55,7 +55,7 @@ __all__ = ["StoreSource", "open_source"]
 cdef enum:
     ALIVE_NS = 1_000_000_000
 
-#: A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
+#: Least time to wait for an image, whatever `timeout` is: its keeper may have just been started.
 _PATIENCE_S = 1.0
 
 if sizeof(BusLive) != 4096:
@@ -69,14 +69,17 @@ cdef class StoreSource(PolledSource):
     Parameters
     ----------
     directory : pathlib.Path
+        Directory of the store.
     start : "begin", "tail", ("position", int) or ("time", int)
+        Where to begin.
     end : int, optional
-        Position before which it ends.
+        Position before which reading ends.
     batch, buffer_bytes : int
+        As for `Reader`.
     name : str
-        What tools call this reader; empty: it is not theirs to see.
+        Name of this reader in tools; empty: do not list it.
     join : ImageJoin, optional
-        Records that come before those of the store.
+        Records to hand out before those of the store.
     """
 
     def __init__(
@@ -116,7 +119,7 @@ cdef class StoreSource(PolledSource):
             self._register(name)
 
     def _register(self, name):
-        # Who may not be seen there (another user, no group) reads all the same.
+        # A reader that may not write there (another user, no group) works without being listed.
         try:
             self.registration = ReaderRegistration.create(
                 shared_directory(self.directory), name, self.cursor.index, clock_realtime_ns())
@@ -125,14 +128,15 @@ cdef class StoreSource(PolledSource):
         self.entry = self.registration.entry
 
     cdef uint64_t bound(self) noexcept nogil:
-        # Position before which records are shown. Acquire: what was told of copies before it holds.
+        # Position before which records may be read. Acquire pairs with the daemon's release: what
+        # it stated about copies before holds for these records.
         if load_acquire(&self.said.gate) == 0:
             return self.end
         return min(self.end, load_acquire(&self.said.released))
 
     cdef uint64_t said_end(self) noexcept:
-        # Position behind the last record that was told of: a feed of this host says it by its mark,
-        # the daemon from time to time only.
+        # Position behind the last record that is known to be written. A feed on this host updates
+        # its mark at once; the daemon updates said.end only from time to time.
         cdef WrittenMark mark
         if load_acquire(&self.said.feed_end) == UINT64_MAX and self.cursor._written(&mark):
             return mark.position
@@ -161,7 +165,7 @@ cdef class StoreSource(PolledSource):
             if count:
                 return count
         bound = self.bound()
-        # Neither what may not be seen yet nor a daemon that is started again is the end.
+        # Hidden records, or a restarting daemon, are not the end of the stream.
         self.cursor._end_position = bound
         self.cursor._follow = True
         self.cursor.ended = False
@@ -176,7 +180,8 @@ cdef class StoreSource(PolledSource):
         return count
 
     cdef int64_t _hand_out_old(self) except -1:
-        # An image as old as its feed's end, until the next feed's RESTART: as of a ring.
+        # Hand out DISCONNECTED, as a ring's source does: the image is of a feed that has ended, and
+        # its state is out of date until the next feed's RESTART.
         cdef Connection said
         cdef int64_t now_ns = clock_realtime_ns()
         memset(&said, 0, sizeof(said))
@@ -194,8 +199,7 @@ cdef class StoreSource(PolledSource):
         return 1
 
     cdef renew_names(self):
-        # Read the names of a feed's records anew. What is known of senders stays: records have
-        # either.
+        # Read the names of a feed's records again. Keep the senders: their names are independent.
         cdef int64_t number = self.cursor.names
         cdef dict senders = self.names.senders
         if number == self.names_number:
@@ -233,19 +237,18 @@ cdef class StoreSource(PolledSource):
                 entries[i].name[:32].rstrip(b"\0").decode(errors="replace"))
 
     def _learn_senders(self, position):
-        # A reader that begins in the middle reads the SENDERS record that begins the segment, then
-        # what lies between.
+        # A reader that starts inside a segment first reads its SENDERS record, then the SENDER
+        # records up to its start.
         cdef uint64_t kinds = <uint64_t>1 << KIND_SENDER | <uint64_t>1 << KIND_SENDERS
         view = StoreView(self.directory)
         for record in view.records(view.segment_begin(position), position, kinds=kinds):
             self._take_senders(record[RECORD_SIZE:int.from_bytes(record[:4], "little")])
 
     cdef int64_t go_back(self, uint64_t most=UINT64_MAX, uint64_t known=0) except -1:
-        # Records may have been set aside: go on behind the last one that is there still, or at the
-        # position `most` if that is before it. Epochs tell where that is, also of records that were
-        # not read here, and however many they are. `known`: index behind the last record that
-        # whoever reads has, if those are more than were read here. Returns 1 if there is a
-        # ROLLBACK.
+        # Records may have been set aside: continue behind the last one that is still there, or at
+        # the position `most` if that is earlier. Epochs tell where that is, even for records that
+        # were not read here. `known` is the index behind the last record that the caller has, if
+        # it has more than were read here. Returns 1 if this hands out a ROLLBACK.
         cdef uint64_t position = self.at_position, index = self.at_index
         cdef uint64_t back = min(position, most)
         cdef Rollback rollback
@@ -258,13 +261,13 @@ cdef class StoreSource(PolledSource):
             epochs = self.epochs
         self._stand(back)
         if back == position and known <= self.at_index:
-            if self.at_index > index:  # segments were removed meanwhile
+            if self.at_index > index:  # segments have been removed meanwhile
                 self.cursor.missed = self.at_index - index
                 self.cursor.missed_reason = LAPPED_READER
                 self.cursor.missed_total += self.cursor.missed
             return 0
         self.epochs = [pair for pair in epochs if pair[1] < self.at_position]
-        self.names = NameCache()  # a sender may have another number now
+        self.names = NameCache()  # senders may have other numbers now
         self.names_number = -1
         rollback.records = max(index, known, self.at_index) - self.at_index
         rollback.position = self.at_position
@@ -277,9 +280,9 @@ cdef class StoreSource(PolledSource):
         return 1
 
     cdef _note_next(self, uint64_t wanted):
-        # The first record wanted. A cursor stands at it, or a little before it, and passes over
-        # what lies between when that may be seen. Of records, as of what is read, the commit word
-        # tells that they are there: whoever says where the store ends says it a little later.
+        # Find the first record wanted. The cursor may stand a little before it, and skips the
+        # records in between once they may be read. The commit word decides whether a record exists,
+        # here as in reading: the stated end of the store lags a little.
         cdef uint64_t count
         self.at_position, self.at_index = self.cursor.position, self.cursor.index
         if wanted <= self.at_position:
@@ -306,7 +309,7 @@ cdef class StoreSource(PolledSource):
         return known_names(self.directory)
 
     cdef sleeper(self):
-        # Who may not write the file looks from time to time.
+        # A user who may not write the wake file polls from time to time.
         try:
             return Sleeper.attach(shared_directory(self.directory))
         except (OSError, RegionError):
@@ -352,18 +355,18 @@ cdef class StoreSource(PolledSource):
         return self.feed_over() and self.said.feed_failed
 
     cdef bint feed_over(self):
-        # Only a feed's store ends: apps write the others, and nobody says that none will any more.
+        # Only a store that a feed writes can end; the others can always get another app's message.
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         return self.said.by_feed and end != 0 and end != UINT64_MAX
 
     cdef int64_t last_ns(self):
-        # When the feed wrote last, as it said itself.
+        # Return when the feed last wrote, by its own mark.
         cdef WrittenMark mark
         return mark.written_ns if self.cursor._written(&mark) else 0
 
     cdef bint feed_at_work(self) except -1:
-        # `writer_alive` takes a daemon that is held up for a dead one: good enough to tell, but a
-        # doubt that is due to that would have no RESTART to end it.
+        # Unlike `writer_alive`, do not take a daemon that is held up for a dead one: a doubt raised
+        # by mistake would never end, because no RESTART follows.
         return (load_acquire(&self.said.feed_end) == UINT64_MAX
                 and journal_state(self.directory).alive)
 
@@ -373,7 +376,7 @@ cdef class StoreSource(PolledSource):
         return f"its feed {'has failed' if self.said.feed_failed else 'has ended'}"
 
     cdef detach(self):
-        self.done = True  # what is in memory is handed out still
+        self.done = True  # records in memory are still handed out
         self.entry = NULL
         self.join = None
         self.join_left = 0
@@ -385,7 +388,7 @@ cdef class StoreSource(PolledSource):
 def _why_empty(directory):
     try:
         said = read_description(directory)
-    except FileNotFoundError:  # its daemon begins
+    except FileNotFoundError:  # its daemon is starting
         return "it has no records yet"
     return f"{said['host']} has no records of {said['store']} yet: " + (
         said["waits"] or "`udpfast bus stat` shows which host its daemon copies from")
@@ -402,18 +405,19 @@ def open_source(
     target : str
         The store's name, or its directory.
     start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
-        A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the store.
+        Where to begin. Times are ISO 8601, aware datetimes, or UNIX ns.
     end : ("position", int), optional
+        Position before which reading ends.
     batch, buffer_bytes, timeout, name, image
-        As `Reader` has them.
+        As for `Reader`.
 
     Raises
     ------
     ImageError
-        This host has no image of it, or none that can be begun with.
+        This host has no usable image of it.
     ConfigError
-        What is wanted is not there; `start` is a position whose record was removed, so that the
-        number of missing records is unknown.
+        `end` is not a position, or `start` is a position at which there is no record: it was
+        removed, so that the number of missing records is unknown, or has not arrived.
     """
     cdef StoreSource source
     if end is not None and not (isinstance(end, tuple) and end[:1] == ("position",)):
@@ -462,7 +466,7 @@ cdef str _why_not_there(StoreSource source, target, position):
 
 
 def _join(directory, batch, patience_s):
-    # Where the store goes on behind its feed's image, and the image.
+    # Return the position at which the store continues behind its feed's image, and the image.
     cdef StoreFeedCursor cursor = StoreFeedCursorFace(directory, "tail", batch)
     try:
         instance = store = None

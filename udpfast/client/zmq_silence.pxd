@@ -1,14 +1,14 @@
-# Silence: whether a fan-out is still there, from when its messages came. A fan-out says something
-# at least every `heartbeat`; who hears nothing for several of them is cut off from it, or it is
-# gone.
+# Silence: decides from the arrival of its messages whether a fan-out is still there. A fan-out
+# sends a message at least every `heartbeat`. If none arrives for several heartbeats, the fan-out
+# has died, or the reader is cut off from it.
 
 from libc.stdint cimport int64_t
 
 cdef class Silence:
-    cdef int64_t _limit_ns       # as its reader asked for; LIMIT_AUTO: HEARTBEATS_MISSED of them
-    cdef int64_t _heartbeat_ns   # as the fan-out says; 0: not known
-    cdef int64_t _heard_ns       # 0: nothing yet
-    cdef int64_t _doubted_ns     # when it was looked in vain, for too long, first; 0: not yet
+    cdef int64_t _limit_ns       # set by the user; LIMIT_AUTO: HEARTBEATS_MISSED heartbeats
+    cdef int64_t _heartbeat_ns   # as the fan-out states it; 0: not known
+    cdef int64_t _heard_ns       # when the last message came; 0: none yet
+    cdef int64_t _doubted_ns     # when a check first found the limit exceeded; 0: not exceeded
     cdef readonly bint silent
 
     cdef void begin(self) noexcept

@@ -1,4 +1,4 @@
-"""When a reader of ZeroMQ says that it hears nothing of its fan-out; the rules, without a clock."""
+"""The rules by which a ZeroMQ reader decides that its fan-out is silent; time is an argument."""
 
 cimport cython
 from libc.stdint cimport int64_t
@@ -8,50 +8,51 @@ __all__ = ["Silence"]
 cdef enum:
     LIMIT_AUTO = -1
     HEARTBEATS_MISSED = 4
-    # A reader that was stopped, or busy, finds its queue empty at first: the library's own thread
-    # needs a moment to fill it. So nothing is said before a second look, this much later.
+    # A reader that was stopped or busy may find its queue empty at first, because libzmq's thread
+    # needs a moment to fill it. So a second check, this much later, must confirm the silence.
     GRACE_NS = 100_000_000
 
 
 @cython.final
 cdef class Silence:
-    """How long nothing came, and whether that is too long.
+    """Detects that no message has come for too long.
 
     Parameters
     ----------
     limit_ns : int, optional
-        So long; 0: never. None: four of the fan-out's heartbeats.
+        Silence after which the fan-out counts as silent; 0: never; None: four of its heartbeats.
 
     Attributes
     ----------
     silent : bool
+        Whether the fan-out counts as silent.
     """
 
     def __init__(self, limit_ns: int | None = None):
         self._limit_ns = LIMIT_AUTO if limit_ns is None else limit_ns
 
     def heard(self, now_ns: int, heartbeat_ns: int) -> bool:
-        """Take note of a message of the fan-out, and of its heartbeat.
+        """Note a message of the fan-out, and the heartbeat interval that it states.
 
         Returns
         -------
         bool
-            Whether it had been silent.
+            Whether the fan-out had been silent.
         """
         return self.hear(now_ns, heartbeat_ns)
 
     def look(self, now_ns: int) -> bool:
-        """Take note that nothing is there.
+        """Note that there is no message.
 
         Returns
         -------
         bool
-            Whether it is silent from now on.
+            Whether the fan-out has just become silent.
         """
         return self.judge(now_ns)
 
     cdef void begin(self) noexcept:
-        # It is silent from now on, as the fan-out said itself.
+        # Count the fan-out as silent from now on: it stated that its feed failed.
         self.silent = True
 
     cdef bint hear(self, int64_t now_ns, int64_t heartbeat_ns) noexcept:
@@ -74,5 +75,5 @@ cdef class Silence:
         return self.silent
 
     cdef int64_t since(self, int64_t now_ns) noexcept:
-        # How long nothing came.
+        # Time since the last message; 0 before the first one.
         return now_ns - self._heard_ns if self._heard_ns else 0

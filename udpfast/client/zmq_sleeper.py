@@ -1,4 +1,4 @@
-"""What wakes an event loop that waits for a ZeroMQ socket."""
+"""A sleeper that wakes an event loop when a ZeroMQ socket has something to read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["SocketSleeper"]
 
 
 class SocketSleeper:
-    """The library's own descriptor, watched by an event loop.
+    """The notification descriptor of a ZeroMQ socket (ZMQ_FD), for an event loop to watch.
 
-    It becomes readable when the library has something for the socket, which need not be a message;
-    a sleeping reader does not have to announce itself.
+    It becomes readable when libzmq has an event for the socket, which need not be a message. A
+    reader does not have to announce that it sleeps.
 
     Parameters
     ----------
     socket : zmq.Socket
-        Must be used by the loop's thread alone.
+        Only the loop's thread may use it.
     """
 
     def __init__(self, socket: zmq.Socket[Any]) -> None:
@@ -29,7 +29,7 @@ class SocketSleeper:
         self._fd = -1
         self._socket = socket
         self._events = zmq.EVENTS
-        # A copy of our own: the loop may let go of it after the socket has closed the library's.
+        # Duplicated: the loop may unregister it after the socket has closed its own.
         self._fd = os.dup(int(socket.getsockopt(zmq.FD)))
 
     def fileno(self) -> int:
@@ -37,23 +37,23 @@ class SocketSleeper:
         return self._fd
 
     def arm(self) -> None:
-        """Do nothing: the library tells always."""
+        """Do nothing: libzmq always notifies."""
 
     def drain(self) -> None:
-        """Let the library handle what made the descriptor readable."""
+        """Let libzmq process the events that made the descriptor readable."""
         if not self._socket.closed:
             self._socket.getsockopt(self._events)
 
     def replaced(self) -> bool:
-        """Return False: a socket stays the same, whoever sends to it."""
+        """Return False: the socket stays the same when its peer restarts."""
         return False
 
     def close(self) -> None:
-        """Let go of the descriptor. Idempotent."""
+        """Close the descriptor. Idempotent."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def __del__(self) -> None:
-        """Close it, of a reader that was dropped."""
+        """Close the descriptor of a reader that was dropped without `close`."""
         self.close()

@@ -1,4 +1,4 @@
-# ZmqSource: the Source of "zmq:...": messages of a fan-out, on this host or another.
+# ZmqSource: the Source of "zmq:...": the messages of a fan-out on this host or another one.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
@@ -10,46 +10,46 @@ from udpfast.net.envelope cimport Envelope, RecordWalk
 cdef class ZmqSource(Source):
     cdef object __weakref__
     cdef object socket
-    cdef int pid                 # of the process whose socket it is
+    cdef int pid                 # process that opened the socket; a forked child must not use it
     cdef object leave            # closes the socket and its context, once
-    cdef object receive          # of the socket
+    cdef object receive          # the socket's recv
     cdef object none_came        # zmq.Again
-    cdef object failure          # what `wait` met, for `fail` to raise
+    cdef object failure          # exception of `wait`, for `fail` to raise
     cdef bytes topic
-    cdef bytes message           # whose records are being handed out
+    cdef bytes message           # the message whose records are being handed out
     cdef RecordWalk walk
-    cdef Envelope envelope       # of that message
-    cdef bint last               # these are last values
-    cdef bint image_due          # last values were asked for, and are not all there
-    cdef uint32_t last_taken     # of those of the answer that is being given
+    cdef Envelope envelope       # envelope of that message
+    cdef bint last               # its records are last values
+    cdef bint image_due          # last values were requested, and have not all come
+    cdef uint32_t last_taken     # last values taken of the current answer
     cdef bint begun              # the numbers below are known
-    cdef bint ended              # the feed has, in good order, as the fan-out said
-    cdef bint end_said           # by a record
-    cdef bint late               # values came, and nothing since of a writer at work
-    cdef bint failed             # an error ended the feed, as the fan-out said
+    cdef bint ended              # the fan-out stated that the feed ended normally
+    cdef bint end_said           # a record has reported that end
+    cdef bint late               # last values came, but no message of a working writer since
+    cdef bint failed             # the fan-out stated that an error ended the feed
     cdef Silence silence
-    cdef uint32_t turned         # ConnectionStatus to be said; 0: none
+    cdef uint32_t turned         # ConnectionStatus to hand out next; 0: none
     cdef uint32_t turned_scope   # ConnectionScope of it
-    cdef int64_t silent_ns       # to be said with it
+    cdef int64_t silent_ns       # Connection.silent_ns of it
     cdef uint64_t behind         # position behind the last record handed out
-    cdef uint64_t room
-    cdef uint64_t ring
-    cdef uint64_t epoch
-    cdef uint64_t stream
+    cdef uint64_t room           # bytes of payloads_array
+    cdef uint64_t ring           # identity of the fan-out's ring; 0: not known
+    cdef uint64_t epoch          # epoch of the ring's writer
+    cdef uint64_t stream         # identity of the fan-out's stream: it changes when that restarts
     cdef uint64_t expected       # sequence of the next message of the stream
-    cdef uint64_t unseen
-    cdef uint64_t looked         # index up to which the fan-out had looked
+    cdef uint64_t unseen         # records that the fan-out itself has missed
+    cdef uint64_t looked         # index up to which the fan-out had read its ring
     cdef uint64_t seen           # index behind the last record handed out
-    cdef uint64_t joined         # index of the first that it could read
-    cdef uint64_t back           # records handed out that are not in the log any more; to be said
+    cdef uint64_t joined         # index of the first record that this reader could get
+    cdef uint64_t back           # records handed out that the log has lost, not reported yet
     cdef uint64_t back_at        # position of the first of them
-    cdef uint64_t tail
-    cdef uint64_t pending        # records missed, not said yet
-    cdef uint64_t lapped
-    cdef object name_list        # of `names`
-    cdef uint32_t table
-    cdef int64_t asked_ns        # when names were asked for last
-    cdef bytes asked
+    cdef uint64_t tail           # index behind the last record written, as the fan-out states it
+    cdef uint64_t pending        # records missed, not reported yet
+    cdef uint64_t lapped         # records missed and reported
+    cdef object name_list        # texts of `names`
+    cdef uint32_t table          # number of the table of names
+    cdef int64_t asked_ns        # when missing names were last requested
+    cdef bytes asked             # topic of that request
 
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1
     cdef bint _receive(self, int64_t until_ns) except -1

@@ -1,7 +1,7 @@
-"""Records that come by ZeroMQ: what `Reader("zmq:ipc://...")` and `Reader("zmq:tcp://...")` read.
+"""The Source of "zmq:ipc://..." and "zmq:tcp://...": records of a fan-out, over ZeroMQ.
 
-The fan-out numbers all that it sends, so what a subscriber did not take in time is known to the
-record. Nothing that arrives is believed before it is checked (docs/zmq.md, `net/envelope`).
+The fan-out numbers everything it sends, so the exact number of records that a slow subscriber lost
+is known. Every message is checked before it is used (docs/zmq.md, `net/envelope`).
 """
 
 cimport cython
@@ -45,20 +45,21 @@ from udpfast.shm.instance import instance_directory
 __all__ = ["ZmqSource", "open_source"]
 
 cdef enum:
-    SLICE_MS = 10                # no call of the library waits longer; a Reader asks for 20
-    ASK_NS = 1_000_000_000       # names that were missed are asked for this often
-    NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
-    NAMES_MAX = 1 << 24
-    QUEUE_MESSAGES = 1_000       # at our end; more wait at the fan-out's, and then are missed
+    SLICE_MS = 10                # longest wait in one libzmq call; a Reader allows 20 ms
+    ASK_NS = 1_000_000_000       # least time between two requests for missing names
+    NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the fan-out's table of names
+    NAMES_MAX = 1 << 24          # most names accepted from a fan-out
+    QUEUE_MESSAGES = 1_000       # our receive queue; more wait in the fan-out's, then are lost
 
 cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 
-#: Who is there answers within a round trip; who is not may be starting.
+#: Least time to wait for the fan-out's answer. A running one answers within a round trip; one that
+#: does not may still be starting.
 _ANSWER_S = 2.0
 
 
 class _Names:
-    """Names as they came: what NameCache asks for a table."""
+    """The names received so far, as a table for NameCache."""
 
     def __init__(self):
         self.texts = []
@@ -77,19 +78,19 @@ cdef class ZmqSource(Source):
     Parameters
     ----------
     endpoint : str
-        Of ZeroMQ: "ipc://path" or "tcp://host:port".
+        ZeroMQ endpoint: "ipc://path" or "tcp://host:port".
     topic : bytes
-        What to subscribe to: `agents/zmq/topics.py`.
+        Topic to subscribe to (`agents/zmq/topics.py`).
     keys : tuple of bytes, optional
-        CURVE: our public and secret key, and the server's public key.
+        CURVE keys: our public and secret key, and the server's public key.
     batch : int
-        Records of one `wait`, at most.
+        Most records that one `wait` returns.
     buffer_bytes : int, optional
-        Of payloads of one `wait`.
+        Most payload bytes that one `wait` returns.
     image : bool
-        Whether the topic asks for last values.
+        Whether the topic requests last values.
     silent_ns : int, optional
-        Silence of the fan-out that is said (`Silence`).
+        Silence after which the fan-out is reported as disconnected (`Silence`).
     """
 
     def __init__(
@@ -102,15 +103,15 @@ cdef class ZmqSource(Source):
         self.none_came = zmq.Again
         self.name_list = _Names()
         self.names = NameCache()
-        # The largest record must fit; of what is never written no memory is taken.
+        # The largest record must fit. Pages that are never written take no memory.
         self.room = max(256 * batch if buffer_bytes is None else buffer_bytes, LARGEST_MESSAGE)
         self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
                         np.zeros(self.room, np.uint8))
         context = zmq.Context()
         self.socket = context.socket(zmq.SUB)
         self.pid = getpid()
-        # A reader that is dropped and not closed leaves as well: the library would wait for its
-        # socket for ever if the garbage collector met the context first.
+        # Close the socket also if the reader is dropped without `close`: if the context were
+        # collected first, its term() would wait for the open socket for ever.
         self.leave = weakref.finalize(self, _leave, self.socket, context)
         try:
             self._set_up(endpoint, keys)
@@ -135,7 +136,13 @@ cdef class ZmqSource(Source):
         self.receive = socket.recv
 
     def await_answer(self, timeout: float | None) -> None:
-        """Wait until the fan-out has answered the subscription: seconds, or None."""
+        """Wait until the fan-out has answered; `timeout` in seconds (at least 2), None: no limit.
+
+        Raises
+        ------
+        TimeoutError
+            No fan-out answered in time.
+        """
         deadline_ns = 1 << 62
         if timeout is not None:
             deadline_ns = clock_monotonic_ns() + int(max(timeout, _ANSWER_S) * 1e9)
@@ -146,7 +153,7 @@ cdef class ZmqSource(Source):
                     "([zmq] enabled), and do the keys fit?")
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        # The library waits, not we: a thread that spins takes turns with the library's own.
+        # libzmq waits, not `idle`: a thread that spins would compete with libzmq's own threads.
         with gil:
             try:
                 return self._wait(limit, until_ns)
@@ -158,7 +165,7 @@ cdef class ZmqSource(Source):
         cdef int64_t count
         cdef int64_t now_ns
         if getpid() != self.pid:
-            # The library's threads are not in a forked child: its calls would wait for ever.
+            # libzmq's threads do not exist in a forked child: its calls would wait for ever.
             raise RingClosedError(
                 f"{self._where()}: only process {self.pid}, which opened this reader, can read "
                 f"it, and this is its forked child {getpid()}: open a new reader here")
@@ -184,7 +191,7 @@ cdef class ZmqSource(Source):
                 self.silent_ns = self.silence.since(now_ns)
 
     cdef bint _receive(self, int64_t until_ns) except -1:
-        # Take one message; False: none came in time.
+        # Take one message. Return False if none came in time.
         cdef int64_t left_ns = until_ns - clock_monotonic_ns()
         try:
             if left_ns >= SLICE_MS * 1_000_000:
@@ -199,7 +206,7 @@ cdef class ZmqSource(Source):
         return True
 
     cdef int64_t _hand_out(self, int64_t limit) except -1:
-        # Copy records of the message into the arrays; 0: all of them had been seen before.
+        # Copy records of the message into the arrays. Return 0 if all of them are known already.
         cdef int64_t count = 0, size
         cdef uint64_t used = 0
         cdef Record* header
@@ -208,13 +215,13 @@ cdef class ZmqSource(Source):
             size = envelope_take(&self.walk, header, self.payloads + used, self.room - used)
             if size < 0:
                 if count:
-                    break  # met again, first, by the next call
+                    break  # the next call meets it first, and reports it
                 raise FormatError(f"{self._where()}: expected a record, found none among "
                                   f"{self.walk.size} bytes at {self.walk.at}")
             if self.last:
                 header.flags |= RECORD_SNAPSHOT
             elif header.index < self.seen:
-                continue  # of a fan-out that began again further back
+                continue  # a fan-out that restarted sends earlier records again
             else:
                 self.seen = header.index + 1
             self.offsets[count] = used
@@ -226,9 +233,9 @@ cdef class ZmqSource(Source):
         return count
 
     cdef int64_t _end(self) except? -1:
-        # Nothing more comes. Who reads several goes on, and who came behind the end has values
-        # that are as old as it: both must know. What was missed behind the last record is told
-        # before one more, as always: this one, or one that stands for nothing.
+        # The feed ended. If this is one of several sources, or joined after the end and has last
+        # values that are out of date, report DISCONNECTED first. Losses behind the last record are
+        # reported before one more record: that one, or an empty LAPPED.
         cdef Record header
         cdef Lapped lapped
         if not self.end_said and (self.among or self.late):
@@ -243,7 +250,8 @@ cdef class ZmqSource(Source):
         return self._hand_out_own(&header, &lapped)
 
     cdef int64_t _hand_out_connection(self) except -1:
-        # The fan-out fell silent, or speaks again; or the writer failed, ended, or is another one.
+        # Hand out a CONNECTION: the fan-out is silent or came back; or the writer failed, ended, or
+        # was replaced.
         cdef Record header
         cdef Connection said
         memset(&said, 0, sizeof(said))
@@ -255,8 +263,8 @@ cdef class ZmqSource(Source):
         return self._hand_out_own(&header, &said)
 
     cdef int64_t _hand_out_rollback(self) except -1:
-        # A host that lost its power had not written all that it had sent. What is known to be
-        # missing is missing behind this.
+        # Hand out a ROLLBACK: a host that lost its power had sent records that it had not written
+        # to disk. Losses that are pending come behind it.
         cdef Record header
         cdef Rollback said
         cdef uint64_t pending = self.pending
@@ -271,7 +279,7 @@ cdef class ZmqSource(Source):
         return 1
 
     cdef int64_t _hand_out_own(self, const Record* header, const void* payload) except -1:
-        # A record that no ring carries.
+        # Hand out a record that is in no ring.
         memcpy(self.headers, header, RECORD_SIZE)
         memcpy(self.payloads, payload, header.length - RECORD_SIZE)
         self.headers.position = self.behind
@@ -297,14 +305,14 @@ cdef class ZmqSource(Source):
     # --- messages --------------------------------------------------------------------------------
 
     cdef bint _take(self, bytes message) except -1:
-        # False: it is of another topic.
+        # Take a message. Return False if it is of another topic.
         cdef int64_t topic_size = self._topic_size(message)
         cdef bint restarted
         cdef Envelope* envelope = &self.envelope
         if topic_size < 0:
             return False
         self._read_envelope(message, topic_size)
-        restarted = envelope.ring and self._note_ring()  # 0: the fan-out waits for a ring
+        restarted = envelope.ring and self._note_ring()  # ring 0: the fan-out has no ring yet
         self.tail = max(self.tail, envelope.tail)
         self._take_body(message, topic_size + 1 + ENVELOPE_SIZE)
         if envelope.type == ENVELOPE_FAILED:
@@ -315,12 +323,12 @@ cdef class ZmqSource(Source):
             self._ask_names()
         if envelope.ring and envelope.heartbeat_ms == 0:
             self._note_behind()
-        elif envelope.ring or not self.silence.silent:  # one without a ring ends no silence
+        elif envelope.ring or not self.silence.silent:  # a fan-out without a ring stays silent
             self._note_heard(restarted)
         return True
 
     cdef int64_t _topic_size(self, bytes message) except -2:
-        # Bytes of the topic before what is said; -1: it is another one's.
+        # Return the size of the topic at the beginning of the message; -1: another topic.
         cdef const uint8_t* data = message
         cdef size_t size = len(message)
         cdef size_t topic_size = len(self.topic)
@@ -329,7 +337,7 @@ cdef class ZmqSource(Source):
         elif size <= topic_size or memcmp(data, <const char*>self.topic, topic_size) != 0:
             return -1
         if size <= topic_size or data[topic_size] > TOPIC_ANSWER:
-            return -1  # of a longer topic, by a proxy that knows no better
+            return -1  # a longer topic, which a proxy let through
         return <int64_t>topic_size
 
     cdef _read_envelope(self, bytes message, size_t topic_size):
@@ -346,7 +354,7 @@ cdef class ZmqSource(Source):
                 f"{envelope.layout:016x}: the fan-out runs another version of udpfast")
 
     cdef bint _note_ring(self) except -1:
-        # Which ring the fan-out reads. True: its writer began anew since.
+        # Note which ring the fan-out reads. Return True if the ring has a new writer.
         cdef Envelope* envelope = &self.envelope
         cdef bint restarted = self.ring and envelope.epoch != self.epoch
         if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
@@ -393,12 +401,12 @@ cdef class ZmqSource(Source):
                               f"{ENVELOPE_FAILED}, found {envelope.type}")
 
     cdef _note_failed(self):
-        # Until another writer speaks, as if the fan-out had fallen silent.
+        # The feed failed: treat the fan-out as silent until another writer has written.
         self.failed = True
         self._begin_silence(CONNECTION_WRITER)
 
     cdef _note_behind(self):
-        # The feed's loop stands still or catches up: what comes is as old as if nothing came.
+        # The feed's loop stands still or catches up, so its records are old: treat it as silent.
         self._begin_silence(CONNECTION_FANOUT)
 
     cdef _begin_silence(self, uint32_t scope):
@@ -409,7 +417,8 @@ cdef class ZmqSource(Source):
             self.turned_scope = scope
 
     cdef _note_heard(self, bint restarted):
-        # After a silence: the same writer, or another one, whose RESTART follows or was missed?
+        # Report the end of a silence: scope WRITER if there is a new writer, whose RESTART follows
+        # or was missed; otherwise FANOUT.
         cdef int64_t now_ns = clock_monotonic_ns()
         cdef int64_t silent_ns = self.silence.since(now_ns)
         if self.silence.hear(now_ns, <int64_t>self.envelope.heartbeat_ms * 1_000_000):
@@ -418,24 +427,24 @@ cdef class ZmqSource(Source):
             self.silent_ns = silent_ns
 
     cdef _account(self):
-        # What was missed before this message. Within one life of a stream its own numbers say it;
-        # between two (the fan-out began anew) the ring's index does: exactly if the topic is
-        # everything, and as the most that it can be otherwise.
+        # Count the records missed before this message. Within one stream its sequence numbers tell.
+        # If the fan-out restarted, the ring's index does: exactly for the topic of all records, as
+        # an upper limit for any other topic.
         cdef Envelope* envelope = &self.envelope
         cdef uint32_t count = envelope.count if envelope.type == ENVELOPE_RECORDS else 0
         if envelope.type == ENVELOPE_LAST or envelope.type == ENVELOPE_BEGIN:
-            # An answer too large for the queue has a hole too: its state is not whole.
+            # An answer that is too large for the queue may have a hole: its state is incomplete.
             if envelope.last > self.last_taken:
                 self.pending += envelope.last - self.last_taken
             self.last_taken = envelope.last + envelope.count
         elif self.image_due:
-            self.pending += 1  # the end of the answer is among what was missed
+            self.pending += 1  # the end of the answer was missed, too
         if envelope.type != ENVELOPE_LAST:
             self.image_due = False
             self.last_taken = 0
         if not self.begun:
             self.begun = True
-            # Behind an answer that was missed: from its first record on, whichever that is.
+            # If the answer was missed, begin with the first record of this message.
             self.seen = 0 if count else envelope.index
             self.joined = envelope.index - count
         elif envelope.stream == self.stream:
@@ -464,7 +473,7 @@ cdef class ZmqSource(Source):
             self.name_list.texts.extend(texts[len(self.name_list) + 1 - first_id:])
 
     cdef _ask_names(self):
-        # A message with names was missed: ask for the rest, or for those of the other table.
+        # A message with names was missed: request the missing ones, or those of the new table.
         if clock_monotonic_ns() - self.asked_ns < ASK_NS:
             return
         self.asked_ns = clock_monotonic_ns()
@@ -534,11 +543,18 @@ def open_source(
     Parameters
     ----------
     target : str
-        "ipc://path", "tcp://host:port", or the name of an instance on this host; then, each if
-        wanted, "?key=FILE&server=FILE" (CURVE: our secret key, the server's public key) and
-        "silent_ms=MS" (silence of the fan-out that is said), and "#TOPIC".
+        "ipc://path", "tcp://host:port", or the name of an instance on this host. Optional parts
+        follow: "?key=FILE&server=FILE" (CURVE: our secret key, the server's public key),
+        "silent_ms=MS" (silence after which the fan-out is reported), and then "#TOPIC".
     start, batch, buffer_bytes, timeout, name, image
-        As `Reader` has them. A fan-out keeps no history: `start` must be "tail".
+        As for `Reader`. A fan-out keeps no history: `start` must be "tail".
+
+    Raises
+    ------
+    ConfigError
+        The target, its keys or its topic are invalid, or `start` is not "tail".
+    TimeoutError
+        No fan-out answered in time.
     """
     if start != "tail":
         raise ConfigError(f"start of zmq:{target} must be 'tail', was {shown(start)}")
@@ -569,7 +585,8 @@ def _leave(socket, context):
 
 
 def _options(query, target):
-    # The keys (None without) lie in files, as zmq.auth.create_certificates makes them.
+    # Return the CURVE keys (None: none given) and silent_ns. Keys are in files, in the format of
+    # zmq.auth.create_certificates.
     found = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
     silent_ms = found.pop("silent_ms", None)
     if (query and not found and silent_ms is None) or set(found) not in (set(), {"key", "server"}):
