@@ -1,11 +1,12 @@
 /* udpfast_bus.h: an app of a bus in C or C++: send messages into a store, read its stream.
  *
- * It does what `udpfast.App` does (docs/bus.md), with the same files: the host's daemon, `udpfast
+ * It does the same as `udpfast.App` (docs/bus.md) with the same files: the host's daemon, `udpfast
  * bus run`, cannot tell them apart. docs/examples/bus_app.c uses all of it.
  *
- * Functions return what they say, or a number below 0: UDPFAST_UNSENT_* of a send, else
- * UDPFAST_BUS_*. Then `problem` of what they were given says what was expected, and what was found.
- * A struct is for one thread at a time. Nothing waits.
+ * Functions return the result that they document, or a number below 0: UDPFAST_UNSENT_* of a send,
+ * otherwise UDPFAST_BUS_*. Then `problem` in their first argument states what was expected and what
+ * was found. One thread at a time may use a struct. No function waits, but opening an outbox may
+ * take 50 ms.
  */
 
 #ifndef UDPFAST_BUS_H
@@ -14,18 +15,18 @@
 #include "udpfast.h"
 
 enum {
-    UDPFAST_BUS_SYSTEM = UDPFAST_SYSTEM, /* a call to the system failed: `errno` */
-    UDPFAST_BUS_ADDRESS = -17,     /* no address of a store, or a name that no sender can have */
-    UDPFAST_BUS_NOT_READY = -18,   /* no daemon of a bus has run there; it may be tried again */
-    UDPFAST_BUS_BY_FEED = -19,     /* a feed writes that store: no app can */
-    UDPFAST_BUS_NAME_IN_USE = -20, /* a living process of this host sends under this name */
-    UDPFAST_BUS_FORMAT = -21,      /* a file of another version, or a damaged one */
-    UDPFAST_BUS_PLACE = -22,       /* the stream has no record that begins there: removed, or later */
+    UDPFAST_BUS_SYSTEM = UDPFAST_SYSTEM, /* a system call failed: see `errno` */
+    UDPFAST_BUS_ADDRESS = -17,     /* not the address of a store, or not a sender's name */
+    UDPFAST_BUS_NOT_READY = -18,   /* no bus daemon has run there yet: try again */
+    UDPFAST_BUS_BY_FEED = -19,     /* a feed writes that store, so no app can */
+    UDPFAST_BUS_NAME_IN_USE = -20, /* a living process on this host sends under this name */
+    UDPFAST_BUS_FORMAT = -21,      /* a file is damaged, or of another version */
+    UDPFAST_BUS_PLACE = -22,       /* no record begins there: it was removed, or is yet to come */
 };
 
-/* --- what both need ---------------------------------------------------------------------------- */
+/* --- for sending and reading ------------------------------------------------------------------- */
 
-/* Find the directory of "store:NAME" (below $UDPFAST_JOURNALS) or "store:/path". Returns 0. */
+/* Find the directory of "store:NAME" (in $UDPFAST_JOURNALS) or "store:/path". Returns 0. */
 static inline int udpfast_bus_directory(const char *address, char directory[PATH_MAX],
                                         char *problem)
 {
@@ -53,7 +54,7 @@ static inline int udpfast_bus_directory(const char *address, char directory[PATH
     return 0;
 }
 
-/* Map what the daemon says of a store. Returns 0. */
+/* Map the file in which the daemon states how far a store is. Returns 0. */
 static inline int udpfast_bus_map_live(const char *directory, const struct udpfast_bus_live **live,
                                        char *problem)
 {
@@ -86,7 +87,7 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
                        "%.400s: its daemon has not written it yet: try again", path);
 }
 
-/* Whether the store's daemon said something within the last second. */
+/* Whether the store's daemon has given a sign of life within the last second. */
 static inline int udpfast_bus_alive(const struct udpfast_bus_live *live)
 {
     struct timespec now;
@@ -98,21 +99,22 @@ static inline int udpfast_bus_alive(const struct udpfast_bus_live *live)
 
 /* --- sending ----------------------------------------------------------------------------------- */
 
-/* An app's messages on their way. They survive kill -9 of the app, and of the daemon. */
+/* An app's messages that are not safely in the stream yet. They survive kill -9 of the app and of
+ * the daemon. */
 struct udpfast_outbox {
     struct udpfast_outbox_header *header; /* `accepted`, `seen` and `freed` count messages */
     struct udpfast_outbox_entry *entries;
     uint8_t *payloads;
-    uint64_t slots, capacity; /* as they were checked: nothing is written elsewhere */
+    uint64_t slots, capacity; /* the checked values: the header's may change */
     size_t mapped;
-    int file; /* its lock says that the app lives */
-    int bell; /* the FIFO by which a daemon that sleeps is woken; -1: there is none */
-    uint8_t *ours; /* 1; 0 in a forked child; NULL: it is closed */
+    int file; /* holds the lock that shows that the app is alive */
+    int bell; /* FIFO that wakes a sleeping daemon; -1: there is none */
+    uint8_t *ours; /* 1; in a forked child 0; NULL: the outbox is closed */
     char path[PATH_MAX + 48];
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
-/* Make the outbox's file; one that is there already is left as it is. Returns 0. */
+/* Create the outbox's file; an existing one is left as it is. Returns 0. */
 static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char *path,
                                       const char *name, const char *host, uint64_t slots,
                                       uint64_t capacity)
@@ -137,7 +139,7 @@ static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char 
         (off_t) (UDPFAST_OUTBOX_PAGE + sizeof(struct udpfast_outbox_entry) * slots + capacity));
     if (error == 0 && pwrite(file, &header, sizeof header, 0) != (ssize_t) sizeof header)
         error = errno;
-    /* Not renamed: another process may have made one meanwhile, and hold its lock. */
+    /* link() instead of rename(): another process may have made and locked one meanwhile. */
     if (error == 0 && link(made, path) != 0 && errno != EEXIST)
         error = errno;
     unlink(made);
@@ -146,7 +148,7 @@ static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char 
     return error == 0 ? 0 : udpfast_failed(outbox->problem, "make", path);
 }
 
-/* Take the lock that says that this app lives. Returns 0. */
+/* Take the lock that shows that this app is alive. Returns 0. */
 static inline int udpfast_outbox_lock(struct udpfast_outbox *outbox, const char *path)
 {
     struct timespec pause = {0, 1000000};
@@ -154,7 +156,7 @@ static inline int udpfast_outbox_lock(struct udpfast_outbox *outbox, const char 
     for (tries = 0; flock(outbox->file, LOCK_EX | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK)
             return udpfast_failed(outbox->problem, "lock", path);
-        /* The daemon holds it for a moment whenever it looks whether an app does. */
+        /* The daemon takes the lock for a moment whenever it checks whether an app holds it. */
         if (tries == 50)
             return udpfast_say(outbox->problem, UDPFAST_BUS_NAME_IN_USE,
                                "%.400s: another process sends under this name", path);
@@ -197,7 +199,7 @@ static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *
     return 0;
 }
 
-/* Have a forked child know that the outbox is not its own: a page that it finds empty. */
+/* Let a forked child know that the outbox is not its own: the kernel clears this page there. */
 static inline int udpfast_outbox_own(struct udpfast_outbox *outbox)
 {
     void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -210,7 +212,7 @@ static inline int udpfast_outbox_own(struct udpfast_outbox *outbox)
     return 0;
 }
 
-/* Make a directory, and those above it. */
+/* Create a directory and its parents. */
 static inline void udpfast_bus_make_directory(const char *directory)
 {
     char path[sizeof(((struct udpfast_bus_live *) 0)->shared) + 1];
@@ -226,7 +228,7 @@ static inline void udpfast_bus_make_directory(const char *directory)
     mkdir(path, 0700);
 }
 
-/* Let go of the outbox; what is in it is still brought into the stream. Idempotent. */
+/* Close the outbox; the daemon still delivers its messages. Idempotent. */
 static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 {
     if (outbox->header != NULL)
@@ -245,14 +247,14 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
     outbox->file = outbox->bell = -1;
 }
 
-/* Open an app's outbox, or make it. Returns 0.
+/* Open an app's outbox; create it if there is none. Returns 0.
  *
- * address: "store:NAME" or "store:/path": this host's copy. Its daemon must have run once; while it
- * does not, messages are accepted and wait.
- * name: of the sender, 1 to 31 bytes that can be printed, no '/'; one app at a time has it.
- * slots, capacity: how many messages, a power of two, and bytes of them may be on their way, of a
- * new outbox; 0: 65,536 and 64 MiB. One that is there goes on: `header->accepted` messages were
- * accepted before.
+ * address: "store:NAME" or "store:/path": the copy of the store on this host. Its daemon must have
+ * run once; while it does not run, messages are accepted and wait.
+ * name: the sender's name, 1 to 31 printable bytes without '/'; one app at a time can use it.
+ * slots, capacity: for a new outbox, the most messages (a power of two), and the most bytes of
+ * messages, that it holds; 0: 65,536 and 64 MiB. An existing outbox continues: `header->accepted`
+ * messages were accepted before.
  */
 static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char *address,
                                       const char *name, uint64_t slots, uint64_t capacity)
@@ -266,7 +268,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     outbox->file = outbox->bell = -1;
     slots = slots != 0 ? slots : 65536;
     capacity = capacity != 0 ? capacity : 64 << 20;
-    for (i = 0; fits && i < size; i++) /* it is a file's, and said in one line */
+    for (i = 0; fits && i < size; i++) /* it is part of a file name, and printed on one line */
         fits = (uint8_t) name[i] >= ' ' && name[i] != 0x7F && name[i] != '/';
     if (!fits)
         return udpfast_say(outbox->problem, UDPFAST_BUS_ADDRESS,
@@ -284,7 +286,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     if (result != 0)
         return result;
     errno = stat(directory, &status) != 0 ? errno : status.st_uid != geteuid() ? EPERM : 0;
-    if (errno != 0) /* it is memory that the daemon maps, too: who writes it could end the daemon */
+    if (errno != 0) /* the daemon maps the outbox: a user who may write it could crash the daemon */
         result = udpfast_failed(outbox->problem, "send as another user than the daemon's into",
                                 directory);
     else if (live->host[0] == 0)
@@ -313,13 +315,13 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         result = udpfast_outbox_own(outbox);
     if (result != 0)
         udpfast_outbox_close(outbox);
-    else /* to read, too: so nothing that is written is refused while no daemon runs */
+    else /* for reading, too: without any reader, a write into a FIFO would fail */
         outbox->bell = open(bell, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     return result;
 }
 
-/* As udpfast_outbox_open; but an outbox of which nothing is delivered any more (UDPFAST_UNSENT_LOST,
- * UDPFAST_UNSENT_SUPERSEDED) is set aside, and another one begins with number 1. */
+/* As udpfast_outbox_open, but set aside an outbox that can no longer deliver messages
+ * (UDPFAST_UNSENT_LOST, UDPFAST_UNSENT_SUPERSEDED), and begin a new one with number 1. */
 static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const char *address,
                                            const char *name, uint64_t slots, uint64_t capacity)
 {
@@ -335,7 +337,7 @@ static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const 
     return result != 0 ? result : udpfast_outbox_open(outbox, address, name, slots, capacity);
 }
 
-/* Write down why a message was not accepted; return `code`. */
+/* Format why a message was not accepted; return `code`. */
 static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code, size_t size)
 {
     const struct udpfast_outbox_header *header = outbox->header;
@@ -366,10 +368,10 @@ static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code,
                        outbox->slots, outbox->capacity);
 }
 
-/* Accept a message for the stream. Returns its number, from 1, or UDPFAST_UNSENT_*.
+/* Put a message into the outbox. Returns its number, which counts from 1, or UDPFAST_UNSENT_*.
  *
- * It comes back in the stream as (name, number). When the outbox is full nothing is dropped: send
- * it again later.
+ * The message appears in the stream as (name, number). If the outbox is full, no message is
+ * dropped: send this one again later.
  */
 static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const void *payload,
                                           size_t size, uint16_t type)
@@ -389,9 +391,9 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
         return udpfast_outbox_refuse(
             outbox,
             state == UDPFAST_OUTBOX_LOST ? UDPFAST_UNSENT_LOST : UDPFAST_UNSENT_SUPERSEDED, size);
-    if (offset % outbox->capacity + size > outbox->capacity) /* a payload lies in one piece */
+    if (offset % outbox->capacity + size > outbox->capacity) /* a payload must be contiguous */
         offset += outbox->capacity - offset % outbox->capacity;
-    /* Acquire: what was let go is not read any more; stored by the daemon (OutboxSender). */
+    /* Acquire: the daemon (OutboxSender) stores these once it no longer reads what it freed. */
     if (number - UDPFAST_LOAD_ACQUIRE(&header->freed) > outbox->slots
         || offset + size - UDPFAST_LOAD_ACQUIRE(&header->emptied) > outbox->capacity)
         return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_FULL, size);
@@ -406,10 +408,10 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
     header->filled = offset + size;
     /* Orders payload and entry before the number; read by the daemon. */
     __atomic_store_n(&header->accepted, number, __ATOMIC_RELEASE);
-    /* The daemon says that it sleeps before it looks for the last time. */
+    /* The daemon sets `asleep` before it last reads `accepted`: one of the two sees the other. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (__atomic_load_n(&header->asleep, __ATOMIC_RELAXED) != 0 && outbox->bell >= 0) {
-        ssize_t rung = write(outbox->bell, "", 1); /* one that is full rings already */
+        ssize_t rung = write(outbox->bell, "", 1); /* a full FIFO wakes the daemon anyway */
         (void) rung;
     }
     return (int64_t) number;
@@ -418,48 +420,48 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
 /* --- reading ----------------------------------------------------------------------------------- */
 
 #define UDPFAST_STORE_OLDEST UINT64_MAX       /* start with the oldest record that is kept */
-#define UDPFAST_STORE_TAIL (UINT64_MAX - 1)   /* start with the next one that comes */
+#define UDPFAST_STORE_TAIL (UINT64_MAX - 1)   /* start with the next record that arrives */
 
 enum { /* StoreFound: what udpfast_store_next returns */
-    UDPFAST_STORE_NOTHING = 0,  /* not yet */
+    UDPFAST_STORE_NOTHING = 0,  /* there is no further record yet */
     UDPFAST_STORE_RECORD = 1,
-    UDPFAST_STORE_ROLLBACK = 2, /* `count` records that were read last are not in the stream any more */
+    UDPFAST_STORE_ROLLBACK = 2, /* the last `count` records read are no longer in the stream */
     UDPFAST_STORE_MISSED = 3,   /* `count` records were removed before they were read */
 };
 
-/* Records over which a reader finds out how many were taken back. */
+/* Most records whose rollback a reader can count. */
 enum { UDPFAST_STORE_BACK = 1 << 16 };
 
 /* What a reader remembers of the stream. */
 struct udpfast_store_memory {
     char senders[UDPFAST_SENDERS_MAX + 1][32];    /* names, by number */
-    uint64_t positions[UDPFAST_STORE_BACK];       /* of the records that were read last, in a circle */
-    uint32_t checksums[UDPFAST_STORE_BACK];
+    uint64_t positions[UDPFAST_STORE_BACK];       /* of the last records read, a circular buffer */
+    uint32_t checksums[UDPFAST_STORE_BACK];       /* of the same records */
 };
 
-/* One segment's file, mapped. */
+/* A mapped segment file. */
 struct udpfast_store_segment {
     const struct udpfast_segment_header *header; /* NULL: none */
     const uint8_t *records;
-    uint64_t limit; /* bytes of records that there is room for */
+    uint64_t limit; /* bytes of room for records */
     size_t mapped;
 };
 
 /* A cursor in this host's copy of a store. */
 struct udpfast_store {
-    const struct udpfast_bus_live *live; /* how far the copy is, as its daemon says */
-    uint64_t position;                   /* of the next record: what an app's state ends at */
-    uint64_t index;
-    uint64_t count; /* records: see StoreFound */
-    uint64_t noted; /* records ever read */
-    uint64_t cuts;
+    const struct udpfast_bus_live *live; /* how far the copy is, as its daemon states */
+    uint64_t position;                   /* of the next record; pass it to continue from here */
+    uint64_t index;                      /* of the next record */
+    uint64_t count; /* number of records: see StoreFound */
+    uint64_t noted; /* records ever read, less those taken back */
+    uint64_t cuts;  /* live->cuts when last seen: it grows when records are set aside */
     struct udpfast_store_segment segment;
     struct udpfast_store_memory *memory;
     char directory[PATH_MAX];
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
-/* A message's sender, the number of it in the store, and type. Of records of kind BUS. */
+/* The number of a message's sender in this store, and its type; for records of kind BUS only. */
 static inline uint16_t udpfast_message_sender(const struct udpfast_record *record)
 {
     return (uint16_t) record->object;
@@ -470,7 +472,7 @@ static inline uint16_t udpfast_message_type(const struct udpfast_record *record)
     return (uint16_t) (record->object >> 16);
 }
 
-/* The name of a sender whose registration was read; empty: it was not. */
+/* The name of a sender; empty if its registration has not been read. */
 static inline const char *udpfast_store_sender(const struct udpfast_store *store, uint16_t number)
 {
     return store->memory->senders[number <= UDPFAST_SENDERS_MAX ? number : 0];
@@ -483,7 +485,7 @@ static inline void udpfast_segment_unmap(struct udpfast_store_segment *segment)
     segment->header = NULL;
 }
 
-/* Map a segment. Returns 1; 0: it is not there. */
+/* Map a segment. Returns 1; 0: there is no such file. */
 static inline int udpfast_segment_map(struct udpfast_store *store, uint64_t number,
                                       struct udpfast_store_segment *segment)
 {
@@ -521,7 +523,7 @@ static inline int udpfast_segment_map(struct udpfast_store *store, uint64_t numb
     return 1;
 }
 
-/* The number in the name of a segment's file; 0: it is none. */
+/* The number in the name of a segment's file; 0: it is another file. */
 static inline uint64_t udpfast_segment_number(const char *name)
 {
     char *end;
@@ -529,7 +531,7 @@ static inline uint64_t udpfast_segment_number(const char *name)
     return end - name >= 8 && strcmp(end, ".segment") == 0 ? number : 0;
 }
 
-/* The lowest number of a segment from `least` on; 0: there is none. */
+/* The lowest segment number that is at least `least`; 0: there is none. */
 static inline uint64_t udpfast_segment_next(const char *directory, uint64_t least)
 {
     DIR *folder = opendir(directory);
@@ -546,7 +548,7 @@ static inline uint64_t udpfast_segment_next(const char *directory, uint64_t leas
     return found;
 }
 
-/* The record at a position of a segment; NULL: there is none so far, or the segment ends there. */
+/* The record at a position of a segment; NULL: none is there yet, or the segment ends there. */
 static inline const struct udpfast_record *
 udpfast_segment_record(const struct udpfast_store_segment *segment, uint64_t position, int *ended)
 {
@@ -562,7 +564,7 @@ udpfast_segment_record(const struct udpfast_store_segment *segment, uint64_t pos
     return (const struct udpfast_record *) (segment->records + offset);
 }
 
-/* Map the last segment that begins at a position or before it. Returns 1; 0: there is none. */
+/* Map the last segment that begins at or before a position. Returns 1; 0: there is none. */
 static inline int udpfast_segment_find(struct udpfast_store *store, uint64_t position,
                                        struct udpfast_store_segment *segment)
 {
@@ -577,7 +579,7 @@ static inline int udpfast_segment_find(struct udpfast_store *store, uint64_t pos
         uint64_t number = udpfast_segment_number(entry->d_name);
         result = number != 0 ? udpfast_segment_map(store, number, &other) : 0;
         if (result <= 0)
-            continue; /* another file, or one that was removed just now */
+            continue; /* another file, or one that has just been removed */
         if (other.header->position > position
             || (segment->header != NULL && other.header->number < segment->header->number)) {
             udpfast_segment_unmap(&other);
@@ -593,7 +595,7 @@ static inline int udpfast_segment_find(struct udpfast_store *store, uint64_t pos
     return result;
 }
 
-/* Take from a record what a reader remembers. */
+/* Remember the senders that a record registers. */
 static inline void udpfast_store_note(struct udpfast_store *store,
                                       const struct udpfast_record *record)
 {
@@ -608,7 +610,7 @@ static inline void udpfast_store_note(struct udpfast_store *store,
     }
 }
 
-/* Stand at a position. What its segment says before it is learnt on the way. Returns 0. */
+/* Move to a position. Learns the senders registered before it in its segment. Returns 0. */
 static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t position)
 {
     const struct udpfast_record *record;
@@ -620,7 +622,7 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
     if (position == UDPFAST_STORE_TAIL)
         position = UDPFAST_LOAD_ACQUIRE(&store->live->end);
     if (oldest == 0 && (position == 0 || store->position >= UDPFAST_STORE_TAIL)) {
-        /* The copy has no record so far. */
+        /* The copy has no record yet. */
         store->position = store->position == 0 ? 0 : UDPFAST_STORE_OLDEST;
         return 0;
     }
@@ -656,7 +658,7 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
                        store->position);
 }
 
-/* Let go of the store. Idempotent. */
+/* Unmap the store, and free the reader's memory. Idempotent. */
 static inline void udpfast_store_close(struct udpfast_store *store)
 {
     udpfast_segment_unmap(&store->segment);
@@ -669,7 +671,8 @@ static inline void udpfast_store_close(struct udpfast_store *store)
 
 /* Open this host's copy of a store. Returns 0.
  *
- * start: `position` of a store that was read before, UDPFAST_STORE_OLDEST or UDPFAST_STORE_TAIL.
+ * start: the `position` at which an earlier reader ended, UDPFAST_STORE_OLDEST or
+ * UDPFAST_STORE_TAIL.
  */
 static inline int udpfast_store_open(struct udpfast_store *store, const char *address,
                                      uint64_t start)
@@ -692,7 +695,7 @@ static inline int udpfast_store_open(struct udpfast_store *store, const char *ad
     return result;
 }
 
-/* Records may have been set aside: go on behind the last one that is there still. */
+/* Records may have been set aside: continue behind the last one that is still there. */
 static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t cuts)
 {
     struct udpfast_store_memory *memory = store->memory;
@@ -709,7 +712,7 @@ static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t 
             if (result < 0)
                 return result;
             if (result == 0)
-                break; /* it was removed with its segment: what is set aside is not so old */
+                break; /* removed with its segment: records that are set aside are not that old */
         }
         record = udpfast_segment_record(&segment, memory->positions[at], &ended);
         if (record != NULL && record->position == memory->positions[at]
@@ -725,11 +728,11 @@ static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t 
     store->cuts = cuts;
     store->noted -= gone;
     store->count = gone;
-    if (gone != 0) /* a sender may have another number now */
+    if (gone != 0) /* senders may have other numbers now */
         memset(memory->senders, 0, sizeof memory->senders);
     at = store->index - gone;
     result = udpfast_store_stand(store, position);
-    if (result == UDPFAST_BUS_PLACE && gone == 0) { /* its segment was removed meanwhile */
+    if (result == UDPFAST_BUS_PLACE && gone == 0) { /* its segment has been removed meanwhile */
         udpfast_segment_unmap(&store->segment);
         store->position = position;
         store->index = at;
@@ -738,7 +741,7 @@ static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t 
     return result != 0 ? result : gone != 0 ? UDPFAST_STORE_ROLLBACK : UDPFAST_STORE_NOTHING;
 }
 
-/* Go on in the next segment. Returns 1, or UDPFAST_STORE_MISSED; 0: there is none so far. */
+/* Continue in the next segment. Returns 1 or UDPFAST_STORE_MISSED; 0: there is none yet. */
 static inline int udpfast_store_enter(struct udpfast_store *store)
 {
     struct udpfast_store_segment next;
@@ -750,7 +753,7 @@ static inline int udpfast_store_enter(struct udpfast_store *store)
             return 0;
         result = udpfast_segment_map(store, number, &next);
         if (result > 0 && next.header->position + next.limit <= store->position) {
-            udpfast_segment_unmap(&next); /* all of it was read before */
+            udpfast_segment_unmap(&next); /* all of it has been read already */
             number++;
             result = 0;
         }
@@ -775,9 +778,9 @@ static inline int udpfast_store_enter(struct udpfast_store *store)
     return store->count != 0 ? UDPFAST_STORE_MISSED : 1;
 }
 
-/* Find the next record. Returns StoreFound.
+/* Get the next record. Returns StoreFound, or a number below 0: see `problem`.
  *
- * record: valid until the next call; it lies where the daemon has written it.
+ * record: points into the store's mapped segment; valid until the next call.
  */
 static inline int udpfast_store_next(struct udpfast_store *store,
                                      const struct udpfast_record **record)
@@ -802,7 +805,8 @@ static inline int udpfast_store_next(struct udpfast_store *store,
     }
     if (*record == NULL)
         return UDPFAST_STORE_NOTHING;
-    /* What too few copies have is not shown yet. Acquire: what was told of copies before holds. */
+    /* Records that too few copies have are not shown yet. Acquire: what the daemon stated about
+     * copies before holds for these records. */
     if (UDPFAST_LOAD_ACQUIRE(&store->live->gate) != 0
         && store->position >= UDPFAST_LOAD_ACQUIRE(&store->live->released))
         return UDPFAST_STORE_NOTHING;

@@ -9,28 +9,28 @@ struct udpfast_price_level {
     double quantity;
 };
 
-/* One side: the best level is the last one. */
+/* One side, sorted: the best level is the last one. */
 struct udpfast_book_side {
     struct udpfast_price_level *levels;
     uint32_t count, room;
     double sign; /* key = price * sign: 1 bids, -1 asks */
 };
 
-/* One instrument: its levels, or its single orders. Stays where it is for as long as its books
- * live. */
+/* The book of one instrument: its levels, or its single orders. Its address does not change until
+ * udpfast_books_close. */
 struct udpfast_order_book {
     struct udpfast_book_side bids, asks;
     struct udpfast_queues orders;
-    int stale;                 /* its content may be wrong, or old: do not trust it */
-    uint64_t removals_unknown; /* removals of levels that were not there */
-    uint64_t levels_refused;   /* NaN, or more than UDPFAST_LEVELS_MAX */
+    int stale;                 /* its content may be wrong or out of date: do not trust it */
+    uint64_t removals_unknown; /* removals of levels that did not exist */
+    uint64_t levels_refused;   /* levels with NaN, or beyond UDPFAST_LEVELS_MAX */
     char exchange[UDPFAST_NAME_SIZE_MAX + 1];
     char symbol[UDPFAST_NAME_SIZE_MAX + 1];
 };
 
 /* --- one book --- */
 
-/* A level, 0 is the best one. 0: there is none. */
+/* Get a level by rank, 0 is the best one. Returns 1, or 0 if there is no such level. */
 static inline int udpfast_side_level(const struct udpfast_book_side *side, uint32_t rank,
                                      double *price, double *quantity)
 {
@@ -44,7 +44,7 @@ static inline int udpfast_side_level(const struct udpfast_book_side *side, uint3
 }
 
 struct udpfast_best {
-    double bid_price; /* NaN: no such side */
+    double bid_price; /* NaN: the side is empty */
     double bid_quantity;
     double ask_price;
     double ask_quantity;
@@ -64,7 +64,7 @@ static inline int udpfast_order_book_crossed(const struct udpfast_order_book *bo
     return best.bid_price >= best.ask_price;
 }
 
-/* Have room for so many more levels. 0: no memory. */
+/* Make room for `more` levels. 0: no memory. */
 static inline int udpfast_side_reserve(struct udpfast_book_side *side, uint32_t more)
 {
     uint64_t wanted = (uint64_t) side->count + more;
@@ -87,7 +87,8 @@ static inline int udpfast_side_reserve(struct udpfast_book_side *side, uint32_t 
     return 1;
 }
 
-/* The first level that is not worse than `key`: most updates are near the top. */
+/* Index of the first level that is not worse than `key`. Searches outwards from the best level,
+ * because most updates are near it. */
 static inline uint32_t udpfast_side_find(const struct udpfast_book_side *side, double key)
 {
     uint32_t high = side->count, low = 0, step = 1;
@@ -146,8 +147,8 @@ static inline void udpfast_side_apply(struct udpfast_order_book *book,
     uint32_t i;
     if (snapshot)
         side->count = 0;
-    /* A snapshot goes from best to worst: from its end on every level is appended. Rows in
-     * disorder, or too many, must be taken in their order: the last one of a price holds. */
+    /* A snapshot is sorted from best to worst: taken from its end, every level is appended. Rows
+     * that are unsorted or too many must be taken in order: the last one of a price counts. */
     snapshot = snapshot && count <= side->room;
     for (i = 1; snapshot && i < count; i++)
         snapshot = rows[i].price * side->sign < rows[i - 1].price * side->sign;
@@ -157,15 +158,16 @@ static inline void udpfast_side_apply(struct udpfast_order_book *book,
     }
 }
 
-/* Apply a BOOK payload. A snapshot replaces both sides, an absent one by nothing; in an update an
- * absent side does not change. A level that is refused makes the book stale. Returns 0. */
+/* Apply a BOOK payload. A snapshot replaces both sides, even by an empty one; an update changes
+ * only the levels that it has. A refused level makes the book stale. Returns 0, UDPFAST_FORMAT or
+ * UDPFAST_NO_MEMORY. */
 static inline int udpfast_order_book_apply(struct udpfast_order_book *book, const void *payload,
                                            uint32_t size, int snapshot)
 {
     const struct udpfast_book *update = (const struct udpfast_book *) payload;
     const struct udpfast_level *rows = (const struct udpfast_level *) (const void *) (update + 1);
     uint64_t refused = book->levels_refused;
-    book->stale = 1; /* whatever ends this in the middle */
+    book->stale = 1; /* it stays so if this returns an error */
     if (size < sizeof *update
         || size
                < sizeof *update + ((uint64_t) update->bid_count + update->ask_count) * sizeof *rows)
@@ -190,28 +192,28 @@ static inline void udpfast_order_book_clear(struct udpfast_order_book *book)
 
 /* --- all books of a ring --- */
 
-/* An instrument, and who goes by its name: the first object of it has the book that the name leads
- * to, any other one a book apart. */
+/* The name of an instrument, and the objects that use it: the first of them has the book that the
+ * name leads to, every other one a separate book. */
 struct udpfast_book_name {
-    int32_t home;     /* index of that book */
-    int32_t object;   /* the last object that goes by it; -1: none */
-    uint32_t objects; /* how many do */
-    int held;         /* one of them has that book */
+    int32_t home;     /* index of the name's book */
+    int32_t object;   /* the last object that uses the name; -1: none */
+    uint32_t objects; /* number of objects that use it */
+    int held;         /* one of them has the name's book */
 };
 
-/* A book is stale from the moment that its content may be wrong until it is known to be right, as
- * `Books` of Python has it: see udpfast_books_apply. */
+/* A book is stale from the moment its content may be wrong until it is known to be right, as in the
+ * Python class `Books`: see udpfast_books_apply. */
 struct udpfast_books {
     struct udpfast_objects objects;
-    struct udpfast_order_book **all; /* of names, and of further objects of a name */
-    int32_t *spare;                  /* those of no name and no object */
+    struct udpfast_order_book **all; /* the books of names, and the separate ones */
+    int32_t *spare;                  /* indices in `all` that no name and no object uses */
     struct udpfast_book_name *names; /* in the order in which they were first seen */
-    uint32_t *slots;                 /* index of a name, + 1, by exchange and symbol */
+    uint32_t *slots;                 /* hash table by exchange and symbol: index of a name + 1 */
     uint32_t all_count, all_room, spare_count, count, room, mask;
-    uint64_t unnamed;   /* updates that belong to no book: exchange or symbol is not known */
-    uint64_t contested; /* names that more than one object goes by, as of now */
-    uint16_t kind;      /* of the updates that they are made from */
-    uint32_t orphaned;  /* connection scope of who is dead, stuck or not heard: all is old */
+    uint64_t unnamed;   /* updates without a book: exchange or symbol is unknown */
+    uint64_t contested; /* names that more than one object uses now */
+    uint16_t kind;      /* kind of the updates: BOOK or ORDERS */
+    uint32_t orphaned;  /* connection scope of a writer that is dead, stuck or cut off; or 0 */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
@@ -226,20 +228,21 @@ static inline int udpfast_books_open_kind(struct udpfast_books *books, uint16_t 
     return 0;
 }
 
-/* Begin without any book, for books of levels. Returns 0. */
+/* Open an empty set of books of price levels. Returns 0. */
 static inline int udpfast_books_open(struct udpfast_books *books)
 {
     return udpfast_books_open_kind(books, UDPFAST_KIND_BOOK);
 }
 
-/* The same for books of single orders: what a record updates has `orders`, and no levels. Levels and
- * orders are in doubt apart; who wants both keeps both, and applies every record to both. */
+/* Open an empty set of books of single orders, which have `orders` and no levels. Levels and
+ * orders are stale independently: a program that needs both opens two sets, and applies every
+ * record to both. */
 static inline int udpfast_books_open_orders(struct udpfast_books *books)
 {
     return udpfast_books_open_kind(books, UDPFAST_KIND_ORDERS);
 }
 
-/* An order of a book of single orders, by its id as published; NULL: it does not rest. */
+/* Find a resting order by its id as published; NULL: it does not rest. */
 static inline const struct udpfast_order *udpfast_books_order(const struct udpfast_books *books,
                                                               const struct udpfast_order_book *book,
                                                               const char *id)
@@ -251,7 +254,8 @@ static inline const struct udpfast_order *udpfast_books_order(const struct udpfa
     return found == 0 ? NULL : book->orders.rows + (found - 1);
 }
 
-/* Where an order stands. 1; 0: it does not rest. Looks at every order of the book. */
+/* Find the place of an order in its queue. Returns 1, or 0 if it does not rest. Visits every order
+ * of the book. */
 static inline int udpfast_books_place(const struct udpfast_books *books,
                                       const struct udpfast_order_book *book, const char *id,
                                       struct udpfast_order_place *place)
@@ -271,7 +275,7 @@ static inline int udpfast_books_place(const struct udpfast_books *books,
     return 1;
 }
 
-/* Let go of all books. Idempotent. */
+/* Free all books. Idempotent. */
 static inline void udpfast_books_close(struct udpfast_books *books)
 {
     uint32_t i;
@@ -304,7 +308,7 @@ static inline uint32_t udpfast_books_hash(const struct udpfast_books *books, con
     uint64_t hash = 0;
     for (; *exchange != 0; exchange++)
         hash = udpfast_keyed_word(&books->objects.key, hash ^ (uint8_t) *exchange);
-    hash = udpfast_keyed_word(&books->objects.key, hash ^ 0x100); /* where the one ends */
+    hash = udpfast_keyed_word(&books->objects.key, hash ^ 0x100); /* separates the two names */
     for (; *symbol != 0; symbol++)
         hash = udpfast_keyed_word(&books->objects.key, hash ^ (uint8_t) *symbol);
     return (uint32_t) hash;
@@ -327,7 +331,7 @@ static inline int32_t udpfast_books_find_name(const struct udpfast_books *books,
     }
 }
 
-/* The book of an instrument; NULL: none was seen. */
+/* Find the book of an instrument; NULL: none was seen. */
 static inline struct udpfast_order_book *
 udpfast_books_find(const struct udpfast_books *books, const char *exchange, const char *symbol)
 {
@@ -335,8 +339,9 @@ udpfast_books_find(const struct udpfast_books *books, const char *exchange, cons
     return name < 0 ? NULL : udpfast_books_at(books, (uint32_t) name);
 }
 
-/* Whether the feed is in doubt of the object that an update is of, whatever its kind, as far as its
- * records said. What it does not watch over (UDPFAST_RECORD_UNGATED) is as good as it came. */
+/* Whether the feed is in doubt about the object of an update of any kind, as far as its records
+ * were applied. Ungated updates (UDPFAST_RECORD_UNGATED) are never in doubt while the writer works.
+ */
 static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
@@ -346,7 +351,7 @@ static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
         return books->orphaned != 0;
     if (object != NULL)
         return udpfast_object_in_doubt(&books->objects, object);
-    return !udpfast_record_is_sure(record); /* nothing was said of it */
+    return !udpfast_record_is_sure(record); /* an object of which no record was applied */
 }
 
 static inline void udpfast_books_mark(struct udpfast_books *books,
@@ -364,7 +369,7 @@ static inline void udpfast_books_mark_all(struct udpfast_books *books)
         udpfast_books_mark(books, books->objects.all + i);
 }
 
-/* Have an empty book that nobody has. Returns its index; -1: no memory. */
+/* Get an empty, unused book. Returns its index; -1: no memory. */
 static inline int32_t udpfast_books_take(struct udpfast_books *books)
 {
     struct udpfast_order_book *book;
@@ -395,7 +400,7 @@ static inline int32_t udpfast_books_take(struct udpfast_books *books)
     return (int32_t) books->all_count++;
 }
 
-/* The index of an instrument's name, of which no object is known yet; -1: no memory. */
+/* Add the name of an instrument that no object uses yet. Returns its index; -1: no memory. */
 static inline int32_t udpfast_books_add_name(struct udpfast_books *books, const char *exchange,
                                              const char *symbol)
 {
@@ -439,7 +444,8 @@ static inline int32_t udpfast_books_add_name(struct udpfast_books *books, const 
     return (int32_t) books->count++;
 }
 
-/* From now on an object goes by a name. If others do too, its book is one apart. Returns 0. */
+/* Give an object a name. If another object has the name's book, it gets a separate one. Returns 0
+ * or UDPFAST_NO_MEMORY. */
 static inline int udpfast_books_claim(struct udpfast_books *books, struct udpfast_object *object,
                                       const char *exchange, const char *symbol)
 {
@@ -469,7 +475,7 @@ static inline int udpfast_books_claim(struct udpfast_books *books, struct udpfas
     return 0;
 }
 
-/* An object does not go by its name any more. What it had keeps its levels, and is stale. */
+/* Take the name from an object. Its book keeps its levels, and is stale. */
 static inline void udpfast_books_unbind(struct udpfast_books *books, struct udpfast_object *object)
 {
     struct udpfast_book_name *name;
@@ -492,7 +498,7 @@ static inline void udpfast_books_unbind(struct udpfast_books *books, struct udpf
     object->contested = 0;
     if (name->objects != 1)
         return;
-    /* The one that is left has the name, and the book that the name leads to. */
+    /* The object that is left gets the book that the name leads to. */
     books->contested--;
     other = books->objects.all + name->object;
     other->contested = 0;
@@ -510,8 +516,8 @@ static inline void udpfast_books_unbind(struct udpfast_books *books, struct udpf
     udpfast_books_mark(books, other);
 }
 
-/* An object names its book, for the first time, or another one than before. Returns 1; 0: its names
- * are not known. */
+/* Bind an object to the book that it names, for the first time or instead of another one. Returns
+ * 1, or 0 if a name is unknown. */
 static inline int udpfast_books_bind(struct udpfast_books *books, struct udpfast_reader *reader,
                                      struct udpfast_object *object, uint64_t tag)
 {
@@ -525,7 +531,7 @@ static inline int udpfast_books_bind(struct udpfast_books *books, struct udpfast
     if (exchange_bytes == NULL || symbol_bytes == NULL
         || memchr(exchange_bytes, 0, exchange_size) != NULL
         || memchr(symbol_bytes, 0, symbol_size)
-               != NULL) /* no string of C can be told from others */
+               != NULL) /* a C string cannot contain a NUL */
         return 0;
     memcpy(exchange, exchange_bytes, exchange_size);
     memcpy(symbol, symbol_bytes, symbol_size);
@@ -544,8 +550,8 @@ static inline struct udpfast_object *udpfast_books_object(struct udpfast_books *
     return object != NULL ? object : udpfast_objects_add(&books->objects, key, tag);
 }
 
-/* A message that is no update of a book, or of one without a gate, of the gated object of its
- * number. */
+/* Note a message that updates no book here, or an ungated one: the gated object with the same
+ * number was passed on. */
 static inline void udpfast_books_pass_by(struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
@@ -558,7 +564,7 @@ static inline void udpfast_books_pass_by(struct udpfast_books *books,
     udpfast_books_mark(books, object);
 }
 
-/* Records were missed, the feed's words among them. */
+/* Records were missed, perhaps with doubts of the feed among them: make every book stale. */
 static inline void udpfast_books_missed(struct udpfast_books *books)
 {
     uint32_t i;
@@ -574,7 +580,7 @@ static inline void udpfast_books_missed(struct udpfast_books *books)
     udpfast_books_mark_all(books);
 }
 
-/* Every book is empty. */
+/* Empty every book. */
 static inline void udpfast_books_begin_all(struct udpfast_books *books, int complete)
 {
     uint32_t i;
@@ -585,7 +591,7 @@ static inline void udpfast_books_begin_all(struct udpfast_books *books, int comp
         udpfast_order_book_clear(books->all[i]);
         books->spare[books->spare_count++] = (int32_t) i;
     }
-    for (i = 0; i < books->count; i++) { /* those of names are none to spare */
+    for (i = 0; i < books->count; i++) { /* the books of names are not spare */
         books->spare[books->names[i].home] = -1;
         books->names[i].object = -1;
         books->names[i].objects = 0;
@@ -597,8 +603,9 @@ static inline void udpfast_books_begin_all(struct udpfast_books *books, int comp
     }
 }
 
-/* A session of a stream begins, with or without its SESSION, or another writer. Roq numbers its
- * objects anew, and another writer may; other streams name them alike in all sessions. */
+/* Begin a session of a stream (its SESSION may have been missed) or, at RESTART, another writer.
+ * Roq numbers its objects anew, and another writer may, so all books are emptied then; the objects
+ * of other streams have the same names in all sessions. */
 static inline void udpfast_books_begin(struct udpfast_books *books,
                                        const struct udpfast_record *record)
 {
@@ -620,8 +627,8 @@ static inline void udpfast_books_begin(struct udpfast_books *books,
     }
 }
 
-/* Be in the session of a record. One of an object that is of another session of its stream than
- * those before begins it: its SESSION record was among those missed. 0: no memory. */
+/* Enter the session of a record. A record of an object in another session of its stream begins that
+ * session, because the SESSION record was missed. 0: no memory. */
 static inline int udpfast_books_reach(struct udpfast_books *books,
                                       const struct udpfast_record *record)
 {
@@ -637,7 +644,7 @@ static inline int udpfast_books_reach(struct udpfast_books *books,
     return 1;
 }
 
-/* The object that an update is of, bound to its book. Returns 1; 0: it belongs to none. */
+/* Find the object of an update, and bind it to its book. Returns 1, or 0 if it has no book. */
 static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
                                        const struct udpfast_record *record,
                                        struct udpfast_object **object)
@@ -651,7 +658,7 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
     if (update->exchange_id == 0 || update->symbol_id == 0) {
         *object = udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
         if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0)
-            udpfast_books_unbind(books, *object); /* it does not say any more whose book this is */
+            udpfast_books_unbind(books, *object); /* it no longer names its instrument */
         result = 0;
     } else {
         *object = udpfast_books_object(books, udpfast_object_key(record), tag);
@@ -677,7 +684,7 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     int snapshot, result;
     if (size < sizeof *update
         || (books->kind == UDPFAST_KIND_ORDERS && !udpfast_orders_whole(update, size))) {
-        udpfast_books_missed(books); /* nobody knows of which book */
+        udpfast_books_missed(books); /* its book is unknown */
         return UDPFAST_FORMAT;
     }
     snapshot = (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0
@@ -688,21 +695,21 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     book = books->all[object->book];
     udpfast_object_heard(object, record);
     if (!snapshot && object->missing) {
-        /* The very first update of an object is all there is of it. */
+        /* The very first update of an object is its complete state. */
         if ((record->flags & (UDPFAST_RECORD_FIRST | UDPFAST_RECORD_UNGATED))
                 != UDPFAST_RECORD_FIRST
             || !books->objects.heard[udpfast_stream(record)].complete || object->begun)
             return 0;
         udpfast_order_book_clear(book);
     }
-    object->missing = 1; /* whatever ends this in the middle leaves the book stale */
+    object->missing = 1; /* the book stays stale if this returns an error */
     refused = book->levels_refused;
     result = books->kind == UDPFAST_KIND_BOOK
                  ? udpfast_order_book_apply(book, update, size, snapshot)
                  : udpfast_queues_apply(&book->orders, &books->objects.key, update, snapshot);
     if (result != 0)
         return result;
-    /* The origin itself is in doubt, or the book does not hold what the origin holds. */
+    /* The publisher's own book is in doubt, or this book refused some of its levels. */
     object->missing =
         update->update_type == UDPFAST_UPDATE_STALE || book->levels_refused != refused;
     object->begun = 1;
@@ -713,7 +720,8 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     return 0;
 }
 
-/* While its writer is dead, stuck, or not heard, no book is known to be what it is by now. */
+/* While the writer is dead, stuck or cut off, every book may be out of date. READY ends that, but
+ * not for a dead writer: its successor's RESTART does, and empties all books. */
 static inline void udpfast_books_note_writer(struct udpfast_books *books,
                                              const struct udpfast_record *record)
 {
@@ -731,20 +739,20 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
     udpfast_books_mark_all(books);
 }
 
-/* Apply a record, of any kind, to the books. Returns 0, UDPFAST_FORMAT or UDPFAST_NO_MEMORY.
+/* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT or UDPFAST_NO_MEMORY.
  *
- * updated: the book that it updated; NULL: none. (A GAP may turn many stale.)
+ * updated: the book that the record updated; NULL: none. (A GAP updates none, but may make many
+ * stale.)
  *
- * - A gap puts all books of its stream in doubt, until the feed says RECOVERED of each.
- * - STALE takes one out until its snapshot has come.
- * - A new session empties all books of its stream, a restarted writer all books.
- * - A reader that was lapped, or came late, knows a book from the next snapshot on that the feed
- *   passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
- *   next update.
- * - An update with levels that a book refuses puts it in doubt until its next snapshot.
- * - Two objects of a session that go by one name put it in doubt, until one of them is left.
+ * - GAP makes all books of its stream stale, each until the feed publishes its RECOVERED.
+ * - STALE makes one book stale until its next snapshot.
+ * - SESSION empties all books of its stream; RESTART (another writer) empties all books.
+ * - After a lap or a late join, a book is stale until the next snapshot that the feed passes on,
+ *   or, if the feed itself may be in doubt, until the book's RECOVERED or next update.
+ * - An update with levels that the book refuses makes it stale until its next snapshot.
+ * - Two objects of a session with the same names make both books stale, until one is left.
  *
- * A stale book keeps what it last held and takes no updates.
+ * A book that waits for a snapshot keeps its levels and takes no updates.
  */
 static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfast_reader *reader,
                                       const struct udpfast_record *record,
@@ -777,13 +785,13 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
         if (udpfast_objects_gap(&books->objects, record))
             udpfast_books_mark_all(books);
     } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
-        /* Another writer; that of an image may be the one that died. */
+        /* A new writer ends the doubt; the RESTART of an image may be of the one that died. */
         if (record->kind == UDPFAST_KIND_RESTART && (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
             books->orphaned = 0;
         udpfast_books_begin(books, record);
     } else if (record->kind == UDPFAST_KIND_LAPPED) {
-        /* Another writer's RESTART may be among what was missed. A loop that stood still is the
-         * same one, and what it catches up is old, snapshots too. */
+        /* The missed records may include a new writer's RESTART. But a loop that stood still is
+         * still the writer: its records are late, also its snapshots. */
         if (books->orphaned == UDPFAST_CONNECTION_WRITER)
             books->orphaned = 0;
         udpfast_books_missed(books);
@@ -792,8 +800,9 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     }
     if (result == UDPFAST_FORMAT)
         udpfast_say(books->problem, result,
-                    "record %" PRIu64 ": %s of %" PRIu32 " bytes is too short for what it says",
-                    record->index, books->kind == UDPFAST_KIND_BOOK ? "BOOK" : "ORDERS", udpfast_record_payload_size(record));
+                    "record %" PRIu64 ": %s of %" PRIu32 " bytes is too short for its rows",
+                    record->index, books->kind == UDPFAST_KIND_BOOK ? "BOOK" : "ORDERS",
+                    udpfast_record_payload_size(record));
     else if (result < 0)
         udpfast_say(books->problem, result, "record %" PRIu64 ": no memory for its book",
                     record->index);

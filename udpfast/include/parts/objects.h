@@ -1,15 +1,16 @@
-/* What may be believed of one object, from the records that were read. Two doubts are kept apart:
+/* How far one object can be trusted, from the records that were read. Two doubts are separate:
  *
- *   doubted   by the feed: a gap (gaps are counted, so that one costs nothing per object), or
- * STALE. Ends with RECOVERED. Or UNHEARD: records were missed, or came before we did, and the
- *             feed's word may be among them; that ends, too, with an update that the feed passes
- * on. missing   by who reads: what is held is not what updates build on. Ends with a snapshot.
+ *   doubted   The feed is in doubt: it published a GAP (gaps are counted, so that one costs nothing
+ *             per object) or STALE. Ends with RECOVERED. Or UNHEARD: the reader missed records, or
+ *             joined late, and a doubt of the feed may be among them. That ends also with an update
+ *             that the feed passes on.
+ *   missing   The reader lacks the state that updates apply to. Ends with a snapshot.
  *
- * What no feed watches over (UDPFAST_RECORD_UNGATED) comes for many symbols under one number: each
- * symbol of it is an object.
+ * Ungated records (UDPFAST_RECORD_UNGATED) of many symbols have one object number: then each symbol
+ * is an object.
  *
- * An object is of one stream, which all its records name: a GAP of that stream puts it in doubt, a
- * SESSION of that stream begins it anew. Roq's two streams are one here.
+ * An object belongs to one stream, which all its records name. A GAP of that stream puts it in
+ * doubt, and a SESSION of that stream resets it. Roq's two streams count as one here.
  */
 enum {
     UDPFAST_DOUBT_SAID = 1,
@@ -17,30 +18,30 @@ enum {
 };
 
 struct udpfast_object {
-    uint64_t key;    /* Record.object; ungated: 1 << 32 is set; from 1 << 40 on: of which stream */
-    uint64_t tag;    /* (exchange_id << 32) | symbol_id; ungated: a part of the key */
-    uint32_t sure;   /* gaps counted when the feed was last sure of it */
+    uint64_t key;    /* Record.object | ungated << 32 | udpfast_stream(record) << 40 */
+    uint64_t tag;    /* (exchange_id << 32) | symbol_id; part of the key if ungated */
+    uint32_t sure;   /* gaps of its stream when the feed was last sure of it */
     int32_t book;    /* index of its book; -1: none */
     int32_t name;    /* index of its name; -1: none */
-    int32_t next;    /* another object of that name; -1: none */
-    uint8_t doubted; /* UDPFAST_DOUBT_*; 0: the feed was sure when it had `sure` gaps */
-    uint8_t begun;   /* a message of it was applied, or passed by */
-    uint8_t missing;
-    uint8_t contested; /* another object says that it is the same instrument */
+    int32_t next;    /* next object of that name; -1: none */
+    uint8_t doubted; /* UDPFAST_DOUBT_*; 0: in doubt only if there was a gap since `sure` */
+    uint8_t begun;   /* a message of it has been applied or passed over */
+    uint8_t missing; /* its state is missing until a snapshot */
+    uint8_t contested; /* another object uses the same names */
     uint8_t reserved[4];
 };
 
-/* What was heard of one stream. */
+/* What was read of one stream. */
 struct udpfast_heard {
-    uint32_t gaps;   /* that may have been of any of its objects */
-    uint32_t before; /* of them when its session began */
+    uint32_t gaps;   /* number of gaps, each of which may concern any of its objects */
+    uint32_t before; /* gaps when its session began */
     int32_t session; /* ordinal; -1: none seen yet */
-    int complete;    /* the session was seen from its SESSION record on, without a lap */
+    int complete;    /* the session was read from its SESSION record on, without a lap */
 };
 
 struct udpfast_objects {
     struct udpfast_object *all;
-    uint32_t *slots; /* index of an object, + 1; 0: empty; at most half of them are full */
+    uint32_t *slots; /* hash table: index of an object + 1; 0: empty; at most half full */
     uint32_t mask, count, room;
     struct udpfast_heard *heard; /* by udpfast_stream */
     uint32_t streams;
@@ -55,14 +56,14 @@ static inline uint64_t udpfast_keyed_fold(uint64_t a, uint64_t b)
     return (uint64_t) product ^ (uint64_t) (product >> 64);
 }
 
-/* The hash of a word under a key that nobody knows who chooses numbers and names. */
+/* Hash a word under a secret key: whoever chooses numbers and names cannot cause collisions. */
 static inline uint64_t udpfast_keyed_word(const struct udpfast_key *key, uint64_t word)
 {
     return udpfast_keyed_fold(udpfast_keyed_fold(word ^ key->mask, key->factor) ^ key->mask,
                               key->factor);
 }
 
-/* Which of `heard` a record's stream has. What is about no stream has that of Roq's. */
+/* The index in `heard` of a record's stream. Records of no stream use that of Roq's streams. */
 static inline uint32_t udpfast_stream(const struct udpfast_record *record)
 {
     return record->stream < UDPFAST_STREAM_FIRST || record->stream == UDPFAST_STREAM_NONE
@@ -70,7 +71,7 @@ static inline uint32_t udpfast_stream(const struct udpfast_record *record)
                : (uint32_t) record->stream - UDPFAST_STREAM_FIRST + 1;
 }
 
-/* A message, decoded or not, or the feed's word on an object. */
+/* Whether a record is a message, decoded or not, or a STALE or RECOVERED of an object. */
 static inline int udpfast_record_is_of_object(const struct udpfast_record *record)
 {
     return (record->kind >= UDPFAST_KIND_UPDATES && record->kind < UDPFAST_KIND_BUS)
@@ -84,7 +85,7 @@ static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
            | (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
 }
 
-/* The key of the object with a gate that has the record's number. */
+/* The key of the gated object with the record's object number. */
 static inline uint64_t udpfast_object_gated_key(const struct udpfast_record *record)
 {
     return udpfast_object_key(record) & ~((uint64_t) 1 << 32);
@@ -102,7 +103,7 @@ static inline void udpfast_heard_begin(struct udpfast_heard *heard, int complete
     heard->complete = complete;
 }
 
-/* Have a `heard` of a record's stream; all else here takes it for granted. 0: no memory. */
+/* Make room for a record's stream in `heard`, which all other functions require. 0: no memory. */
 static inline int udpfast_objects_reach(struct udpfast_objects *objects,
                                         const struct udpfast_record *record)
 {
@@ -137,7 +138,7 @@ static inline uint32_t udpfast_objects_hash(const struct udpfast_objects *object
                                                    : hash);
 }
 
-/* NULL: no such object. Valid until the next one is added. */
+/* Find an object; NULL: there is none. The pointer is valid until another object is added. */
 static inline struct udpfast_object *udpfast_objects_find(const struct udpfast_objects *objects,
                                                           uint64_t key, uint64_t tag)
 {
@@ -164,8 +165,8 @@ static inline void udpfast_objects_enter(struct udpfast_objects *objects, uint32
     objects->slots[place & objects->mask] = index + 1;
 }
 
-/* Nothing was heard of an object. What has no gate is in doubt if there was a gap since its stream's
- * session began. */
+/* Reset an object: nothing of it was read. An ungated object is in doubt if there was a gap since
+ * its stream's session began. */
 static inline void udpfast_object_begin(const struct udpfast_objects *objects,
                                         struct udpfast_object *object)
 {
@@ -179,7 +180,7 @@ static inline void udpfast_object_begin(const struct udpfast_objects *objects,
     }
 }
 
-/* An object that is not there yet; NULL: no memory. */
+/* Add an object that does not exist yet; NULL: no memory. */
 static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects *objects,
                                                          uint64_t key, uint64_t tag)
 {
@@ -211,7 +212,8 @@ static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects 
     return object;
 }
 
-/* Objects are numbered anew: a session begins, or (not complete) its beginning was missed. */
+/* Forget all objects, whose numbers have another meaning now: a session begins. `complete`: its
+ * SESSION record was read. */
 static inline void udpfast_objects_begin(struct udpfast_objects *objects, int complete)
 {
     uint32_t stream;
@@ -222,14 +224,14 @@ static inline void udpfast_objects_begin(struct udpfast_objects *objects, int co
         udpfast_heard_begin(objects->heard + stream, complete && stream == 0);
 }
 
-/* GAP: whether every object of its stream is in doubt. A lost snapshot puts none in doubt, unless the snapshots
- * were somebody else's all along. */
+/* Note a GAP; return whether it puts every object of its stream in doubt. A lost snapshot does not,
+ * unless the snapshot channel turns out to be of another numbering (ANEW). */
 static inline int udpfast_objects_gap(struct udpfast_objects *objects,
                                       const struct udpfast_record *record)
 {
     const struct udpfast_gap *gap = (const struct udpfast_gap *) udpfast_record_payload(record);
     if (record->stream == UDPFAST_STREAM_NONE)
-        return 0; /* of streams that have no object here */
+        return 0; /* streams beyond `wire.streams_max`, of which there are no objects */
     if (record->stream == UDPFAST_CHANNEL_SNAPSHOT
         && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
         return 0;
@@ -237,7 +239,7 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
     return 1;
 }
 
-/* Whether the feed, as far as it was heard, is in doubt of an object. */
+/* Whether the feed is in doubt about an object, as far as its records were read. */
 static inline int udpfast_object_in_doubt(const struct udpfast_objects *objects,
                                           const struct udpfast_object *object)
 {
@@ -252,7 +254,7 @@ static inline void udpfast_object_sure(const struct udpfast_objects *objects,
     object->sure = udpfast_object_heard_of(objects, object)->gaps;
 }
 
-/* STALE or RECOVERED. Whether what is held of the object is missing from now on. */
+/* Note a STALE or RECOVERED; return whether the object's state is missing from now on. */
 static inline int udpfast_object_said(const struct udpfast_objects *objects,
                                       struct udpfast_object *object,
                                       const struct udpfast_record *record)
@@ -264,7 +266,7 @@ static inline int udpfast_object_said(const struct udpfast_objects *objects,
         udpfast_object_sure(objects, object);
         return !(whole && said->continues && object->begun);
     }
-    if (whole && (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0) { /* what an image says */
+    if (whole && (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0) { /* from an image */
         udpfast_object_sure(objects, object);
         object->doubted = said->status == UDPFAST_OBJECT_WAITING ? 0 : UDPFAST_DOUBT_UNHEARD;
         return said->status != UDPFAST_OBJECT_UNKNOWN;
@@ -273,9 +275,9 @@ static inline int udpfast_object_said(const struct udpfast_objects *objects,
     return 1;
 }
 
-/* Whether the feed passes a message on only while it is sure of its object: one of the incremental
- * channel. Not so what it had collected, nor what it does not watch over, nor, of other framings,
- * what replaces all: it may be of a channel for recovery. */
+/* Whether the feed passes such a message on only while it is sure of its object. That holds for the
+ * incremental channel, but not for collected messages (RELEASED), ungated ones, or, with framings
+ * other than Roq's, snapshots, which may be of a recovery channel. */
 static inline int udpfast_record_is_sure(const struct udpfast_record *record)
 {
     return record->stream != UDPFAST_CHANNEL_SNAPSHOT
@@ -284,7 +286,7 @@ static inline int udpfast_record_is_sure(const struct udpfast_record *record)
                || (record->flags & UDPFAST_RECORD_SNAPSHOT) == 0);
 }
 
-/* A message of the object was passed on. */
+/* Note a message of the object that the feed passed on. */
 static inline void udpfast_object_heard(struct udpfast_object *object,
                                         const struct udpfast_record *record)
 {

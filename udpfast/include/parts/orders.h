@@ -1,27 +1,27 @@
 enum {
-    UDPFAST_FORMAT = -48,    /* an update is none: its book is stale now */
-    UDPFAST_NO_MEMORY = -49, /* as above, for an update that finds no room */
-    UDPFAST_SIDE_BUY = 1, /* of an order, as the schema has it */
+    UDPFAST_FORMAT = -48,    /* an update is malformed: its book is stale now */
+    UDPFAST_NO_MEMORY = -49, /* there is no memory for an update: its book is stale now */
+    UDPFAST_SIDE_BUY = 1,    /* values of Order.side and Order.action, as in the schema */
     UDPFAST_SIDE_SELL = 2,
     UDPFAST_ACTION_DELETE = 3,
 };
 
-/* The resting orders of one instrument, each once. Queues are made when they are asked for. */
+/* The resting orders of one instrument. Queues are sorted when they are requested. */
 struct udpfast_queues {
-    struct udpfast_order *rows; /* in no order */
-    uint32_t *slots;            /* index of a row, + 1, by its id; at most half of them are full */
+    struct udpfast_order *rows; /* unsorted */
+    uint32_t *slots;            /* hash table by id: index of a row + 1; at most half full */
     const struct udpfast_order **sorted;
     uint32_t count, room, mask;
 };
 
-/* Where an order stands in the queue of its price. */
+/* The place of an order in the queue of its price. */
 struct udpfast_order_place {
     const struct udpfast_order *order;
-    uint32_t orders_before; /* that are filled before it */
-    double quantity_before;
+    uint32_t orders_before; /* orders that are filled before it */
+    double quantity_before; /* sum of their quantities */
 };
 
-/* What the orders of one price sum up to. */
+/* The sum of the orders of one price. */
 struct udpfast_order_level {
     double price;
     double quantity;
@@ -43,7 +43,7 @@ static inline uint32_t udpfast_order_id_hash(const struct udpfast_key *key, cons
     return (uint32_t) hash;
 }
 
-/* The slot of an order, or the empty one that it would have. */
+/* The slot of an order, or the empty slot where it would go. */
 static inline uint32_t udpfast_queues_slot(const struct udpfast_queues *queues,
                                            const struct udpfast_key *key, const char *id)
 {
@@ -54,7 +54,7 @@ static inline uint32_t udpfast_queues_slot(const struct udpfast_queues *queues,
     return slot;
 }
 
-/* Have room for so many more orders. 0: no memory. */
+/* Make room for `more` orders. 0: no memory. */
 static inline int udpfast_queues_reserve(struct udpfast_queues *queues,
                                          const struct udpfast_key *key, uint32_t more)
 {
@@ -102,7 +102,7 @@ static inline void udpfast_queues_free(struct udpfast_queues *queues)
     memset(queues, 0, sizeof *queues);
 }
 
-/* An order rests no more: those behind its slot move up, and the last row takes its place. */
+/* Remove an order: move up the slots behind its own, and the last row into its row. */
 static inline void udpfast_queues_drop(struct udpfast_queues *queues, const struct udpfast_key *key,
                                        const char *id)
 {
@@ -129,7 +129,7 @@ static inline void udpfast_queues_drop(struct udpfast_queues *queues, const stru
     queues->slots[slot] = index;
 }
 
-/* Whether an ORDERS payload has all the orders that it says. */
+/* Whether an ORDERS payload is long enough for its row_count. */
 static inline int udpfast_orders_whole(const void *payload, uint32_t size)
 {
     const struct udpfast_orders *update = (const struct udpfast_orders *) payload;
@@ -138,7 +138,7 @@ static inline int udpfast_orders_whole(const void *payload, uint32_t size)
                   >= (uint64_t) update->header.row_count * sizeof(struct udpfast_order);
 }
 
-/* Apply an ORDERS payload; a snapshot replaces all. Returns 0. */
+/* Apply an ORDERS payload; a snapshot replaces all orders. Returns 0 or UDPFAST_NO_MEMORY. */
 static inline int udpfast_queues_apply(struct udpfast_queues *queues, const struct udpfast_key *key,
                                        const void *payload, int snapshot)
 {
@@ -171,8 +171,8 @@ static inline int udpfast_order_compare(const void *one, const void *two)
     return (a->priority > b->priority) - (a->priority < b->priority);
 }
 
-/* The orders of one side (UDPFAST_SIDE_*), the best price first, those of one price in the order of
- * their queue. Returns how many; `rows` is theirs until the next record, or call of this. */
+/* Sort the orders of one side (UDPFAST_SIDE_*): the best price first, within a price by priority.
+ * Returns how many; `*rows` is valid until the next record is applied, or the next call. */
 static inline uint32_t udpfast_queues_side(const struct udpfast_queues *queues, int side,
                                            const struct udpfast_order *const **rows)
 {
@@ -186,8 +186,8 @@ static inline uint32_t udpfast_queues_side(const struct udpfast_queues *queues, 
     return count;
 }
 
-/* Prices, quantities and numbers of orders of one side, the best first: at most `room` of them.
- * Returns how many. */
+/* Sum up the orders of one side by price, the best price first, into at most `room` levels.
+ * Returns the number of levels. */
 static inline uint32_t udpfast_queues_levels(const struct udpfast_queues *queues, int side,
                                              struct udpfast_order_level *into, uint32_t room)
 {

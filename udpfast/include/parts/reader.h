@@ -1,57 +1,56 @@
 enum {
-    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring in good order */
+    UDPFAST_ENDED = -1,    /* the writer closed the ring normally, and all of it was read */
     UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be */
     UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
 };
 
 enum {                           /* where a reader begins */
-       UDPFAST_START_TAIL = 0,   /* with the next record that is written */
-       UDPFAST_START_OLDEST = 1, /* with the oldest that the ring still has */
-       UDPFAST_START_BEGIN = 2,  /* with the first of the file, which must still be there */
+       UDPFAST_START_TAIL = 0,   /* with the next record to be written */
+       UDPFAST_START_OLDEST = 1, /* with the oldest record that the ring still has */
+       UDPFAST_START_BEGIN = 2,  /* with the first record of the file, which must still be there */
 };
 
-enum {                        /* what a wait does until a record comes */
-       UDPFAST_WAIT_SPIN = 0, /* looks all the time: for a core of its own */
-       UDPFAST_WAIT_SLEEP =
-           1, /* looks, then yields, then sleeps for longer and longer, at most 1 ms */
+enum {                         /* how to wait for a record */
+       UDPFAST_WAIT_SPIN = 0,  /* spin: needs a core of its own */
+       UDPFAST_WAIT_SLEEP = 1, /* spin, then yield, then sleep for up to 1 ms */
 };
 
-#define UDPFAST_WRITER_LOOK_NS                                                                     \
-    INT64_C(200000000)                          /* whether the writer lives is looked at so often */
-#define UDPFAST_NAMES_LOOK_NS INT64_C(20000000) /* between two looks for names that are not there  \
-                                                 */
+/* Period of the check whether the writer is alive. */
+#define UDPFAST_WRITER_LOOK_NS INT64_C(200000000)
+/* Least time between two attempts to open missing names. */
+#define UDPFAST_NAMES_LOOK_NS INT64_C(20000000)
 
 enum {
-    UDPFAST_SEEK_ATTEMPTS = 1000, /* a writer overwrites what is looked at, so often in a row */
+    UDPFAST_SEEK_ATTEMPTS = 1000, /* attempts to find a record that is not overwritten meanwhile */
     UDPFAST_JUMP_ATTEMPTS = 16,   /* jumps to the newest record within one poll */
-    UDPFAST_CHAIN = 64,           /* valid records in a row that are no coincidence */
+    UDPFAST_CHAIN = 64,           /* so many valid records in a row are no coincidence */
 };
 
-/* A reader of one ring. It writes nothing; the writer does not know it. */
+/* A reader of one ring. It writes nothing to shared memory; the writer does not know of it. */
 struct udpfast_reader {
     struct udpfast_region ring, names;
     const struct udpfast_ring_header *header;
     const uint8_t *data;
     uint64_t capacity, chunk, record_max;
-    uint64_t position;                        /* of the next record */
+    uint64_t position;                        /* position of the next record */
     uint64_t index;                           /* its index, unless records were missed before it */
     uint64_t lapped;                          /* records missed so far */
-    const struct udpfast_names_header *table; /* NULL: there are no names */
+    const struct udpfast_names_header *table; /* NULL: no names yet */
     const struct udpfast_name_entry *entries;
     uint64_t table_room;
-    uint8_t *copies; /* of the records that were handed out last */
+    uint8_t *copies; /* memory of the records that the last poll returned */
     struct {
         struct udpfast_record header;
         uint8_t payload[16];
-    } made; /* a record of the reader */
+    } made; /* a record that the reader itself makes */
     int64_t looked_ns, names_looked_ns;
-    int gone;    /* connection scope: the writer's death was said, or that its loop stands still */
-    int current; /* that loop was up to date again when it had put out `current_index` records */
-    uint64_t gone_epoch, current_index; /* gone_epoch: which writer that was */
+    int gone;    /* scope of the DISCONNECTED that was returned; 0: the writer is connected */
+    int current; /* since then its loop has run again, and had written `current_index` records */
+    uint64_t gone_epoch, current_index; /* gone_epoch: the writer's epoch at that time */
     int jumped;  /* the record at `position` may have a later index */
-    int unknown; /* another log took the place of the one before */
-    int pending; /* the first of `copies` is handed out next: LAPPED came before it */
-    char said[4][UDPFAST_NAME_SIZE_MAX + 1];
+    int unknown; /* another log follows: the number of missing records is unknown */
+    int pending; /* LAPPED was returned: the first of `copies` comes next */
+    char said[4][UDPFAST_NAME_SIZE_MAX + 1]; /* the last names returned */
     unsigned int said_next;
     char directory[PATH_MAX];
     char problem[UDPFAST_PROBLEM_SIZE];
@@ -74,8 +73,7 @@ static inline int udpfast_ring_is_pad(uint64_t word)
     return (uint8_t) (word >> 32) == UDPFAST_KIND_PAD;
 }
 
-/* The record at a position whose commit word was read; NULL: there is none. Its bytes may change.
- */
+/* The record at a position whose commit word was read; NULL: invalid. Its bytes may change. */
 static inline const struct udpfast_record *udpfast_ring_record(const struct udpfast_reader *reader,
                                                                uint64_t position, uint64_t word)
 {
@@ -87,15 +85,15 @@ static inline const struct udpfast_record *udpfast_ring_record(const struct udpf
     return record;
 }
 
-/* Whether the bytes from a position on, read before this, were not overwritten meanwhile. */
+/* Whether the bytes from a position on, read before this call, had not been overwritten. */
 static inline int udpfast_ring_sound(const struct udpfast_reader *reader, uint64_t position)
 {
-    /* Orders what was read before the look at intent, which is stored before bytes below it are. */
+    /* Orders the reads before the load of intent, which the writer stores before it overwrites. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return UDPFAST_LOAD_RELAXED(&reader->header->intent) <= position + reader->capacity;
 }
 
-/* Stand behind the last record. 0: a record is not valid, or was overwritten meanwhile. */
+/* Move behind the last record. 0: a record is invalid, or was overwritten meanwhile. */
 static inline int udpfast_seek_tail(struct udpfast_reader *reader)
 {
     uint64_t start = UDPFAST_LOAD_ACQUIRE(&reader->header->latest), position = start, word;
@@ -123,7 +121,7 @@ static inline int udpfast_seek_tail(struct udpfast_reader *reader)
     return 0;
 }
 
-/* Whether a record lies at a position, and valid ones behind it: a payload may look like one. */
+/* Whether a record is at a position, with valid ones behind it: a payload may look like one. */
 static inline int udpfast_chain_at(const struct udpfast_reader *reader, uint64_t position,
                                    uint64_t tail)
 {
@@ -149,13 +147,13 @@ static inline int udpfast_chain_at(const struct udpfast_reader *reader, uint64_t
     return position <= tail;
 }
 
-/* Stand at the oldest record that is still there. 0: there is none. */
+/* Move to the oldest record that is still there. 0: there is none. */
 static inline int udpfast_seek_oldest(struct udpfast_reader *reader)
 {
     uint64_t first = reader->header->first & ~UINT64_C(7), position, tail, attempt;
     for (attempt = 0; attempt < UDPFAST_SEEK_ATTEMPTS; attempt++) {
         position = UDPFAST_LOAD_ACQUIRE(&reader->header->intent) & ~UINT64_C(7);
-        /* A writer at work moves it on by a chunk at a time: begin behind the next one. */
+        /* A working writer overwrites a chunk at a time: begin behind the next chunk. */
         position = position <= first + reader->capacity
                        ? first
                        : position - reader->capacity + attempt * reader->chunk;
@@ -176,7 +174,7 @@ static inline int udpfast_seek_oldest(struct udpfast_reader *reader)
     return 0;
 }
 
-/* Stand where a reader wants to begin. Returns 0. */
+/* Move to where the reader is to begin. Returns 0. */
 static inline int udpfast_reader_seek(struct udpfast_reader *reader, int start)
 {
     int attempt;
@@ -197,8 +195,7 @@ static inline int udpfast_reader_seek(struct udpfast_reader *reader, int start)
                        reader->directory, (uint64_t) reader->header->latest);
 }
 
-/* Map the instance's ring, in place of the one before, and stand where the file begins. Returns 0.
- */
+/* Map the instance's ring instead of the previous one, and move to its beginning. Returns 0. */
 static inline int udpfast_reader_attach(struct udpfast_reader *reader)
 {
     char path[PATH_MAX + 8];
@@ -245,7 +242,7 @@ static inline int udpfast_reader_attach(struct udpfast_reader *reader)
 
 /* --- names --- */
 
-/* Have the names that belong to what the ring's present writer writes. Returns 0. */
+/* Map the names that the current writer's records refer to. Returns 0. */
 static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
 {
     char path[PATH_MAX + 8];
@@ -259,7 +256,7 @@ static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
     result =
         udpfast_region_map(&names, path, UDPFAST_NAMES_KIND, UDPFAST_NAMES_LAYOUT, reader->problem);
     if (result == UDPFAST_ABSENT || result == UDPFAST_NOT_READY)
-        return 0; /* about to be made: it is looked for again */
+        return 0; /* not created yet: tried again later */
     if (result != 0)
         return result;
     table = (const struct udpfast_names_header *) (const void *) ((const uint8_t *) names.header
@@ -285,7 +282,7 @@ static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
     return 0;
 }
 
-/* The bytes of a name; NULL: no name has this id, or not yet. */
+/* The bytes of the name with an id; NULL: there is none, perhaps not yet. */
 static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reader, uint32_t id,
                                                     uint32_t *size)
 {
@@ -308,7 +305,7 @@ static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reade
     return (const char *) reader->entries[id].text;
 }
 
-/* The name with an id, as exchange_id and symbol_id of updates are; "" if there is none.
+/* The name with an id (exchange_id or symbol_id of an update); "" if there is none.
  *
  * Valid until the fourth call after this one.
  */
@@ -325,7 +322,7 @@ static inline const char *udpfast_reader_name(struct udpfast_reader *reader, uin
 
 /* --- opening --- */
 
-/* Let go of the ring. Idempotent. */
+/* Unmap the ring, and free the reader's memory. Idempotent. */
 static inline void udpfast_reader_close(struct udpfast_reader *reader)
 {
     udpfast_region_unmap(&reader->ring);
@@ -336,7 +333,7 @@ static inline void udpfast_reader_close(struct udpfast_reader *reader)
     reader->header = NULL;
 }
 
-/* Find the directory of an instance, in which nobody but its owner may write. Returns 0. */
+/* Find the directory of an instance, and check that only its owner may write there. Returns 0. */
 static inline int udpfast_reader_directory(struct udpfast_reader *reader, const char *address)
 {
     const char *name = strncmp(address, "ring:", 5) == 0 ? address + 5 : address;
@@ -369,9 +366,9 @@ static inline int udpfast_reader_directory(struct udpfast_reader *reader, const 
     return udpfast_check_owner(reader->directory, &status, reader->problem);
 }
 
-/* Open an instance's ring. Returns 0.
+/* Open an instance's ring. Returns 0, or a number below 0: see `problem`.
  *
- * address: "ring:NAME", below $UDPFAST_SHM or /dev/shm/udpfast-UID, or "ring:/path".
+ * address: "ring:NAME" (in $UDPFAST_SHM or /dev/shm/udpfast-UID) or "ring:/path".
  * start: UDPFAST_START_*.
  */
 static inline int udpfast_reader_open(struct udpfast_reader *reader, const char *address, int start)
@@ -392,7 +389,7 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
 
 /* --- reading --- */
 
-/* Make a record that no ring carries. Returns 1. */
+/* Return a record that is in no ring. Returns 1. */
 static inline int udpfast_reader_make(struct udpfast_reader *reader, uint8_t kind,
                                       const void *payload, uint64_t index,
                                       const struct udpfast_record **records)
@@ -410,7 +407,7 @@ static inline int udpfast_reader_make(struct udpfast_reader *reader, uint8_t kin
     return 1;
 }
 
-/* When the last record was published, as far as its writer told. */
+/* When the last record was published, as of the writer's last flush. */
 static inline int64_t udpfast_reader_last_ns(const struct udpfast_reader *reader)
 {
     uint64_t latest = UDPFAST_LOAD_ACQUIRE(&reader->header->latest) & ~UINT64_C(7);
@@ -419,7 +416,8 @@ static inline int64_t udpfast_reader_last_ns(const struct udpfast_reader *reader
     return record != NULL ? record->published_ns : reader->ring.header->created_ns;
 }
 
-/* Say that the writer is dead or stuck (`scope`), or that it goes on, or another (0). Returns 1. */
+/* Return a CONNECTION: the writer is dead or stuck (`scope`), or it or another one works (scope 0).
+ * Returns 1. */
 static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int scope,
                                             const struct udpfast_record **records)
 {
@@ -437,7 +435,7 @@ static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int s
     return 1;
 }
 
-/* Say how many records were missed before the one that was copied, which comes next. Returns 1. */
+/* Return a LAPPED for the records missed before the copied one, which comes next. Returns 1. */
 static inline int udpfast_reader_say_lapped(struct udpfast_reader *reader, uint64_t missed,
                                             const struct udpfast_record **records)
 {
@@ -446,7 +444,7 @@ static inline int udpfast_reader_say_lapped(struct udpfast_reader *reader, uint6
     memset(&said, 0, sizeof said);
     said.missed = missed;
     said.reason = UDPFAST_LAPPED_READER;
-    if (reader->unknown) { /* of the log before, nobody knows how many, if any */
+    if (reader->unknown) { /* an unknown number at the end of the previous log, perhaps 0 */
         said.missed++;
         said.reason = UDPFAST_LAPPED_UNKNOWN;
         reader->unknown = 0;
@@ -458,7 +456,7 @@ static inline int udpfast_reader_say_lapped(struct udpfast_reader *reader, uint6
     return 1;
 }
 
-/* Go on in the file that took this one's place. Returns 1; 0: there is none. */
+/* Continue in the file that replaced this one. Returns 1; 0: there is none. */
 static inline int udpfast_reader_follow(struct udpfast_reader *reader)
 {
     char path[PATH_MAX + 8];
@@ -479,31 +477,31 @@ static inline int udpfast_reader_follow(struct udpfast_reader *reader)
         reader->unknown = 1;
     else if (index <= reader->index)
         reader->index = index;
-    reader->jumped = 1; /* one record at first: what was missed is said before it */
+    reader->jumped = 1; /* take one record at first: a LAPPED may have to come before it */
     if (reader->gone)
-        reader->gone = UDPFAST_CONNECTION_WRITER; /* another one writes this file */
+        reader->gone = UDPFAST_CONNECTION_WRITER; /* another writer writes this file */
     return 1;
 }
 
-enum {                     /* how a run ended that copied no record */
-       UDPFAST_RUN_ON = 0, /* a lap's end was passed */
+enum {                     /* why a run copied no record */
+       UDPFAST_RUN_ON = 0, /* it passed the end of the ring's memory: call again */
        UDPFAST_RUN_EMPTY = 1,
        UDPFAST_RUN_LAPPED = 2,
        UDPFAST_RUN_DAMAGED = 3,
 };
 
-/* Copy what is committed from the position on, up to a chunk of it, then validate it once.
+/* Copy the committed records from the position on, up to a chunk, then validate them once.
  *
- * Returns how many records; 0: see `end`. missed: how many lie before the first, which is then the
- * only one.
+ * Returns the number of records; 0: see `end`. missed: how many were missed before the first one,
+ * which is then the only one.
  */
 static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
                                          const struct udpfast_record **records, int64_t limit,
                                          uint64_t *missed, int *end)
 {
     uint64_t start = reader->position, position = start, index = reader->index, used = 0;
-    /* Behind a lap one record at a time: a writer that overwrites a long run again and again before
-     * it is validated would never be read. */
+    /* After a lap take one record at a time: a fast writer could overwrite every long run before it
+     * is validated. */
     uint64_t run = reader->jumped ? 1 : reader->chunk;
     int64_t count = 0;
     *missed = 0;
@@ -526,9 +524,9 @@ static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
             break;
         }
         if (count > 0 && (uint8_t) (word >> 32) == UDPFAST_KIND_RESTART)
-            break; /* the names of what comes before it are those of before */
+            break; /* the records before a RESTART refer to the old names */
         memcpy(copy, reader->data + offset, size);
-        memcpy(copy, &word, sizeof word); /* as it was checked */
+        memcpy(copy, &word, sizeof word); /* the word that was checked */
         if (copy->position != position || copy->index != index) {
             if (copy->position != position || copy->index < index || !reader->jumped || count > 0) {
                 *end = UDPFAST_RUN_DAMAGED;
@@ -543,12 +541,13 @@ static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
         index++;
     }
     if (!udpfast_ring_sound(reader, start)) {
-        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* `latest` is not from before this intent */
+        /* The caller's load of `latest` must not be older than the load of intent. */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
         *end = UDPFAST_RUN_LAPPED;
         return 0;
     }
     if (*end == UDPFAST_RUN_DAMAGED && position != start)
-        *end = UDPFAST_RUN_ON; /* what came before it is sound; the next run begins with it */
+        *end = UDPFAST_RUN_ON; /* the records before the damage are sound; the next run meets it */
     if (count > 0)
         reader->jumped = 0;
     reader->position = position;
@@ -556,23 +555,23 @@ static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
     return count;
 }
 
-/* Whether the writer's loop has not been up to date for a second. */
+/* Whether the writer's loop has not run for a second. */
 static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
 {
-    /* Acquire: what it had put out by then is there. */
+    /* Acquire: the records that the loop had written by then are visible. */
     int64_t current_ns = UDPFAST_LOAD_ACQUIRE(&reader->header->current_ns);
     return current_ns != 0
            && udpfast_clock(CLOCK_MONOTONIC) - current_ns >= UDPFAST_RING_STUCK_NS;
 }
 
-/* Whether another writer has put out something; or the loop that stood still has caught up, and
- * this reader with it. */
+/* Whether to report READY: a new writer has written a record; or the loop that was stuck has run
+ * again, and this reader has read all that it had written by then. */
 static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
 {
     int stuck = udpfast_reader_stuck(reader);
     if (UDPFAST_LOAD_RELAXED(&reader->header->epoch) != reader->gone_epoch)
         reader->gone = UDPFAST_CONNECTION_WRITER;
-    if (reader->gone == UDPFAST_CONNECTION_WRITER) /* said before a lap, which may hide its RESTART */
+    if (reader->gone == UDPFAST_CONNECTION_WRITER) /* also before a lap, which may hide RESTART */
         return (uint32_t) udpfast_ring_word(reader, reader->position) != 0
                || !udpfast_ring_sound(reader, reader->position);
     if (!stuck && !reader->current) {
@@ -582,8 +581,8 @@ static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
     return reader->current && reader->index >= reader->current_index;
 }
 
-/* Nothing is there: whether something is to be said of the writer. Returns 1 and the record; 2: the
- * ring goes on in another file; 0: no. */
+/* There is no record: check the writer. Returns 1 and a CONNECTION if its state has changed; 2: the
+ * ring continues in another file; 0: nothing has changed. */
 static inline int udpfast_reader_look(struct udpfast_reader *reader,
                                       const struct udpfast_record **records)
 {
@@ -601,17 +600,17 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
             return result == 1 ? 2 : result;
         if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0
             || UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED)
-            return 2; /* what it left comes first */
+            return 2; /* read the remaining records first */
         return udpfast_say(reader->problem, UDPFAST_REMOVED,
                            "%.400s was removed: open another reader", path);
     }
     state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
     if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0)
-        return 0; /* what one that died left comes first */
+        return 0; /* read the records that a dead writer left first */
     dead = state != UDPFAST_RING_CLOSED
            && (state == UDPFAST_RING_FAILED || !udpfast_region_writer_alive(&reader->ring));
     if (dead && reader->gone) {
-        reader->gone = UDPFAST_CONNECTION_WRITER; /* whatever was said of it: it does not go on */
+        reader->gone = UDPFAST_CONNECTION_WRITER; /* a stuck writer has died */
         return 0;
     }
     if (dead)
@@ -623,7 +622,8 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
     return 0;
 }
 
-/* The ring has ended: by its writer, or because another file took its place. */
+/* The ring has ended, because its writer closed it or another file replaced it. Returns 1 if the
+ * reader continues in that file. */
 static inline int udpfast_reader_end(struct udpfast_reader *reader)
 {
     int result = udpfast_reader_follow(reader);
@@ -637,17 +637,16 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
                        "%.400s: its ring was removed: open another reader", reader->directory);
 }
 
-/* Copy what is new; never wait.
+/* Copy new records; never wait.
  *
- * records: room for `limit` pointers. What they lead to is valid until the next call: a record, and
- * behind it its payload (udpfast_record_payload).
+ * records: room for `limit` pointers. Each points to a record, with its payload behind it
+ * (udpfast_record_payload); they are valid until the next call.
  *
- * Returns how many; 0: nothing is new; UDPFAST_ENDED; below it: see `problem`.
+ * Returns the number of records; 0: there is none; UDPFAST_ENDED; less: see `problem`.
  *
- * Records that a reader missed because it was lapped are told by one of kind LAPPED, exactly. The
- * writer's death or failure, and its return, are told by one of kind CONNECTION and scope WRITER; a
- * loop that stands still, and that it has caught up, by one of scope LOOP.
- * Each of these comes alone.
+ * A record of kind LAPPED states the exact number of records that were missed because the reader
+ * was lapped. A CONNECTION of scope WRITER reports that the writer died or failed, and that it is
+ * back; one of scope LOOP, that its loop is stuck, and that it has caught up. Each comes alone.
  */
 static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit)
@@ -675,7 +674,7 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         if (end == UDPFAST_RUN_ON)
             continue;
         if (end == UDPFAST_RUN_LAPPED) {
-            /* Acquire: the record at `latest` is whole. */
+            /* Acquire: the record at `latest` is complete. */
             latest = UDPFAST_LOAD_ACQUIRE(&reader->header->latest);
             if (++attempts > UDPFAST_JUMP_ATTEMPTS)
                 return 0;
@@ -709,14 +708,14 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
     }
 }
 
-/* Find the next record; never wait. Returns 1, or what udpfast_reader_poll does. */
+/* Get the next record; never wait. Returns as udpfast_reader_poll. */
 static inline int udpfast_reader_next(struct udpfast_reader *reader,
                                       const struct udpfast_record **record)
 {
     return (int) udpfast_reader_poll(reader, record, 1);
 }
 
-/* Leave the core alone for a moment, or for longer, after `turns` looks in vain. */
+/* Pause after `turns` polls without a record: the more turns, the longer. */
 static inline void udpfast_reader_rest(uint64_t turns, int how)
 {
     struct timespec pause = {0, 1000};
@@ -734,9 +733,9 @@ static inline void udpfast_reader_rest(uint64_t turns, int how)
     }
 }
 
-/* Wait for the next records. Returns as udpfast_reader_poll; 0: nothing came.
+/* Wait for the next records. Returns as udpfast_reader_poll; 0: none came within the timeout.
  *
- * how: UDPFAST_WAIT_SPIN or UDPFAST_WAIT_SLEEP. timeout_ns: below 0, there is none.
+ * how: UDPFAST_WAIT_SPIN or UDPFAST_WAIT_SLEEP. timeout_ns: below 0: no limit.
  */
 static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit,
@@ -745,7 +744,7 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
     int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
     uint64_t turns = 0;
     for (;;) {
-        /* A look at the commit word alone sees neither laps nor the end. */
+        /* The commit word alone shows neither laps nor the end: poll from time to time. */
         if (turns % 64 == 0 || turns >= 1000
             || (uint32_t) udpfast_ring_word(reader, reader->position) != 0) {
             int64_t count = udpfast_reader_poll(reader, records, limit);

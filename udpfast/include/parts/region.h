@@ -1,19 +1,19 @@
 enum {
-    UDPFAST_ABSENT = -32,    /* no such instance, or not yet: it may be tried again */
-    UDPFAST_NOT_READY = -33, /* its writer is about to make it: it may be tried again */
-    UDPFAST_REFUSED = -34, /* of an owner who is not trusted, of another version, or no such file */
+    UDPFAST_ABSENT = -32,    /* there is no such instance, perhaps not yet: try again */
+    UDPFAST_NOT_READY = -33, /* its writer is creating it: try again */
+    UDPFAST_REFUSED = -34,   /* not a file of this version, or of an owner who is not trusted */
 };
 
-/* A file that another process writes, mapped after all that it says of itself was compared. */
+/* A mapped file that another process writes. Its header was checked when it was mapped. */
 struct udpfast_region {
-    const struct udpfast_region_header *header; /* NULL: none */
+    const struct udpfast_region_header *header; /* NULL: nothing is mapped */
     uint64_t size;
     uint64_t device, inode;
-    int file; /* whether its writer lives can be asked of it */
+    int file; /* descriptor, kept open to test whether the writer holds its lock */
 };
 
-/* Whether the files of a user are believed: one's own, root's, those of $UDPFAST_TRUST. Below 0:
- * that variable names somebody who is no user. */
+/* Whether the files of a user are trusted: those of this user, of root, and of the users in
+ * $UDPFAST_TRUST. Below 0: that variable names an unknown user. */
 static inline int udpfast_trusted(uint64_t owner, char *problem)
 {
     const char *words = getenv("UDPFAST_TRUST");
@@ -47,7 +47,7 @@ static inline int udpfast_trusted(uint64_t owner, char *problem)
     return 0;
 }
 
-/* Whether only an owner who is believed may write something. Returns 0. */
+/* Check that only a trusted owner may write a file. Returns 0 if so. */
 static inline int udpfast_check_owner(const char *path, const struct stat *status, char *problem)
 {
     int trusted = udpfast_trusted(status->st_uid, problem);
@@ -74,7 +74,7 @@ static inline void udpfast_region_unmap(struct udpfast_region *region)
     region->header = NULL;
 }
 
-/* Compare what a mapped region says of itself. Returns 0. */
+/* Check the header of a mapped region. Returns 0 if it is as expected. */
 static inline int udpfast_region_check(const struct udpfast_region *region, const char *path,
                                        const char *kind, uint64_t layout, char *problem)
 {
@@ -103,7 +103,7 @@ static inline int udpfast_region_check(const struct udpfast_region *region, cons
     return 0;
 }
 
-/* Map one of an instance's files, and believe nothing of it before it was checked. Returns 0. */
+/* Map one of an instance's files, and check it before any of it is used. Returns 0. */
 static inline int udpfast_region_map(struct udpfast_region *region, const char *path,
                                      const char *kind, uint64_t layout, char *problem)
 {
@@ -111,7 +111,7 @@ static inline int udpfast_region_map(struct udpfast_region *region, const char *
     void *memory;
     int result, file;
     memset(region, 0, sizeof *region);
-    /* O_NONBLOCK: a pipe that somebody put there must not block; nothing to regular files. */
+    /* O_NONBLOCK: opening a FIFO at this path must not block; regular files ignore the flag. */
     file = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (file < 0 && errno == ENOENT)
         return udpfast_say(problem, UDPFAST_ABSENT,
@@ -154,7 +154,7 @@ static inline int udpfast_region_map(struct udpfast_region *region, const char *
     return result;
 }
 
-/* Whether a path leads to another file by now, or to none. */
+/* Whether another file, or none, is now at the path of a mapped region. */
 static inline int udpfast_region_replaced(const struct udpfast_region *region, const char *path)
 {
     struct stat status;
@@ -163,8 +163,7 @@ static inline int udpfast_region_replaced(const struct udpfast_region *region, c
     return status.st_dev != region->device || status.st_ino != region->inode;
 }
 
-/* When a process began, in clock ticks after boot; 0: there is no such process, or it is a zombie.
- */
+/* Start time of a process in clock ticks after boot; 0: it does not exist, or is a zombie. */
 static inline uint64_t udpfast_process_start(uint64_t pid)
 {
     char path[48], text[1024], *at;
@@ -177,7 +176,7 @@ static inline uint64_t udpfast_process_start(uint64_t pid)
     size = read(file, text, sizeof text - 1);
     close(file);
     text[size > 0 ? size : 0] = 0;
-    at = strrchr(text, ')'); /* its name may itself have spaces and parentheses */
+    at = strrchr(text, ')'); /* the process's name may contain spaces and parentheses */
     if (at == NULL || at[1] == 0 || at[2] == 'Z' || at[2] == 'X')
         return 0;
     for (field = 2; field < 22 && at != NULL; field++) /* proc(5): field 22 */
@@ -194,7 +193,7 @@ static inline uint64_t udpfast_process_namespace(void)
     return status.st_ino;
 }
 
-/* Whether the process lives that writes a region, in whichever container. */
+/* Whether the process that writes a region is alive, in any container. */
 static inline int udpfast_region_writer_alive(const struct udpfast_region *region)
 {
     const struct udpfast_region_header *header = region->header;
@@ -202,12 +201,12 @@ static inline int udpfast_region_writer_alive(const struct udpfast_region *regio
     struct flock asked;
     int held;
     memset(&asked, 0, sizeof asked);
-    asked.l_type = F_RDLCK; /* it would meet a lock to write, which only a writer can have */
+    asked.l_type = F_RDLCK; /* conflicts with a write lock, which only the writer can hold */
     asked.l_whence = SEEK_SET;
     asked.l_len = 1;
     held = fcntl(region->file, F_OFD_GETLK, &asked) == 0 && asked.l_type == F_WRLCK;
     if (header->writer_namespace == 0 || header->writer_namespace != udpfast_process_namespace())
         return held;
-    memcpy(&proof, header->reserved, sizeof proof); /* not 0: it said that it holds that lock */
+    memcpy(&proof, header->reserved, sizeof proof); /* not 0: the writer takes that lock */
     return start != 0 && udpfast_process_start(header->writer_pid) == start && (proof == 0 || held);
 }

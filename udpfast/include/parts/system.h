@@ -1,6 +1,6 @@
-/* With -std=c11 the C library hides what POSIX and Linux have, unless the program asks for it
- * before its first include. This header asks; where another one was included before it, what the
- * functions below need is declared here, as the library itself would.
+/* With -std=c11 the C library hides the functions of POSIX and Linux unless _GNU_SOURCE is defined
+ * before the first include. This header defines it. If another header was included before, the
+ * functions needed below are declared here, exactly as the library declares them.
  */
 #if !defined(_GNU_SOURCE)
 #define _GNU_SOURCE

@@ -1,12 +1,12 @@
 enum {
-    UDPFAST_SYSTEM = -16, /* a call to the system failed: `errno` */
+    UDPFAST_SYSTEM = -16, /* a system call failed: see `errno` */
     UDPFAST_PROBLEM_SIZE = 512,
 };
 
 #define UDPFAST_LOAD_ACQUIRE(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
 #define UDPFAST_LOAD_RELAXED(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
 
-/* Write down what is wrong; return `code`. */
+/* Format an error message into `problem`, keep errno, and return `code`. */
 __attribute__((format(printf, 3, 4))) static inline int udpfast_say(char *problem, int code,
                                                                     const char *format, ...)
 {
@@ -19,7 +19,7 @@ __attribute__((format(printf, 3, 4))) static inline int udpfast_say(char *proble
     return code;
 }
 
-/* Write down that the system refused to do something with a file; return UDPFAST_SYSTEM. */
+/* Format the message of a system call that failed for a file, and return UDPFAST_SYSTEM. */
 static inline int udpfast_failed(char *problem, const char *what, const char *path)
 {
     return udpfast_say(problem, UDPFAST_SYSTEM, "%s %.400s: %s", what, path, strerror(errno));
