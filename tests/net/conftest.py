@@ -1,4 +1,4 @@
-"""The wire that tests of AF_XDP share."""
+"""The wire for tests of AF_XDP."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Ethernet frames with UDP datagrams, right and wrong ones; shares nothing with the readers."""
+"""Valid and invalid Ethernet frames with UDP datagrams, made without code of the readers."""
 
 import ipaddress
 import struct
@@ -70,7 +70,7 @@ def ipv6(
     protocol: int = UDP,
     extension: bytes = b"",
 ) -> bytes:
-    """Return an IPv6 datagram; `protocol` is that of the first header behind the fixed one."""
+    """Return an IPv6 datagram; `protocol` is that of the first header after the fixed one."""
     return (
         struct.pack(">IHBB", 6 << 28, len(extension) + len(body), protocol, 64)
         + ipaddress.ip_address(source).packed

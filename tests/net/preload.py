@@ -1,4 +1,4 @@
-"""Stub network stacks to preload: they answer as the real ones do, and count what they carry.
+"""Stub network stacks to preload: they answer like the real ones, and count their datagrams.
 
 The environment steers them: STUB_COUNT names a file that takes the number of datagrams received
 through the stub when the process ends; STUB_FIRST_FAILS and STUB_ALWAYS_FAILS make socket() fail;
@@ -67,7 +67,7 @@ int recvmmsg(int fd, struct mmsghdr* messages, unsigned size, int flags, struct 
 }
 """
 
-#: How each stack says that it is there.
+#: How each stack shows that it is active.
 ANSWERS = {
     "onload": r"int onload_is_present(void) { return !getenv("
     r'"STUB_SILENT"); }',
@@ -98,7 +98,7 @@ def build_stub(stack: str, directory: Path) -> Path:
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code in a process of its own with more environment."""
+    """Run Python code in a process of its own, with additional environment variables."""
     return subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The bad network does what it is told, and the same again from the same seed."""
+"""The bad network follows its settings, and repeats itself with the same seed."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Preloaded stacks: found or refused, the user's settings win, and no state is taken on trust."""
+"""Preloaded stacks: found or refused; the user's settings have priority; states are verified."""
 
 from pathlib import Path
 from typing import get_args
@@ -39,7 +39,7 @@ def host(tmp_path):
 
 
 def load(host: Path, file: str, device: str = "") -> None:
-    """Let the process of `host` have a library mapped, and a device open."""
+    """Map a library in the process of `host`, and open a device."""
     with (host / "proc/self/maps").open("a") as maps:
         maps.write(f"7f02-7f03 r-xp 0 08:01 10   /usr/lib/{file}\n")
     if device:
@@ -55,6 +55,14 @@ def look(host: Path, asked: str, **environment: str) -> list[str]:
 def test_stacks_are_those_of_the_configuration() -> None:
     assert {"none", *STACKS} == set(get_args(BypassStack))
     assert [stack.number for stack in STACKS.values()] == [1, 2, 3]
+
+
+def test_reasons_of_presets_are_complete() -> None:
+    reasons = {preset.name: preset.reason for preset in STACKS["vma"].profile}
+    assert reasons == {
+        "VMA_SPEC": "as in the stack's own latency profile: it polls forever, on one thread, in "
+        "huge pages"
+    }
 
 
 @pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
@@ -177,7 +185,7 @@ def test_inspect_bypass_other_stack_than_asked_for_is_named(host) -> None:
 
 
 def test_inspect_bypass_library_that_does_not_answer_is_only_loaded(host) -> None:
-    # Mapped and with its device, but this process has no stack's symbols.
+    # Mapped and with its device, but without a stack's symbols in this process.
     load(host, "libcitransport0.so", device="/dev/onload")
     found = inspect_bypass("onload", host)
     assert (found.state, found.missing) == (State.LOADED, True)
@@ -208,7 +216,7 @@ def test_inspect_bypass_library_that_answers_and_holds_its_device_accelerates(st
         "False",
         f"{stack}: accelerated",
     ]
-    # Preloaded by the user: found without being asked for.
+    # Preloaded by the user: it is found although it was not asked for.
     assert look(host, "none", LD_PRELOAD=str(library))[:3] == [stack, "ACCELERATED", "False"]
 
 

@@ -1,4 +1,4 @@
-"""Captures written: what our reader and tshark read back, down to the loop's own clocks."""
+"""Written captures: our reader and tshark read them back, including the loop's own clocks."""
 
 import gzip
 import itertools
@@ -19,7 +19,7 @@ V6 = bytes.fromhex("fd000000000000000000000000000007")
 
 
 def batch_of(payloads, source=V4, destination=GROUP):
-    """Return datagrams to port 9001 and so on, one a microsecond and a nanosecond."""
+    """Return datagrams to ports from 9001 on, one per microsecond and a nanosecond."""
     headers = np.zeros(len(payloads), CAPTURED)
     sizes = [len(payload) for payload in payloads]
     headers["timestamp_ns"] = STAMP + np.arange(len(payloads)) * 1001

@@ -1,4 +1,4 @@
-"""Receiving: what becomes of lengths, stamps, senders and drops, on 127.0.0.1 and ::1."""
+"""Receiving on 127.0.0.1 and ::1: lengths, stamps, senders and drops of datagrams."""
 
 import os
 import select
@@ -80,7 +80,7 @@ def test_receive_too_long_datagram_is_cut_and_flagged(options: ReceiveOptions, b
 
 
 def stamped(line: DatagramReceiver, peer: socket.socket) -> ReceivedDatagram:
-    # The kernel turns stamping on in the background when the first socket asks for it.
+    # The kernel turns stamping on in the background when the first socket requests it.
     for _ in range(1000):
         peer.send(b"x")
         datagram = line.receive()[0]
@@ -164,7 +164,7 @@ def test_overflow_counts_what_the_kernel_counts(timestamps: str) -> None:
         assert received < 2000
         peer.send(b"tells the drops before it")
         assert len(drain(line)) == 1
-        # With stamps the last datagram told; without, the kernel has to be asked.
+        # With stamps the last datagram has the count; without, the kernel must be asked.
         assert line.kernel_drops == (0 if timestamps == "none" else 2000 - received)
         assert line.read_kernel_drops() == 2000 - received
 
@@ -175,7 +175,7 @@ def test_overflow_at_the_end_of_a_burst_shows_when_asked_and_counts_once() -> No
         for _ in range(2):
             for _ in range(1000):
                 peer.send(bytes(500))
-            # Asked before the queue is read: what is queued carries older counts.
+            # Ask before reading the queue, because queued datagrams carry older counts.
             drops = line.read_kernel_drops()
             received = len(drain(line))
             assert line.kernel_drops == drops
@@ -203,7 +203,7 @@ def test_drops_of_a_replaced_socket_count_once() -> None:
 
 def test_receive_icmp_error_is_counted_and_reception_goes_on() -> None:
     with receiver() as line, sender(line) as peer:
-        # A connected socket hears "port unreachable" about what it sent: no datagram, no end.
+        # A connected socket gets "port unreachable" for what it sent: no datagram, no end.
         line.socket.connect(("127.0.0.1", free_port()))
         line.socket.send(b"x")
         assert line.receive() == []
@@ -245,7 +245,7 @@ def test_capacity_out_of_range_says_found() -> None:
 def test_receive_trains_split_with_stamps_drops_and_senders() -> None:
     options = ReceiveOptions(timestamps="kernel", gro=True)
     with receiver(options=options, senders=("127.0.0.2",)) as line:
-        # The size beside a train comes as a control message, behind stamp and drop count.
+        # The segment size of a train is a control message, after stamp and drop count.
         refused = DatagramSender(f"127.0.0.1:{line.address[1]}", segment=True)
         with refused:
             refused.send([bytes([n]) * 528 for n in range(20)] + [b"tail"])

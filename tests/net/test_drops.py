@@ -1,4 +1,4 @@
-"""The kernel's own counts of what it lost, from fixture trees and from a socket that overflows."""
+"""The kernel's own counts of lost datagrams, from fixture trees and a socket that overflows."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Messages of the fan-out, byte by byte, and what is none."""
+"""Messages of the fan-out, byte by byte, and invalid messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Addresses, interfaces and socket options: what is understood, and what is said of the rest."""
+"""Addresses, interfaces and socket options: valid ones, and the messages for the others."""
 
 import socket
 
@@ -93,7 +93,7 @@ def test_open_receiver_is_non_blocking_and_reports_the_queue() -> None:
 
 
 def test_open_receiver_queue_beyond_the_limit_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without CAP_NET_ADMIN the forced option is refused; here it is, because it does not exist.
+    # The forced option is refused without CAP_NET_ADMIN; here, because it does not exist.
     monkeypatch.setattr(options, "_SO_RCVBUFFORCE", 9999)
     queue = outcome(LineAddress("127.0.0.1:0"), ReceiveOptions(rcvbuf_bytes=1 << 30))["SO_RCVBUF"]
     assert int(queue.got) < 1 << 30

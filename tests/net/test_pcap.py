@@ -1,4 +1,4 @@
-"""Captures: every container, link type and damage; counts compared with an independent reader's."""
+"""Captures: every container, link type and damage; counts equal those of another reader."""
 
 import gzip
 import json
@@ -108,7 +108,7 @@ def interface(
     offset_s: int | None = None,
     snap: int = 0,
 ) -> bytes:
-    options = struct.pack(order + "HH", 2, 3) + b"lo0\0"  # if_name, to be passed over
+    options = struct.pack(order + "HH", 2, 3) + b"lo0\0"  # if_name, to be skipped
     if resolution is not None:
         options += struct.pack(order + "HHB3x", 9, 1, resolution)
     if offset_s is not None:

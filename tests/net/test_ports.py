@@ -1,4 +1,4 @@
-"""Ports that are free are nobody else's until the program that shall have them opens them."""
+"""Free ports stay reserved until the program for which they are meant opens them."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Sending: order, batches, a full queue and a destination that is not there."""
+"""Sending: order, batches, a full queue and a missing destination."""
 
 import os
 import socket
@@ -88,7 +88,7 @@ def test_send_icmp_error_is_counted_and_everything_is_sent() -> None:
 
 
 def test_send_does_not_block_when_the_queue_is_full() -> None:
-    # A UNIX socket pair is the one place where a full queue can be had at will: its receiver's
+    # Only a UNIX socket pair can be given a full queue on purpose, because its receiver's
     # backlog counts against the sender.
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with near, far, DatagramSender("127.0.0.1:9") as sender:
@@ -153,13 +153,13 @@ def test_send_trains_arrive_as_the_datagrams_they_were(
 
 
 def test_send_trains_beyond_the_mtu_go_one_by_one_and_are_counted() -> None:
-    # A train's datagrams must fit the MTU uncut; plain ones are fragmented by IP.
+    # A train's datagrams must fit the MTU; IP fragments single ones.
     sent = cut_by_kernel([2000, 2000])
     with (
         DatagramReceiver(LineAddress("127.0.0.1:0"), ReceiveOptions(gro=True)) as receiver,
         DatagramSender(f"127.0.0.1:{receiver.address[1]}", segment=True) as sender,
     ):
-        sender.socket.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: ask the route
+        sender.socket.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: use the route's
         mtu = sender.socket.getsockopt(socket.IPPROTO_IP, 14)
         big = cut_by_kernel([mtu, mtu])
         with pytest.raises(OSError, match="send"):

@@ -1,4 +1,4 @@
-"""AF_XDP over a veth pair: what it takes, what it counts, what it leaves alone, and its end."""
+"""AF_XDP over a veth pair: which frames it takes, counts and leaves alone, and its end."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def test_receive_counts_every_refused_frame_at_its_line(link: Wire, mode: str) -
         group, unicast = receiver.read_counts()
         assert unicast["frames"] == 7
         assert (unicast["frames_checksum"], unicast["frames_fragment"]) == (2, 1)
-        # What is malformed tells no line: the interface's first one counts it.
+        # A malformed frame has no line: the interface's first line counts it.
         assert (group["frames"], group["frames_malformed"]) == (1, 1)
 
 
@@ -195,7 +195,7 @@ def test_receive_more_than_the_frames_is_lost_and_counted(link: Wire, mode: str)
         assert len(receive(receiver, 64)) == 64
         assert receiver.receive() == []
         assert total(receiver, "kernel_drops") == 500 - 64
-        for number in range(1000):  # frames come back: the ring goes round many times
+        for number in range(1000):  # frames are returned: the ring wraps many times
             sender.sendto(b"%d" % number, ("10.99.0.2", 9002))
             assert [d.payload for d in receive(receiver, 1)] == [b"%d" % number]
 
@@ -320,7 +320,7 @@ def test_loopback_is_received_generically(link: Wire) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("stamps", [True, False])
 def test_receive_of_a_stamped_frame_says_when_it_came(link: Wire, mode: str, stamps: bool) -> None:
-    """More frames than there are places: what an earlier one left is no later one's stamp."""
+    """More datagrams than frames: a reused frame does not keep its earlier stamp."""
     with opened(link, UNICAST, mode=mode, frames=64, stamps=stamps) as receiver:
         before_ns = time.monotonic_ns()
         for number in range(300):
@@ -368,7 +368,7 @@ def test_interface_removed_is_an_error_that_stays() -> None:
                 receiver.receive()
 
 
-# --- what the tests share -------------------------------------------------------------------------
+# --- shared by the tests --------------------------------------------------------------------------
 
 
 def raises(call: object) -> bool:

@@ -1,4 +1,4 @@
-"""A whole feed over AF_XDP: the same records as over sockets, and sums that meet."""
+"""A complete feed over AF_XDP: the same records as over sockets, and counters that add up."""
 
 import contextlib
 import random
@@ -40,7 +40,7 @@ def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
     return {
-        "agent": {"huge_pages": False},  # not of files on disk, as here
+        "agent": {"huge_pages": False},  # impossible for files on disk, as here
         "name": name,
         "ring": {"capacity_bytes": 1 << 24, "carry": "messages"},
         "objects": {"collect_bytes": 1 << 20},
@@ -59,9 +59,9 @@ def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
 def received(
     link: Wire, settings: dict[str, Any], send: Callable[[], int], **frames: int
 ) -> tuple[list[Record], dict[str, dict[str, int]]]:
-    """Run a feed while `send` sends so many messages; return its records and its counters.
+    """Run a feed until it has the messages of `send`; return its records and its counters.
 
-    Its end waits for so many frames of a line, too: the last ones may be copies.
+    It ends only after a number of frames of each line too, because the last ones may be copies.
     """
     with ExitStack() as stack:
         with link.inside(link.b):  # the loop's thread begins in this one's namespace
@@ -125,7 +125,7 @@ def test_feed_over_two_lines_brings_the_records_that_sockets_bring(
 def test_feed_measures_its_hops_by_stamps_of_its_own_program(
     link: Wire, mode: str, stamps: str
 ) -> None:
-    """Each datagram is stamped by itself when the driver has it; without stamps by the loop."""
+    """The driver stamps each datagram; without stamps the loop does."""
     settings = tables(f"hops-{mode}-{stamps}", "xdp", mode=mode)
     settings["receive"]["timestamps"] = stamps
     begun_ns = time.time_ns()
@@ -242,7 +242,7 @@ def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:
 
 @pytest.mark.parametrize("queues", [2, 1, 4])
 def test_feed_receives_again_when_its_interface_was_made_again(link: Wire, queues: int) -> None:
-    # Beside it an interface that stays: the feed as a whole goes on.
+    # Another interface stays, so the feed continues.
     lines = [
         {"name": "A", "address": "10.99.0.2:9101", "interface": "vb"},
         {"name": "B", "address": "127.0.0.1:9102", "interface": "lo"},
@@ -265,7 +265,7 @@ def test_feed_receives_again_when_its_interface_was_made_again(link: Wire, queue
         counters = subscriber.counters()
         assert counters["incremental.A"]["reopened"] == 2
         assert counters["incremental.B"]["reopened"] == 0
-        # One failing call per queue and loss, not as many as the loop can make.
+        # One failed call per queue and loss, not as many as the loop can make.
         assert counters["incremental.A"]["receive_errors"] < 40
     finally:
         subscriber.stop()

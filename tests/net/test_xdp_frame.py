@@ -1,4 +1,4 @@
-"""The walk through a frame: headers of all shapes, checksums, and nothing read beyond the end."""
+"""Parsing a frame: headers of all forms, checksums, and no read beyond the end."""
 
 import random
 import struct

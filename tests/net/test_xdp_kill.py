@@ -1,4 +1,4 @@
-"""`udpfast run` over AF_XDP ends without a word: the interface works on, for everyone."""
+"""`udpfast run` over AF_XDP is killed: the interface still works for everyone."""
 
 import os
 import signal
@@ -64,11 +64,11 @@ def test_kill_of_a_running_feed_leaves_the_interface_to_everyone(
         first.send_signal(signal.SIGKILL)
         first.communicate()
     assert first.returncode == -signal.SIGKILL
-    # The kernel takes the program off in the background, a moment after the process.
+    # The kernel removes the program in the background, a moment after the process has ended.
     wait_until(lambda: not attached_program(link))
     assert not joined(link)
     assert_works_for_others(link)
-    with link.sender() as sender:  # the lines' own ports are the kernel's again
+    with link.sender() as sender:  # the kernel serves the lines' ports again
         for host, port in LINES.values():
             assert_udp_arrives(link, sender, host, port)
     second = started(link, feed)
@@ -84,7 +84,7 @@ def test_kill_of_a_running_feed_leaves_the_interface_to_everyone(
 
 
 def started(link: Wire, feed: Path) -> subprocess.Popen[str]:
-    """Start `udpfast run` at the b side, and wait until it is there."""
+    """Start `udpfast run` at the b side, and wait until it is ready."""
     with link.inside(link.b):
         process = subprocess.Popen(
             [sys.executable, "-m", "udpfast", "run", str(feed)],
@@ -94,7 +94,7 @@ def started(link: Wire, feed: Path) -> subprocess.Popen[str]:
         )
     assert process.stdout is not None
     assert "killed at" in process.stdout.readline()
-    # What became slower than asked is said at the start, and the environment before it.
+    # A slower mode than requested is reported at the start, after the environment.
     said = process.stdout.readline()
     while said.startswith("udpfast: environment "):
         said = process.stdout.readline()
@@ -103,7 +103,7 @@ def started(link: Wire, feed: Path) -> subprocess.Popen[str]:
 
 
 def send_until_received(link: Wire, seqnos: range) -> None:
-    """Send messages over both lines; all must come through, over both."""
+    """Send messages over both lines; all of them must arrive over both."""
     before = line_counts()
     with link.sender() as sender:
         for seqno in seqnos:
@@ -125,5 +125,5 @@ def line_counts() -> list[int]:
 
 
 def joined(link: Wire) -> bool:
-    """Whether the b side's interface is a member of line B's group."""
+    """Return whether the b side's interface is a member of line B's group."""
     return "239.9.9.2" in run("ip", "-n", link.b, "maddr", "show", "dev", "vb")

@@ -1,4 +1,4 @@
-"""The XDP program: its bytes, and what the kernel's interpreter says it does with frames."""
+"""The XDP program: its bytes, and its results for frames in the kernel's interpreter."""
 
 import contextlib
 import os
@@ -65,7 +65,7 @@ def test_assemble_equal_endpoints_are_compared_once() -> None:
 
 @pytest.fixture(scope="module")
 def verdict() -> Iterator[Callable[[bytes], int]]:
-    """Return a function that runs the program on a frame; lines' frames get XDP_DROP in it."""
+    """Return a function that runs the program on a frame; it drops frames of lines."""
     if os.geteuid() != 0:
         pytest.skip("loading an XDP program needs root")
     with contextlib.ExitStack() as stack:

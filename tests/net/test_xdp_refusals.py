@@ -1,4 +1,4 @@
-"""What AF_XDP refuses, in words that help: rights, drivers, queues, other people's programs."""
+"""Refusals of AF_XDP with helpful messages: rights, drivers, queues, other programs."""
 
 import ctypes
 import errno
@@ -157,7 +157,7 @@ def test_queue_of_another_socket_is_refused(link: Wire, monkeypatch: pytest.Monk
         monkeypatch.undo()
         with opened(link, UNICAST, queues=(0,)) as receiver:
             assert receiver.queues == (0,)
-    opened(link, UNICAST).close()  # the kernel lets go of a queue a moment after close
+    opened(link, UNICAST).close()  # the kernel frees a queue a moment after close
 
 
 @pytest.mark.parametrize("mode", ["auto", "native"])
@@ -189,7 +189,7 @@ def test_kernel_without_af_xdp_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def attach_the_old_way(link: Wire, descriptor: int) -> None:
-    """Attach a program by RTM_SETLINK, as programs without links do: nobody's end detaches it."""
+    """Attach a program by RTM_SETLINK, without a link: it stays when its process ends."""
     wanted = struct.pack("=HHiHHI", 8, 1, descriptor, 8, 3, 2)  # IFLA_XDP_FD, IFLA_XDP_FLAGS
     with link.inside(link.b):
         netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -214,6 +214,6 @@ def bound_by_another(link: Wire, queue: int) -> Iterator[None]:
             sock.setsockopt(283, ring, 64)
         address = struct.pack("=HHIII", 44, 0, index, queue, 0)
         bind = ctypes.CDLL(None).bind
-        # The receiver of the test before lets go of its queues in the background.
+        # The kernel frees the queues of the previous test's receiver in the background.
         wait_until(lambda: bind(sock.fileno(), address, len(address)) == 0)
         yield

@@ -1,7 +1,7 @@
-"""VLAN tags that cards take off: what AF_XDP sees of a frame whose tag travels beside it.
+"""VLAN tags that cards remove: how AF_XDP sees a frame whose tag is beside it.
 
 A program at the sending end gives each frame a tag the way a network card does on arrival: as a
-number beside the frame, not in it. A veth pair hands it over like that.
+number beside the frame, not in it. A veth pair passes it on like that.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ def link() -> Iterator[Wire]:
 
 
 def test_tag_travels_beside_the_frame(link: Wire) -> None:
-    # Else the tests below would show nothing.
+    # Otherwise the tests below would prove nothing.
     with link.inside(link.b):
         every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     with every, link.sender() as sender:
@@ -63,7 +63,7 @@ def test_frame_without_its_tag_is_received_whatever_the_vlan(link: Wire, mode: s
 
 
 def send(link: Wire, sender: socket.socket, payload: bytes, port: int) -> None:
-    """Send to the b side, whose answers to ARP nobody would hear."""
+    """Send to the b side, whose answers to ARP would not arrive."""
     with link.inside(link.b):
         shown = run("ip", "-br", "link", "show", "vb").split()
     run("ip", "-n", link.a, "neigh", "replace", "10.99.0.2", "lladdr", shown[2], "dev", "va")
@@ -71,7 +71,7 @@ def send(link: Wire, sender: socket.socket, payload: bytes, port: int) -> None:
 
 
 def tag_what_leaves(link: Wire) -> int:
-    """Give all that leaves the a side a tag, until the returned descriptor is closed."""
+    """Tag all frames that leave the a side, until the returned descriptor is closed."""
     program = Assembler()  # the frame is the first argument already
     program.emit(MOVE_VALUE, R2, value=socket.htons(0x8100))
     program.emit(MOVE_VALUE, R3, value=VLAN)

@@ -1,4 +1,4 @@
-"""What tests of AF_XDP over a veth pair share: opening, waiting, and what others still can do."""
+"""Helpers for tests of AF_XDP over a veth pair: opening, waiting, and checks of other traffic."""
 
 import json
 import os
@@ -23,7 +23,7 @@ MODES = ("generic", "native")
 
 
 def linked() -> Iterator[Wire]:
-    """Yield a wire with two queues; skip where it cannot be."""
+    """Yield a wire with two queues; skip the test where that is impossible."""
     try:
         with wire(queues=2) as made:
             yield made
@@ -56,7 +56,7 @@ def total(receiver: XdpReceiver, name: str) -> int:
 
 
 def wait_for_frames(receiver: XdpReceiver, count: int) -> None:
-    """Wait until so many frames are counted, of which no more is a datagram."""
+    """Wait until `count` frames are counted, while none of them is a datagram to read."""
 
     def counted() -> bool:
         assert receiver.receive() == []
@@ -66,7 +66,7 @@ def wait_for_frames(receiver: XdpReceiver, count: int) -> None:
 
 
 def attached_program(link: Wire) -> dict[str, object]:
-    """Return what `ip` says of the program on the b side's interface; nothing if there is none."""
+    """Return how `ip` shows the program on the b side's interface; empty if there is none."""
     shown = json.loads(run("ip", "-n", link.b, "-j", "link", "show", "vb"))[0]
     found: dict[str, object] = shown.get("xdp", {})
     return found

@@ -1,7 +1,7 @@
-"""A bad network from one seed: loss, bursts, duplicates, reordering, delay, damage, per line.
+"""A simulated bad network: loss, bursts, duplicates, reordering, delay and damage, per line.
 
-What goes in and comes out is a list, so the same seed gives the same datagrams at the same times
-anywhere. `BadNetwork` keeps its state between calls and can stand in front of real sockets.
+Input and output are lists, so the same seed gives the same datagrams at the same times on every
+host. `BadNetwork` keeps its state between calls and can be put in front of real sockets.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Arrival(NamedTuple):
-    """A datagram on a line at a time (sent or received)."""
+    """A datagram on a line, and the time at which it was sent or received."""
 
     time_ns: int
     channel: int
@@ -31,22 +31,22 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineFaults:
-    """What one line does to its datagrams.
+    """The faults of one line.
 
     Attributes
     ----------
     loss : float
-        Average part that is lost, 0 to 1.
+        Average fraction of datagrams lost, 0 to 1.
     burst_mean : float
         Mean number of datagrams lost in a row (Gilbert-Elliott: geometric runs); 0: independent.
     duplicate : float
-        Part that comes twice, the second `duplicate_delay_ns` later.
+        Fraction that arrives twice, the second time `duplicate_delay_ns` later.
     reorder : float
-        Part that is moved back behind up to `reorder_depth` later ones.
+        Fraction that is moved behind up to `reorder_depth` later datagrams.
     delay_ns, jitter_ns : int
-        Constant delay, and a uniform one on top of it that does not change the order.
+        Constant delay, and a uniformly distributed one in addition, which keeps the order.
     corrupt : float
-        Part in which one byte, anywhere, is changed.
+        Fraction in which one byte at a random place is changed.
     """
 
     loss: float = 0.0
@@ -61,15 +61,15 @@ class LineFaults:
 
 
 class BadNetwork:
-    """A network whose lines have faults, with a state that lasts from call to call.
+    """A network whose lines have faults; it keeps its state between calls.
 
     Parameters
     ----------
     faults : mapping of (channel, line) to LineFaults, or LineFaults
-        One for all lines (each with its own random numbers), or one per line; a line that is
-        not named is perfect.
+        The faults per line, or those of every line (each with its own random numbers). A line that
+        is not in the mapping is perfect.
     seed : int
-        Decides everything.
+        Seed of all random numbers.
     """
 
     def __init__(self, faults: LineMap | LineFaults, seed: int) -> None:
@@ -85,7 +85,7 @@ class BadNetwork:
         times: Sequence[int],
         datagrams: Sequence[bytes],
     ) -> list[Arrival]:
-        """Return what arrives on one line, in order of arrival."""
+        """Return the datagrams that arrive on one line, in order of arrival."""
         key = (channel, line)
         if key not in self._lines:
             faults = self._faults
@@ -100,13 +100,13 @@ class BadNetwork:
         datagrams: list[bytes],
         now_ns: int,
     ) -> Sequence[tuple[int, bytes]]:
-        """Return (due_ns, datagram) for each that arrives, as `feed.transmitter` wants it."""
+        """Return (due_ns, datagram) for each datagram that arrives, for `feed.transmitter`."""
         arrivals = self.deliver(channel, line, [now_ns] * len(datagrams), datagrams)
         return [(arrival.time_ns, arrival.datagram) for arrival in arrivals]
 
 
 def network(sent: Iterable[Arrival], faults: LineMap | LineFaults, seed: int) -> list[Arrival]:
-    """Return what arrives, over all lines in order of time."""
+    """Return the datagrams that arrive on all lines, in order of time."""
     bad = BadNetwork(faults, seed)
     lines: dict[tuple[int, int], tuple[list[int], list[bytes]]] = {}
     for time_ns, channel, line, datagram in sent:
@@ -141,7 +141,7 @@ class _Line:
             jitter = rng.integers(0, faults.jitter_ns + 1, len(order))
             arrival = np.maximum.accumulate(arrival + jitter) if len(order) else arrival
         if faults.reorder_depth:
-            # The times of arrival stay; who arrives at which is exchanged.
+            # Keep the times of arrival, and permute the datagrams.
             back = rng.integers(0, faults.reorder_depth + 1, len(order))
             back[rng.random(len(order)) >= faults.reorder] = 0
             places = np.arange(len(order)) + back + 0.5 * (back > 0)

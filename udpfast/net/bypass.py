@@ -1,10 +1,10 @@
-"""Kernel bypass by LD_PRELOAD: the stacks there are, and whether one is active in this process.
+"""Kernel bypass by LD_PRELOAD: the known stacks, and whether one is active in this process.
 
 OpenOnload, VMA and XLIO replace libc's socket functions in a process that is started with their
-library preloaded. Without it, or without its driver, the same program runs on the kernel's stack
-and says nothing: ld.so ignores a library that it cannot load, Onload falls back to ordinary
-sockets, and VMA fails the first call only. Therefore no request is trusted: `bypass_launch`
-refuses a library that is not there, and after the start the process itself is looked at.
+library preloaded. Without the library, or without its driver, the same program silently runs on the
+kernel's stack: ld.so ignores a library that it cannot load, Onload falls back to ordinary sockets,
+and VMA fails only the first call. So a request alone proves nothing: `bypass_launch` refuses a
+library that does not exist, and after the start the process itself is inspected.
 """
 
 import ctypes
@@ -35,17 +35,17 @@ _API_DESCRIPTORS = (-2, -1)
 
 
 class State(IntEnum):
-    """How far the bypass of this process goes; the value of the counter `bypass_state`."""
+    """State of the bypass in this process; the value of the counter `bypass_state`."""
 
-    NONE = 0  # nobody asked, nothing is loaded
-    ABSENT = 1  # asked for, but its library is not in the process
-    LOADED = 2  # its library is in the process, the sockets are the kernel's
+    NONE = 0  # not requested, and no stack is loaded
+    ABSENT = 1  # requested, but its library is not loaded
+    LOADED = 2  # its library is loaded, but the sockets are the kernel's
     ACCELERATED = 3  # its library answers and holds its device open
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One environment variable of a stack's profile, and why it has this value."""
+    """One environment variable of a stack's profile, and the reason for its value."""
 
     name: str
     value: str
@@ -59,22 +59,23 @@ class Stack:
     Attributes
     ----------
     name : str
+        Name in settings and on the command line.
     number : int
         The value of the counter `bypass_stack`.
     library : str
-        File name, a version may follow.
+        Name of its library's file, which a version may follow.
     mapped : tuple of str
-        Beginnings of its file name in /proc/self/maps, where links are resolved.
+        Prefixes of that file's name in /proc/self/maps, where links are resolved.
     prefix : str
-        Of its environment variables.
+        Prefix of its environment variables.
     device : str
-        Beginning of the device's name that it holds open while it accelerates.
+        Prefix of the device's path that it holds open while it accelerates.
     profile : tuple of Preset
-        What a feed wants of it.
+        Settings for a feed.
     strict : tuple of Preset
-        What makes it fail instead of falling back to the kernel.
+        Settings that make it fail instead of falling back to the kernel.
     install : str
-        Where it comes from.
+        How to install it.
     """
 
     name: str
@@ -88,8 +89,9 @@ class Stack:
     install: str
 
 
-_SPEC_REASON = "as in the stack's own latency profile: it polls forever, on one thread, in huge "
-"pages"
+_SPEC_REASON = (
+    "as in the stack's own latency profile: it polls forever, on one thread, in huge pages"
+)
 _EXIT_REASON = "the process ends if the stack cannot start, instead of continuing without it"
 
 STACKS = {
@@ -137,17 +139,18 @@ STACKS = {
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """What this process has of a stack.
+    """The state of kernel bypass in this process.
 
     Attributes
     ----------
     stack : str
-        The one asked for, else the one that is loaded, else "none".
+        The requested stack; if none was requested, the loaded one, or "none".
     asked : bool
-        Whether somebody asked for it.
+        Whether a stack was requested.
     state : State
+        How far it is active.
     reason : str
-        Why it is not accelerated; empty where it is, or where there is none.
+        Why it is not accelerated; empty if it is, or if there is no stack.
     """
 
     stack: str
@@ -157,12 +160,12 @@ class Bypass:
 
     @property
     def missing(self) -> bool:
-        """Whether it was asked for and is not active."""
+        """Whether a stack was requested and is not active."""
         return self.asked and self.state is not State.ACCELERATED
 
     @property
     def text(self) -> str:
-        """One line: "onload: loaded, but using the kernel's stack: no /dev/onload is open"."""
+        """State and reason: "onload: loaded, but using the kernel's stack: no /dev/onload ..."."""
         return describe_state(self.stack, self.state) + (f": {self.reason}" if self.reason else "")
 
 
@@ -179,19 +182,19 @@ def describe_state(stack: str, state: State) -> str:
 
 
 def inspect_bypass(asked: str = "none", root: Path = Path("/")) -> Bypass:
-    """Look at this process: which stack is loaded, does it answer, does it hold its device.
+    """Inspect this process: which stack is loaded, whether it answers and holds its device.
 
     Parameters
     ----------
     asked : str
-        The stack that should be there, or "none".
+        The requested stack, or "none".
     root : Path
-        Where `proc` is; a test lays out its own.
+        The directory that contains `proc`; tests make their own.
 
     Notes
     -----
-    Call it when sockets are open: Onload opens its device with the first one. One look costs a
-    read of /proc/self/maps: for starts, not for loops.
+    Call it when sockets are open: Onload opens its device with the first socket. It reads
+    /proc/self/maps, which is too slow for a loop.
     """
     loaded = [stack for stack in STACKS.values() if _is_mapped(stack, root)]
     stack = STACKS[asked] if asked != "none" else loaded[0] if loaded else None
@@ -218,20 +221,20 @@ def inspect_bypass(asked: str = "none", root: Path = Path("/")) -> Bypass:
 
 
 def open_first_socket(stack: str) -> str:
-    """Open a socket and close it, so that a stack which fails its first call fails this one.
+    """Open and close a socket, so that a stack that fails its first call fails here.
 
-    Without a usable NIC, VMA returns an error from the first intercepted call and works on the
-    kernel's sockets from then on.
+    Without a usable NIC, VMA returns an error from the first intercepted call and uses the kernel's
+    sockets from then on.
 
     Returns
     -------
     str
-        What the first call failed with; empty if it did not.
+        The error of the first call; empty if it succeeded.
 
     Raises
     ------
     UdpfastError
-        The second call fails too: there are no sockets under this stack.
+        The second call failed, too: this stack cannot open sockets.
     """
     failure = ""
     for _ in range(2):
@@ -250,7 +253,7 @@ def open_first_socket(stack: str) -> str:
 
 
 def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return LD_PRELOAD and every variable of every stack, as the environment has them."""
+    """Return LD_PRELOAD and the variables of all stacks that are set in an environment."""
     prefixes = tuple(stack.prefix for stack in STACKS.values())
     return {
         name: value
@@ -266,7 +269,7 @@ def _is_mapped(stack: Stack, root: Path) -> bool:
 
 
 def _answers(stack: Stack) -> bool:
-    # CDLL(None) looks symbols up as the program itself does, so preloaded ones come first.
+    # CDLL(None) resolves symbols as the program itself does, so preloaded libraries come first.
     program = ctypes.CDLL(None)
     if stack.name == "onload":
         try:
@@ -293,6 +296,6 @@ def _holds_device(stack: Stack, root: Path) -> bool:
         try:
             if str(link.readlink()).startswith(stack.device):
                 return True
-        except OSError:  # closed meanwhile
+        except OSError:  # has been closed meanwhile
             continue
     return False

@@ -1,7 +1,7 @@
-"""How to start a process under a preloaded stack: its library, and the environment around it.
+"""How to start a process under a preloaded stack: the library and the environment.
 
-ld.so ignores a library that it cannot load, and the program runs on the kernel's stack: what it
-would ignore is refused here.
+ld.so ignores a library that it cannot load, and the program then runs on the kernel's stack. This
+module refuses such a library instead.
 """
 
 import struct
@@ -15,10 +15,10 @@ from udpfast.net.bypass import Preset, Stack
 
 __all__ = ["LAUNCHED", "Launch", "find_library", "plan_launch"]
 
-#: Set in the environment of a process that was started under a stack: the stack's name.
+#: Environment variable of a process that was started under a stack; it has the stack's name.
 LAUNCHED = "UDPFAST_BYPASS"
 
-# Where ld.so finds nothing by itself, but installers put libraries.
+# Directories that ld.so may not search, but into which installers put libraries.
 _DIRECTORIES = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
@@ -33,7 +33,7 @@ _ELF_CLASS = {4: 1, 8: 2}[struct.calcsize("P")]  # ELFCLASS32, ELFCLASS64
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process under a stack: its environment, and what to say of it, a line each."""
+    """How to start a process under a stack: its environment, and a line of text per variable."""
 
     environment: dict[str, str]
     lines: tuple[str, ...]
@@ -42,23 +42,25 @@ class Launch:
 def find_library(
     stack: Stack, explicit: str, environment: Mapping[str, str], root: Path = Path("/")
 ) -> Path:
-    """Return the file to preload, the first that ld.so could load.
+    """Return the path of the library to preload: the first one that ld.so can load.
 
     Parameters
     ----------
     stack : Stack
+        The stack whose library to find.
     explicit : str
-        A path that the user gave; empty: LD_LIBRARY_PATH, the cache of ldconfig, then the usual
-        directories.
+        A path from the user. Empty: search LD_LIBRARY_PATH, the cache of ldconfig, and then the
+        usual directories.
     environment : mapping
-        Of the process.
+        Environment of the process.
     root : Path
-        Where `sbin` and `usr` are; a test lays out its own.
+        The directory that contains `sbin` and `usr`; tests make their own.
 
     Raises
     ------
     ConfigError
-        There is none, or ld.so would ignore it; says what was looked at and what to install.
+        There is none, or ld.so would ignore it. The message says where it was searched and what to
+        install.
     """
     if explicit:
         path = Path(explicit).absolute()
@@ -87,17 +89,18 @@ def plan_launch(
     rcvbuf_bytes: int = 0,
     strict: bool = False,
 ) -> Launch:
-    """Return the environment in which a process runs under a stack; the user's own settings win.
+    """Return the environment for a process under a stack; variables that are set already win.
 
     Parameters
     ----------
     stack : Stack
+        The stack.
     library : Path
-        What `find_library` returned.
+        The result of `find_library`.
     environment : mapping
-        Of the process; not changed.
+        Environment of the process; not changed.
     rcvbuf_bytes : int
-        Receive queue that the sockets will ask for; 0: the stack's own size.
+        Size of the receive queue that the sockets will request; 0: the stack's default.
     strict : bool
         Make the stack fail instead of falling back to the kernel.
     """
@@ -124,7 +127,7 @@ def _presets(stack: Stack, rcvbuf_bytes: int, strict: bool) -> Iterator[Preset]:
     if stack.name == "onload" and rcvbuf_bytes:
         yield Preset(
             "EF_UDP_RCVBUF",
-            str(min(rcvbuf_bytes, (1 << 30) - 1)),  # it takes at most half of what int32 holds
+            str(min(rcvbuf_bytes, (1 << 30) - 1)),  # Onload accepts at most half of an int32
             "receive.rcvbuf_bytes, whatever net.core.rmem_max allows the kernel's sockets",
         )
     if strict:
@@ -151,7 +154,7 @@ def _in_cache(root: Path, stack: Stack) -> Iterator[Path]:
 
 
 def _why_not_loadable(path: Path) -> str:
-    # What ld.so would ignore with a message at most.
+    # Return why ld.so would ignore the file; "" if it would load it.
     if set(str(path)) & set(" :"):
         return (
             "expected a path without spaces and colons, at which ld.so would split it, found "

@@ -1,7 +1,7 @@
 """Write UDP datagrams to capture files that every tool opens: pcap and pcapng, plain or gzip.
 
-pcapng also takes what our own loop knew of a datagram, so that a replay of the file does what the
-loop did. Other tools skip that.
+pcapng also stores what a feed's loop knew about each datagram, so that a replay of the file does
+exactly what the loop did. Other tools skip that.
 """
 
 import gzip
@@ -28,10 +28,10 @@ from udpfast.net.pcap import CAPTURED
 __all__ = ["CaptureWriter"]
 
 cdef enum:
-    PAYLOAD_MAX = 65507          # of UDP over IPv4
+    PAYLOAD_MAX = 65507          # largest payload of UDP over IPv4
     HEADERS_MAX = 14 + 4 + 40 + 8
-    RECORD_MAX = 96              # of a file's own bytes around a frame
-    CHUNK = 1 << 18              # written to the file together
+    RECORD_MAX = 96              # most bytes that the file format adds to a frame
+    CHUNK = 1 << 18              # bytes collected before they are written to the file
     BLOCK_ENHANCED = 6
 
 _VERSION = (2, 4)
@@ -46,18 +46,18 @@ cdef class CaptureWriter:
     Parameters
     ----------
     path : path-like
-        `.pcapng` makes pcapng, anything else pcap; `.gz` behind it compresses.
+        The suffix `.pcapng` selects pcapng, any other pcap; a further `.gz` compresses.
     nanoseconds : bool
-        Whether time stamps are written in ns, not in us (and cut).
+        True: write time stamps in ns; False: in us, rounded down.
     byteorder : {"little", "big"}
-        Of the file's own numbers.
+        Byte order of the file format's numbers.
     vlan : int, optional
-        Tag that all frames carry.
+        VLAN id with which all frames are tagged, 0 to 4094.
 
     Attributes
     ----------
     frames : int
-        Written so far.
+        Number of frames written so far.
     """
 
     cdef object file
@@ -66,7 +66,7 @@ cdef class CaptureWriter:
     cdef Py_ssize_t used
     cdef readonly uint64_t frames
     cdef bint pcapng, nanoseconds, swapped
-    cdef int vlan                # -1: none
+    cdef int vlan                # -1: no tag
 
     def __init__(
             self, path: str | os.PathLike[str], *, bint nanoseconds=True,
@@ -99,9 +99,9 @@ cdef class CaptureWriter:
                 f"{order}I", size)
 
     def write(self, batch: CaptureBatch) -> int:
-        """Write a batch, as `CaptureReader.read_batch` returns it; return the frames written.
+        """Write a batch as `CaptureReader.read_batch` returns it; return the number of frames.
 
-        Addresses are those of its headers. Entries without a datagram go into pcapng only.
+        Addresses are taken from its headers. Entries without a datagram are written to pcapng only.
 
         Raises
         ------
@@ -137,7 +137,7 @@ cdef class CaptureWriter:
         return self.frames - before
 
     def close(self) -> None:
-        """Write what is left and close the file. Idempotent."""
+        """Write the remaining bytes and close the file. Idempotent."""
         if self.file is not None:
             self._flush()
             self.file.close()
@@ -227,7 +227,7 @@ cdef bint is_ipv4(const uint8_t* address) noexcept nogil:
 
 
 cdef uint32_t frame_headers(const CaptureEntry* entry, int vlan) noexcept nogil:
-    # IPv4 where both ends have such addresses.
+    # Size of the headers; IPv4 if both addresses are IPv4.
     cdef bint ipv4 = is_ipv4(entry.datagram.source) and is_ipv4(entry.datagram.destination)
     return 14 + (4 if vlan >= 0 else 0) + (20 if ipv4 else 40) + 8
 
@@ -257,7 +257,7 @@ cdef void put_headers(
     cdef uint32_t size = entry.datagram.size + 8
     cdef uint32_t total
     memcpy(at, b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02", 12)
-    if ipv4 and destination[12] >> 4 == 14:  # as a multicast group is addressed (RFC 1112)
+    if ipv4 and destination[12] >> 4 == 14:  # the Ethernet address of a multicast group (RFC 1112)
         memcpy(at, b"\x01\0\x5E", 3)
         memcpy(at + 3, destination + 13, 3)
         at[3] &= 0x7F
@@ -275,7 +275,7 @@ cdef void put_headers(
         memset(at, 0, 20)
         at[0] = 0x45
         put_big16(at + 2, size + 20)
-        at[6] = 0x40  # not to be fragmented
+        at[6] = 0x40  # do not fragment
         at[8] = 64
         at[9] = 17
         memcpy(at + 12, source + 12, 4)

@@ -1,7 +1,7 @@
-# Datagrams received in batches: recvmmsg over memory that is taken once (sending: sender.pxd).
+# Datagrams received in batches: recvmmsg into memory that is allocated once (sending: sender.pxd).
 #
-# All calls go through libc's ordinary symbols, so that a stack that is preloaded (Onload, VMA,
-# XLIO) takes them over; a raw syscall() would walk past it. Nothing here answers a datagram.
+# All calls use libc's ordinary symbols, so that a preloaded stack (Onload, VMA, XLIO) can replace
+# them; a raw syscall() would bypass it. Nothing here ever answers a datagram.
 #
 #   receiver = DatagramReceiver(LineAddress(...), ReceiveOptions(...), channel=0, line=0)
 #   count = datagram_receive(&receiver.batch)      # > 0, 0: nothing, < 0: -errno
@@ -33,14 +33,14 @@ cdef extern from "<netinet/in.h>" nogil:
 
 cdef enum:
     BATCH_MAX = 64               # most datagrams per call; more gains nothing (recvmmsg 32 .. 128)
-    # A datagram may have 528 bytes: a longer one is seen as such. Not a power of two, or the same
-    # bytes of all slots would compete for a few sets of the first-level cache.
+    # Bytes per datagram; a longer one is marked as truncated. Not a power of two: the same offsets
+    # in all slots would compete for a few sets of the first-level cache.
     SLOT_SIZE = 4160
     CONTROL_SIZE = 160           # room for one time stamp of each sort, drop count, train size
-    TRAIN_SLOT_SIZE = 65536      # a train that the kernel put together is one IP datagram at most
-    TRAIN_BATCH_MAX = 16         # trains per call: more megabytes would fall out of the cache
+    TRAIN_SLOT_SIZE = 65536      # a train that the kernel assembled is at most one IP datagram
+    TRAIN_BATCH_MAX = 16         # trains per call: more megabytes would not fit the cache
     TRAIN_LENGTH_MAX = 128       # datagrams of one train (UDP_MAX_SEGMENTS since Linux 6.9)
-    SENDERS_MAX = 64             # compared one after the other: 64 comparisons < 100 ns
+    SENDERS_MAX = 64             # compared one by one: 64 comparisons take less than 100 ns
 
 cdef struct Sender:
     uint64_t high                # the address in IPv6 form (IPv4 mapped), as two words
@@ -49,38 +49,38 @@ cdef struct Sender:
     uint16_t reserved[3]
 
 cdef struct DatagramBatch:
-    # One socket, its slots and what the last receive brought. One thread at a time.
+    # One socket, its slots and the result of the last receive. For one thread at a time.
     Datagram* items              # [items_max]; data points at the slot, valid until next receive
     int fd                       # borrowed
     void* xdp                    # XdpQueue of net/xdp_ring.pxd instead of a UDP socket, or NULL
     uint32_t capacity            # slots
     uint32_t slot_size
     bint trains                  # UDP_GRO: a slot may hold several datagrams of one size
-    uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
-    bint backlog                 # the last call brought something: ask for a whole batch
-    bint full                    # the last call brought all that was asked for: more may wait
-    bint asks_senders            # sender addresses are asked for (13 % of a receive)
-    bint control                 # time stamps are asked for, and with them drop counts
+    uint32_t filled              # headers that the kernel rewrote: reset before the next call
+    bint backlog                 # the last call returned datagrams: request a whole batch
+    bint full                    # the last call returned as many as requested: more may wait
+    bint asks_senders            # sender addresses are requested (13 % of a receive)
+    bint control                 # time stamps are requested, and with them drop counts
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
-    uint64_t replaced            # another socket lies behind `fd`: its drops begin at 0
+    uint64_t replaced            # `fd` is another socket now, whose drop count begins at 0
     uint64_t kernel_drops        # lost before user space since the socket was opened; only grows
-    uint64_t drops_counted       # of these the loop has counted so many at the line
+    uint64_t drops_counted       # how many of these the loop has added to the line's counter
     uint64_t calls               # receive calls made
-    uint64_t icmp_errors         # ICMP complaints that a receive returned instead of a datagram
+    uint64_t icmp_errors         # ICMP errors that a receive returned instead of a datagram
     uint64_t nic_stamps          # datagrams stamped by the NIC
-    uint64_t nic_stamps_foreign  # of a NIC clock that is not UNIX time: the kernel's was used
+    uint64_t nic_stamps_foreign  # NIC stamps that are not UNIX time: the kernel's was used instead
     uint32_t senders_count       # 0 = everyone may send
-    uint32_t* sender_tags        # [SENDERS_MAX]: a few bits of each, compared all at once
+    uint32_t* sender_tags        # [SENDERS_MAX]: 32 bits of each, compared all at once
     Sender* senders              # [SENDERS_MAX]
-    bint borrowed                # the slots are another batch's
+    bint borrowed                # the slots belong to another batch
     uint8_t* slots               # [capacity * slot_size]
     mmsghdr* headers             # [capacity], and one vector, name and control area for each
     iovec* vectors
     sockaddr_in6* addresses
     uint8_t* controls
 
-# Takes and pre-faults the memory; the slots may be another batch's of the same kind, to be received
-# into by turns: they then stay in the cache, however many sockets there are. 0 or -ENOMEM.
+# Allocates and pre-faults the memory. The slots may be those of another batch of the same kind,
+# used in turn, so that they stay in the cache however many sockets there are. 0 or -ENOMEM.
 cdef int datagram_batch_init(
     DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint8_t address,
     uint32_t capacity, bint asks_senders, bint control, bint trains, uint8_t* slots) noexcept nogil
@@ -90,14 +90,14 @@ cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
 cdef int datagram_batch_allow(
     DatagramBatch* batch, const uint8_t* address, uint16_t port) noexcept nogil
 
-# Receives what waits, at most `capacity` datagrams or trains, never blocks. Returns how many were
-# filled; 0 = nothing (EAGAIN, EINTR, ICMP errors); < 0 = -errno, and the socket is of no use.
-# items[i].flags: DATAGRAM_TRUNCATED, DATAGRAM_SENDER_REFUSED, DATAGRAM_NO_TIMESTAMP (then
-# received_ns is 0 and the caller puts its own clock there).
+# Receives at most `capacity` waiting datagrams or trains; never blocks. Returns how many items were
+# filled; 0: none (EAGAIN, EINTR, ICMP errors); < 0: -errno, and the socket is unusable.
+# items[i].flags: DATAGRAM_TRUNCATED, DATAGRAM_SENDER_REFUSED, DATAGRAM_NO_TIMESTAMP (received_ns is
+# then 0, and the caller sets it from its own clock).
 cdef int datagram_receive(DatagramBatch* batch) noexcept nogil
 
-# Reads the socket's drop count now (a system call). SO_RXQ_OVFL comes with stamps alone, and only
-# with the next datagram: drops at the end of a burst would stay unseen. 0 or -errno.
+# Reads the socket's drop count now (a system call). SO_RXQ_OVFL needs stamps, and comes only with
+# the next datagram: drops at the end of a burst would go unnoticed. 0 or -errno.
 cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil
 
 cdef class DatagramReceiver:
@@ -107,6 +107,6 @@ cdef class DatagramReceiver:
     cdef readonly object tied_to
     cdef object _line
     cdef object _options
-    cdef object _memory          # the receiver whose slots it fills, too; None: its own
-    cdef public object replaced  # called in the thread that puts another socket there; None: nobody
-    cdef object _lock            # close and replace_socket may come from different threads
+    cdef object _memory          # the receiver whose slots this one shares; None: its own
+    cdef public object replaced  # called in the thread that replaced the socket; may be None
+    cdef object _lock            # close and replace_socket may be called from different threads

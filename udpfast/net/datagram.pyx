@@ -1,7 +1,7 @@
-"""Receive datagrams in batches: the Python face, and the loops behind `datagram.pxd`.
+"""Receive datagrams in batches: the Python classes, and the functions of `datagram.pxd`.
 
-The hot process cimports `datagram_receive`; the classes here open the socket, own the memory, and
-serve tests and slow tools.
+The feed's loop cimports `datagram_receive`. The classes here open the socket and own the memory;
+their own `receive` is for tests and slow tools.
 """
 
 import os
@@ -103,7 +103,7 @@ cdef int datagram_batch_init(
     items_max = batch.capacity * TRAIN_LENGTH_MAX if trains else batch.capacity
     capacity = batch.filled = batch.capacity
     batch.asks_senders = asks_senders
-    batch.control = control or trains    # the train's datagram size comes as a control message
+    batch.control = control or trains    # the size of a train's datagrams is a control message
     batch.trains = trains
     batch.items = <Datagram*>calloc(items_max, sizeof(Datagram))
     batch.borrowed = slots is not NULL
@@ -119,7 +119,7 @@ cdef int datagram_batch_init(
             or batch.senders is NULL or batch.sender_tags is NULL):
         datagram_batch_free(batch)
         return -ENOMEM
-    # calloc hands out untouched pages: the first write would fault inside the loop.
+    # calloc returns untouched pages: write to them here, or the loop would take page faults.
     if not batch.borrowed:
         memset(batch.slots, 0xA5, <size_t>capacity * batch.slot_size)
     for index in range(items_max):
@@ -169,17 +169,17 @@ cdef int datagram_batch_allow(
 
 
 cdef int datagram_receive(DatagramBatch* batch) noexcept nogil:
-    # A quiet line is asked for one datagram: a spinning recv sees it 10-20 % sooner at p50 than a
-    # spinning recvmmsg, and an empty recv costs 281 ns against 410. What follows at once is a
-    # backlog, which recvmmsg takes in 0.74 of the time per datagram. So: one first, then whole
-    # batches until a call finds nothing.
+    # From a quiet line request one datagram: a spinning recv sees it 10-20 % sooner at p50 than a
+    # spinning recvmmsg, and an empty recv costs 281 ns instead of 410. Datagrams that follow at
+    # once are a backlog, for which recvmmsg takes 0.74 of the time per datagram. So: first one,
+    # then whole batches until a call returns none.
     cdef int asked = <int>batch.capacity if batch.backlog else 1
     cdef int count
     batch.calls += 1
     batch.full = 0
     if batch.xdp is not NULL:
         count = xdp_receive(<XdpQueue*>batch.xdp, batch.items, batch.capacity)
-        # By frames: those that are for no line were among what waited, too.
+        # Count frames, not datagrams: frames of no line were waiting, too.
         batch.full = (<XdpQueue*>batch.xdp).lent_count == batch.capacity
         return count
     rearm(batch)
@@ -202,7 +202,7 @@ cdef int datagram_receive(DatagramBatch* batch) noexcept nogil:
 
 cdef inline int receive_one_bare(DatagramBatch* batch) noexcept nogil:
     cdef Datagram* item = batch.items
-    # MSG_TRUNC: return the datagram's own length, though the slot be shorter.
+    # MSG_TRUNC: return the datagram's real length even if the slot is shorter.
     cdef ssize_t size = recv(batch.fd, batch.slots, SLOT_SIZE, MSG_DONTWAIT | MSG_TRUNC)
     if size < 0:
         return receive_nothing(batch, -1)
@@ -236,13 +236,13 @@ cdef int receive_nothing(DatagramBatch* batch, int rc) noexcept nogil:
 
 
 cdef inline bint is_icmp_error(int error) noexcept nogil:
-    # What a router or a peer said about an earlier datagram. The socket stays usable (udp(7)).
+    # An ICMP error of a router or peer about an earlier datagram. The socket stays usable (udp(7)).
     return (error == ECONNREFUSED or error == EHOSTUNREACH or error == ENETUNREACH
             or error == EHOSTDOWN or error == EPROTO or error == ENOPROTOOPT)
 
 
 cdef inline void rearm(DatagramBatch* batch) noexcept nogil:
-    # The kernel overwrites the lengths it was given with those it used.
+    # Reset the lengths: the kernel overwrites them with those that it used.
     cdef uint32_t index
     if not (batch.asks_senders or batch.control):
         return
@@ -254,8 +254,9 @@ cdef inline void rearm(DatagramBatch* batch) noexcept nogil:
 
 
 cdef inline void note_replaced(DatagramBatch* batch) noexcept nogil:
-    # Before the new socket tells its drops, or they would count once more when it is asked.
-    if unlikely(load_acquire(&batch.replaced)):  # pairs with replace_socket
+    # A new socket counts drops from 0. This must precede the first count that it reports, or its
+    # drops would be counted twice.
+    if unlikely(load_acquire(&batch.replaced)):  # pairs with _put
         store_release(&batch.replaced, 0)
         batch.drops_seen = 0
 
@@ -279,8 +280,8 @@ cdef inline void finish(DatagramBatch* batch, int count) noexcept nogil:
 
 
 cdef inline int finish_trains(DatagramBatch* batch, int count) noexcept nogil:
-    # Each slot holds one datagram, or several of one size (the last may be shorter): all of them
-    # have the sender and the stamp of the first.
+    # Each slot holds one datagram, or several of one size (the last may be shorter), which all have
+    # the sender and the stamp of the first one.
     cdef Datagram head
     cdef Datagram* item = batch.items
     cdef const uint8_t* data
@@ -305,7 +306,7 @@ cdef inline int finish_trains(DatagramBatch* batch, int count) noexcept nogil:
             if size == 0 or left <= size:
                 item.size = left
             elif unlikely(length == TRAIN_LENGTH_MAX):
-                # No kernel makes such a train: what is left of it is refused, and counted.
+                # No kernel makes such a train: mark the rest as truncated, so that it is refused.
                 item.size = left
                 item.flags |= DATAGRAM_TRUNCATED
             else:
@@ -320,7 +321,7 @@ cdef inline int finish_trains(DatagramBatch* batch, int count) noexcept nogil:
 
 cdef inline uint32_t read_control(
         DatagramBatch* batch, msghdr* message, Datagram* item) noexcept nogil:
-    # Returns the size of a train's datagrams; 0 = it is a single one.
+    # Returns the size of a train's datagrams; 0: it is a single datagram.
     cdef cmsghdr* control = CMSG_FIRSTHDR(message)
     cdef ScmTimestamping stamps
     cdef timespec stamp
@@ -366,8 +367,8 @@ cdef inline void set_received_ns(Datagram* item, int64_t received_ns) noexcept n
 
 
 cdef inline void count_drops(DatagramBatch* batch, uint32_t drops) noexcept nogil:
-    # A datagram carries the count at the time it was queued, so it may lie behind what
-    # datagram_drops_read saw; the difference on the 32-bit circle says which way.
+    # A datagram carries the count of when it was queued, which may be less than the one that
+    # datagram_drops_read saw; the sign of the difference modulo 2^32 tells.
     cdef uint32_t more = drops - batch.drops_seen
     if <int32_t>more > 0:
         batch.drops_seen = drops
@@ -395,8 +396,8 @@ cdef inline bint sender_is_allowed(DatagramBatch* batch, sockaddr_in6* address) 
         port = v6.sin6_port
     memcpy(&high, mapped, 8)
     memcpy(&low, mapped + 8, 8)
-    # Without a branch, so that the compiler compares several at a time; who is not on the list
-    # mostly ends here.
+    # Without branches, so that the compiler vectorises it; rejects most senders that are not
+    # allowed.
     tag = sender_tag(low)
     for index in range(<uint32_t>SENDERS_MAX):
         found |= batch.sender_tags[index] == tag
@@ -434,42 +435,42 @@ class ReceivedDatagram(NamedTuple):
 
 @cython.final
 cdef class DatagramReceiver:
-    """The socket of one line, its batch memory and what it received.
+    """The socket of one line, with its batch memory and counters.
 
-    The hot loop takes `&receiver.batch` and calls `datagram_receive`; `receive` here does the
-    same for Python. Not thread-safe: one receiver belongs to the thread that polls it.
+    The loop takes `&receiver.batch` and calls `datagram_receive`; `receive` does the same for
+    Python. Not thread-safe: a receiver belongs to the thread that polls it.
 
     Parameters
     ----------
     line : LineAddress
-        Where to listen.
+        The address to listen at.
     options : ReceiveOptions
-        How.
+        How to receive.
     channel, line_index : int
         Written into each datagram.
     capacity : int
         Most datagrams per call, 1..64.
     address_index : int
-        Written into each datagram, too: the place among its line's addresses.
+        Also written into each datagram: the index among its line's addresses.
     memory : DatagramReceiver, optional
-        Of the same `capacity` and options: its slots are used, and hold what either of the two
-        received last. It must not be closed before this one is out of use.
+        A receiver with the same `capacity` and options, whose slots this one shares: they hold the
+        datagrams that either of them received last. Close it after this one.
 
     Attributes
     ----------
     socket : socket.socket
-        Non-blocking.
+        The non-blocking socket.
     results : tuple of OptionResult
-        What each socket option asked for and got.
+        The requested and granted value of each socket option.
     tied_to : int
-        Index of the interface that the socket ends with (`line.tied_interface`); 0: none.
+        Index of the interface on which the socket depends (`line.tied_interface`); 0: none.
     replaced : Callable[[], object] or None
-        Called after each time that another socket is put under the same descriptor.
+        Called each time another socket was put under the same descriptor.
 
     Raises
     ------
     ConfigError, OSError
-        As `line.open_receiver`.
+        As for `line.open_receiver`.
     """
 
     def __cinit__(self):
@@ -488,7 +489,7 @@ cdef class DatagramReceiver:
         senders = parse_senders(line.senders)
         self._line, self._options = line, wanted
         self.socket = self._open()
-        host = line.address.rpartition(":")[0]  # the same port again, whatever 0 became
+        host = line.address.rpartition(":")[0]  # a new socket gets the port that 0 became
         self._line = replace(line, address=f"{host}:{self.address[1]}")
         control = wanted.timestamps != "none"
         self._memory = memory
@@ -509,16 +510,16 @@ cdef class DatagramReceiver:
         self.close()
 
     def close(self) -> None:
-        """Close the socket and give the memory back; once more does nothing."""
+        """Close the socket and free the memory. Idempotent."""
         with self._lock:
             if self.socket is not None:
                 self.socket.close()
             datagram_batch_free(&self.batch)
 
     def replace_socket(self) -> bool:
-        """Put a new socket in the place of one whose interface is gone, from any thread.
+        """Replace a socket whose interface is gone; may be called from any thread.
 
-        The loop that polls goes on with the new one; what waits in the old one is lost.
+        The polling loop continues with the new socket; datagrams queued in the old one are lost.
 
         Returns
         -------
@@ -528,34 +529,34 @@ cdef class DatagramReceiver:
         Raises
         ------
         ConfigError, OSError
-            As `line.open_receiver`; the receiver stays silent until it succeeds.
+            As for `line.open_receiver`; the receiver gets nothing until a call succeeds.
         """
         with self._lock:
             if self.batch.items is NULL:
                 return False
-            # The old one goes first. As it lets go of its membership, of an interface by number, it
-            # would end a new one on an interface of the same number.
+            # Close the old socket first. It drops its membership by interface index, and would end
+            # a new membership on an interface that has the same index.
             self._put(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
             self._put(self._open())
             return True
 
     def find_tie(self) -> int:
-        """Return `tied_to`; asks once more where no route told it when the socket was opened."""
+        """Return `tied_to`; look it up again if there was no route when the socket was opened."""
         if not self.tied_to:
             self.tied_to = tied_interface(self._line)
         return self.tied_to
 
     def _put(self, opened):
-        # One step: the loop's next call meets another socket, under the number that it knows.
+        # dup2 replaces the socket atomically: the loop's next call uses it under the same number.
         with opened:
             os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
-        # Orders the new socket before its mark; read by note_replaced.
+        # Release: note_replaced, which loads with acquire, then uses the new socket.
         store_release(&self.batch.replaced, 1)
         if self.replaced is not None:
             self.replaced()
 
     def _open(self):
-        # What it is tied to first: if that goes meanwhile, it will be missed.
+        # Look up the interface first: if it is removed meanwhile, the index will be found missing.
         tied_to = tied_interface(self._line)
         sock, results = open_receiver(self._line, self._options)
         self.results, self.tied_to = tuple(results), tied_to
@@ -568,22 +569,22 @@ cdef class DatagramReceiver:
 
     @property
     def address(self) -> tuple[Any, ...]:
-        """Where the socket is bound, as (ip, port, ...): shows the port that 0 became."""
+        """The address that the socket is bound to, (ip, port, ...), with the port that 0 became."""
         return self.socket.getsockname()
 
     def receive(self) -> list[ReceivedDatagram]:
-        """Return what waits, at most `capacity` datagrams; never blocks.
+        """Return at most `capacity` waiting datagrams; never blocks.
 
         Returns
         -------
         list of ReceivedDatagram
-            Empty if there is nothing. `received_ns` is UNIX time, 0 where flags say that there is
-            no stamp.
+            Copies; empty if none waits. `received_ns` is UNIX time; 0 if `flags` has
+            NO_TIMESTAMP.
 
         Raises
         ------
         OSError
-            The socket is of no use any more.
+            The socket is no longer usable.
         """
         if self.batch.items is NULL:
             raise ValueError("the receiver is closed")
@@ -598,19 +599,19 @@ cdef class DatagramReceiver:
             for index in range(count)]
 
     def read_kernel_drops(self) -> int:
-        """Ask the kernel, and return how many datagrams its full queue lost since the start."""
+        """Ask the kernel how many datagrams the full queue has lost since the socket was opened."""
         if self.batch.items is not NULL:
             check(datagram_drops_read(&self.batch), "read the drop count")
         return self.batch.kernel_drops
 
     @property
     def kernel_drops(self) -> int:
-        """Datagrams lost in the kernel's full queue, as far as received datagrams told."""
+        """Datagrams lost because the kernel's queue was full, as far as reported so far."""
         return self.batch.kernel_drops
 
     @property
     def counts(self) -> dict[str, int]:
-        """What the receive calls met besides datagrams, by name."""
+        """Counters of the receive calls, by name."""
         return {
             "calls": self.batch.calls,
             "icmp_errors": self.batch.icmp_errors,
@@ -627,8 +628,8 @@ cdef int allow(DatagramBatch* batch, bytes address, int port) except -1:
         f"allow more than {SENDERS_MAX} senders")
 
 
-# A forked child has them, too, and would hold their ports when this process is gone: a next start
-# found its addresses in use.
+# Close these in a forked child, which would otherwise hold the ports after this process has ended,
+# so that the next start would find its addresses in use.
 _SOCKETS = weakref.WeakSet()
 
 

@@ -1,8 +1,8 @@
-# Stamps of what left: the kernel puts each on the socket's error queue, the NIC's if it makes one.
+# Time stamps of sent datagrams, which the kernel puts on the socket's error queue.
 #
-# See Documentation/networking/timestamping.rst of Linux: with OPT_ID a stamp comes with the number
-# of the datagram that it is of, counted per socket from 0 since the option was set; with
-# OPT_TSONLY it comes without the datagram's bytes.
+# See Documentation/networking/timestamping.rst of Linux: with OPT_ID a stamp has the number of its
+# datagram, counted per socket from 0 since the option was set; with OPT_TSONLY it comes without
+# the datagram's bytes. The stamp is the NIC's if it makes one, otherwise the kernel's.
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -1,4 +1,4 @@
-"""Read the stamps of what a socket has sent; `options.set_departures` asks for them."""
+"""Read the time stamps of sent datagrams, which `options.set_departures` requests."""
 
 from libc.string cimport memcpy
 
@@ -88,7 +88,7 @@ cdef inline int64_t stamp_ns(timespec* stamp) noexcept nogil:
 
 
 def read_departures(int fd) -> list[tuple[int, int, bool]]:
-    """Return the stamps that wait at a socket, as a list of (number, UNIX ns, by the NIC)."""
+    """Return the stamps queued at a socket, as a list of (number, UNIX ns, whether the NIC's)."""
     cdef Departures found
     taken = []
     while departure_next(fd, &found):

@@ -1,4 +1,4 @@
-"""What the kernel says that it lost before user space: sockets, UDP, and the cards' queues."""
+"""Datagrams that the kernel reports as lost before user space: in sockets, UDP and card queues."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ __all__ = ["HostDrops", "SocketDrops", "host_drops", "socket_drops"]
 
 _PROC = Path("/proc")
 
-# /proc/net/snmp and snmp6: what is lost on the way up (RFC 4113, and Linux's own).
+# Fields of /proc/net/snmp and snmp6 that count losses (RFC 4113, and Linux's own).
 _UDP_NAMES = ("RcvbufErrors", "InCsumErrors", "MemErrors", "NoPorts")
 
 
 @dataclass(frozen=True, slots=True)
 class HostDrops:
-    """Losses of a whole network namespace since it began, whoever the datagrams were for.
+    """Losses in a whole network namespace since it was created, for all receivers.
 
     Attributes
     ----------
     rcvbuf_errors : int
-        A socket's receive buffer was full: the sum of all sockets' drops.
+        Datagrams for which a socket's receive buffer was full: the sum of all sockets' drops.
     checksum_errors, memory_errors : int
-        The UDP checksum was wrong; the system's memory for UDP (net.ipv4.udp_mem) was used up.
+        Datagrams with a wrong UDP checksum, and those for which the system's memory for UDP
+        (net.ipv4.udp_mem) was used up.
     no_ports : int
-        Nobody listened.
+        Datagrams to a port without a listener.
     softnet_dropped : int
-        A processor's queue of what the cards received was full (net.core.netdev_max_backlog).
+        Frames for which a processor's input queue was full (net.core.netdev_max_backlog).
     softnet_squeezed : int
-        A processor stopped receiving with work left (net.core.netdev_budget): no loss yet.
+        How often a processor stopped receiving with work left (net.core.netdev_budget): no loss.
     """
 
     rcvbuf_errors: int
@@ -51,14 +52,14 @@ class SocketDrops:
 
 
 def host_drops(pid: int | None = None, proc: Path = _PROC) -> HostDrops:
-    """Return the losses of a process's network namespace; by default this one's.
+    """Return the losses in the network namespace of a process, by default of this one.
 
     Parameters
     ----------
     pid : int, optional
-        Whose namespace.
+        The process.
     proc : Path
-        Where the kernel's files are.
+        The directory of procfs.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def socket_drops(pid: int, proc: Path = _PROC) -> list[SocketDrops]:
     FileNotFoundError
         There is no such process.
     PermissionError
-        It is another user's.
+        The process belongs to another user.
     """
     inodes = _socket_inodes(proc / str(pid) / "fd")
     found = []
@@ -109,7 +110,7 @@ def _socket_inodes(folder: Path) -> set[int]:
     for path in folder.iterdir():
         try:
             target = str(path.readlink())
-        except FileNotFoundError:  # closed meanwhile
+        except FileNotFoundError:  # has been closed meanwhile
             continue
         if target.startswith("socket:["):
             inodes.add(int(target[8:-1]))
@@ -129,7 +130,7 @@ def _snmp6(path: Path) -> dict[str, int]:
 
 
 def _address(text: str) -> str:
-    # Words of 32 bits in the processor's order: 0100007F:2329 is 127.0.0.1:9001.
+    # 32-bit words in the processor's byte order: 0100007F:2329 is 127.0.0.1:9001.
     address, port = text.split(":")
     words = [int(address[i : i + 8], 16) for i in range(0, len(address), 8)]
     packed = struct.pack(f"={len(words)}I", *words)

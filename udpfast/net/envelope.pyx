@@ -1,6 +1,6 @@
-"""Messages of the ZeroMQ fan-out, as Python sees them: for tools, tests and other subscribers.
+"""Messages of the ZeroMQ fan-out in Python, for tools, tests and other subscribers.
 
-The layout is in `envelope.pxd`, and told byte by byte in docs/zmq.md.
+`envelope.pxd` has the layout, and docs/zmq.md describes it byte by byte.
 """
 
 import struct
@@ -27,7 +27,7 @@ ENVELOPE_DTYPE: np.dtype[Any] = np.dtype([
     ("table", "<u4"), ("names", "<u4"), ("last", "<u4"),
 ])
 
-#: Bytes that a topic may have.
+#: Most bytes that a topic may have.
 TOPIC_SIZE_MAX: int = LONGEST_TOPIC
 
 _NAME_SIZE = struct.Struct("<H")
@@ -35,7 +35,7 @@ _FIRST_ID = struct.Struct("<I")
 
 
 class EnvelopeType(IntEnum):
-    """What a message of the fan-out is."""
+    """The type of a message of the fan-out."""
 
     RECORDS = ENVELOPE_RECORDS
     LAST = ENVELOPE_LAST
@@ -48,17 +48,18 @@ class EnvelopeType(IntEnum):
 
 
 class Message(NamedTuple):
-    """A message taken apart.
+    """The parts of a message.
 
     Attributes
     ----------
     topic : bytes
         The subscription that it belongs to.
     answer : bool
-        For one subscriber alone, or for all of that topic.
-    envelope : Any
-        dtype `ENVELOPE_DTYPE`
+        True: it answers one subscriber; False: it is for all subscribers of the topic.
+    envelope : numpy.void
+        The envelope, dtype `ENVELOPE_DTYPE`.
     body : bytes
+        The bytes behind the envelope.
     """
 
     topic: bytes
@@ -68,12 +69,12 @@ class Message(NamedTuple):
 
 
 def unpack(message) -> Message:
-    """Take a message of the fan-out apart.
+    """Split a message of the fan-out into its parts.
 
     Raises
     ------
     FormatError
-        It is none, or one of another version: what was expected, and what was found.
+        It is not such a message, or of another version; states what was expected and found.
     """
     data = bytes(message)
     end = next((i for i, byte in enumerate(data) if byte <= TOPIC_ANSWER), len(data))
@@ -91,17 +92,17 @@ def unpack(message) -> Message:
 
 
 def pack_names(first_id: int, names: Iterable[bytes]) -> bytes:
-    """Return the body of a NAMES message: names (bytes) whose ids count up from `first_id`."""
+    """Return the body of a NAMES message for names (bytes) with consecutive ids."""
     return _FIRST_ID.pack(first_id) + b"".join(_NAME_SIZE.pack(len(n)) + n for n in names)
 
 
 def unpack_names(body, count: int) -> tuple[int, list[bytes]]:
-    """Take the body of a NAMES message apart.
+    """Split the body of a NAMES message.
 
     Returns
     -------
     tuple of (int, list of bytes)
-        The first id, and `count` names from it on.
+        The first id, and the `count` names with ids from it on.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""One line of a channel as a socket: where it listens, which options it asked for and got.
+"""One line of a channel as a socket: its address, and the socket options requested and granted.
 
-A line is one physical copy of a channel: a multicast group on one interface, or a unicast
-address. Every socket option is asked for, its outcome noted, and `udpfast check` shows the list:
-what the kernel refuses is a fact to see, not a reason to stop. Only what makes reception
-impossible (bind, join) raises.
+A line is one physical copy of a channel: a multicast group on one interface, or a unicast address.
+Every socket option is requested and its outcome recorded; `udpfast check` shows the list. An option
+that the kernel refuses does not stop a feed. Only failures that make reception impossible (bind,
+join) raise.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _SENDERS_MAX = 64  # SENDERS_MAX of datagram.pxd
 
 @dataclass(frozen=True, slots=True)
 class LineAddress:
-    """Where one line comes from.
+    """The address of one line, and who may send to it.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class LineAddress:
     source : str
         The only sender of the group to listen to (source-specific join); empty: any.
     senders : tuple of str
-        Allow-list of "ip" or "ip:port" ("[ip6]:port"), at most 64; empty: everyone. Datagrams of
-        others are received, flagged and counted, never used.
+        Allowed senders, as "ip" or "ip:port" ("[ip6]:port"), at most 64; empty: everyone. Datagrams
+        of other senders are received, flagged and counted, but never used.
     """
 
     address: str
@@ -63,22 +63,22 @@ class ReceiveOptions:
     Attributes
     ----------
     rcvbuf_bytes : int
-        Receive queue, of which the kernel makes twice as much. 64 MiB ride out a stop of 0.2 s at
-        0.5 M datagrams/s (a small datagram takes 1,280 of the 128 MiB); the memory is used only
+        Size of the receive queue; the kernel doubles it. 64 MiB are enough for a stop of 0.2 s at
+        0.5 M datagrams/s (a small datagram takes 1,280 bytes of the 128 MiB). Memory is used only
         while datagrams wait.
     busy_poll_us : int
-        Microseconds that a receive call polls the driver itself; 0: off.
+        Microseconds for which a receive call polls the driver itself; 0: off.
     prefer_busy_poll : bool
         Keep the NIC's interrupts off while receive calls poll often enough.
     busy_poll_budget : int
-        Frames that one busy poll may take from the NIC; 0: the kernel's default of 8.
+        Most frames that one busy poll takes from the NIC; 0: the kernel's default of 8.
     timestamps : str
-        "auto" and "hardware": the NIC's stamp where its driver makes one, else the kernel's;
-        "kernel": the kernel's; "none": not asked for (16 % of a receive), the loop's clock serves.
-        With stamps each datagram also brings the number that the full queue had lost; without,
-        `DatagramReceiver.read_kernel_drops` asks for it.
+        "auto" and "hardware": the NIC's stamp if its driver makes one, otherwise the kernel's;
+        "kernel": the kernel's; "none": no stamps, which saves 16 % of a receive; the loop reads its
+        clock instead. With stamps each datagram also carries the number of datagrams that the full
+        queue has lost; without them `DatagramReceiver.read_kernel_drops` asks for it.
     gro : bool
-        Take trains of equal-sized datagrams of one sender in one piece (UDP_GRO).
+        Receive trains of equal-sized datagrams of one sender in one piece (UDP_GRO).
     """
 
     rcvbuf_bytes: int = 64 << 20
@@ -89,7 +89,7 @@ class ReceiveOptions:
     gro: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a sort of time stamp that does not exist."""
+        """Check `timestamps`."""
         if self.timestamps not in options.TIMESTAMPS:
             raise ConfigError(
                 f"timestamps must be one of {', '.join(options.TIMESTAMPS)}, "
@@ -98,7 +98,7 @@ class ReceiveOptions:
 
 
 def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
-    """Return each allow-list entry as (16 address bytes, port); IPv4 is mapped, port 0 is any.
+    """Return each allowed sender as (16 address bytes, port); IPv4 is mapped, port 0 is any port.
 
     Raises
     ------
@@ -117,11 +117,10 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
 
 
 def tied_interface(line: LineAddress) -> int:
-    """Return the index of the interface with which a line's socket ends; 0: it outlives any.
+    """Return the index of the interface on which a line's socket depends; 0: none.
 
-    A membership belongs to an interface, and so do a link-local IPv6 address and a socket that is
-    bound to one: where the interface is removed and made again, such a socket hears nothing more,
-    and says nothing.
+    Group memberships, link-local IPv6 addresses and sockets bound to a device belong to one
+    interface. If that is removed and created again, such a socket silently receives nothing more.
 
     Raises
     ------
@@ -149,14 +148,14 @@ def open_receiver(
     Returns
     -------
     socket : socket.socket
-        Non-blocking.
+        The non-blocking socket; the caller closes it.
     results : list of OptionResult
-        Every option that was asked for, in order.
+        The outcome of every option that was requested, in order.
 
     Raises
     ------
     ConfigError
-        An address or the interface cannot be understood.
+        An address or the interface is invalid.
     OSError
         The socket cannot be opened, bound, or joined; the message says which and where.
     """
@@ -186,8 +185,8 @@ def open_receiver(
         if wanted.busy_poll_budget:
             results.append(options.set_busy_poll_budget(sock, wanted.busy_poll_budget))
         if group:
-            # Several processes may listen to one group. On a unicast port the same option would
-            # let a second socket take the datagrams away without a word: there it stays off.
+            # Several processes may listen to one group. On a unicast port the same option would let
+            # a second socket silently take over all datagrams, so it stays off there.
             results.append(
                 options.set_option(sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             )
@@ -227,16 +226,16 @@ def open_sender(
         Name or address of the interface by which all datagrams leave, whatever the routes say; its
         address becomes the source. Empty: the kernel's route decides.
     ttl : int
-        Hops that a multicast datagram may take; 1 = this network only.
+        Hops that a multicast datagram may take; 1: this network only.
     loop : bool
-        Whether listeners on this host hear their own group.
+        Whether listeners on this host receive the group's datagrams, too.
     sndbuf_bytes : int
-        Send queue; the kernel may grant less.
+        Size of the send queue; the kernel may grant less.
 
     Raises
     ------
     ConfigError, OSError
-        As `open_receiver`.
+        As for `open_receiver`.
     """
     host, port = parse_endpoint(destination)
     if not port:

@@ -1,19 +1,19 @@
-# From a frame of the link layer to the UDP datagram in it, in place.
+# Find the UDP datagram in a frame of the link layer, in place.
 #
-# It never reads outside the frame, whatever the bytes say: every length is compared with what is
+# Never reads outside the frame, whatever its bytes are: every length is compared with the bytes
 # left before it is used. Link types: https://www.tcpdump.org/linktypes.html
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
 cdef enum:  # LinkVerdict: what a frame is
-    LINK_DATAGRAM = 0            # whole UDP datagram
-    LINK_FRAGMENT                # part of an IP fragment train: not reassembled
+    LINK_DATAGRAM = 0            # a whole UDP datagram
+    LINK_FRAGMENT                # an IP fragment: not reassembled
     LINK_NOT_UDP                 # another protocol above IP
     LINK_NOT_IP                  # ARP and the like
-    LINK_TRUNCATED               # fewer bytes were kept of the frame than UDP needs
+    LINK_TRUNCATED               # the capture kept too few bytes of the frame
     LINK_MALFORMED               # headers that contradict each other
-    LINK_UNKNOWN                 # a link type that is not read
+    LINK_UNKNOWN                 # a link type that is not supported
     LINK_VERDICT_COUNT
 
 cdef enum:
@@ -37,7 +37,7 @@ cdef enum:
 cdef struct LinkFrame:
     const uint8_t* data
     size_t size                  # bytes at data
-    size_t wire_size             # as it was on the wire, if less was kept
+    size_t wire_size             # bytes on the wire; more than `size` if the capture kept fewer
     uint32_t link_type
 
 cdef struct LinkDatagram:
@@ -60,7 +60,7 @@ cdef inline void map_ipv4(uint8_t* address, const uint8_t* bytes_) noexcept nogi
 
 
 cdef inline int cut_or_malformed(LinkFrame* frame, size_t needed) noexcept nogil:
-    # Was it the capture that kept too little, or was the frame itself too short?
+    # The frame has too few bytes: because the capture cut it, or because it was too short itself?
     return LINK_TRUNCATED if frame.wire_size >= needed else LINK_MALFORMED
 
 
@@ -72,7 +72,7 @@ cdef inline int find_in_udp(
     if frame.size < at + 8:
         return cut_or_malformed(frame, at + 8)
     size = big16(frame.data + at + 4)
-    if size == 0:  # longer than 16 bits say (RFC 2675), or left to the network card
+    if size == 0:  # longer than 16 bits can state (RFC 2675), or left to the network card
         size = left
     if size < 8 or size > left:
         return LINK_MALFORMED
@@ -92,7 +92,7 @@ cdef inline int find_in_ipv4(LinkFrame* frame, size_t at, LinkDatagram* found) n
         return cut_or_malformed(frame, at + 20)
     header_size = (header[0] & 15) * 4
     total = big16(header + 2)
-    if total == 0:  # left to the network card (segmentation offload): the frame tells
+    if total == 0:  # left to the network card (segmentation offload): use the frame's size
         total = frame.wire_size - at if frame.wire_size > at else 0
     if header[0] >> 4 != 4 or header_size < 20 or total < header_size:
         return LINK_MALFORMED
@@ -147,7 +147,7 @@ cdef inline int link_find_datagram(LinkFrame* frame, LinkDatagram* found) noexce
     elif frame.link_type == LINKTYPE_LINUX_SLL2:
         at = 20
     elif frame.link_type == LINKTYPE_NULL or frame.link_type == LINKTYPE_LOOP:
-        at = 4  # address family in the byte order of who knows whom; the IP version says the same
+        at = 4  # skip the address family, whose byte order is unknown; the IP version is enough
     elif (frame.link_type == LINKTYPE_RAW or frame.link_type == LINKTYPE_RAW_BSD
             or frame.link_type == LINKTYPE_RAW_OPENBSD or frame.link_type == LINKTYPE_IPV4
             or frame.link_type == LINKTYPE_IPV6):

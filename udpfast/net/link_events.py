@@ -1,4 +1,4 @@
-"""What the kernel says about interfaces: which were removed, by index, and that any changed."""
+"""Notifications of the kernel about interfaces: the indices of removed ones, and any change."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _INTERFACE = struct.Struct("=BxHiII")  # struct ifinfomsg
 
 
 class LinkEvents:
-    """A netlink socket of the present network namespace. Where there is none, only time passes."""
+    """A netlink socket of the current network namespace; without netlink, `wait` only waits."""
 
     def __init__(self) -> None:
         self._woken = os.eventfd(0, os.EFD_NONBLOCK)
@@ -31,26 +31,26 @@ class LinkEvents:
             self._poll.register(self._socket, select.POLLIN)
 
     def wait(self, timeout_s: float) -> set[int]:
-        """Wait until something changed, or `wake`; return the indices of removed interfaces.
+        """Wait for a change or for `wake`; return the indices of removed interfaces.
 
-        Events may be lost when very many come at once: compare what there is as well.
+        The kernel may lose events when very many come at once, so compare the interfaces as well.
         """
         self._poll.poll(timeout_s * 1000)
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._woken)  # or a forked child that says so would keep us awake
+            os.eventfd_read(self._woken)  # otherwise every later wait would return at once
         removed: set[int] = set()
-        # An empty queue ends it; one that overflowed has forgotten what it held.
+        # Read until the queue is empty, or has overflowed (ENOBUFS) and lost its events.
         with contextlib.suppress(OSError):
             while self._socket is not None:
                 removed |= _removed(self._socket.recv(1 << 16))
         return removed
 
     def wake(self) -> None:
-        """End the present `wait`, or the next one; from any thread."""
+        """End the current `wait`, or the next one. May be called from any thread."""
         os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
-        """Close it. Nobody may wait any more."""
+        """Close the socket. No thread may wait any more."""
         os.close(self._woken)
         if self._socket is not None:
             self._socket.close()
@@ -62,7 +62,7 @@ def _removed(text: bytes) -> set[int]:
     while at + _HEADER.size + _INTERFACE.size <= len(text):
         size, kind, *_ = _HEADER.unpack_from(text, at)
         family, _, index, *_ = _INTERFACE.unpack_from(text, at + _HEADER.size)
-        # In another family it is a port that left its bridge.
+        # In other families (AF_BRIDGE) the event means that a port has left its bridge.
         if kind == _RTM_DELLINK and family == socket.AF_UNSPEC:
             found.add(index)
         at += max((size + 3) & ~3, _HEADER.size)

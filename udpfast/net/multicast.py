@@ -1,4 +1,4 @@
-"""Multicast groups: which interface, joining any-source and source-specific, sending options."""
+"""Multicast groups: finding interfaces, any-source and source-specific joins, send options."""
 
 import array
 import fcntl
@@ -32,7 +32,7 @@ _IFREQ_SIZE = 40
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface and the address that was asked for, or its first; "" if it has none."""
+    """A network interface, with the requested address or its first one; "" if it has none."""
 
     name: str
     index: int
@@ -43,13 +43,13 @@ class Interface:
 def resolve_interface(text: str, towards: str = "") -> Interface:
     """Find an interface by its name or by one of its addresses.
 
-    Of several IPv6 addresses it names one that can send to the address `towards`: link-local to
-    link-local, else one that reaches further.
+    Of several IPv6 addresses, choose one that can send to the address `towards`: a link-local one
+    for a link-local address, otherwise one of wider scope.
 
     Raises
     ------
     ConfigError
-        There is none; the message lists those there are.
+        There is no such interface; the message lists those of this host.
     """
     addresses = _addresses()
     names = [name for _, name in socket.if_nameindex()]
@@ -71,12 +71,12 @@ def resolve_interface(text: str, towards: str = "") -> Interface:
 
 
 def routed_interface(host: str, port: int) -> Interface:
-    """Find the interface that the kernel's route to an address or group leaves by; sends nothing.
+    """Find the interface of the kernel's route to an address or group, without sending.
 
     Raises
     ------
     ConfigError, OSError
-        There is no route, or it has no address of its own.
+        There is no route, or its interface has no address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -92,13 +92,13 @@ def join(
     Parameters
     ----------
     sock : socket
-        Of the group's family.
+        A socket of the group's address family.
     group : str
         Address of the group.
     interface : Interface or None
-        Where to join; None: the kernel decides.
+        The interface to join on; None: the kernel decides.
     source : str
-        Address of the one sender to hear; empty: all.
+        Address of the only sender to receive from; empty: all senders.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def join(
 
 
 def only_joined_groups(sock: socket.socket) -> OptionResult:
-    """Keep out groups that other sockets of this host joined on the same port."""
+    """Do not receive groups that only other sockets of this host have joined on this port."""
     if sock.family == socket.AF_INET6:
         return set_option(sock, "IPV6_MULTICAST_ALL", socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
     return set_option(sock, "IP_MULTICAST_ALL", socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
@@ -149,22 +149,23 @@ def only_joined_groups(sock: socket.socket) -> OptionResult:
 def send_options(
     sock: socket.socket, interface: Interface | None, ttl: int, loop: bool
 ) -> list[OptionResult]:
-    """Set interface, time to live and local loop of a socket that sends to a group.
+    """Set the interface, time to live and local loop of a socket that sends to a group.
 
     Parameters
     ----------
     sock : socket
+        The sending socket.
     interface : Interface or None
-        What it leaves by; None: the kernel decides.
+        The interface by which datagrams leave; None: the kernel decides.
     ttl : int
-        Hops that it may take.
+        Hops that a datagram may take.
     loop : bool
-        Let this host receive it, too.
+        Whether listeners on this host receive the datagrams, too.
 
     Returns
     -------
     list of OptionResult
-        What was asked for, and what the kernel granted.
+        The requested and granted values.
     """
     if sock.family == socket.AF_INET6:
         level = socket.IPPROTO_IPV6
@@ -175,7 +176,7 @@ def send_options(
         level = socket.IPPROTO_IP
         hops, echo = socket.IP_MULTICAST_TTL, socket.IP_MULTICAST_LOOP
         if interface:
-            # The address becomes the source of what is sent: receivers may join by source.
+            # The address becomes the source of the datagrams, by which receivers may join.
             sock.setsockopt(
                 level,
                 socket.IP_MULTICAST_IF,
@@ -193,15 +194,16 @@ def send_options(
 
 
 def socket_address(host: str, port: int, interface: Interface | None) -> tuple[str | int, ...]:
-    """Return what bind and connect take.
+    """Return the address tuple for bind and connect.
 
     Parameters
     ----------
     host : str
         An IPv4 or IPv6 address.
     port : int
+        The port.
     interface : Interface or None
-        Goes with an address that means something else on each interface: a link-local IPv6 one.
+        The scope of an address that is valid on one interface only: a link-local IPv6 address.
     """
     address = ipaddress.ip_address(host)
     if address.version == 4:
@@ -235,7 +237,7 @@ def _join_ipv6(sock: socket.socket, group: str, index: int, source: str) -> None
 
 
 def _addresses() -> dict[str, str]:
-    # Address -> interface name: SIOCGIFCONF for IPv4, /proc for IPv6.
+    # Return the interface name by address, from SIOCGIFCONF (IPv4) and /proc (IPv6).
     found = {}
     table = array.array("B", bytes(_IFREQ_SIZE * 512))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -247,7 +249,7 @@ def _addresses() -> dict[str, str]:
         entry = bytes(table[offset : offset + _IFREQ_SIZE])
         name = entry[:16].split(b"\0", 1)[0].decode().split(":")[0]
         found[socket.inet_ntoa(entry[20:24])] = name
-    listing = Path("/proc/thread-self/net/if_inet6")  # of this thread's namespace
+    listing = Path("/proc/thread-self/net/if_inet6")  # in this thread's network namespace
     if listing.exists():
         for line in listing.read_text(encoding="ascii").splitlines():
             digits, *_, name = line.split()

@@ -1,7 +1,7 @@
-"""Socket options that may be refused: what was asked for, what the kernel gave, and why not more.
+"""Socket options that may be refused: the requested value, the granted one, and the reason.
 
-None of them raises: reception works without any of them, only later, or with less to tell.
-`udpfast check` and `stat` show the list.
+None of the functions raises: reception works without these options, only slower or with fewer
+statistics. `udpfast check` and `stat` show the list.
 """
 
 import array
@@ -38,9 +38,9 @@ _SO_BUSY_POLL_BUDGET = 70
 _SOL_UDP = 17
 _UDP_GRO = 104
 
-# linux/net_tstamp.h: let NIC and kernel stamp what is received, and report both.
+# linux/net_tstamp.h: NIC and kernel stamp received datagrams, and both stamps are reported.
 _STAMPING_FLAGS = (1 << 2) | (1 << 3) | (1 << 4) | (1 << 6)
-# The same for what is sent: stamped by NIC and kernel, numbered, without its bytes.
+# The same for sent datagrams: stamped by NIC and kernel, numbered, reported without their bytes.
 _DEPARTURE_FLAGS = (1 << 0) | (1 << 1) | (1 << 7) | (1 << 11)
 
 _SIOCGHWTSTAMP = 0x89B1  # linux/sockios.h
@@ -50,7 +50,7 @@ TIMESTAMPS = ("auto", "hardware", "kernel", "none")
 
 @dataclass(frozen=True, slots=True)
 class OptionResult:
-    """What became of one socket option: `reason` is empty where it was granted as asked."""
+    """The outcome of one socket option; `reason` is empty if it was granted as requested."""
 
     name: str
     asked: str
@@ -66,12 +66,13 @@ def set_option(
     Parameters
     ----------
     sock : socket.socket
+        The socket.
     name : str
-        What the result calls it.
+        Name of the option in the result.
     level, option, value : int
         As for setsockopt(2).
     scale : int
-        What the kernel multiplies the value with before it reports it (2 for buffer sizes).
+        Factor by which the kernel multiplies the value that it reports (2 for buffer sizes).
     """
     try:
         sock.setsockopt(level, option, value)
@@ -82,7 +83,7 @@ def set_option(
 
 
 def set_receive_queue(sock: socket.socket, size_bytes: int) -> OptionResult:
-    """Ask for a receive queue, beyond the system's limit if the process may."""
+    """Request a receive queue, beyond net.core.rmem_max if the process has the right."""
     forced = set_option(sock, "SO_RCVBUFFORCE", socket.SOL_SOCKET, _SO_RCVBUFFORCE, size_bytes)
     got = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     if got >= size_bytes:
@@ -100,15 +101,15 @@ def set_receive_queue(sock: socket.socket, size_bytes: int) -> OptionResult:
 
 
 def set_drop_count(sock: socket.socket) -> OptionResult:
-    """Ask that each datagram brings the number that the full queue had lost before it."""
+    """Request that each datagram carries the number of datagrams that the full queue has lost."""
     return set_option(sock, "SO_RXQ_OVFL", socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
 
 
 def find_drop_count(sock: socket.socket) -> OptionResult:
-    """See whether the kernel tells when asked how many datagrams the full queue has lost.
+    """Test whether the number of datagrams that the full queue has lost can be read (SO_MEMINFO).
 
-    Nothing is set: with SO_RXQ_OVFL the kernel reads one more cache line per datagram (3 % of a
-    receive, 15 % from a long queue). A preloaded stack may know neither.
+    This avoids SO_RXQ_OVFL, for which the kernel reads one more cache line per datagram (3 % of a
+    receive, 15 % from a long queue). A preloaded stack may support neither.
     """
     try:
         sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 64)
@@ -118,24 +119,24 @@ def find_drop_count(sock: socket.socket) -> OptionResult:
 
 
 def set_gro(sock: socket.socket) -> OptionResult:
-    """Ask that trains of datagrams of one flow and size come in one piece, with the size beside."""
+    """Request that trains of equal-sized datagrams of one flow are received in one piece."""
     return set_option(sock, "UDP_GRO", _SOL_UDP, _UDP_GRO, 1)
 
 
 def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
-    """Ask that a receive call polls the NIC's driver itself for so many microseconds."""
+    """Request that a receive call polls the NIC's driver itself, for `duration_us` microseconds."""
     result = set_option(sock, "SO_BUSY_POLL", socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
     return _explained(result, "values above net.core.busy_read need CAP_NET_ADMIN")
 
 
 def set_prefer_busy_poll(sock: socket.socket) -> OptionResult:
-    """Ask that the NIC's interrupts stay off for as long as busy polls come often enough."""
+    """Request that the NIC's interrupts stay off while busy polls come often enough."""
     result = set_option(sock, "SO_PREFER_BUSY_POLL", socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1)
     return _explained(result, "needs Linux 5.11 and CAP_NET_ADMIN")
 
 
 def set_busy_poll_budget(sock: socket.socket, frames: int) -> OptionResult:
-    """Ask for how many frames one busy poll may take from the NIC; cannot be read back."""
+    """Set how many frames one busy poll may take from the NIC; it cannot be read back."""
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL_BUDGET, frames)
     except OSError as error:
@@ -145,16 +146,17 @@ def set_busy_poll_budget(sock: socket.socket, frames: int) -> OptionResult:
 
 
 def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> OptionResult:
-    """Ask for receive time stamps: the NIC's and the kernel's, else the kernel's, else none.
+    """Request receive time stamps: by NIC and kernel; if refused, by the kernel; else none.
 
     Parameters
     ----------
     sock : socket.socket
+        The socket.
     asked : str
         One of TIMESTAMPS.
     interface_name : str
-        Whose driver is asked whether it stamps; empty: nobody is asked, and the first datagram
-        will show.
+        Interface whose driver is asked whether it stamps; empty: none is, and the first datagram
+        will show it.
     """
     if asked == "none":
         return OptionResult("SO_TIMESTAMPING", asked, "none")
@@ -176,13 +178,13 @@ def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> Opti
 
 
 def set_departures(sock: socket.socket) -> OptionResult:
-    """Ask for stamps of what leaves as well, after `set_timestamps`; counts datagrams from now."""
+    """Request stamps of sent datagrams as well, after `set_timestamps`; numbers count from 0."""
     flags = _STAMPING_FLAGS | _DEPARTURE_FLAGS
     return set_option(sock, "SO_TIMESTAMPING", socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
 
 
 def stop_stamps(sock: socket.socket) -> None:
-    """Have neither what comes nor what leaves stamped any more."""
+    """Stop stamping received and sent datagrams."""
     sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, 0)
 
 

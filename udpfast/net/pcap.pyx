@@ -35,8 +35,8 @@ cdef enum:
     OPTION_TSRESOL = 9
     OPTION_TSOFFSET = 14
 
-cdef enum:  # what read_record found
-    RECORD_MORE = 0              # the window ends inside it
+cdef enum:  # results of read_record and read_block
+    RECORD_MORE = 0              # the window ends inside the record
     RECORD_FRAME = 1
     RECORD_SKIPPED = 2
     RECORD_DAMAGED = 3
@@ -62,7 +62,7 @@ cdef int capture_begin(
     if load16(parser, window + 4) != 2:
         return -1
     parser.interfaces_count = 1
-    # The upper bits of the link type tell of a frame check sequence at the end of frames.
+    # The upper bits of the link type describe a frame check sequence at the end of frames.
     parser.interfaces[0].link_type = load32(parser, window + 20) & 0xFFFF
     parser.interfaces[0].resolution = 6 if magic == MAGIC_MICROSECONDS else 9
     return 24
@@ -219,7 +219,7 @@ cdef inline bint is_loop(CaptureParser* parser, const uint8_t* body, size_t size
 
 cdef void read_loop(
         CaptureParser* parser, const CaptureFrame* frame, CaptureEntry* entry) noexcept nogil:
-    # What our own loop knew of a frame: nothing, of a foreign one.
+    # Set what the feed's loop knew about a frame; zeros for a foreign one.
     cdef const uint8_t* body = frame.loop
     entry.now_ns = entry.unix_ns = 0
     entry.flags = 0
@@ -237,7 +237,7 @@ cdef void read_loop(
 
 cdef const uint8_t* find_loop(
         CaptureParser* parser, const uint8_t* options, size_t size) noexcept nogil:
-    # Among the options of a frame's block.
+    # Find the loop's option among those of a frame's block; NULL: there is none.
     cdef size_t position = 0
     cdef uint16_t code, length
     while size - position >= 4:
@@ -298,7 +298,7 @@ cdef int read_simple(
 
 
 cdef int64_t ticks_to_ns(CaptureInterface* interface, uint64_t ticks) noexcept nogil:
-    # Unsigned throughout: a senseless stamp wraps, it does not overflow.
+    # Unsigned arithmetic, so that an absurd stamp wraps instead of overflowing.
     cdef uint32_t digits = interface.resolution & 0x7F
     cdef uint64_t fraction, ns
     cdef uint32_t shift
@@ -308,7 +308,7 @@ cdef int64_t ticks_to_ns(CaptureInterface* interface, uint64_t ticks) noexcept n
         else:
             fraction = ticks & ((<uint64_t>1 << digits) - 1)
             shift = digits
-            if shift > 34:  # 10^9 takes 30 bits: more than 34 of the fraction would overflow
+            if shift > 34:  # 10^9 has 30 bits: more than 34 bits of the fraction would overflow
                 fraction >>= shift - 34
                 shift = 34
             ns = (ticks >> digits) * 1_000_000_000 + (fraction * 1_000_000_000 >> shift)
@@ -354,15 +354,15 @@ cdef inline uint16_t load16(CaptureParser* parser, const uint8_t* data) noexcept
 class CaptureEvent(IntEnum):
     """What an entry of a capture is."""
 
-    FOREIGN = CAPTURE_FOREIGN    #: a datagram of anybody's capture
-    OWN = CAPTURE_OWN            #: a datagram that our loop received, with the loop's clocks
-    EXPIRE = CAPTURE_EXPIRE      #: no datagram: time passed in the loop, and it mattered
-    FINISH = CAPTURE_FINISH      #: no datagram: the loop ended its input
+    FOREIGN = CAPTURE_FOREIGN    #: a datagram that another program captured
+    OWN = CAPTURE_OWN            #: a datagram that a feed's loop received, with the loop's clocks
+    EXPIRE = CAPTURE_EXPIRE      #: no datagram: time passed in the loop, and changed its state
+    FINISH = CAPTURE_FINISH      #: no datagram: the loop's input ended
     RESTART = CAPTURE_RESTART    #: no datagram: another loop took over
 
 
-#: One datagram of a capture: where its payload lies in the batch's buffer, its addresses, and what
-#: our own loop knew of it (`CaptureEvent`).
+#: One datagram of a capture: the place of its payload in the batch's buffer, its addresses, and
+#: what the feed's loop knew about it (`CaptureEvent`).
 CAPTURED: np.dtype[np.void] = np.dtype([
     ("timestamp_ns", "<i8"), ("source", "u1", 16), ("destination", "u1", 16),
     ("source_port", "<u2"), ("destination_port", "<u2"), ("offset", "<u4"), ("size", "<u4"),
@@ -391,7 +391,7 @@ class CapturedDatagram(NamedTuple):
 
 
 class CaptureBatch(NamedTuple):
-    """Some datagrams of a capture: `headers` has dtype CAPTURED, offsets point into `buffer`."""
+    """Datagrams of a capture: `headers` has dtype CAPTURED; its offsets point into `buffer`."""
 
     headers: NDArray[Any]
     buffer: bytes | memoryview
@@ -406,23 +406,23 @@ class CaptureBatch(NamedTuple):
 cdef class CaptureReader:
     """Read the UDP datagrams of a pcap or pcapng file, plain or gzip, in the order of the file.
 
-    Reads a chunk at a time: memory stays below the chunk plus the longest record (4 MiB),
-    however long the file. Damage ends the reading and is told by `damage`; what came before
-    it is good.
+    Reads a chunk at a time: memory stays below the chunk plus the longest record (4 MiB), however
+    long the file is. Reading ends at damage, which `damage` describes; the datagrams before it are
+    good.
 
     Parameters
     ----------
     path : path-like
-        The kind of file is told by its first bytes, not by its name.
+        The file; its first bytes decide on its format, not its name.
     chunk_bytes : int
-        How much is read at once.
+        Bytes to read at once, 64 or more.
     events : bool
-        Read what our own loop noted between the datagrams, too: entries without a datagram.
+        Return also entries without a datagram, which a feed's loop recorded in between.
 
     Attributes
     ----------
     damage : str or None
-        Why the file could not be read to its end.
+        Why the file could not be read to its end; None: no damage so far.
 
     Raises
     ------
@@ -434,7 +434,7 @@ cdef class CaptureReader:
 
     cdef CaptureParser parser
     cdef object raw, file
-    cdef bytes window            # bytes of the file not yet read by the parser begin at `position`
+    cdef bytes window            # bytes of the file; the parser has read those before `position`
     cdef size_t position
     cdef uint64_t window_start   # offset of the window in the (decompressed) file
     cdef Py_ssize_t chunk_bytes
@@ -471,7 +471,7 @@ cdef class CaptureReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; once more does nothing."""
+        """Close the file. Idempotent."""
         self.ended = True
         self.window = b""
         self.position = 0
@@ -485,7 +485,7 @@ cdef class CaptureReader:
         Returns
         -------
         CaptureBatch or None
-            Owns its memory: valid as long as it is held.
+            The batch owns its memory.
         """
         entries = np.empty(count, CAPTURED)
         cdef CaptureEntry[::1] view = entries
@@ -524,7 +524,7 @@ cdef class CaptureReader:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What became of the frames so far, by name; `frames` is the sum of those before it."""
+        """Counts of the frames so far by verdict; `frames` is the sum of those before it."""
         return {name: self.parser.counts[index] for index, name in enumerate(_COUNT_NAMES)}
 
     cdef _refill(self):
@@ -535,8 +535,8 @@ cdef class CaptureReader:
         parts = [rest]
         while size < self.chunk_bytes and not self.ended:
             try:
-                # read1: what was decompressed before damage is not lost to the exception. Of a
-                # gzip file it returns 30 to 50 KiB at once.
+                # read1 returns the bytes decompressed before damage, where read would lose them to
+                # the exception. For a gzip file it returns 30 to 50 KiB at a time.
                 more = self.file.read1(self.chunk_bytes - size)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 more = b""
@@ -547,7 +547,7 @@ cdef class CaptureReader:
         self.window = b"".join(parts)
 
     cdef _cut_off(self):
-        # The last record has begun, and the file ends: a frame that is counted, not read.
+        # The file ends inside its last record: count the frame as truncated.
         self._note_damage("the file ends in the middle of a record")
         self.position = len(self.window)
         self.parser.counts[LINK_TRUNCATED] += 1
@@ -560,7 +560,7 @@ cdef class CaptureReader:
 
 
 def address_name(names, packed):
-    """Return the text of 16 address bytes, remembered in `names`."""
+    """Return the text of 16 address bytes; `names` caches it."""
     if packed not in names:
         address = ipaddress.ip_address(packed)
         names[packed] = str(address.ipv4_mapped or address)

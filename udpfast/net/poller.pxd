@@ -1,5 +1,5 @@
-# Which of many sockets have something: one epoll, asked without waiting. Its calls are libc's, as
-# those of datagram.pxd are: a preloaded stack takes them over.
+# Find out which of many sockets have datagrams, by one epoll that never waits. The calls are
+# libc's, as in datagram.pxd, so that a preloaded stack can replace them.
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport uint32_t, uint64_t
@@ -7,7 +7,7 @@ from libc.stdint cimport uint32_t, uint64_t
 cdef extern from "<sys/epoll.h>" nogil:
     struct epoll_event:
         uint32_t events
-        uint64_t place "data.u64"    # ours
+        uint64_t place "data.u64"    # user data: the socket's place
     int epoll_create1(int flags)
     int epoll_ctl(int poller, int operation, int fd, epoll_event* event)
     int epoll_wait(int poller, epoll_event* events, int events_max, int timeout_ms)
@@ -18,7 +18,7 @@ cdef extern from "<sys/epoll.h>" nogil:
 
 
 cdef inline int poller_open() noexcept nogil:
-    # Its descriptor, or -errno.
+    # Returns a descriptor, or -errno.
     cdef int poller = epoll_create1(EPOLL_CLOEXEC)
     return poller if poller >= 0 else -errno
 
@@ -32,7 +32,7 @@ cdef inline int poller_add(int poller, int fd, uint32_t place) noexcept nogil:
 
 
 cdef inline int poller_wait(int poller, epoll_event* events, int events_max) noexcept nogil:
-    # How many have something, or an error of their own; each says its place. Or -errno.
+    # Returns how many sockets have a datagram or an error (their places: `events`), or -errno.
     cdef int count = epoll_wait(poller, events, events_max, 0)
     if count >= 0:
         return count

@@ -1,8 +1,9 @@
-"""Ports of this host for programs that are started: nobody takes one before its program opens it.
+"""Free ports of this host for programs that are about to be started.
 
-The kernel gives any process any port that is free, so one that it gave, and that was given back,
-may be somebody else's by then. These lie below those that it gives (`ip_local_port_range`), and
-each process has a block of its own, held by a listener for as long as the process lives.
+A port that the kernel chose and that was released again may be taken by another process before the
+program opens it. The ports returned here are below those that the kernel chooses
+(`ip_local_port_range`), and each process has a block of its own, which a listening socket reserves
+for as long as the process lives.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BLOCK = 200
 
 
 def free_port() -> int:
-    """Return a port that nobody uses, at any address, neither for UDP nor for TCP."""
+    """Return a port that is free at all addresses, for UDP and for TCP."""
     for port in _ports(os.getpid()):
         if _is_free(port):
             return port
@@ -33,20 +34,20 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many of them."""
+    """Return `count` free ports, as `free_port`."""
     return [free_port() for _ in range(count)]
 
 
 @functools.cache
 def _ports(_process: int) -> Iterator[int]:
-    # The ports of a process's block, over and over: the longest unused comes next.
+    # Cycle through the ports of the process's block, so that the one unused for longest comes next.
     first = _hold_block()
     return itertools.cycle(range(first + 1, first + BLOCK))
 
 
 def _hold_block() -> int:
-    # The first port of a block that nobody holds. A listener there holds it, which ends with the
-    # process.
+    # Return the first port of a block that no process has reserved. A listener on that port
+    # reserves it until the process ends.
     last = min(LAST, max(int(_RANGE.read_text().split()[0]), FIRST + 20 * BLOCK))
     for port in range(FIRST, last - BLOCK + 1, BLOCK):
         holder = socket.socket()

@@ -1,4 +1,4 @@
-"""Send datagrams in batches to one destination: the Python face, and the loop of `sender.pxd`."""
+"""Send datagrams in batches to one destination: the class, and the functions of `sender.pxd`."""
 
 import os
 from functools import partial
@@ -33,8 +33,8 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     SOL_UDP = 17                 # linux/udp.h, which clashes with <netinet/udp.h>
     UDP_SEGMENT = 103
-    # Older kernels cut at most 64 datagrams, and a train is one IP datagram of 65,535 bytes at
-    # most until it is cut: 65,000 leave room for headers and IPv6 extensions.
+    # Until it is split, a train is one IP datagram of at most 65,535 bytes: 65,000 leave room for
+    # headers and IPv6 extensions. Older kernels split into at most 64 datagrams (BATCH_MAX).
     TRAIN_BYTES_MAX = 65000
 
 
@@ -57,7 +57,7 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
             rc = send_refused(batch, errno)
             if rc < 0 and batch.first == begin:
                 return rc
-            if rc != 0:  # after others, an error waits for the next call
+            if rc != 0:  # some were sent: the next call returns the error
                 break
             continue
     rc = <int>(batch.first - begin)
@@ -75,7 +75,7 @@ cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const 
         while index < count and send_batch_add(batch, data + index * stride, sizes[index]):
             index += 1
         sent = datagram_send(batch)
-        batch.first = batch.count = 0  # the bytes are the caller's: nothing is kept
+        batch.first = batch.count = 0  # the bytes belong to the caller: keep none
         if sent < 0:
             return sent if done == first else <int>(done - first)
         done += <uint32_t>sent
@@ -101,7 +101,7 @@ cdef inline int send_plain(SendBatch* batch) noexcept nogil:
 
 
 cdef inline int send_single(SendBatch* batch) noexcept nogil:
-    # A whole message by itself: 0.2 us less than through sendmmsg.
+    # One datagram alone takes 0.2 us less by send than by sendmmsg.
     cdef iovec* vector = &batch.vectors[batch.first]
     cdef ssize_t sent = send(
         batch.fd, vector.iov_base, vector.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -114,8 +114,8 @@ cdef inline int send_single(SendBatch* batch) noexcept nogil:
 
 
 cdef int send_trains(SendBatch* batch) noexcept nogil:
-    # A train is a run of equal-sized datagrams, its last one may be shorter: the kernel takes it
-    # through routing, queueing and the driver as one, and cuts it as late as it can.
+    # A train is a run of equal-sized datagrams, of which the last may be shorter: the kernel passes
+    # it through routing, queueing and the driver as one, and splits it as late as possible.
     cdef uint32_t count = 0, at = batch.first, length
     cdef int sent, index
     while at < batch.count:
@@ -140,7 +140,7 @@ cdef inline uint32_t train_length(SendBatch* batch, uint32_t at) noexcept nogil:
     cdef uint32_t length = 1
     while at + length < batch.count:
         total += batch.vectors[at + length].iov_len
-        # A datagram without bytes cannot be told from the train's end.
+        # An empty datagram cannot be part of a train: it would be indistinguishable from its end.
         if (size == 0 or total > TRAIN_BYTES_MAX or batch.vectors[at + length].iov_len == 0
                 or batch.vectors[at + length].iov_len > size):
             break
@@ -169,10 +169,10 @@ cdef inline void train_describe(
 
 
 cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
-    # 0: go on; 1: stop, the rest waits; < 0: -errno.
+    # Returns 0: continue; 1: stop, the rest waits; < 0: -errno.
     if batch.segment and error in (EINVAL, EIO, EMSGSIZE):
-        # The route cannot cut (no checksum offload, datagrams beyond the MTU): one at a time. If
-        # it was the datagram itself, the plain call says so again.
+        # The route cannot split trains (no checksum offload, datagrams beyond the MTU): send one by
+        # one. If the datagram itself is at fault, the plain call fails with the same error.
         batch.segment = 0
         batch.trains_refused += 1
         return 0
@@ -182,11 +182,11 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
     if error == EINTR:
         return 0
     if error == ECONNREFUSED:
-        # About an earlier datagram; reporting it cleared it, and the first one has not left.
+        # It is about an earlier datagram. Reporting cleared it; nothing was sent: try again.
         batch.icmp_errors += 1
         return 0
     if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, ENODEV, EPERM):
-        # This line cannot carry it now. Market data does not wait: the other lines go on.
+        # This line cannot send it now. Market data must not wait, and the other lines continue.
         batch.unreachable += 1
         batch.unreachable_errno = error
         batch.first += 1
@@ -196,32 +196,32 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
 
 @cython.final
 cdef class DatagramSender:
-    """A socket connected to one destination, that sends many datagrams per system call.
+    """A socket connected to one destination, which sends many datagrams per system call.
 
     Parameters
     ----------
     destination : str
-        "ip:port" or "[ip6]:port"; a group or a host.
+        "ip:port" or "[ip6]:port" of a group or a host.
     interface, ttl, loop, sndbuf_bytes
-        As `line.open_sender`.
+        As for `line.open_sender`.
     segment : bool
-        Hand runs of equal-sized datagrams (the fragments of a message, a burst) to the kernel as
-        one train (UDP_SEGMENT). Turned off at the first route that cannot cut them
+        Pass runs of equal-sized datagrams (the fragments of a message, a burst) to the kernel as
+        one train (UDP_SEGMENT). Turned off when a route cannot split them
         (`counts["trains_refused"]`).
 
     Attributes
     ----------
     socket : socket.socket
-        Non-blocking, connected.
+        The non-blocking, connected socket.
     results : tuple of OptionResult
-        What each socket option asked for and got.
+        The requested and granted value of each socket option.
     tied_to : int
-        Index of the interface that the socket ends with; 0: none.
+        Index of the interface on which the socket depends; 0: none.
 
     Raises
     ------
     ConfigError, OSError
-        As `line.open_sender`.
+        As for `line.open_sender`.
     """
 
     def __cinit__(self):
@@ -241,18 +241,18 @@ cdef class DatagramSender:
         self.close()
 
     def close(self) -> None:
-        """Close the socket; once more does nothing."""
+        """Close the socket. Idempotent."""
         if self.socket is not None:
             self.socket.close()
         self.batch.fd = -1
 
     def replace_socket(self) -> None:
-        """Put a new socket in the place of one whose interface is gone; not while another sends.
+        """Replace a socket whose interface is gone. No other thread may be sending.
 
         Raises
         ------
         ConfigError, OSError
-            As `line.open_sender`; the old socket stays.
+            As for `line.open_sender`; the old socket stays in use.
         """
         if self.batch.fd < 0:
             raise ValueError("the sender is closed")
@@ -268,20 +268,20 @@ cdef class DatagramSender:
         Parameters
         ----------
         datagrams : sequence of bytes-like, or (buffer, offsets, sizes)
-            The second form sends slices of one contiguous buffer, without copying: `offsets` and
+            The second form sends slices of one contiguous buffer without copying: `offsets` and
             `sizes` are int64 arrays.
 
         Returns
         -------
         int
-            How many of them are done with, from the first: sent, or given up because there is no
-            route (`counts["unreachable"]`). Fewer than given: the socket's queue is full; send
-            the rest later.
+            How many datagrams, from the first, were sent or given up because there is no route
+            (`counts["unreachable"]`). Fewer than given: the socket's queue is full; send the rest
+            later.
 
         Raises
         ------
         OSError
-            The socket is of no use, or the first datagram left is too long for it.
+            The socket is unusable, or the first datagram left is too long for it.
         """
         if isinstance(datagrams, tuple) and len(datagrams) == 3 and not isinstance(
                 datagrams[1], (bytes, bytearray, memoryview)):
@@ -299,7 +299,7 @@ cdef class DatagramSender:
                     else:
                         send_batch_add(&self.batch, NULL, 0)
             except BaseException:
-                # What was added is borrowed: it must not wait for another call.
+                # The datagrams added are borrowed: they must not stay in the batch.
                 self.batch.first = self.batch.count = 0
                 raise
             sent = self._flush()
@@ -350,23 +350,23 @@ cdef class DatagramSender:
         cdef int sent
         with nogil:
             sent = datagram_send(&self.batch)
-        # The bytes are the caller's: what did not leave is not kept beyond this call.
+        # The bytes belong to the caller: do not keep unsent datagrams beyond this call.
         self.batch.first = self.batch.count = 0
         return <int>check(sent, "send")
 
     @property
     def carried(self) -> int:
-        """How many datagrams have left."""
+        """Number of datagrams sent."""
         return self.batch.datagrams
 
     @property
     def unreachable(self) -> int:
-        """How many datagrams were given up because there was no way for them."""
+        """Number of datagrams given up, because there was no route or the interface was down."""
         return self.batch.unreachable
 
     @property
     def trouble(self) -> str:
-        """Why a datagram last found no way, as the system says it; "" if each found one."""
+        """The system's error for the last datagram given up; "" if none was."""
         try:
             check(-self.batch.unreachable_errno, "send")
         except OSError as error:
@@ -375,7 +375,7 @@ cdef class DatagramSender:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was sent, and what hindered it, by name."""
+        """Counters of the datagrams, calls and errors, by name."""
         return {
             "datagrams": self.batch.datagrams,
             "bytes": self.batch.bytes,
@@ -389,7 +389,7 @@ cdef class DatagramSender:
 
 
 def _open(destination, interface, ttl, loop, sndbuf_bytes):
-    # Without an interface of its own the socket follows the route, whatever becomes of it.
+    # Without an interface the socket follows the kernel's route, and depends on no interface.
     tied_to = tied_interface(LineAddress(destination, interface)) if interface else 0
     sock, results = open_sender(destination, interface, ttl, loop, sndbuf_bytes)
     return sock, tuple(results), tied_to

@@ -1,4 +1,4 @@
-"""TCP connections that never block."""
+"""Non-blocking TCP connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["begin_connection", "is_connected"]
 
 
 def begin_connection(destination: str, interface: str = "") -> socket.socket:
-    """Return a socket that connects: it can be written to once it has, or failed.
+    """Begin a connection; the socket becomes writable once it is connected or has failed.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def begin_connection(destination: str, interface: str = "") -> socket.socket:
     ConfigError
         There is no such interface, or it has no address of that family.
     OSError
-        The connection is refused at once.
+        The connection failed at once.
     """
     host, port = parse_endpoint(destination)
     is_ipv6 = ipaddress.ip_address(host).version == 6
@@ -55,7 +55,7 @@ def begin_connection(destination: str, interface: str = "") -> socket.socket:
 
 
 def is_connected(sock: socket.socket, destination: str) -> bool:
-    """Return whether a connection is made by now; raise `OSError` if it could not be."""
+    """Return whether a socket is connected; raise `OSError` if the connection failed."""
     _, writable, _ = select.select([], [sock], [], 0)
     if not writable:
         return False

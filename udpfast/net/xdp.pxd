@@ -1,4 +1,4 @@
-# AF_XDP: an interface's frames without the kernel's network stack. The rings: xdp_ring.pxd.
+# AF_XDP: receive an interface's frames without the kernel's network stack. Rings: xdp_ring.pxd.
 
 from libc.stdint cimport int64_t
 
@@ -20,7 +20,7 @@ cdef struct XdpSlot:             # one queue, its memory, and the batch that the
 cdef class XdpReceiver:
     cdef object __weakref__
     cdef XdpPorts* ports
-    cdef int64_t* own            # counters until count_into gives others
+    cdef int64_t* own            # the counters in use until count_into sets others
     cdef XdpSlot* slots
     cdef readonly int queue_count
     cdef readonly str address
@@ -28,15 +28,15 @@ cdef class XdpReceiver:
     cdef readonly tuple results
     cdef readonly tuple fallbacks
     cdef readonly tuple queues
-    cdef list _sockets           # of the queues
-    cdef list _members           # ordinary sockets that keep ports and groups
+    cdef list _sockets           # AF_XDP sockets of the queues
+    cdef list _members           # ordinary sockets that hold ports and group memberships
     cdef list _descriptors       # map, program, link
-    cdef list _noted
+    cdef list _noted             # OptionResult of each option so far
     cdef object _options
 
-    # The batch of the n-th queue: valid until close.
+    # The batch of the n-th queue, valid until close.
     cdef DatagramBatch* batch(self, int n) noexcept
-    # Count frames into these counters, which must outlive the receiver.
+    # Count frames in these counters from now on; they must outlive the receiver.
     cdef void count_into(self, Counters* counters) noexcept
     cdef _unmap(self)
     cdef _map_frames(self, XdpSlot* slot)

@@ -1,8 +1,8 @@
-"""AF_XDP: the datagrams of an interface's lines, taken off below the kernel's network stack.
+"""AF_XDP: receive the datagrams of an interface's lines below the kernel's network stack.
 
-A small program on the interface (`xdp_program`) hands the frames of the lines to one AF_XDP socket
-per queue (`xdp_ring`); everything else goes to the kernel as before. What is attached belongs to
-this process: when it ends, however it ends, the kernel takes program and sockets away.
+A small program on the interface (`xdp_program`) redirects the frames of the lines to one AF_XDP
+socket per queue (`xdp_ring`); all other frames go to the kernel as before. Program and sockets
+belong to this process: when it ends, however it ends, the kernel removes them.
 """
 
 import array
@@ -80,11 +80,11 @@ cdef enum:  # linux/if_xdp.h
     XDP_OPTIONS_ZEROCOPY = 1
     XDP_FLAGS_SKB_MODE = 2       # linux/if_link.h
     XDP_FLAGS_DRV_MODE = 4
-    COMPLETION_FRAMES = 64       # of sending, which the kernel insists on and nobody does
+    COMPLETION_FRAMES = 64       # the kernel requires a ring for sending, which is never used
     MAP_HUGETLB = 0x40000
     HUGE_PAGE = 1 << 21
     MADV_HUGEPAGE = 14
-    # A socket that was closed lets go of its queue in the background (xp_release_deferred).
+    # The kernel releases the queue of a closed socket in the background (xp_release_deferred).
     BIND_ATTEMPTS = 100
     SO_ATTACH_FILTER = 26        # asm-generic/socket.h
 
@@ -104,22 +104,22 @@ class XdpDatagram(NamedTuple):
     line: int
     address: int
     flags: int
-    monotonic_ns: int  # when the driver handed it over; 0 where flags say that there is no stamp
+    monotonic_ns: int  # when the driver handed it over; 0 if flags has NO_TIMESTAMP
 
 
 @cython.final
 cdef class XdpReceiver:
-    """The lines of one interface, received through AF_XDP: all queues, their memory, the program.
+    """The lines of one interface, received by AF_XDP: all queues, their memory, the program.
 
-    The hot loop polls `batch(n)` of every queue with `datagram_receive`, as it does with sockets;
-    `receive` here does the same for Python. Not thread-safe.
+    The loop polls `batch(n)` of every queue with `datagram_receive`, as it does with sockets;
+    `receive` does the same for Python. Not thread-safe.
 
     Parameters
     ----------
     lines : sequence of XdpLine
-        Lines of one interface (`xdp_host.group_lines`), an entry for each address; at most 512.
+        Lines of one interface (`xdp_host.group_lines`), an entry per address; at most 512.
     options : XdpOptions
-        How.
+        How to receive.
     capacity : int
         Most datagrams per call, 1..64.
 
@@ -128,20 +128,21 @@ cdef class XdpReceiver:
     address : str
         The interface, for messages.
     interface_index : int
-        Its number.
+        Index of the interface.
     queues : tuple of int
-        Which of its queues are received.
+        The queues that are received from.
     results : tuple of OptionResult
-        What was asked for and got.
+        The requested and granted value of each option.
     fallbacks : tuple of str
-        Where "auto" became the slower way, and why: a sentence each.
+        A sentence for each option where "auto" selected the slower way, with the reason.
 
     Raises
     ------
     ConfigError
-        An address, the interface or a queue is not as it must be.
+        An address, the interface or a queue is invalid.
     OSError
-        Rights or kernel features lack, or someone else has the interface; the message says which.
+        Rights or kernel features are missing, or another process uses the interface; the message
+        says which.
     """
 
     def __cinit__(self):
@@ -184,7 +185,7 @@ cdef class XdpReceiver:
         self.results = tuple(self._noted)
 
     def __del__(self):
-        # close() may have been forgotten: the program would stay, and nobody else could attach.
+        # Without close() the program would stay, and no other process could attach one.
         if self._descriptors is not None:
             self.close()
 
@@ -203,7 +204,7 @@ cdef class XdpReceiver:
         self.close()
 
     def close(self) -> None:
-        """Detach the program, close the sockets, give the memory back; once more does nothing."""
+        """Detach the program, close the sockets, free the memory. Idempotent."""
         for descriptor in reversed(self._descriptors):
             os.close(descriptor)
         # A mapped ring would keep its socket alive, and the queue busy.
@@ -265,7 +266,7 @@ cdef class XdpReceiver:
         xdp_link_ports(self.ports)
 
     def _attach(self, interface, lines):
-        # Load the program and attach it; returns whether it became generic.
+        # Load the program and attach it; return whether the mode is generic.
         map_fd = create_xskmap(max(self.queues) + 1)
         self._descriptors.append(map_fd)
         endpoints = [endpoint_of(*parse_endpoint(item.line.address)) for item in lines]
@@ -322,7 +323,7 @@ cdef class XdpReceiver:
         slot.batch.items = <Datagram*>calloc(BATCH_MAX, sizeof(Datagram))
         if slot.batch.items is NULL:
             raise MemoryError
-        # Before the first datagram: whose trouble it is when the queue fails.
+        # A queue may fail before its first datagram: the loop reports the line of items[0].
         slot.batch.items[0].channel = self.ports.items[0].channel
         slot.batch.items[0].line = self.ports.items[0].line
         slot.batch.items[0].address = self.ports.items[0].address
@@ -341,8 +342,8 @@ cdef class XdpReceiver:
                     "(vm.nr_hugepages)"))
         slot.frames.size = size
         if data == <void*>MAP_FAILED:
-            # Two frames to a page of 4 KiB would cost an address translation each: ask for what
-            # transparent huge pages give, on their boundary.
+            # With pages of 4 KiB, every two frames would need an address translation. So request
+            # transparent huge pages, and align the frames to them.
             slot.frames.size = size + HUGE_PAGE
             data = mmap(NULL, slot.frames.size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
@@ -383,7 +384,7 @@ cdef class XdpReceiver:
         for i in range(frames):
             q.fill[i] = <uint64_t>i * XDP_FRAME_SIZE
         q.fill_next = frames
-        store_release_32(q.fill_producer, frames)  # all frames are the kernel's to fill
+        store_release_32(q.fill_producer, frames)  # give all frames to the kernel
 
     cdef void _map_ring(self, int fd, XdpMapping* mapping, size_t size, long offset) except *:
         cdef void* data = mmap(
@@ -425,9 +426,9 @@ cdef class XdpReceiver:
                 self._fall_back(f"frames are copied: {why} has no zero copy")
 
     def _keep_member(self, int n, line):
-        # An ordinary socket holds port and group, so that switches and the network card go on
-        # sending them here and nobody else takes the port. What the kernel still hands to it, its
-        # filter refuses, which is counted: that datagram was lost to the line.
+        # An ordinary socket holds port and group membership, so that switches and the network card
+        # keep sending the datagrams here, and no other process takes the port. Its filter refuses
+        # the datagrams that the kernel still passes to it; they are counted as lost.
         plain = LineAddress(line.address, line.interface, line.source)
         sock, results = open_receiver(
             plain, ReceiveOptions(rcvbuf_bytes=4096, timestamps="none"))
@@ -442,7 +443,7 @@ cdef class XdpReceiver:
     # --- for tests and slow tools ----------------------------------------------------------------
 
     def receive(self) -> list[XdpDatagram]:
-        """Return what waits in all queues, at most `capacity` datagrams each; never blocks.
+        """Return the datagrams waiting in all queues, at most `capacity` each; never blocks.
 
         Returns
         -------
@@ -471,9 +472,9 @@ cdef class XdpReceiver:
         return received
 
     def read_counts(self) -> list[dict[str, int]]:
-        """Return the line counters of every line, by name, in the order of the lines.
+        """Return the counters of every line by name, in the order of the lines.
 
-        Those that the loop counts (`datagrams`, verdicts) are 0 unless a loop runs.
+        Counters of the loop (`datagrams`, verdicts) are 0 unless a loop runs.
         """
         cdef int n, k
         for n in range(self.queue_count):
@@ -484,8 +485,8 @@ cdef class XdpReceiver:
             for n in range(<int>self.ports.count)]
 
 
-# A forked child has their descriptors and mappings, too, and would hold interface, queues and ports
-# when this process is gone.
+# Close these in a forked child, which inherits descriptors and mappings, and would otherwise hold
+# interface, queues and ports after this process has ended.
 _RECEIVERS = weakref.WeakSet()
 
 

@@ -1,8 +1,8 @@
-"""What udpfast needs of bpf(2): a map of sockets, a program, and its link to an interface.
+"""The parts of bpf(2) that udpfast needs: a map of sockets, a program, its link to an interface.
 
-Each call is the system call itself; libbpf is not needed. Objects are file descriptors: the kernel
-frees them, and takes the program off the interface, when the last one is closed, however the
-process ends.
+The functions make the system call themselves; libbpf is not needed. Objects are file descriptors:
+when the last one is closed, however the process ends, the kernel frees the objects and detaches the
+program from the interface.
 """
 
 from libc.errno cimport errno
@@ -28,7 +28,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef extern from "<sys/syscall.h>" nogil:
     int SYS_bpf
 
-cdef enum:  # linux/bpf.h, which older systems have without BPF_LINK_CREATE
+cdef enum:  # linux/bpf.h; on older systems it lacks BPF_LINK_CREATE
     BPF_MAP_CREATE = 0
     BPF_MAP_UPDATE_ELEM = 2
     BPF_PROG_LOAD = 5
@@ -92,12 +92,12 @@ cdef int bpf(int command, Attributes* attributes) noexcept nogil:
 
 
 def create_xskmap(int queues) -> int:
-    """Return the descriptor of a map from queue to AF_XDP socket, with room for `queues`.
+    """Return the descriptor of a new map from queue to AF_XDP socket, with room for `queues`.
 
     Raises
     ------
     OSError
-        EPERM: the process has neither CAP_BPF nor root's rights.
+        EPERM: the process has neither CAP_BPF nor the rights of root.
     """
     cdef Attributes a
     memset(&a, 0, sizeof(a))
@@ -109,7 +109,7 @@ def create_xskmap(int queues) -> int:
 
 
 def put_socket(int map_fd, uint32_t queue, uint32_t socket_fd) -> None:
-    """Let the program hand a queue's frames to a socket, which must be bound to that queue."""
+    """Let the program redirect a queue's frames to a socket, which must be bound to that queue."""
     cdef Attributes a
     memset(&a, 0, sizeof(a))
     a.update.map_fd = map_fd
@@ -119,13 +119,13 @@ def put_socket(int map_fd, uint32_t queue, uint32_t socket_fd) -> None:
 
 
 def load_program(bytes instructions) -> int:
-    """Have the verifier check an XDP program, and return its descriptor.
+    """Load an XDP program, which the kernel verifies, and return its descriptor.
 
     Raises
     ------
     OSError
-        EPERM: rights lack. EINVAL, EACCES: the verifier refused, and its last words are in the
-        message.
+        EPERM: rights are missing. EINVAL, EACCES: the verifier refused the program; the message has
+        the last line of its log.
     """
     cdef Attributes a
     cdef const unsigned char* first = instructions
@@ -139,7 +139,7 @@ def load_program(bytes instructions) -> int:
     a.program.instructions = <uint64_t>first
     a.program.license = <uint64_t>license_
     rc = bpf(BPF_PROG_LOAD, &a)
-    if rc < 0:  # once more, to hear why
+    if rc < 0:  # load it again with a log, to learn why
         a.program.log_level = 1
         a.program.log_size = LOG_SIZE
         a.program.log = <uint64_t>written
@@ -160,8 +160,8 @@ def attach_link(int program_fd, int interface, int flags) -> int:
     Returns
     -------
     int
-        The descriptor, or -errno: EOPNOTSUPP where the driver has no XDP of its own, EBUSY where
-        another program is attached.
+        The descriptor, or -errno. EOPNOTSUPP: the driver has no native XDP; EBUSY: another program
+        is attached.
     """
     cdef Attributes a
     memset(&a, 0, sizeof(a))
@@ -173,7 +173,7 @@ def attach_link(int program_fd, int interface, int flags) -> int:
 
 
 def run_program(int program_fd, bytes frame) -> int:
-    """Run a loaded program on one frame and return what it says; needs root. For tests."""
+    """Run a loaded program on one frame and return its result; needs root. For tests."""
     cdef Attributes a
     cdef const unsigned char* data = frame
     memset(&a, 0, sizeof(a))

@@ -1,9 +1,9 @@
-# From an Ethernet frame to a datagram that can be trusted: what the kernel would have checked.
+# Find and check the datagram in an Ethernet frame, as the kernel would have done.
 #
-# Over links without hardware between the ends (veth, virtio) a sender leaves the UDP checksum to a
-# network card that is not there: the field then holds the sum of the pseudo header alone
-# (CHECKSUM_PARTIAL in the kernel's words). CHECKSUMS_AUTO takes both forms; a damaged frame from a
-# real wire passes it with a probability of 2 in 65,536 instead of 1.
+# On virtual links (veth, virtio) a sender leaves the UDP checksum to a network card that does not
+# exist: the field then holds the sum of the pseudo header only (CHECKSUM_PARTIAL in the kernel).
+# CHECKSUMS_AUTO accepts both forms; a damaged frame from a real wire then passes with a probability
+# of 2 in 65,536 instead of 1.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -17,23 +17,23 @@ from udpfast.net.link cimport (
 cdef extern from "<arpa/inet.h>" nogil:
     uint16_t htons(uint16_t value)
 
-cdef enum:  # XdpOutcome: what a frame of the ring was; the value is an offset from LINE_FRAMES
+cdef enum:  # XdpOutcome: what became of a frame; the value is an offset from LINE_FRAMES
     XDP_DATAGRAM = 0
-    XDP_FRAGMENT                 # first part of a fragmented IP datagram: not put together
-    XDP_CHECKSUM                 # wrong IPv4 header or UDP checksum
-    XDP_MALFORMED                # headers that contradict each other, or end early
-    XDP_FOREIGN                  # for no line: another address, port, source or protocol
+    XDP_FRAGMENT                 # the first fragment of an IP datagram: not reassembled
+    XDP_CHECKSUM                 # the checksum of the IPv4 header or of UDP is wrong
+    XDP_MALFORMED                # headers contradict each other, or end early
+    XDP_FOREIGN                  # of no line: another address, port, source or protocol
     XDP_OUTCOME_COUNT
 
-cdef enum:  # which checksums are good enough
-    CHECKSUMS_OFF = 0
-    CHECKSUMS_AUTO = 1           # right, or left to hardware by a sender on a virtual link
-    CHECKSUMS_ON = 2             # right
+cdef enum:  # which checksums are accepted
+    CHECKSUMS_OFF = 0            # any: they are not checked
+    CHECKSUMS_AUTO = 1           # right ones, and those that a virtual link left to hardware
+    CHECKSUMS_ON = 2             # right ones only
 
 
 cdef inline uint64_t sum_words(const uint8_t* data, size_t size, uint64_t total) noexcept nogil:
-    # Adds 16-bit words in memory order (RFC 1071 2 B: byte order does not matter to the sum), four
-    # bytes at a time, in a loop that the compiler makes vectors of. A datagram cannot overflow it.
+    # Add 16-bit words in memory order (RFC 1071 2 B: byte order does not matter to the sum), four
+    # bytes at a time, in a loop that the compiler vectorises. A datagram cannot overflow `total`.
     cdef uint32_t word
     cdef size_t i, words = size >> 2
     for i in range(words):
@@ -47,7 +47,7 @@ cdef inline uint64_t sum_words(const uint8_t* data, size_t size, uint64_t total)
 
 
 cdef inline uint64_t sum_header(const uint8_t* network) noexcept nogil:
-    # Sum an IPv4 header, which seldom has options.
+    # Sum an IPv4 header; most have no options.
     cdef uint64_t first, second
     cdef uint32_t last
     if unlikely(network[0] & 15 != 5):
@@ -67,7 +67,7 @@ cdef inline uint16_t fold_sum(uint64_t total) noexcept nogil:
 
 
 cdef inline size_t network_offset(const uint8_t* data) noexcept nogil:
-    # The IP header of a frame begins behind the addresses, the VLAN tags and the ethertype.
+    # Offset of the IP header, which begins behind addresses, VLAN tags and ethertype.
     cdef size_t at = 14
     while big16(data + at - 2) != ETHERTYPE_IPV4 and big16(data + at - 2) != ETHERTYPE_IPV6:
         at += 4
@@ -84,7 +84,7 @@ cdef inline bint checksums_hold(
     if ipv4 and fold_sum(sum_header(network)) != 0xFFFF:
         return 0
     memcpy(&field, udp + 6, 2)
-    if field == 0:  # none was made: IPv4 allows it (RFC 768), IPv6 does not (RFC 8200 8.1)
+    if field == 0:  # no checksum: allowed in IPv4 (RFC 768), but not in IPv6 (RFC 8200 8.1)
         return ipv4
     memcpy(&length, udp + 4, 2)
     pseudo = <uint64_t>length + htons(PROTOCOL_UDP)
@@ -99,7 +99,7 @@ cdef inline bint checksums_hold(
 
 
 cdef inline void find_fragment_port(LinkFrame* frame, LinkDatagram* found) noexcept nogil:
-    # The UDP header of a first fragment, so that it is counted where it belongs; 0: not there.
+    # Read the port of a first fragment, so that its line counts it; 0: the UDP header is missing.
     cdef size_t at = network_offset(frame.data)
     cdef const uint8_t* network = frame.data + at
     found.destination_port = 0
@@ -110,7 +110,7 @@ cdef inline void find_fragment_port(LinkFrame* frame, LinkDatagram* found) noexc
 
 cdef inline int xdp_find_datagram(
         const uint8_t* data, uint32_t size, int checksums, LinkDatagram* found) noexcept nogil:
-    # XDP_DATAGRAM, XDP_FRAGMENT and XDP_CHECKSUM fill in addresses and destination port.
+    # Returns XdpOutcome. `found` has addresses and destination port if it is less than MALFORMED.
     cdef LinkFrame frame
     cdef int verdict
     frame.data = data

@@ -1,4 +1,4 @@
-"""What AF_XDP needs to know of an interface, asked from the kernel, and the lines it can carry."""
+"""The facts about an interface that AF_XDP needs, and which lines each interface carries."""
 
 import array
 import fcntl
@@ -46,27 +46,27 @@ class XdpOptions:
     Attributes
     ----------
     mode : str
-        "native": in the driver; "generic": in the network stack, any interface; "auto": native
-        where the driver has it.
+        "native": in the driver; "generic": in the network stack, on any interface; "auto": native
+        if the driver supports it.
     zero_copy : str
-        "on", "off", or "auto": where the driver has it.
+        "on", "off", or "auto": if the driver supports it.
     checksums : str
-        "on": the IPv4 header's and the UDP checksum must be right; "auto": a UDP checksum that a
-        sender on a virtual link left to hardware will do; "off": none is looked at.
+        "on": the checksums of IPv4 header and UDP must be right; "auto": a UDP checksum that a
+        sender on a virtual link left to hardware is accepted, too; "off": none is checked.
     queues : tuple of int
         Receive queues of the interface; empty: all.
     frames : int
-        Frames of 2,048 bytes per queue, a power of two: what may come while the loop is away.
+        Frames of 2,048 bytes per queue, a power of two: as many may arrive between two polls.
     huge_pages : bool
         Put the frames on huge pages.
     busy_poll_us : int
-        Drive the driver from the loop instead of from interrupts; 0: off.
+        Run the driver from the loop instead of by interrupts; 0: off.
     prefer_busy_poll : bool
         Keep the driver's interrupts off while the loop polls.
     busy_poll_budget : int
-        Frames that one poll may take from the driver; 0: the kernel's own.
+        Most frames that one poll takes from the driver; 0: the kernel's default.
     stamps : bool
-        Have every frame stamped when the driver hands it over.
+        Stamp every frame when the driver hands it over.
     """
 
     mode: str = "auto"
@@ -81,7 +81,7 @@ class XdpOptions:
     stamps: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse what does not exist."""
+        """Check the values."""
         for name, choices in (("mode", MODES), ("zero_copy", ZERO_COPY), ("checksums", CHECKSUMS)):
             if getattr(self, name) not in choices:
                 raise ConfigError(
@@ -95,7 +95,7 @@ class XdpOptions:
 
 @dataclass(frozen=True, slots=True)
 class XdpLine:
-    """An address of a line, and the channel and places that its datagrams carry."""
+    """An address of a line, with the channel, line and address index for its datagrams."""
 
     line: LineAddress
     channel: int
@@ -124,12 +124,12 @@ class XdpInterface:
 
 
 def find_interface(line: LineAddress) -> XdpInterface:
-    """Return the interface whose frames carry a line: of a VLAN, the one below it.
+    """Return the interface whose frames carry a line; for a VLAN, the interface below it.
 
     Raises
     ------
     ConfigError
-        The line names no interface and has no address of one, or there is no such interface.
+        The line has neither an interface nor the address of one, or there is no such interface.
     """
     host, port = parse_endpoint(line.address)
     address = ipaddress.ip_address(host)
@@ -154,7 +154,7 @@ def group_lines(lines: Sequence[XdpLine]) -> list[tuple[XdpInterface, list[XdpLi
     Raises
     ------
     ConfigError
-        As `find_interface`; or two lines of one interface have the same address.
+        As for `find_interface`; or two lines of one interface have the same address.
     """
     groups: dict[int, tuple[XdpInterface, list[XdpLine]]] = {}
     for item in lines:
@@ -183,7 +183,7 @@ class _Link:
 
 
 def _ask_link(index: int) -> _Link:
-    # One RTM_GETLINK: the same answer in every network namespace, where /sys may be another's.
+    # RTM_GETLINK is right in every network namespace; /sys may show another one.
     request = _HEADER.pack(32, _RTM_GETLINK, _NLM_F_REQUEST, 1, 0) + _INTERFACE.pack(
         0, 0, index, 0, 0
     )
@@ -217,7 +217,7 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _count_queues(name: str) -> int:
-    # struct ethtool_channels: what there may be and what is in use of rx, tx, other, combined.
+    # struct ethtool_channels: maximum and current number of rx, tx, other and combined channels.
     channels = array.array("I", [_ETHTOOL_GCHANNELS, *[0] * 8])
     request = struct.pack("16sP16x", name.encode(), channels.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

@@ -1,4 +1,4 @@
-"""Opening an AF_XDP socket: which queues, which options, and why it is refused."""
+"""Opening AF_XDP sockets: the queues, the options, and the reasons for which they are refused."""
 
 import errno
 import socket
@@ -26,7 +26,7 @@ Returned = TypeVar("Returned")
 
 
 def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, ...]:
-    """Return the queues to receive: those wanted, or all.
+    """Return the queues to receive from: the wanted ones, or all.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, 
 
 
 def explain_refusal(rc: int, mode: str, interface: XdpInterface) -> str:
-    """Return why an interface takes no program, as the end of a sentence; `rc` is -errno."""
+    """Return why an interface refused a program, as the end of a sentence; `rc` is -errno."""
     if -rc in (errno.EBUSY, errno.EEXIST):
         other = interface.program or "of another process"
         return f", which has another program attached ({other})"
@@ -62,7 +62,7 @@ def explain_refusal(rc: int, mode: str, interface: XdpInterface) -> str:
 
 
 def attempt(what: str, where: str, call: Callable[..., Returned], *arguments: object) -> Returned:
-    """Call, and return what it returned; an OSError says what was tried, and where."""
+    """Call a function and return its result; an OSError states what was tried, and where."""
     try:
         return call(*arguments)
     except OSError as error:
@@ -82,7 +82,7 @@ def open_xdp_socket(where: str) -> socket.socket:
 
 
 def drive_driver(sock: socket.socket, options: XdpOptions) -> list[OptionResult]:
-    """Ask that the loop's calls drive the driver; return the results of the options set."""
+    """Request that the loop's calls run the driver (busy poll); return the options' outcomes."""
     results = []
     if options.busy_poll_us:
         results.append(socket_options.set_busy_poll(sock, options.busy_poll_us))

@@ -1,17 +1,17 @@
-"""The XDP program that takes a feed's datagrams out of the stream, assembled by hand.
+"""The XDP program that redirects a feed's datagrams to AF_XDP sockets, assembled by hand.
 
-No compiler is needed where udpfast runs: the program is some hundred eBPF instructions, written
-here one by one and checked by the kernel's verifier when it is loaded. What it decides for a frame:
+No compiler is needed where udpfast runs: the program is about a hundred eBPF instructions, written
+here one by one and checked by the kernel's verifier when it is loaded. Its decision for a frame:
 
     Ethernet, up to two VLAN tags
       IPv4, any header size      UDP and (address, port) of a line,        -> ring
       IPv6                       whole or the first fragment of an IP datagram
     everything else                                                        -> kernel
 
-A line's datagram goes to the AF_XDP socket of the queue it came in on, with the time before it; if
-there is none, to the kernel. The first fragment of a fragmented datagram goes to the ring, where it
-is counted: it will not be put together. VLAN ids are not compared: network cards and drivers take
-tags off.
+A line's datagram goes to the AF_XDP socket of the queue that it came in on, with a time stamp
+before it; if that queue has no socket, it goes to the kernel. The first fragment of a fragmented
+datagram goes to the ring to be counted; it is not reassembled. VLAN ids are not compared, because
+network cards and drivers remove tags.
 
 The format: https://www.kernel.org/doc/html/latest/bpf/standardization/instruction-set.html
 """
@@ -33,16 +33,16 @@ __all__ = [
     "endpoint_of",
 ]
 
-# What a program may say of a frame (linux/bpf.h, enum xdp_action).
+# Results of a program (linux/bpf.h, enum xdp_action).
 XDP_DROP = 1
 XDP_PASS = 2
 
-#: Bytes before a frame that the program stamped: the time by CLOCK_MONOTONIC, then this number, by
-#: which a stamp is told from what an earlier frame left there (XDP_STAMPED of xdp_ring.pxd).
+#: A stamped frame is preceded by its time (CLOCK_MONOTONIC), then this number, which tells a stamp
+#: from bytes that an earlier frame left there (XDP_STAMPED of xdp_ring.pxd).
 STAMPED = 0x5D3C_9E41_7A60_B2F7
 STAMP_SIZE = 16
 
-# Registers: the call's result, its arguments 1..3, scratch, and what survives a call.
+# Registers: a call's result, its arguments 1 to 3, a scratch register, and those kept by a call.
 R0, R1, R2, R3, R4 = range(5)
 CONTEXT, DATA, END, HEADER = 6, 7, 8, 9
 
@@ -61,7 +61,7 @@ SHIFT_LEFT_VALUE = 0x67
 JUMP = 0x05
 JUMP_EQUAL = 0x15  # 64-bit comparison with a value
 JUMP_UNEQUAL = 0x55
-JUMP_UNEQUAL_32 = 0x56  # 32-bit: an address above 127.255.255.255 is no negative number
+JUMP_UNEQUAL_32 = 0x56  # 32-bit: does not sign-extend addresses above 127.255.255.255
 JUMP_GREATER = 0x2D  # unsigned, with a register
 JUMP_LESS = 0xA5  # unsigned, with a value
 CALL = 0x85
@@ -75,7 +75,7 @@ _INSTRUCTION = struct.Struct("<BBhi")
 
 
 class Endpoint(NamedTuple):
-    """Where a line's datagrams go: 4 or 16 address bytes and a port."""
+    """The destination of a line's datagrams: 4 or 16 address bytes, and a port."""
 
     address: bytes
     port: int
@@ -117,7 +117,7 @@ class Assembler:
         self.emit(0)
 
     def assembled(self) -> bytes:
-        """Return the program; a label that is not set raises KeyError."""
+        """Return the program; a jump to an undefined label raises KeyError."""
         program = bytearray()
         for index, (opcode, target, source, place, value, label) in enumerate(self._lines):
             offset = self._labels[label] - index - 1 if label else place
@@ -134,18 +134,18 @@ def assemble(
     Parameters
     ----------
     endpoints : iterable of Endpoint
-        Of all lines on this interface.
+        Destinations of all lines on this interface.
     map_fd : int
-        Descriptor of the XSKMAP: one socket per queue.
+        Descriptor of the XSKMAP, which has one socket per queue.
     otherwise : int
-        What becomes of a line's datagram on a queue that has no socket.
+        Result (XDP_PASS, XDP_DROP) for a line's datagram on a queue without a socket.
     stamps : bool
-        Write the time before each frame that goes to a socket: see `STAMPED`.
+        Write a time stamp before each frame that goes to a socket: see `STAMPED`.
 
     Raises
     ------
     NotImplementedError
-        On a big-endian machine, where instructions are laid out otherwise.
+        The machine is big-endian, where instructions have another layout.
     """
     if sys.byteorder != "little":
         raise NotImplementedError("the XDP program is written for little-endian machines")
@@ -169,8 +169,8 @@ def assemble(
 
 
 def _stamp(program: Assembler) -> None:
-    # The kernel copies what lies before a frame ("metadata") with it. A driver that has no room for
-    # it says so, and its frames go without. Data and end are not needed any more.
+    # The kernel copies the bytes before a frame ("metadata") with it. If a driver has no room for
+    # metadata, the call fails and the frame has no stamp. R7 and R8 are not needed any more.
     program.emit(MOVE, R1, CONTEXT)
     program.emit(MOVE_VALUE, R2, value=-STAMP_SIZE)
     program.emit(CALL, value=_FUNC_ADJUST_META)
@@ -180,7 +180,7 @@ def _stamp(program: Assembler) -> None:
     program.emit(LOAD_32, R2, CONTEXT, 0)  # xdp_md.data
     program.emit(MOVE, R3, R1)
     program.emit(ADD_VALUE, R3, value=STAMP_SIZE)
-    program.jump("stamped", JUMP_GREATER, R3, R2)  # which only the verifier believes possible
+    program.jump("stamped", JUMP_GREATER, R3, R2)  # never taken, but the verifier requires it
     program.emit(STORE_64, R1, R0, 0)
     program.load_64(R2, STAMPED)
     program.emit(STORE_64, R1, R2, 8)
@@ -193,12 +193,12 @@ def endpoint_of(host: str, port: int) -> Endpoint:
 
 
 def _network(value: int) -> int:
-    # What a 16-bit load makes of a number in network byte order.
+    # Return what a 16-bit load yields for a number that is in network byte order in memory.
     return int.from_bytes(value.to_bytes(2, "big"), "little")
 
 
 def _need(program: Assembler, base: int, size: int) -> None:
-    # The verifier lets a program read only what it has compared with the end before.
+    # The verifier allows reads only of bytes that the program has compared with the end before.
     program.emit(MOVE, R2, base)
     program.emit(ADD_VALUE, R2, value=size)
     program.jump("pass", JUMP_GREATER, R2, END)
@@ -252,7 +252,7 @@ def _match_ipv4(program: Assembler, endpoints: list[Endpoint]) -> None:
 
 
 def _match_ipv6(program: Assembler, endpoints: list[Endpoint]) -> None:
-    # DATA becomes the UDP header; HEADER stays, for the destination's four words.
+    # DATA is set to the UDP header; HEADER is kept, for the four words of the destination.
     program.label("ipv6")
     _need(program, HEADER, 48)
     program.emit(MOVE, DATA, HEADER)

@@ -1,12 +1,12 @@
 # One queue of a network interface as an AF_XDP socket: frames from a ring, without a system call.
 #
-#            UMEM: frames of 2,048 bytes, taken and pre-faulted once
-#   kernel --- RX ring (frame, size) ---> xdp_receive: check, find the line, lend the payload out
+#            UMEM: frames of 2,048 bytes, allocated and pre-faulted once
+#   kernel --- RX ring (frame, size) ---> xdp_receive: check, find the line, lend the payload
 #   kernel <-- fill ring (free frame) --- at the next receive: until then the payload is valid
 #
-# Every frame taken from the ring is counted at one line as one of XdpOutcome; a datagram is counted
-# again by whoever takes it. What lines the frames of an interface can belong to is the same for all
-# its queues (XdpPorts). One thread at a time.
+# Every frame taken from the ring is counted at one line as one of XdpOutcome; the loop counts each
+# datagram again. All queues of an interface share one table of the lines that its frames can belong
+# to (XdpPorts). For one thread at a time.
 # https://www.kernel.org/doc/html/latest/networking/af_xdp.html
 
 from libc.errno cimport EAGAIN, ENETDOWN, errno
@@ -37,9 +37,9 @@ cdef extern from *:
     """
     uint64_t XDP_STAMPED "UDPFAST_XDP_STAMPED"   # as STAMPED of xdp_program.py
 
-cdef struct XdpStamp:            # what the program writes before a frame
+cdef struct XdpStamp:            # written before a frame by the XDP program
     int64_t monotonic_ns
-    uint64_t stamped             # XDP_STAMPED; whoever reads it writes 0
+    uint64_t stamped             # XDP_STAMPED; the reader resets it to 0
 
 cdef enum:  # linux/if_xdp.h
     SOL_XDP = 283
@@ -49,18 +49,18 @@ cdef enum:  # linux/if_xdp.h
     MEMINFO_COUNT = 9
     XDP_FRAME_SIZE = 2048        # holds any frame of an Ethernet with an MTU of 1,500
     XDP_PORTS_MAX = 512          # SOCKETS_MAX of config/parse.py
-    XDP_CHAINS = 1024            # ports are found by address and port: about one in each chain
+    XDP_CHAINS = 1024            # hash chains of ports, by address and port: about one port each
     XDP_BATCH_MAX = 64           # BATCH_MAX of datagram.pxd, which cimports this file
-    XDP_AHEAD = 4                # frames that are fetched before their turn
-    XDP_PREFETCH_SIZE = 640      # headers and the largest datagram that a feed has
+    XDP_AHEAD = 4                # how many frames ahead to prefetch
+    XDP_PREFETCH_SIZE = 640      # bytes to prefetch: headers, and Roq's largest datagram
 
 cdef struct XdpDescriptor:
-    uint64_t address             # of the frame's first byte, in the UMEM
+    uint64_t address             # offset of the frame's first byte in the UMEM
     uint32_t size
     uint32_t options
 
 cdef struct XdpStatistics:
-    uint64_t rx_dropped          # no free frame, or it was larger than one
+    uint64_t rx_dropped          # there was no free frame, or the data did not fit a frame
     uint64_t rx_invalid
     uint64_t tx_invalid
     uint64_t rx_ring_full
@@ -79,25 +79,25 @@ cdef struct XdpPort:             # an address of a line, and who may send to it
     uint8_t channel
     uint8_t line
     uint8_t address              # as Datagram.address
-    uint16_t next                # of its chain, index + 1; 0: it is the last
-    bint source_only             # source-specific: others are not of this line
+    uint16_t next                # index + 1 of the next port of its chain; 0: it is the last
+    bint source_only             # source-specific: only `source` belongs to this line
     XdpSender source
-    uint32_t senders_count       # 0 = everyone may send
+    uint32_t senders_count       # 0: everyone may send
     XdpSender* senders
-    int member_fd                # the ordinary socket that keeps the membership
+    int member_fd                # the ordinary socket that holds the membership
     uint32_t member_drops        # datagrams that went to the kernel instead of the ring
-    int64_t* counters            # of core/counter's LineCounter
+    int64_t* counters            # indexed by LineCounter of core/counter
 
 cdef struct XdpPorts:
     uint32_t count
     int checksums                # CHECKSUMS_*
-    uint16_t chains[XDP_CHAINS]  # the first port of each, index + 1
+    uint16_t chains[XDP_CHAINS]  # index + 1 of the first port of each chain
     XdpPort items[XDP_PORTS_MAX]
 
 cdef struct XdpQueue:
     int fd
-    bint first                   # of its interface: it asks the membership sockets too
-    bint busy_poll               # an empty ring is a reason to drive the network card
+    bint first                   # first queue of its interface: it also reads membership sockets
+    bint busy_poll               # run the network card's driver when the ring is empty
     bint gone                    # the interface was removed
     XdpPorts* ports
     uint8_t* frames
@@ -111,20 +111,20 @@ cdef struct XdpQueue:
     uint32_t* fill_producer
     uint32_t* fill_flags
     uint64_t* fill
-    uint32_t lent_count          # frames whose payload was handed out by the last receive
+    uint32_t lent_count          # frames taken by the last receive, to be returned by the next
     uint64_t lent[XDP_BATCH_MAX]
     uint64_t drops_seen
     uint64_t wakeups
 
 
 cdef inline int xdp_receive(XdpQueue* q, Datagram* items, uint32_t capacity) noexcept nogil:
-    # As datagram_receive: how many items were filled, 0 = nothing, < 0 = -errno.
+    # As datagram_receive: returns how many items were filled; 0: none; < 0: -errno.
     cdef XdpDescriptor* descriptor
     cdef uint32_t available, i
     cdef int count = 0
     if q.lent_count:
         xdp_give_back(q)
-    # Pairs with the kernel's release: descriptors and frames before it are written.
+    # Pairs with the kernel's release: the descriptors and frames before it are complete.
     available = load_acquire_32(q.rx_producer) - q.rx_next
     if available == 0:
         return xdp_wake(q)
@@ -140,13 +140,13 @@ cdef inline int xdp_receive(XdpQueue* q, Datagram* items, uint32_t capacity) noe
             q.ports, q.frames + descriptor.address, descriptor.size, &items[count])
     q.lent_count = available
     q.rx_next += available
-    # The kernel may write these descriptors again; the frames are lent until the next receive.
+    # The kernel may reuse these descriptors now; the frames are lent until the next receive.
     store_release_32(q.rx_consumer, q.rx_next)
     return count
 
 
 cdef inline void xdp_prefetch(XdpQueue* q, uint32_t at) noexcept nogil:
-    # All of it: another core wrote it, and the loop will copy the payload.
+    # Prefetch the whole frame: another core wrote it, and the loop will copy the payload.
     cdef XdpDescriptor* descriptor = &q.rx[at & q.rx_mask]
     cdef const uint8_t* line = q.frames + descriptor.address - sizeof(XdpStamp)
     cdef const uint8_t* end = (
@@ -157,18 +157,18 @@ cdef inline void xdp_prefetch(XdpQueue* q, uint32_t at) noexcept nogil:
 
 
 cdef inline void xdp_give_back(XdpQueue* q) noexcept nogil:
-    # There is room: all frames together fill the fill ring exactly.
+    # The fill ring always has room: it has as many entries as there are frames.
     cdef uint32_t i
     for i in range(q.lent_count):
         q.fill[(q.fill_next + i) & q.fill_mask] = q.lent[i] & ~<uint64_t>(XDP_FRAME_SIZE - 1)
     q.fill_next += q.lent_count
     q.lent_count = 0
-    # The kernel, which reads with acquire, may fill them again.
+    # Pairs with the kernel's acquire: it may fill these frames again.
     store_release_32(q.fill_producer, q.fill_next)
 
 
 cdef inline int xdp_wake(XdpQueue* q) noexcept nogil:
-    # A driver that has fallen asleep wants to be called; so does a card that nobody else polls.
+    # Call the driver if it sleeps, or if this loop is the one that polls the card.
     if likely(not q.busy_poll and not q.fill_flags[0] & XDP_RING_NEED_WAKEUP and not q.gone):
         return 0
     q.wakeups += 1
@@ -178,7 +178,7 @@ cdef inline int xdp_wake(XdpQueue* q) noexcept nogil:
 cdef inline int xdp_probe(XdpQueue* q) noexcept nogil:
     if recvfrom(q.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL) >= 0 or errno == EAGAIN:
         return 0
-    if errno == ENETDOWN:  # it may come up again, and then this socket goes on
+    if errno == ENETDOWN:  # the interface may come up again, and the socket then continues
         counter_add(&q.ports.items[0].counters[LINE_RECEIVE_ERRORS], 1)
         return 0
     q.gone = 1
@@ -187,14 +187,14 @@ cdef inline int xdp_probe(XdpQueue* q) noexcept nogil:
 
 cdef inline bint xdp_accept(
         XdpPorts* ports, const uint8_t* frame, uint32_t size, Datagram* item) noexcept nogil:
-    # Counts the frame; fills the item if it is a datagram of a line. A stamp is the monotonic
-    # clock's until xdp_stamp has made it UNIX. (The kernel keeps 256 bytes before each frame.)
+    # Count the frame; fill the item and return 1 if it is a datagram of a line. The stamp is by the
+    # monotonic clock until xdp_stamp converts it. (The kernel reserves 256 bytes before a frame.)
     cdef LinkDatagram found
     cdef XdpStamp* stamp = <XdpStamp*>(frame - sizeof(XdpStamp))
     cdef bint stamped = stamp.stamped == XDP_STAMPED
     cdef XdpPort* port = NULL
     cdef int outcome = xdp_find_datagram(frame, size, ports.checksums, &found)
-    stamp.stamped = 0            # no later frame is taken for stamped
+    stamp.stamped = 0            # so that a later frame without a stamp does not seem to have one
     if likely(outcome < XDP_MALFORMED):
         port = xdp_find_port(ports, &found)
         if unlikely(port is NULL):
@@ -219,7 +219,7 @@ cdef inline bint xdp_accept(
 
 
 cdef inline void xdp_stamp(Datagram* items, int count, int64_t offset_ns) noexcept nogil:
-    # Make the stamps of a batch UNIX ns. offset_ns: the real-time clock minus the monotonic one.
+    # Convert the stamps of a batch to UNIX ns. offset_ns: real-time clock minus monotonic clock.
     cdef int i
     for i in range(count):
         if likely(not items[i].flags & DATAGRAM_NO_TIMESTAMP):
@@ -243,12 +243,12 @@ cdef inline XdpPort* xdp_find_port(XdpPorts* ports, LinkDatagram* found) noexcep
 
 
 cdef inline uint32_t xdp_chain(uint64_t low, uint16_t port) noexcept nogil:
-    # Only the settings say which ports there are, so nobody else can make a chain long.
+    # Ports come from the settings only: no sender can make a chain long, so the hash has no key.
     return <uint32_t>(((low ^ port) * <uint64_t>0x9E3779B97F4A7C15) >> 54)
 
 
 cdef inline void xdp_link_ports(XdpPorts* ports) noexcept nogil:
-    # Once, when all ports are there: a chain has them in their order.
+    # Build the chains, once all ports are set; each chain keeps the order of the ports.
     cdef uint32_t n = ports.count
     cdef uint16_t* first
     while n:
@@ -272,10 +272,10 @@ cdef inline bint xdp_sender_is(
 
 
 cdef inline int xdp_drops_read(XdpQueue* q) noexcept nogil:
-    # What was lost before user space: no free frame, a full ring, or handed to the kernel because
-    # the program did not know it (extension headers) or the queue had no socket. 0 or -errno.
-    # fill_ring_empty is left out: in copy mode each such frame is in rx_dropped as well, and with
-    # zero copy the card drops and counts it (ethtool -S).
+    # Count losses before user space: no free frame, a full ring, or a frame passed to the kernel
+    # because the program did not match it (extension headers) or its queue has no socket. 0 or
+    # -errno. fill_ring_empty is left out: in copy mode rx_dropped includes it, and with zero copy
+    # the card drops the frame and counts it (ethtool -S).
     cdef XdpStatistics statistics
     cdef uint32_t size = sizeof(statistics)
     cdef uint64_t drops
