@@ -1,4 +1,4 @@
-"""The wire header: the golden datagrams of both revisions, byte orders, refusals in order."""
+"""The wire header: golden datagrams of both revisions, byte orders, and the order of refusals."""
 
 import json
 

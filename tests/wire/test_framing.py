@@ -1,4 +1,4 @@
-"""Every framing: what was sent is what is read, and what is not sound is refused with a reason."""
+"""Every framing: messages are read as they were sent; invalid ones are refused with a reason."""
 
 import random
 from itertools import pairwise
@@ -13,7 +13,7 @@ from udpfast.wire.framing import FRAMINGS, Framing, Malformed, MalformedError, U
 
 SEEDS = range(60)
 
-#: Framings whose datagrams say in the header how long they are, or are full of messages.
+#: Framings whose datagrams have their length in the header, or are full of messages.
 MEASURED = [name for name in FRAMINGS if not name.startswith("roq")]
 
 
@@ -75,7 +75,7 @@ def test_messages_of_what_was_sent_are_these_with_their_numbers(name: str) -> No
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_units_of_every_cut_are_refused(name: str) -> None:
-    # Where a cut falls between two messages of a datagram without a count, it cannot be seen.
+    # A cut between two messages of a datagram without a count cannot be detected.
     framing = Framing(name)
     sent = Sent(7, (b"abcd", b"efgh"), *KEYS.get(name, ()))
     datagram = build(name, sent if framing.facts.delimited else Sent(7, (b"abcd",), *KEYS[name]))
@@ -100,7 +100,7 @@ def test_units_of_a_longer_datagram_are_refused(name: str) -> None:
     )
 
 
-#: Stream and session of each: as the builder draws them, or such as the venue has.
+#: Stream and session of each framing: random ones of the builder, or the venue's own.
 KEYS: dict[str, tuple[tuple[int, ...], int | bytes]] = {
     name: (sent.stream, sent.session)
     for name, sent in ((name, draw(name, random.Random(1))) for name in FRAMINGS)

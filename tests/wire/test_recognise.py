@@ -1,4 +1,4 @@
-"""A capture's framing is told by its content, with a reason; what cannot be told is said."""
+"""A capture's framing is recognised by its content, with a reason; ambiguity is reported."""
 
 import random
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def test_recognise_of_nothing_says_so() -> None:
 
 
 def test_recognise_of_what_two_framings_may_have_sent_names_both() -> None:
-    # The number of a heartbeat alone does not tell its byte order.
+    # A heartbeat's number alone does not reveal its byte order.
     datagram = build("moldudp64", Sent(383265, (), (), b"000008367I"))
     found = recognise([("flow", datagram)])
     assert found.name is None

@@ -3,8 +3,8 @@
 #    0 u8 channel    2 u16 version of the numbering    4 u32 number    8 u64 sending time, UNIX ns
 #   16 messages: u16 length (with itself), u16 encoding 0xEB50, SBE
 #
-# The version is the session: it changes where the numbers begin anew. Number 0: unsequenced. In
-# `detail` the number stands for loops, too.
+# The version is the session: it changes when numbers begin anew. Number 0: unsequenced. `detail`
+# has the number as well, also in recovery loops.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -21,7 +21,7 @@ cdef enum:
     B3_UMDF_NUMBER = 4
     B3_UMDF_SENT = 8
     B3_UMDF_MESSAGES = 16
-    B3_UMDF_ENCODING = 2         # in a message
+    B3_UMDF_ENCODING = 2         # offset in a message
     B3_UMDF_SBE = 0xEB50         # SBE 1.0, little endian (Simple Open Framing Header)
     B3_UMDF_MESSAGE_MIN = 12
 

@@ -34,6 +34,6 @@ cdef inline int cboe_csm_units(
     if unlikely(made < 0):
         return made
     units.number = be32(data + CBOE_CSM_NUMBER)
-    # As unsigned: what is no time at all must not overflow.
+    # Unsigned, so that an absurd time cannot overflow.
     units.sent_ns = <int64_t>(be64(data + CBOE_CSM_SENT) * 1_000_000)
     return 1

@@ -1,4 +1,4 @@
-# Cboe multicast PITCH: each message has a number, of its unit. Little endian.
+# Cboe multicast PITCH: each message has a number, which counts per unit. Little endian.
 #
 #    0 u16 length of all    2 u8 count    3 u8 unit    4 u32 number of the first
 #    8 messages: u8 length (with itself), u8 type

@@ -1,9 +1,9 @@
-# CME MDP 3.0: one datagram, one unit, one number; messages of SBE behind it. Little endian.
+# CME MDP 3.0: one datagram, one unit, one number; SBE messages follow. Little endian.
 #
 #    0 u32 number    4 u64 sending time, UNIX ns    12 messages: u16 size (with itself), SBE
 #
 # A heartbeat is a message (template 12) and takes a number. A channel reset (template 4) voids the
-# books of the channel. The channel itself is the multicast group: the header does not name it.
+# books of the channel. The multicast group identifies the channel; the header does not name it.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -16,7 +16,7 @@ cdef enum:
     CME_MDP3_NUMBER = 0
     CME_MDP3_SENT = 4
     CME_MDP3_MESSAGES = 12
-    CME_MDP3_TEMPLATE = 4        # in a message
+    CME_MDP3_TEMPLATE = 4        # offset in a message
     CME_MDP3_MESSAGE_MIN = 10    # its size and the SBE header
     CME_MDP3_CHANNEL_RESET = 4
 

@@ -4,7 +4,7 @@
 #   20 i32 instrument of a snapshot    24 messages: u16 length (with itself)
 #
 # Flags: 1 incremental, 2 snapshot, 4 retransmission. A snapshot's number is that of the last
-# incremental datagram that it includes: it puts the snapshot in no order of its own.
+# incremental datagram that it includes; it does not order the snapshots themselves.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 

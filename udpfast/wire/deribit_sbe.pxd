@@ -1,7 +1,7 @@
-# Deribit multicast: one datagram, one number of its channel. Little endian.
+# Deribit multicast: one datagram, one number, which counts per channel. Little endian.
 #
-#    0 u16 length of what follows the header    2 u16 channel    4 u32 number
-#    8 messages of SBE, which only their groups and texts delimit: one piece for the payload
+#    0 u16 length of the bytes behind the header    2 u16 channel    4 u32 number
+#    8 SBE messages, which only their groups and texts delimit: one piece for the payload
 
 from libc.stdint cimport uint8_t, uint32_t
 

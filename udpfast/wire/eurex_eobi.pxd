@@ -26,9 +26,9 @@ cdef enum:
     EUREX_EOBI_TIME = 24
     EUREX_EOBI_MESSAGES = 32
     EUREX_EOBI_MESSAGE_MIN = 8
-    EUREX_EOBI_TEMPLATE_MIN = 13002    # the header's own, by version of the protocol
+    EUREX_EOBI_TEMPLATE_MIN = 13002    # template of the header, which depends on the version
     EUREX_EOBI_TEMPLATE_MAX = 13009
-    EUREX_EOBI_SEGMENT_MAX = 0xFFFFFF  # five digits in use
+    EUREX_EOBI_SEGMENT_MAX = 0xFFFFFF  # segments in use have five decimal digits
 
 
 cdef inline int eurex_eobi_units(

@@ -1,4 +1,4 @@
-"""What is to be known of each framing beyond its bytes: a row each, in the order of the switch."""
+"""Facts about each framing beyond its bytes: a row per framing, in the order of the switch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import Enum
 
 __all__ = ["FACTS", "FramingFacts", "Heartbeat", "Numbers", "session_text"]
 
-# MoldUDP64's ten characters: 6 bits each, or a hash with the four bits above set.
+# A session of MoldUDP64: ten characters of 6 bits each, or a hash with the four bits above set.
 _SESSION_CHARACTERS = 10
 _SESSION_HASHED = 0xF << 60
 
@@ -19,10 +19,10 @@ class Numbers(Enum):
 
 
 class Heartbeat(Enum):
-    """What the number of a heartbeat says on the wire.
+    """The meaning of a heartbeat's number on the wire.
 
-    A unit that takes no number names the next one, whatever its framing; only who looks at the
-    bytes meets the difference.
+    A unit that takes no number has the next one, whatever its framing: the difference shows only
+    in the bytes.
     """
 
     NONE = "none"
@@ -40,42 +40,41 @@ def session_text(session: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FramingFacts:
-    """One framing.
+    """The facts about one framing.
 
     Attributes
     ----------
     name : str
-        As in the settings.
+        Name in the settings.
     title : str
-        Whose it is.
+        The venue or protocol.
     numbers : Numbers
         What takes a number.
     number_bits : int
-        Width of a number on the wire: where it wraps.
+        Width of a number on the wire, after which it wraps.
     heartbeat : Heartbeat
-        What a heartbeat's number says on the wire.
+        Meaning of a heartbeat's number on the wire.
     session : str
-        What the session is; empty where there is none, and numbers begin anew unannounced.
+        Form of the session id; empty: there is none, and numbers begin anew without announcement.
     stream : str
-        What tells several numberings of one line apart; empty where a line has one.
+        What distinguishes several numberings on one line; empty: a line has only one.
     snapshot : str
-        What tells snapshots and refreshes from the rest; empty where only the port does, or where
-        there are none.
+        What marks snapshots and refreshes; empty: only the port does, or there are none.
     delimited : bool
-        Whether messages say where they end; else the payload has to know.
+        Whether messages state where they end; otherwise the payload's decoder has to know.
     proof_bits : int
-        About how many bits of a sound datagram would be otherwise in random bytes: what soundness
-        says of a capture's framing.
+        Roughly, the number of bits that a sound datagram fixes: random bytes are sound with a
+        probability of 2 to the power of minus this.
     label : callable
-        `(stream, session)` -> how people name that numbering; empty where it is the line's own.
+        Maps `(stream, session)` to the usual name of that numbering; "" if a line has only one.
     skips_zero : bool
-        Whether 1 follows the highest number, since 0 is none.
+        Whether 1 follows the highest number, because 0 is not a number.
     announces_start : bool
-        Whether the first unit of a session says so, and every unit when it was sent.
+        Whether the first unit of a session is marked, and every unit has a sending time.
     address_shift : int
-        Where a venue numbers each of a line's addresses apart and nothing in the bytes says which
-        it is: the address's place in the line's list goes into the stream, from this bit on. -1:
-        the bytes tell every stream.
+        For venues that number each address of a line separately without naming the stream in the
+        bytes: the address's index in the line's list is put into the stream, from this bit on.
+        -1: the bytes name every stream.
     """
 
     name: str
@@ -95,7 +94,7 @@ class FramingFacts:
 
     @property
     def undelimited(self) -> bool:
-        """Whether numbers count messages that do not say where they end."""
+        """Whether numbers count messages that do not state where they end."""
         return self.numbers is Numbers.MESSAGES and not self.delimited
 
 
@@ -112,7 +111,7 @@ def _session(_stream: int, session: int) -> str:
 
 
 def _letter(stream: int) -> str:
-    # Behind it the place of the address, where the line has several.
+    # The feed letter, then the address's index if the line has several.
     place = stream >> 8
     return f"{chr(stream & 0xFF)}{place}" if place else chr(stream)
 

@@ -1,6 +1,6 @@
-# Roq's header: 16 bytes over a borrowed payload. Reading it is a few comparisons and
-# one table look-up, because what a control byte means depends on the revision and on the
-# settings, and neither changes while a feed runs.
+# Roq's header: 16 bytes before a borrowed payload. Reading it takes a few comparisons and one table
+# look-up: the meaning of a control byte depends on the revision and the settings, which do not
+# change while a feed runs.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -15,11 +15,11 @@ from udpfast.core.layout cimport (
 )
 
 cdef enum:  # Revision
-    REVISION_CURRENT = 0         # seed document of today: control = encoding, snapshot, unused
-    REVISION_LEGACY = 1          # the older one: the whole byte is the encoding
+    REVISION_CURRENT = 0         # control byte: encoding, snapshot bit, unused bits
+    REVISION_LEGACY = 1          # control byte: the encoding only
 
-cdef enum:  # FrameTrait: what a control byte means under these settings
-    FRAME_ALLOWED = 1            # its encoding may be delivered
+cdef enum:  # FrameTrait: meaning of a control byte under these settings
+    FRAME_ALLOWED = 1            # the settings allow its encoding
     FRAME_SNAPSHOT = 2
     FRAME_UNUSED_BITS = 4        # bits without a meaning are set
 
@@ -68,9 +68,9 @@ cdef inline uint32_t frame_object(const Frame* frame) noexcept nogil:
 cdef inline int frame_read(
     const FrameReader* reader, const uint8_t* data, uint32_t size, uint32_t flags, Frame* frame,
 ) noexcept nogil:
-    # Returns VERDICT_DELIVERED for a datagram that may go on, else why it is refused. The order of
-    # the tests is part of the contract (wire/golden/headers): the first that fails names it.
-    # `frame` is filled as soon as 16 bytes are there, so that a refusal can be shown.
+    # Returns VERDICT_DELIVERED for an acceptable datagram, otherwise why it is refused. The order
+    # of the tests is part of the contract (wire/golden/headers): the first that fails decides.
+    # `frame` is filled if there are 16 bytes, so that a refused header can be shown.
     if unlikely(size < FRAME_SIZE):
         return VERDICT_TOO_SHORT
     memcpy(frame, data, FRAME_SIZE)

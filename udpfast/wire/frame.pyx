@@ -1,4 +1,4 @@
-"""The wire header as Python sees it: one datagram in, what a parser must say about it out."""
+"""Parse the header of a Roq datagram in Python: the reference result for other parsers."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,11 @@ _BYTEORDERS = {"little": False, "big": True}
 
 
 class ParsedFrame(NamedTuple):
-    """One datagram's header (docs/protocol.md) and what is odd about it.
+    """The header of one datagram (docs/protocol.md), with an error and warnings.
 
-    `error` is None, or the label of the verdict that refuses the datagram; fields are 0 when the
-    datagram is shorter than a header. `warnings` do not refuse: `unused_bits_set`,
-    `encoding_not_decodable` (neither native nor FlatBuffers, with a payload),
+    `error` is None, or the label of the verdict that refuses the datagram. Fields are 0 if the
+    datagram is shorter than a header. `warnings` do not refuse it: `unused_bits_set`,
+    `encoding_not_decodable` (a payload that is neither native nor FlatBuffers),
     `empty_final_fragment`.
     """
 
@@ -41,17 +41,17 @@ def frame_parse(
 
     Parameters
     ----------
-    data
+    data : bytes
         The datagram as received: header and payload.
-    revision
-        `current` or `legacy` (the whole first byte is the encoding).
-    byteorder
-        `little` or `big`.
+    revision : {"current", "legacy"}
+        In the legacy revision the whole first byte is the encoding.
+    byteorder : {"little", "big"}
+        Byte order of the header.
 
     Raises
     ------
     KeyError
-        If `revision` or `byteorder` is neither of its two values.
+        `revision` or `byteorder` has another value.
     """
     cdef FrameReader reader
     cdef Frame frame
@@ -61,7 +61,7 @@ def frame_parse(
     memset(&frame, 0, sizeof(Frame))
     frame_reader_init(&reader, revision_, _BYTEORDERS[byteorder], <uint64_t>0)
     verdict = frame_read(&reader, bytes_, <uint32_t>len(data), 0, &frame)
-    if verdict == VERDICT_ENCODING_REFUSED:      # a matter of settings, not of the frame
+    if verdict == VERDICT_ENCODING_REFUSED:      # depends on settings, not on the frame
         verdict = VERDICT_DELIVERED
     traits = reader.traits[frame.control]
     encoding = frame_encoding(frame.control, revision_)

@@ -1,5 +1,5 @@
-# The closed list of framings, and the one switch over it. A framing is added by its own file, one
-# member and one branch here, and one row of facts in facts.py (docs/framings.md shows it).
+# The closed list of framings, and the one switch over it. To add a framing, write its file, add one
+# member and one branch here, and one row of facts in facts.py (docs/framings.md explains it).
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -50,8 +50,8 @@ cdef enum FramingId:
 cdef inline int framing_units(
     int framing, const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
-    # The number of units in a datagram, at most `room` (UNITS_MAX is enough for any frame of 1,500
-    # bytes, 1 for all but miax_mach), or Malformed. Reads `size` bytes and no more.
+    # Return the number of units in a datagram, at most `room` (UNITS_MAX is enough for any frame of
+    # 1,500 bytes, 1 for all but miax_mach), or Malformed. Never reads more than `size` bytes.
     if unlikely(size > WIRE_SIZE_MAX):
         return MALFORMED_TOO_LONG
     if framing == FRAMING_ROQ:
@@ -97,7 +97,7 @@ cdef inline int framing_units(
     return MALFORMED_KIND
 
 
-# The same as a call: a loop that has it inlined for each datagram stays small.
+# The same, not inlined: for callers outside the loop, which keeps the loop's code small.
 cdef int framing_units_seldom(
     int framing, const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil

@@ -1,4 +1,4 @@
-"""Framings as Python sees them: one datagram in, its units and messages out.
+"""Framings in Python: get the units and messages of a datagram.
 
     framing = Framing("moldudp64")
     for unit in framing.units(datagram):
@@ -36,7 +36,7 @@ if sizeof(Unit) != 64:
 if len(FACTS) != FRAMING_COUNT:
     raise ImportError(f"{FRAMING_COUNT} framings, but facts of {len(FACTS)}")
 
-#: Names of all framings, as the settings have them.
+#: Names of all framings, as in the settings.
 FRAMINGS: tuple[str, ...] = tuple(facts.name for facts in FACTS)
 
 
@@ -85,12 +85,12 @@ _SENTENCES = {
 
 
 class MalformedError(FormatError):
-    """A datagram that is not sound in its framing.
+    """A datagram is not sound in its framing.
 
     Attributes
     ----------
     reason : Malformed
-        What is wrong.
+        The first defect found.
     """
 
     def __init__(self, framing: str, size: int, reason: Malformed):
@@ -100,7 +100,7 @@ class MalformedError(FormatError):
 
 
 class UnitFlag(IntFlag):
-    """What a unit is, beside the messages that it carries."""
+    """Properties of a unit."""
 
     HEARTBEAT = UNIT_HEARTBEAT
     SNAPSHOT = UNIT_SNAPSHOT
@@ -112,35 +112,35 @@ class UnitFlag(IntFlag):
 
 
 class ParsedUnit(NamedTuple):
-    """What a window puts in order: a datagram, or one of the parts that it consists of.
+    """A unit, which a window puts in order: a datagram, or one of its parts.
 
     Attributes
     ----------
     stream : int
-        Which numbering, where a line carries several; else 0.
+        Which numbering, if a line carries several; otherwise 0.
     session : int
-        As published; 0 where there is none. Unique within its stream only.
+        Session id as published; 0 if there is none. Unique only within its stream.
     number : int
-        Of the first message, or of the datagram, as wide as on the wire. Of a unit that takes no
-        number (`count` 0) the one that comes next.
+        Number of the first message or of the datagram, as wide as on the wire. For a unit that
+        takes no number (`count` 0), the next number.
     count : int
-        Numbers that it takes.
+        How many numbers it takes.
     flags : UnitFlag
-        What it is.
+        Its properties.
     fragment, fragments : int
-        Which part of how many of one message; 0 of 1 where it is whole.
+        Index of the fragment, and number of fragments of the message; 0 and 1 if not fragmented.
     messages : int
-        How many there are; 0 too where they are not delimited and nobody counted them.
+        Number of messages; 0 also if they are neither delimited nor counted.
     offset, size : int
-        Where in the datagram the messages are, in bytes.
+        Offset and size in bytes of the messages in the datagram.
     sent_ns : int
-        The venue's sending time, UNIX ns; 0 where it has none.
+        The venue's sending time, UNIX ns; 0 if it has none.
     object : int
-        Whose messages these are, where the header says so.
+        Object of the messages, if the header has it.
     detail : int
-        What else the framing says; its file in `udpfast/wire` tells what.
+        Further information, as described in the framing's file in `udpfast/wire`.
     encoding : int
-        Of the payload, where the header says so.
+        Encoding of the payload, if the header has it.
     """
 
     stream: int
@@ -160,14 +160,14 @@ class ParsedUnit(NamedTuple):
 
 
 class NumberedMessage(NamedTuple):
-    """A message and the number that it has, or that its datagram has.
+    """A message with its number.
 
     Attributes
     ----------
     number : int
-        Its own where numbers count messages, else that of its unit.
+        Its own number if numbers count messages, otherwise that of its unit.
     data : bytes
-        With its length or type where these are part of it; without a length in front of it.
+        Its bytes, including a length or type that is its first field, but not a length before it.
     """
 
     number: int
@@ -176,7 +176,7 @@ class NumberedMessage(NamedTuple):
 
 @cython.final
 cdef class Framing:
-    """One framing, by its name.
+    """A parser of datagrams of one framing.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ cdef class Framing:
     Attributes
     ----------
     facts : FramingFacts
-        What is to be known of it beyond its bytes.
+        Facts about the framing beyond its bytes.
 
     Raises
     ------
@@ -208,11 +208,11 @@ cdef class Framing:
 
     @property
     def name(self) -> str:
-        """As in the settings."""
+        """Name of the framing in the settings."""
         return self.facts.name
 
     def label(self, unit: ParsedUnit) -> str:
-        """Return how people name the numbering of a unit; empty where it is the line's own."""
+        """Return the usual name of a unit's numbering; "" if a line has only one."""
         return self.facts.label(unit.stream, unit.session)
 
     def units(self, const uint8_t[::1] datagram not None) -> list[ParsedUnit]:
@@ -221,17 +221,17 @@ cdef class Framing:
         Parameters
         ----------
         datagram : bytes-like
-            What a socket handed over.
+            The datagram as received.
 
         Returns
         -------
         list of ParsedUnit
-            One or more.
+            At least one unit.
 
         Raises
         ------
         MalformedError
-            It is not sound; its `reason` says why. What was whole before the damage is not used.
+            The datagram is not sound; `reason` says why. Parts before the defect are not returned.
         """
         cdef int count, i
         cdef Unit* units = self.read(datagram, &count)
@@ -241,9 +241,9 @@ cdef class Framing:
             free(units)
 
     def messages(self, const uint8_t[::1] datagram not None) -> list[NumberedMessage]:
-        """Return the messages of one datagram, in its order.
+        """Return the messages of one datagram, in order.
 
-        Where messages are not delimited, all of a unit's bytes are one.
+        If messages are not delimited, the bytes of a unit are returned as one message.
 
         Returns
         -------
@@ -252,7 +252,7 @@ cdef class Framing:
         Raises
         ------
         MalformedError
-            It is not sound.
+            The datagram is not sound.
         """
         cdef MessageWalk walk
         cdef uint32_t offset, size, place
@@ -276,7 +276,7 @@ cdef class Framing:
         return found
 
     cdef Unit* read(self, const uint8_t[::1] datagram, int* count) except NULL:
-        # The units, to be freed; a datagram of any size has room.
+        # Return the units, which the caller frees; there is room for those of any datagram.
         cdef Py_ssize_t size = datagram.shape[0]
         cdef int room = <int>(min(size, WIRE_SIZE_MAX) // 12 + 1)
         cdef Unit* units = <Unit*>malloc(room * sizeof(Unit))

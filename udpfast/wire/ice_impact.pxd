@@ -37,7 +37,7 @@ cdef inline int ice_impact_units(
     units.session = be16(data + ICE_IMPACT_SESSION)
     units.number = be32(data + ICE_IMPACT_NUMBER)
     units.count = <uint32_t>count
-    # As unsigned: what is no time at all must not overflow.
+    # Unsigned, so that an absurd time cannot overflow.
     units.sent_ns = <int64_t>(be64(data + ICE_IMPACT_SENT) * 1_000_000)
     units.flags = 0 if count else UNIT_HEARTBEAT
     return 1

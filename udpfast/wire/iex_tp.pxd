@@ -4,9 +4,9 @@
 #   12 u16 bytes of messages    14 u16 count   16 i64 stream offset   24 i64 number of the first
 #   32 i64 sending time, UNIX ns   40 messages: u16 length
 #
-# Count 0: a heartbeat, the number is the next one. The stream is protocol and channel, `detail` the
-# stream offset: bytes of messages sent before in this session. Number 1 at offset 0 is the start of
-# a session: with a later sending time a sender began anew, whatever its session id says.
+# Count 0: a heartbeat, the number is the next one. The stream is protocol and channel; `detail` is
+# the stream offset: bytes of messages sent before in this session. Number 1 at offset 0 starts a
+# session: with a later sending time the sender began anew, even under the same session id.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -30,7 +30,7 @@ cdef enum:
     IEX_TP_SENT = 32
     IEX_TP_MESSAGES = 40
     IEX_TP_MESSAGE_MIN = 2
-    IEX_TP_CHANNEL_MAX = 0xFFFF  # 1 wherever IEX publishes
+    IEX_TP_CHANNEL_MAX = 0xFFFF  # IEX itself always uses channel 1
 
 
 cdef inline int iex_tp_units(

@@ -1,5 +1,5 @@
-# Numbers of either byte order from any address. The compiler makes each of them one load, and a
-# swap where the order is not the processor's.
+# Load numbers of either byte order from any address. The compiler turns each function into one
+# load, and a byte swap if the order is not the processor's.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 

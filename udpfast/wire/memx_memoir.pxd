@@ -3,7 +3,7 @@
 #    0 u8 kind    1 u8 header length = 18    2 u64 session    10 u64 number of the first
 #   18 u16 count (data only)    20 messages: u16 length, SBE
 #
-# Heartbeats and the end of a session name the next number.
+# Heartbeats and the end of a session have the next number.
 
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -20,7 +20,7 @@ cdef enum:
     MEMX_MEMOIR_LENGTH = 1
     MEMX_MEMOIR_SESSION = 2
     MEMX_MEMOIR_NUMBER = 10
-    MEMX_MEMOIR_COUNT = 18       # the length of the header that all kinds have
+    MEMX_MEMOIR_COUNT = 18       # also the length of the header that all kinds share
     MEMX_MEMOIR_MESSAGES = 20
     MEMX_MEMOIR_MESSAGE_MIN = 8  # a length and the SBE header
 

@@ -1,4 +1,4 @@
-# The walk over the messages of a unit, written once for all framings.
+# The walk over the messages of a unit, shared by all framings.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -9,42 +9,42 @@ from udpfast.wire.unit cimport (
     MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, UNIT_HEARTBEAT, Unit, unit_init,
 )
 
-cdef enum:  # Delimiter: how a message says where it ends
-    DELIMITER_NONE = 0           # it does not: all bytes of the unit are one piece
-    DELIMITER_BE16 = 1           # u16 length in front, without itself
+cdef enum:  # Delimiter: how a message states where it ends
+    DELIMITER_NONE = 0           # not at all: the bytes of the unit are one piece
+    DELIMITER_BE16 = 1           # u16 length before the message, which does not include it
     DELIMITER_LE16 = 2
-    DELIMITER_BE16_WHOLE = 3     # u16 length as the first field, itself included
+    DELIMITER_BE16_WHOLE = 3     # u16 length as the first field, which includes itself
     DELIMITER_LE16_WHOLE = 4
-    DELIMITER_U8_WHOLE = 5       # u8 length as the first field, itself included
-    DELIMITER_TYPE_BE16 = 6      # u8 type, u16 length of what follows
+    DELIMITER_U8_WHOLE = 5       # u8 length as the first field, which includes itself
+    DELIMITER_TYPE_BE16 = 6      # u8 type, u16 length of the bytes behind
 
 cdef enum:
-    UNTIL_END = -1               # as many messages as there are bytes for
+    UNTIL_END = -1               # as many messages as the bytes hold
 
 cdef struct MessageWalk:
-    const uint8_t* data          # of the whole datagram
-    uint32_t at                  # the next message's prefix
+    const uint8_t* data          # the whole datagram
+    uint32_t at                  # offset of the next message's prefix
     uint32_t end
     int delimiter
 
 
 cdef inline uint32_t message_prefix(int delimiter) noexcept nogil:
-    # Bytes that must be there before the length is known.
+    # Bytes needed to read the length.
     if delimiter == DELIMITER_U8_WHOLE:
         return 1
     return 3 if delimiter == DELIMITER_TYPE_BE16 else 2
 
 
 cdef inline uint32_t message_skip(int delimiter) noexcept nogil:
-    # A length in front is not part of the message, a length or type inside it is.
+    # Bytes before the message that do not belong to it: a length before it, not a length inside.
     return 2 if delimiter == DELIMITER_BE16 or delimiter == DELIMITER_LE16 else 0
 
 
 cdef inline int64_t message_span(
     const uint8_t* at, uint32_t left, int delimiter, uint32_t size_min,
 ) noexcept nogil:
-    # Bytes of the message and its prefix, or Malformed. With a constant delimiter, a few
-    # instructions.
+    # Return the bytes of the message and its prefix, or Malformed. A few instructions if the
+    # delimiter is a constant.
     cdef uint32_t span
     if delimiter == DELIMITER_NONE:
         return left
@@ -73,9 +73,9 @@ cdef inline int messages_check(
     const uint8_t* data, uint32_t size, int delimiter, uint32_t size_min, int count,
     uint32_t padding_max=0,
 ) noexcept nogil:
-    # The number of messages in `size` bytes, or Malformed. `count` messages must fill them, but
-    # for at most `padding_max` bytes behind; `size_min`, prefix included, is what no message falls
-    # short of, and at least the prefix: so that every step goes on.
+    # Return the number of messages in `size` bytes, or Malformed. `count` messages must fill them,
+    # except for at most `padding_max` bytes at the end. `size_min` is the least size of a message
+    # with its prefix; it must be at least the prefix, so that every step advances.
     cdef uint32_t at = 0
     cdef int found = 0
     cdef int64_t span
@@ -94,7 +94,8 @@ cdef inline int messages_unit(
     const uint8_t* data, uint32_t size, uint32_t length, uint32_t begin, int delimiter,
     uint32_t size_min, int count, Unit* unit, uint32_t padding_max=0,
 ) noexcept nogil:
-    # The one unit of a datagram that says its length and how many messages it has: 1, or Malformed.
+    # Make the only unit of a datagram that states its length and number of messages. Returns 1, or
+    # Malformed.
     cdef int messages
     if unlikely(length != size):
         return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
@@ -120,9 +121,9 @@ cdef inline void message_walk_begin(
 cdef inline bint message_walk_next(
     MessageWalk* walk, uint32_t* offset, uint32_t* size,
 ) noexcept nogil:
-    # The next message's place in the datagram; False behind the last. The caller stops at
-    # `unit.messages` where padding may follow; the bounds are looked at again, as a walk costs
-    # little.
+    # Set the next message's place in the datagram; return False behind the last one. The caller
+    # must stop after `unit.messages` if padding may follow. The bounds are checked again here,
+    # which costs little.
     cdef int64_t span
     cdef uint32_t skip = message_skip(walk.delimiter)
     if walk.at >= walk.end:

@@ -2,8 +2,8 @@
 #
 #    0 u64 number    8 u16 length of the unit    10 u8 kind    11 u8 session    12 the message
 #
-# Heartbeats, starts and ends of a session name the number used last; here all that takes no number
-# names the next one, so theirs is one higher than on the wire.
+# Heartbeats, starts and ends of a session have the number used last. Here a unit that takes no
+# number has the next one, so theirs is one higher than on the wire.
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -2,7 +2,7 @@
 #
 #    0 c10 session    10 u64 number of the first message    18 u16 count    20 messages: u16 length
 #
-# Count 0: a heartbeat, the number is the next one. Count 0xFFFF: the session ended, likewise.
+# Count 0: a heartbeat; count 0xFFFF: the end of the session. Both have the next number.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -27,7 +27,7 @@ cdef inline int moldudp64_units(
     return moldudp64_read(data, size, units, False)
 
 
-# `little`, a constant of each caller: numbers, counts and lengths in little endian.
+# `little` (a constant in each caller): numbers, counts and lengths are in little endian.
 cdef inline int moldudp64_read(
     const uint8_t* data, uint32_t size, Unit* units, bint little,
 ) noexcept nogil:
@@ -52,9 +52,9 @@ cdef inline int moldudp64_read(
 
 
 cdef inline uint64_t moldudp64_session(const uint8_t* data) noexcept nogil:
-    # Ten characters as one number. Of blanks, digits, capitals and signs (0x20 to 0x5F) each takes
-    # 6 bits, and different sessions are different numbers below 2^60. Of any other ten bytes the
-    # four bits above are set, and the rest is a hash.
+    # Return ten characters as one number. Blanks, digits, capitals and signs (0x20 to 0x5F) take 6
+    # bits each, so that different sessions have different numbers below 2^60. With other bytes
+    # among them, the number is a hash with the four bits above set.
     cdef uint64_t first = le64(data)
     cdef uint64_t last = le16(data + 8)
     cdef uint64_t low = first - <uint64_t>0x2020202020202020

@@ -1,4 +1,4 @@
-# MoldUDP64 with numbers in little endian, as IntelligentCross sends it; else as moldudp64.pxd.
+# MoldUDP64 with numbers in little endian, as IntelligentCross sends it; otherwise as moldudp64.pxd.
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -3,7 +3,7 @@
 #    0 u16 size of all    2 u8 delivery flag    3 u8 count    4 u32 number of the first
 #    8 u32 sending time, UNIX s    12 u32 ns    16 messages: u16 size (with itself), u16 type
 #
-# `detail` is the delivery flag. A refresh has the number of its place, not one of its own.
+# `detail` is the delivery flag. A refresh has the number of its place in the stream, not its own.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 

@@ -1,4 +1,4 @@
-"""Which framing a capture has, told by its content."""
+"""Recognise the framing of a capture by its content."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from udpfast.wire.framing import Framing, MalformedError, ParsedUnit, UnitFlag
 
 __all__ = ["Candidate", "Recognition", "recognise"]
 
-#: Datagrams that are looked at: what a second of a slow feed brings.
+#: Most datagrams examined: about those of one second of a slow feed.
 DATAGRAMS_MAX = 500
 
-#: A capture may hold damage, and datagrams of something else.
+#: Least fraction of sound datagrams: a capture may have damage, and datagrams of other sources.
 _SOUND_MIN = 0.9
 
-#: A number that follows the one before: as many bits as random numbers would have to agree in.
+#: Evidence of a number that follows the one before it: random numbers rarely do.
 _FOLLOWS_BITS = 24
 
-#: A datagram without messages: that it has the size of a header.
+#: Most evidence of a datagram without messages, which only has the size of a header.
 _SIZE_BITS = 16
 
-#: The next best must have less than this part of the evidence.
+#: The second best framing must have less than this fraction of the best one's evidence.
 _CLEAR = 0.75
 
 
@@ -31,13 +31,13 @@ class Candidate:
     Attributes
     ----------
     name : str
-        Of the framing.
+        Name of the framing.
     sound : int
-        Datagrams that are sound in it.
+        Number of datagrams that are sound in it.
     following : int
-        Units whose number is the one that came next.
+        Number of units whose number follows that of the unit before.
     bits : float
-        Evidence per datagram.
+        Bits of evidence per datagram.
     """
 
     name: str
@@ -48,16 +48,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """What was recognised.
+    """The result of `recognise`.
 
     Attributes
     ----------
     name : str or None
-        The framing; None where nothing fits, or where more than one does.
+        The framing; None if none fits, or if several fit equally well.
     why : str
-        A sentence: what speaks for it, or between which it cannot be told.
+        A sentence with the evidence for it, or with the framings that cannot be told apart.
     candidates : tuple of Candidate
-        All that fit, the likeliest first.
+        All framings that fit, the most likely one first.
     """
 
     name: str | None
@@ -66,17 +66,17 @@ class Recognition:
 
 
 def recognise(datagrams: Iterable[tuple[Hashable, bytes]]) -> Recognition:
-    """Tell the framing of a capture by its first datagrams.
+    """Recognise the framing of a capture by its first datagrams.
 
-    A framing fits if nine of ten datagrams are sound in it. Between those that fit, the evidence
-    decides: how many bits a sound datagram fixes, and how often a number is the one that came next.
-    Which revision of Roq it is cannot be told; the current one is named.
+    A framing fits if nine of ten datagrams are sound in it. Among those that fit, the evidence
+    decides: the bits that a sound datagram fixes, and how often a number follows the one before.
+    The revisions of Roq cannot be told apart; the current one is returned.
 
     Parameters
     ----------
     datagrams : iterable of tuple
-        `(flow, payload)` in the order of arrival; what `flow` is does not matter, as long as it
-        tells flows apart: the destination, say.
+        `(flow, payload)` in the order of arrival. `flow` is any key that tells flows apart, such
+        as the destination.
     """
     sample = [entry for _, entry in zip(range(DATAGRAMS_MAX), datagrams, strict=False)]
     if not sample:
@@ -128,8 +128,8 @@ def _examine(name: str, sample: list[tuple[Hashable, bytes]]) -> Candidate | Non
 
 
 def _proof_bits(facts: FramingFacts, units: list[ParsedUnit]) -> int:
-    # Without messages a datagram only says that it has the size of a header; if the header does not
-    # even count them, any datagram of that size is sound.
+    # A datagram without messages only proves that it has the size of a header. If the header has no
+    # count of messages either, any datagram of that size is sound.
     if not facts.delimited or any(unit.messages for unit in units):
         return facts.proof_bits
     return 0 if facts.numbers is Numbers.DATAGRAMS else min(facts.proof_bits, _SIZE_BITS)

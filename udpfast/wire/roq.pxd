@@ -1,12 +1,12 @@
-# Roq: one datagram, one number, one message or a fragment of one. Either byte order, by setting.
+# Roq: one datagram, one number, one message or a fragment. The byte order is a setting.
 #
 #    0 u8 control    1 u8 fragment    2 u8 last fragment    3 u8 object type    4 u16 object id
 #    6 u16 session    8 u32 number    12 u32 last number    16 the payload
 #
-# Control of the current revision: bits 0 to 3 the encoding, bit 4 a snapshot; of the legacy one all
-# bits are the encoding. Which encodings may pass is a matter of settings, not of the framing.
-# Without a payload and in one piece it is a heartbeat, which takes its number as messages do.
-# `object`: type << 16 | id. `detail`: the last number of the object, above it (<< 32) the control.
+# Control byte: in the current revision bits 0 to 3 are the encoding and bit 4 marks a snapshot; in
+# the legacy revision all bits are the encoding. The settings decide which encodings pass, not the
+# framing. A single fragment without a payload is a heartbeat; it takes a number as messages do.
+# `object`: type << 16 | id. `detail`: control byte << 32 | last number of the object.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -35,7 +35,7 @@ cdef enum:
 cdef inline int roq_units(
     const uint8_t* data, uint32_t size, Unit* units, bint legacy, bint big_endian,
 ) noexcept nogil:
-    # The order of the tests is part of the contract: the first that fails names the reason.
+    # The order of the tests is part of the contract: the first that fails decides.
     cdef uint32_t fragment, last
     cdef uint8_t control
     if unlikely(size < FRAME_SIZE):
@@ -69,7 +69,7 @@ cdef inline int roq_units(
 cdef inline void roq_origin(
     const uint8_t* data, bint big_endian, uint32_t* object, uint64_t* detail,
 ) noexcept nogil:
-    # The datagram has been checked.
+    # Requires a datagram that was checked.
     cdef uint32_t key = <uint32_t>data[ROQ_OBJECT_TYPE] << 16
     cdef uint64_t control = <uint64_t>data[ROQ_CONTROL] << 32
     if unlikely(big_endian):
@@ -85,7 +85,7 @@ cdef inline uint8_t roq_control(const Message* message) noexcept nogil:
 
 
 cdef inline void roq_frame(Frame* frame, const Message* message) noexcept nogil:
-    # The header of its first fragment, in the host's order.
+    # The header of the message's first fragment, in the host's byte order.
     frame.control = roq_control(message)
     frame.fragment = 0
     frame.fragment_max = <uint8_t>(message.fragments - 1)

@@ -1,11 +1,11 @@
 # SIAC CTS and CQS (the consolidated tape): each message has a number. Big endian.
 #
-#    0 u8 version    1 u16 size of all    3 c1 feed    4 c1 'O' original, else retransmission
+#    0 u8 version    1 u16 size of all    3 c1 feed    4 c1 'O': original, else a retransmission
 #    5 u32 number of the first    9 u8 count    10 u32 time, UNIX s    14 u32 ns    18 u16 checksum
 #   20 messages: u16 length (with itself), category, type    at the end a byte if the size is odd
 #
-# Line integrity (category C, type T) lives between numbers: it has one, but does not take it. A
-# reset of the numbers is a message too (C, L). The checksum is not looked at: UDP has its own.
+# Line integrity (category C, type T) has a number but does not take it. A reset of the numbers is a
+# message, too (C, L). The checksum is not verified, because UDP has its own.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -26,7 +26,7 @@ cdef enum:
     SIAC_CTA_NANOSECONDS = 14
     SIAC_CTA_MESSAGES = 20
     SIAC_CTA_MESSAGE_MIN = 4
-    SIAC_CTA_CATEGORY = 2        # in a message: category and type as one number
+    SIAC_CTA_CATEGORY = 2        # offset in a message: category and type as one number
     SIAC_CTA_LINE_INTEGRITY = 0x4354
     SIAC_CTA_RESET = 0x434C
 

@@ -1,5 +1,5 @@
-# SIAC OPRA (the options tape), as far as the header of its blocks: each message has a number, but
-# where it ends only its type says. The unit is one piece for the payload. Big endian.
+# SIAC OPRA (the options tape), only the header of its blocks: each message has a number, but its
+# end follows from its type. The unit is one piece for the payload. Big endian.
 #
 #    0 u8 version    1 u16 size of all    3 c1 feed    4 c1 ' ' original, 'V' retransmission
 #    5 u8 trading session    6 u32 number of the first    10 u8 count    11 u32 time, UNIX s
@@ -39,7 +39,7 @@ cdef inline int siac_opra_units(
     length = be16(data + SIAC_OPRA_SIZE)
     if unlikely(length != size):
         return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
-    # A message has a byte at least, and behind the last one there may be one.
+    # A message has at least one byte, and one byte may follow the last message.
     if unlikely(size - SIAC_OPRA_MESSAGES < data[SIAC_OPRA_COUNT]):
         return MALFORMED_COUNT_AND_BYTES
     unit_init(units, SIAC_OPRA_MESSAGES, size - SIAC_OPRA_MESSAGES, DELIMITER_NONE, 0)
