@@ -1,3 +1,3 @@
-"""A feed over ZeroMQ."""
+"""The ZeroMQ fan-out of a feed."""
 
 __all__: list[str] = []

@@ -1,15 +1,15 @@
-"""Topics of the ZeroMQ fan-out: which records a subscription asks for.
+"""Topics of the ZeroMQ fan-out: which records a subscription selects.
 
     topic        = ["~"] [pattern *("|" pattern)]
-    pattern      = what "KIND/exchange/symbol/" begins with; "*" for KIND or exchange: any
+    pattern      = a prefix of "KIND/exchange/symbol/"; "*" matches any KIND or exchange
 
-In a name `/`, `|` and `%` are written %2F, %7C and %25, as in a URL: "BOOK/fx/EUR/" is the symbol
-EUR and no other, "BOOK/fx/EUR%2FUSD/" is EUR/USD. "" asks for everything, "BOOK/" for all books,
-"*/deribit/BTC" for all that Deribit says of symbols that begin with BTC,
-"BOOK/deribit/BTC-PERPETUAL/|TRADES/deribit/BTC-PERPETUAL/" for books and trades of one symbol. With
-"~" no last values come first. Records of the feed itself (GAP, SESSION, STALE, RECOVERED,
-CONNECTION, DISAGREEMENT, RESTART) belong to every topic: a subscriber that does not see them would
-believe what is in doubt.
+In names, `/`, `|` and `%` are written as %2F, %7C and %25, as in a URL: "BOOK/fx/EUR/" selects only
+the symbol EUR, "BOOK/fx/EUR%2FUSD/" selects EUR/USD. "" selects everything, "BOOK/" all books,
+"*/deribit/BTC" all records of Deribit's symbols that begin with BTC, and
+"BOOK/deribit/BTC-PERPETUAL/|TRADES/deribit/BTC-PERPETUAL/" books and trades of one symbol. With "~"
+no last values are sent first. Records of the feed itself (GAP, SESSION, STALE, RECOVERED,
+CONNECTION, DISAGREEMENT, RESTART) belong to every topic: without them a subscriber would trust data
+that is in doubt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from udpfast.net.envelope import TOPIC_SIZE_MAX
 
 __all__ = ["NAMES_REQUEST", "Pattern", "Topic", "parse_topic"]
 
-#: A subscription that asks for names only: followed by the first id wanted, in decimal.
+#: Prefix of a subscription that requests names only; the first wanted id follows in decimal.
 NAMES_REQUEST = b"@names/"
 
 _NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -32,13 +32,13 @@ _KINDS = frozenset(kind.name for kind in Kind)
 
 
 class Part(NamedTuple):
-    """A kind, an exchange or a symbol that a pattern asks for."""
+    """The kind, exchange or symbol of a pattern: a whole name, or a prefix."""
 
     text: str
     whole: bool
 
     def matches(self, name: str) -> bool:
-        """Return whether a name is it, or begins with it."""
+        """Return whether a name equals it (`whole`), or begins with it."""
         return name == self.text if self.whole else name.startswith(self.text)
 
 
@@ -47,7 +47,7 @@ ANY = Part("", whole=False)
 
 
 class Pattern(NamedTuple):
-    """One of a topic's patterns."""
+    """One pattern of a topic."""
 
     kind: Part
     exchange: Part
@@ -55,16 +55,16 @@ class Pattern(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A subscription, understood.
+    """A parsed subscription.
 
     Attributes
     ----------
     text : bytes
-        As its subscriber sent it.
+        The subscription as it was sent.
     last_values : bool
-        Whether they are wanted first.
+        Whether to send last values first.
     patterns : tuple of Pattern
-        Empty: everything.
+        Records that match any pattern belong to the topic; empty: all records do.
     """
 
     text: bytes
@@ -82,12 +82,12 @@ class Topic(NamedTuple):
 
 
 def parse_topic(text: bytes) -> Topic:
-    """Understand a subscription.
+    """Parse a subscription.
 
     Raises
     ------
     ConfigError
-        It is none; the message says what was expected.
+        It is invalid; the message says what was expected.
     """
     if len(text) > TOPIC_SIZE_MAX:
         raise ConfigError(f"a topic must have at most {TOPIC_SIZE_MAX} bytes, has {len(text)}")
@@ -106,7 +106,7 @@ def parse_topic(text: bytes) -> Topic:
 
 def _pattern(text: str, words: str) -> Pattern:
     kind, *names = text.split("/")
-    # A kind that does not exist, or a fourth part, would match nothing, without a word.
+    # Refuse unknown kinds and a fourth part: they would silently match nothing.
     if kind != "*" and not (
         kind in _KINDS if names else any(name.startswith(kind) for name in _KINDS)
     ):

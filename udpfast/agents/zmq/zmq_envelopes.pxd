@@ -1,4 +1,4 @@
-# Envelopes: makes the messages of a fan-out (net/envelope.pxd) and sends them.
+# Envelopes: builds and sends the messages of a fan-out (net/envelope.pxd).
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -6,15 +6,15 @@ from udpfast.agents.zmq.zmq_streams cimport TopicStream, TopicStreams
 from udpfast.archive.feed_cursor cimport FeedCursor
 
 cdef class Envelopes:
-    cdef FeedCursor feed         # None: there is none
-    cdef uint16_t heartbeat_ms   # a stream's longest silence; 0: none, the feed stands still
-    cdef uint64_t unseen         # records that the fan-out itself missed
-    cdef uint64_t messages       # sent
+    cdef FeedCursor feed         # None: there is no ring or store yet
+    cdef uint16_t heartbeat_ms   # a stream's longest silence; 0: the feed's loop stands still
+    cdef uint64_t unseen         # records that the fan-out itself has missed
+    cdef uint64_t messages       # messages sent
     cdef uint64_t bytes_sent
     cdef object _names           # RingNames
     cdef uint64_t _batch_bytes
-    cdef uint64_t _room          # for one record
-    cdef uint32_t _last_sent     # of the answer that is being given
+    cdef uint64_t _room          # most bytes of a message's body
+    cdef uint32_t _last_sent     # last values sent so far in the current answer
     cdef object _out_array
     cdef uint8_t* _out
     cdef object _view

@@ -1,7 +1,7 @@
-"""The messages of a fan-out: records, names, last values, each behind its topic and envelope.
+"""The messages of a fan-out: topic, envelope, and a body of records, names or last values.
 
-None of them waits for a subscriber. What one does not take in time it misses, and learns from the
-numbers in the next envelope how many records that were.
+Sending never waits for a subscriber. A subscriber that is too slow misses messages, and learns from
+the numbers in the next envelope how many records it missed.
 """
 
 import cython
@@ -37,8 +37,8 @@ from udpfast.net.envelope import pack_names
 __all__ = ["Envelopes"]
 
 cdef enum:
-    LAST_BYTES = 1 << 20         # of last values in one message: an answer shall fit the queue
-    NAMES_BYTES = 1 << 16        # of names in one message, about
+    LAST_BYTES = 1 << 20         # last values per message: an answer should fit the queue
+    NAMES_BYTES = 1 << 16        # approximate size of a message of names
     FRONT = LONGEST_TOPIC + 1 + ENVELOPE_SIZE
 
 cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
@@ -46,22 +46,23 @@ cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 
 @cython.final
 cdef class Envelopes:
-    """Where a fan-out writes its messages: one at a time, into memory that all share.
+    """Builds the messages of a fan-out, one at a time, in memory that all share.
 
     Parameters
     ----------
     names : RingNames
+        Names of the feed.
     batch_bytes : int
-        Of records in one message; a larger record travels alone.
+        Most bytes of records in one message; a larger record is sent alone.
     heartbeat_ms : int
-        To be told: the longest silence of a stream.
+        The longest silence of a stream, stated in every envelope.
     """
 
     def __init__(self, names: RingNames, batch_bytes: int, heartbeat_ms: int):
         self._names = names
         self._batch_bytes = batch_bytes
         self.heartbeat_ms = heartbeat_ms
-        # What is never written takes no memory.
+        # Pages that are never written take no memory.
         self._out_array = np.empty(LARGEST_MESSAGE, np.uint8)
         self._view = memoryview(self._out_array)
         self._out = <uint8_t*><size_t>self._out_array.ctypes.data
@@ -69,7 +70,7 @@ cdef class Envelopes:
 
     cdef send_records(self, TopicStream stream, FeedCursor cursor, const uint64_t* masks,
                       int64_t first, int64_t end, int64_t now_ns):
-        # Those of the records first to end that belong to the stream.
+        # Send the records [first, end) that belong to the stream.
         cdef Record* header
         cdef uint8_t* target = self._out + FRONT
         cdef uint64_t size, used = 0
@@ -85,7 +86,7 @@ cdef class Envelopes:
                            cursor.headers[i - 1].index + 1, now_ns)
                 used = 0
                 count = 0
-            if size > self._room:  # no feed has such records; whoever does is told
+            if size > self._room:  # no feed has such records; it counts as sent, so as missed
                 stream.sequence += 1
                 continue
             memcpy(target + used, header, RECORD_SIZE)
@@ -98,7 +99,7 @@ cdef class Envelopes:
                        cursor.headers[end - 1].index + 1, now_ns)
 
     cdef send_names(self, TopicStream stream, int place, uint32_t known):
-        # The names behind the first `known`, in messages of a bearable size.
+        # Send the names behind the first `known`, split into messages of limited size.
         cdef uint32_t first = known, i
         cdef uint64_t size = 0
         texts = self._names.texts
@@ -113,8 +114,8 @@ cdef class Envelopes:
                        pack_names(first + 1, texts[first:]), len(texts) - first)
 
     cdef send_last(self, TopicStream stream, TopicStreams streams, bytes records, bint unkept):
-        # Those of the last values that belong to the stream, and that no more will come. unkept:
-        # the stream asks for them in vain.
+        # Send the last values that belong to the stream, and then BEGIN, which ends the answer.
+        # unkept: last values were requested, but the fan-out keeps none.
         cdef const uint8_t* source = records
         cdef const Record* header
         cdef uint8_t* target = self._out + FRONT
@@ -152,7 +153,7 @@ cdef class Envelopes:
 
     cdef _send(self, TopicStream stream, int place, int kind, uint64_t size, uint32_t count,
                uint64_t index, int64_t now_ns):
-        # The body lies at FRONT; topic and envelope go before it, so that it need not move.
+        # The body is at FRONT; topic and envelope are written before it, so that it is not copied.
         cdef Envelope envelope
         cdef size_t topic_size = len(stream.text)
         cdef size_t begin = FRONT - ENVELOPE_SIZE - 1 - topic_size
@@ -167,7 +168,7 @@ cdef class Envelopes:
         envelope.layout = LAYOUT
         if self.feed is not None:
             envelope.ring = self.feed.log
-            envelope.epoch = self.feed.epoch()  # before where that writer began
+            envelope.epoch = self.feed.epoch()  # must be read before began_index and began
             envelope.began = self.feed.began_index()
             envelope.began_at = self.feed.began()
             envelope.tail = self.feed.end_index()
@@ -184,7 +185,7 @@ cdef class Envelopes:
         stream.send(self._view[begin:FRONT + size], 1)  # 1: zmq.NOBLOCK
         if kind == ENVELOPE_RECORDS:
             stream.sequence += count
-        if place == TOPIC_STREAM or stream.sent_ns == 0:  # an answer is heard by one alone
+        if place == TOPIC_STREAM or stream.sent_ns == 0:  # an answer reaches one subscriber only
             stream.sent_ns = now_ns
         self.messages += 1
         self.bytes_sent += FRONT + size - begin

@@ -1,9 +1,9 @@
-"""The ZeroMQ fan-out: a reader of the ring, or of the feed's store, that sends what it reads, to
-any number of subscribers.
+"""The ZeroMQ fan-out: it reads the ring, or the feed's store, and sends the records to any number
+of subscribers.
 
-It never waits for one of them. What a subscriber does not take in time it misses, and learns from
-the numbers in each message how many records that were. The messages are told byte by byte in
-docs/zmq.md; what a subscription may ask for stands in `topics.py`.
+It never waits for a subscriber. One that is too slow misses records, and learns from the numbers in
+each message how many. docs/zmq.md describes the messages byte by byte, and `topics.py` what a
+subscription can select.
 """
 
 import cython
@@ -37,11 +37,11 @@ from udpfast.errors import ConfigError, FormatError, NotReadyError
 __all__ = ["ZmqFanout", "build"]
 
 cdef enum:
-    CHORES_NS = 1_000_000        # subscriptions and laps are looked for this often
-    LOOK_NS = 50_000_000         # and this often whether there is a (new) ring
-    ENDING_NS = 500_000_000      # the end of the ring is told for so long,
-    END_PAUSE_NS = 5_000_000     # at this distance
-    REQUESTS_MAX = 256           # subscriptions answered in one turn
+    CHORES_NS = 1_000_000        # period of the checks for subscriptions and laps
+    LOOK_NS = 50_000_000         # period of the check for a (new) ring
+    ENDING_NS = 500_000_000      # the end of the ring is sent repeatedly for this long,
+    END_PAUSE_NS = 5_000_000     # with this period
+    REQUESTS_MAX = 256           # most subscriptions answered in one turn
 
 
 @cython.final
@@ -51,43 +51,44 @@ cdef class ZmqFanout(Agent):
     Parameters
     ----------
     config : ZmqConfig
+        Settings of the fan-out.
     directory : path
-        The instance's. It may have neither yet.
+        Directory of the instance, which may have neither ring nor store yet.
     objects : int
-        So many objects' last values are kept, at most.
+        Most objects whose last values are kept.
 
     Attributes
     ----------
     addresses : list of str
-        Where subscribers connect, once it is started.
+        Endpoints to which subscribers connect, once it is started.
     """
 
     cdef object config
     cdef object directory
     cdef object outlets
     cdef readonly list addresses
-    cdef FeedCursor cursor       # None: there is none
+    cdef FeedCursor cursor       # None: there is no ring or store yet
     cdef ReaderRegistration registration
     cdef object names            # RingNames
-    cdef int64_t names_number    # of the table that records go by; -1: none was looked at
+    cdef int64_t names_number    # number of the records' table of names; -1: not known yet
     cdef TopicStreams streams
     cdef Envelopes envelopes
     cdef LastValues last         # None: not kept
     cdef int64_t batch_records
     cdef int64_t linger_ns
     cdef int64_t heartbeat_ns
-    cdef bint behind             # the feed's loop stands still, or catches up and we with it
-    cdef bint current            # ... it has caught up,
-    cdef uint64_t current_index  # and we have once we come to here
-    cdef int64_t due_ns          # when what is there is sent; 0: nothing is there
-    cdef int64_t chores_ns
-    cdef int64_t look_ns
-    cdef int64_t end_ns          # the feed has ended: that is told until then,
-    cdef int end_type            # as this message: EnvelopeType
-    cdef uint64_t read
-    cdef uint64_t markers
-    cdef uint64_t requests
-    cdef uint64_t refused
+    cdef bint behind             # the feed's loop stands still; or it, or the fan-out, catches up
+    cdef bint current            # the loop has caught up,
+    cdef uint64_t current_index  # and the fan-out has when it comes to this record
+    cdef int64_t due_ns          # when waiting records are sent; 0: none waits
+    cdef int64_t chores_ns       # when the next chores are due
+    cdef int64_t look_ns         # when the next check for a ring is due
+    cdef int64_t end_ns          # the feed has ended: until then that is sent,
+    cdef int end_type            # as a message of this EnvelopeType; 0: it has not ended
+    cdef uint64_t read           # records read
+    cdef uint64_t markers        # markers made so far: see _subscribe
+    cdef uint64_t requests       # subscriptions so far
+    cdef uint64_t refused        # requests refused so far
 
     def __init__(self, config: ZmqConfig, directory: Path, objects: int = 65_536):
         super().__init__("udpfast zmq")
@@ -116,21 +117,21 @@ cdef class ZmqFanout(Agent):
             raise
 
     def on_stop(self) -> None:
-        """Let go of the ring, and close the sockets: what was sent may still leave."""
+        """Detach from the ring, and close the sockets; queued messages are still sent."""
         try:
             self._detach()
         finally:
             self.outlets.close()
 
     def statistics(self) -> dict[str, int]:
-        """Return what was sent so far, and to how many.
+        """Return counters of the fan-out.
 
         Returns
         -------
         dict of str to int
-            records: read from the ring; unseen: records that the fan-out itself missed;
-            messages, bytes: sent; streams: topics served now; subscribers: of all streams;
-            requests: subscriptions so far; refused: what was asked for and not done.
+            records: read from the ring; unseen: missed by the fan-out itself; messages, bytes:
+            sent; streams: topics served now; subscribers: of all streams now; requests:
+            subscriptions so far; refused: requests that were refused.
         """
         return {
             "records": self.read, "unseen": self.envelopes.unseen,
@@ -141,14 +142,14 @@ cdef class ZmqFanout(Agent):
         }
 
     def work(self, int64_t now_ns) -> int:
-        """Do one turn, as a runner does: for who takes turns with it on one thread."""
+        """Do one turn, as a runner does; for callers that run several agents on one thread."""
         done = self.do_work(now_ns)
         if self.failure is not None:
             raise self.failure
         return done
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
-        # Without the GIL as long as there is nothing to send: most turns of a quiet feed.
+        # Take the GIL only if there is something to send: most turns of a quiet feed have nothing.
         if now_ns < self.chores_ns:
             if self.cursor is None or not self.cursor.ready():
                 return 0
@@ -175,8 +176,8 @@ cdef class ZmqFanout(Agent):
         return 0 if self.cursor is None else self._poll(now_ns)
 
     cdef _note_loop(self, int64_t now_ns):
-        # While the feed's loop stands still, and until it has caught up and we with it, all that is
-        # sent is old: its messages say so, and no others are sent.
+        # Records are old while the feed's loop stands still, and until it and the fan-out have both
+        # caught up. Their messages say so (heartbeat_ms 0), and no heartbeats are sent meanwhile.
         cdef TopicStream stream
         if self.cursor.stuck(now_ns, RING_STUCK_NS):
             self.behind, self.current = True, False
@@ -202,7 +203,7 @@ cdef class ZmqFanout(Agent):
         if count == -EPIPE:
             if cursor.follow():
                 return 0
-            # Said again and again for a while: who is behind has no room for it at once.
+            # Send the end repeatedly for a while: a slow subscriber's queue may be full now.
             self.end_ns = now_ns + ENDING_NS
             self.end_type = ENVELOPE_FAILED if cursor.failed() else ENVELOPE_END
             return 0
@@ -212,14 +213,14 @@ cdef class ZmqFanout(Agent):
             return 0
         if cursor.missed:
             self.envelopes.unseen += cursor.missed
-            self._renew_names()  # a RESTART may be among what was missed
+            self._renew_names()  # the missed records may include a RESTART
             if self.last is not None:
                 self.last.lapped(cursor, cursor.missed)
         if cursor.names_number() != self.names_number:
             self._renew_names()
         self.read += count
         for i in range(count):
-            # Names may be others after a restart: what was before it goes with the old ones.
+            # A RESTART may begin a new table of names: the records before it need the old one.
             if cursor.headers[i].kind == KIND_RESTART:
                 self._publish(first, i, now_ns)
                 self._renew_names()
@@ -230,7 +231,7 @@ cdef class ZmqFanout(Agent):
         return <int>count
 
     cdef _publish(self, int64_t first, int64_t end, int64_t now_ns):
-        # Records first to end, which follow each other in the ring, to every stream.
+        # Send the consecutive records [first, end) to every stream.
         cdef TopicStream stream
         if first == end:
             return
@@ -249,14 +250,14 @@ cdef class ZmqFanout(Agent):
         cdef TopicStream stream
         if self.cursor is not None and not self.end_ns:
             self._note_loop(now_ns)
-        if self.last is None or self.last.ready():  # requests keep, in their sockets
+        if self.last is None or self.last.ready():  # until then requests wait in their sockets
             for socket in self.outlets.sockets:
                 self._take_requests(socket)
         for stream in self.streams.live:
             if self.end_ns and now_ns - stream.sent_ns >= END_PAUSE_NS:
                 self.envelopes.send_body(stream, TOPIC_STREAM, self.end_type, b"", 0)
             elif now_ns - stream.sent_ns >= self.heartbeat_ns and not (
-                    # Then the fan-out is silent, too: what readers know grows old.
+                    # While the feed's loop is behind, send no heartbeat: readers must notice it.
                     self.cursor is not None and self.behind):
                 self.envelopes.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
         if self.cursor is not None:
@@ -270,7 +271,7 @@ cdef class ZmqFanout(Agent):
                 self.cursor.check()
 
     cdef _take_requests(self, socket):
-        # A message is 1 or 0, for subscribe and unsubscribe, and the topic (RFC 29/PUBSUB).
+        # A request is a byte, 1 to subscribe or 0 to unsubscribe, and the topic (RFC 29/PUBSUB).
         import zmq
         for _ in range(REQUESTS_MAX):
             if not socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
@@ -286,7 +287,7 @@ cdef class ZmqFanout(Agent):
                 self.refused += 1
 
     cdef _subscribe(self, socket, bytes text, int64_t connection):
-        # What the answer's topic is, only this one subscriber has: nobody else gets the answer.
+        # Subscribe this one subscriber to the answer's topic: no other subscriber gets the answer.
         import zmq
         cdef TopicStream stream
         answer = text + bytes([TOPIC_ANSWER])
@@ -298,23 +299,24 @@ cdef class ZmqFanout(Agent):
             self.refused += 1
             refusal = str(error).encode()
             stream = new_stream(socket, text)
-        # All at once: what is sent in between may tell the library that another connection is gone,
-        # and then it no longer knows whose subscriptions these are.
+        # Set all subscriptions before anything is sent: sending may show libzmq that another
+        # connection is gone, and it then no longer knows whose subscriptions these are.
         socket.setsockopt(zmq.SUBSCRIBE, answer)
         if refusal is None and not text.startswith(NAMES_REQUEST):
             socket.setsockopt(zmq.SUBSCRIBE, text + bytes([TOPIC_STREAM]))
-            if not self._take_marker(stream, connection):  # once more counts as once
+            if not self._take_marker(stream, connection):  # count a repeated subscription once
                 stream.subscribers += 1
             self.markers += 1
-            # Nothing that is sent begins like this: the library keeps it for us, and no more.
+            # The marker is a subscription that no message matches: libzmq keeps it for us as long
+            # as the connection lives.
             stream.markers[connection] = b"\xff%d" % self.markers
             socket.setsockopt(zmq.SUBSCRIBE, stream.markers[connection])
         if refusal is None:
             self._answer(stream)
         else:
             self.envelopes.send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, refusal, 0)
-        # In vain where the library no longer knows: then the answers to others come here too, and
-        # say what is known.
+        # This has no effect if libzmq no longer knows whose it is. The subscriber then also gets
+        # the answers to others, which do no harm.
         socket.setsockopt(zmq.UNSUBSCRIBE, answer)
 
     cdef _answer(self, TopicStream stream):
@@ -331,8 +333,8 @@ cdef class ZmqFanout(Agent):
             stream, self.streams, last, stream.topic.last_values and self.last is None)
 
     cdef bint _take_marker(self, TopicStream stream, int64_t connection) except -1:
-        # Whether the sender of the last request subscribes to a stream; its marker is taken off.
-        # One that a connection of the same number left behind is not the sender's to take.
+        # Remove the marker of the last request's sender; return whether it subscribes to a stream.
+        # A marker that an earlier connection with the same number left behind is not the sender's.
         import zmq
         marker = stream.markers.pop(connection, None)
         if marker is None:
@@ -342,13 +344,13 @@ cdef class ZmqFanout(Agent):
         return stream.socket.getsockopt(zmq.TOPICS_COUNT) < before
 
     cdef _unsubscribe(self, socket, bytes text, int64_t connection):
-        # The library itself says what a connection that has gone had: that is believed.
+        # A request without a connection is made by libzmq for one that has gone: it is accepted.
         import zmq
         cdef TopicStream stream = self.streams.find(socket, text)
         if stream is None:
             return
         if connection >= 0 and not self._take_marker(stream, connection):
-            self.refused += 1  # who ends what others subscribe to
+            self.refused += 1  # the sender does not subscribe to this stream
             return
         socket.setsockopt(zmq.UNSUBSCRIBE, text + bytes([TOPIC_STREAM]))
         stream.subscribers -= 1
@@ -358,14 +360,14 @@ cdef class ZmqFanout(Agent):
     # --- records and names -----------------------------------------------------------------------
 
     cdef _attach(self):
-        # To the log, from its writer's beginning if that is still there: last values are then
-        # complete. Otherwise from where an image of it ends, or from where it is now.
+        # Attach to the log, at its writer's first record if that is still there: last values are
+        # then complete. Otherwise at the end of an image, or at the end of the log.
         cdef FeedCursor cursor
         try:
             cursor = self._cursor()
         except (FileNotFoundError, NotReadyError):
             return
-        if cursor.ended():  # of a feed that ended: the next one's takes its place
+        if cursor.ended():  # the feed has ended: wait for the next feed's ring
             cursor.close()
             return
         self.registration = ReaderRegistration.create(
@@ -409,7 +411,7 @@ cdef class ZmqFanout(Agent):
 
 
 cdef int64_t _connection(frame) except -2:
-    # The number of the connection that a request came by; -1: the library made it.
+    # Return the number of a request's connection; -1: libzmq made the request.
     import zmq
     try:
         return frame.get(zmq.SRCFD)

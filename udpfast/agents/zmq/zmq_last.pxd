@@ -1,4 +1,5 @@
-# LastValues: the state of a ring as the fan-out has read it: what a new subscriber gets first.
+# LastValues: the state of all objects as of the record that the fan-out read last. A new subscriber
+# gets it first.
 
 from libc.stdint cimport int64_t, uint64_t
 

@@ -1,6 +1,6 @@
-"""What the fan-out tells a new subscriber first: the same state that an image holds (market/state).
+"""The last values that a new subscriber gets first: the same state as in an image (market/state).
 
-It is the fan-out's own, so it is true at the very record from which the stream goes on.
+The fan-out keeps its own, so that they are exact at the record from which the stream continues.
 """
 
 import cython
@@ -30,7 +30,7 @@ cdef class LastValues:
     Parameters
     ----------
     objects : int
-        So many at most.
+        Most objects to keep.
     """
 
     def __init__(self, objects: int):
@@ -40,8 +40,8 @@ cdef class LastValues:
         state_free(&self._state)
 
     cdef begin(self, FeedCursor cursor, uint64_t missed):
-        # Nothing is known as of where the cursor is. With the writer's first record (missed: 0)
-        # that does not matter.
+        # Begin with an empty state at the cursor. It is complete if the cursor is at the writer's
+        # first record (missed: 0); otherwise every object is in doubt.
         state_free(&self._state)
         self._state.mark.epoch = cursor.epoch()
         self._state.mark.position = cursor.position()
@@ -50,7 +50,7 @@ cdef class LastValues:
             state_lapped(&self._state, missed, cursor.epoch())
 
     cdef bint resume(self, FeedCursor cursor, directory) except -1:
-        # Take what an image keeper left of this very log, and move the cursor to where it ends.
+        # Take the state from an image of this log, and move the cursor to where the image ends.
         cdef ImageView view
         cdef int rc = 0
         state_free(&self._state)
@@ -61,7 +61,7 @@ cdef class LastValues:
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, <uint64_t>self._state.objects_max + 1))
-        # A keeper that lives is further by now than the cursor, but never than the log.
+        # A running keeper may be ahead of the cursor, but never of the log.
         if (rc < 0 or self._state.mark.ring_born_ns != cursor.born
                 or self._state.newest > cursor.end()):
             state_free(&self._state)
@@ -70,7 +70,7 @@ cdef class LastValues:
         return True
 
     cdef int apply(self, FeedCursor cursor, int64_t count) noexcept nogil:
-        # The records of the cursor's last poll. 0, or -ENOMEM.
+        # Apply the records of the cursor's last poll. Returns 0 or -ENOMEM.
         cdef int64_t i
         for i in range(count):
             if state_apply(&self._state, cursor.headers + i,
@@ -83,12 +83,12 @@ cdef class LastValues:
         state_lapped(&self._state, count, cursor.epoch())
 
     cdef bint ready(self) noexcept nogil:
-        # Whether it is true at one record: of what an image left, some objects may be of later.
+        # Whether the state is that of one record: objects from an image may be newer than its mark.
         return self._state.mark.position >= self._state.newest
 
     cdef bytes records(self):
-        # As records behind each other, each padded to 8. For a subscriber who goes on where the
-        # fan-out is now, so only while it is `ready`.
+        # Return the state as consecutive records, each padded to 8 bytes. Requires `ready`: the
+        # subscriber continues at the fan-out's current record.
         cdef StateOutput output
         memset(&output, 0, sizeof(output))
         try:

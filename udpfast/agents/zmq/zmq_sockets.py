@@ -1,6 +1,6 @@
-"""Sockets of the ZeroMQ fan-out: XPUB, bounded queues, CURVE where it is configured.
+"""Sockets of the ZeroMQ fan-out: XPUB, with bounded queues, and CURVE if configured.
 
-Unix sockets and TCP are two outlets: CURVE is for TCP, a Unix socket is guarded by file modes.
+Unix sockets and TCP use separate sockets: CURVE protects TCP, file modes protect Unix sockets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from udpfast.net.envelope import TOPIC_SIZE_MAX
 
 __all__ = ["Outlets"]
 
-#: ms that what was sent last may still take to leave when the fan-out ends.
+#: Milliseconds for which queued messages may still be sent when the fan-out ends.
 LINGER_MS = 500
 
 
@@ -26,14 +26,16 @@ class Outlets:
     Parameters
     ----------
     config : ZmqConfig
+        Settings of the fan-out.
     directory : Path
-        The instance's: where "ipc" is bound.
+        Directory of the instance, in which "ipc" is bound.
 
     Attributes
     ----------
     sockets : list of zmq.Socket
+        One for Unix sockets, one for TCP, as configured.
     addresses : list of str
-        Where they are bound: with the port that "tcp://...:*" got.
+        Endpoints that they are bound to, with the port that "tcp://...:*" got.
 
     Raises
     ------
@@ -47,9 +49,9 @@ class Outlets:
         self.sockets: list[Any] = []
         self.addresses: list[str] = []
         self._authenticator: Any = None
-        # A context of its own, with one thread: nothing else in this process waits for it.
+        # Its own context, with one thread: nothing else in this process depends on it.
         self._context = zmq.Context(1)
-        self._ipc: list[tuple[Path, int]] = []  # and its inode
+        self._ipc: list[tuple[Path, int]] = []  # Unix sockets, with their inodes
         try:
             self._open(config, directory)
         except BaseException:
@@ -73,14 +75,14 @@ class Outlets:
 
         socket = self._context.socket(zmq.XPUB)
         self.sockets.append(socket)
-        # Messages that wait for a subscriber that does not read; beyond these it misses some.
+        # Most messages queued for a slow subscriber; it misses those beyond.
         socket.setsockopt(zmq.SNDHWM, max(2, config.queue_bytes // config.batch_bytes))
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
-        # What a subscriber says is a topic; whoever says more is disconnected.
+        # Subscribers send only topics; one that sends a longer message is disconnected.
         socket.setsockopt(zmq.MAXMSGSIZE, TOPIC_SIZE_MAX + 64)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        # A peer that is gone without a word is forgotten, and what waits for it.
+        # Drop peers that disappeared without closing, and the messages queued for them.
         socket.setsockopt(zmq.HEARTBEAT_IVL, 5_000)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
         return socket
@@ -99,13 +101,13 @@ class Outlets:
         self.addresses.append(bound)
         if bound.startswith("ipc://"):
             path = Path(bound.removeprefix("ipc://"))
-            # Connecting takes the right to write. Who may read the instance may connect.
+            # Connecting needs the right to write: grant it to users who may read the instance.
             shared = path.parent.stat().st_mode & stat.S_ISGID
             path.chmod(0o660 if shared else 0o600)
             self._ipc.append((path, path.stat().st_ino))
 
     def _guard(self, socket: Any, config: ZmqConfig) -> None:
-        # Who may connect is decided by a thread of pyzmq, by the clients' keys in a directory.
+        # A thread of pyzmq admits clients whose keys are in a directory.
         import zmq
         from zmq.auth.thread import ThreadAuthenticator
 
@@ -126,7 +128,7 @@ class Outlets:
         self._authenticator.configure_curve_callback("*", Clients(config.curve_clients))
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
-        """Close all sockets; what was sent last may take `linger_ms` to leave. Idempotent."""
+        """Close all sockets; queued messages are sent for up to `linger_ms`. Idempotent."""
         for socket in self.sockets:
             socket.close(linger=linger_ms)
         self.sockets = []
@@ -136,18 +138,18 @@ class Outlets:
         self._context.term()
         for path, inode in self._ipc:
             with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == inode:  # not that of a fan-out that came meanwhile
+                if path.stat().st_ino == inode:  # another fan-out may have bound it meanwhile
                     path.unlink()
         self._ipc = []
 
 
 class Clients:
-    """Whose keys lie in a directory when they connect: whoever is removed from it is refused.
+    """Admits clients whose key is in a directory at the time they connect.
 
     Parameters
     ----------
     directory : str
-        Of public keys, as `zmq.auth.create_certificates` makes them.
+        Directory of public keys, as `zmq.auth.create_certificates` makes them.
     """
 
     def __init__(self, directory: str) -> None:
@@ -157,7 +159,7 @@ class Clients:
         """Return whether a client with this key may connect; called by the authenticator."""
         import zmq.auth
 
-        # One key that cannot be read must not keep the others out.
+        # An unreadable key must not lock out the other clients.
         for path in self._directory.glob("*.key"):
             with contextlib.suppress(OSError, ValueError):
                 if zmq.auth.load_certificate(path)[0] == key:
@@ -166,12 +168,12 @@ class Clients:
 
 
 def load_secret(path: str, key: str) -> tuple[bytes, bytes]:
-    """Return public and secret key of a certificate file, as `zmq.auth.create_certificates` makes.
+    """Return the public and secret key of a file that `zmq.auth.create_certificates` made.
 
     Raises
     ------
     ConfigError
-        There is no secret key in it, or others may read it.
+        The file is unreadable, has no secret key, or other users may read it.
     """
     import zmq.auth
 

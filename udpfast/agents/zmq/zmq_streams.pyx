@@ -1,4 +1,4 @@
-"""The streams of a fan-out: one for each topic on each socket, however many subscribe to it."""
+"""The streams of a fan-out: one per topic and socket, however many subscribers it has."""
 
 import cython
 import numpy as np
@@ -17,30 +17,31 @@ from udpfast.errors import ConfigError
 __all__ = ["TopicStream", "TopicStreams"]
 
 cdef enum:
-    STREAMS_MAX = 64             # bits of a mask
+    STREAMS_MAX = 64             # number of bits in a mask
 
 cdef dict _KIND_NAMES = {int(kind): kind.name for kind in Kind}
 
 
 @cython.final
 cdef class TopicStream:
-    """All that one topic gets on one socket."""
+    """The stream of one topic on one socket."""
 
 
 @cython.final
 cdef class TopicStreams:
-    """The streams that are served now.
+    """The streams that are being served.
 
     Parameters
     ----------
     names : RingNames
-        What the ids in records mean.
+        Names for the ids in records.
     records : int
-        So many are marked at once, at most.
+        Most records that one `mark` takes.
 
     Attributes
     ----------
     live : list of TopicStream
+        The streams.
     """
 
     def __init__(self, names: RingNames, records: int):
@@ -55,7 +56,7 @@ cdef class TopicStreams:
         return self._by_topic.get((socket, text))
 
     cdef TopicStream serve(self, socket, bytes text):
-        # The stream of a topic, new or known. A request for names gets one for its answer only.
+        # Return the stream of a topic, new or known. A request for names gets a temporary one.
         cdef TopicStream stream = self._by_topic.get((socket, text))
         cdef uint64_t bit = 1
         if stream is not None:
@@ -88,7 +89,7 @@ cdef class TopicStreams:
         self._arrange()
 
     cdef mark(self, FeedCursor cursor, int64_t first, int64_t end):
-        # Which streams each record belongs to, from a dict by kind, exchange and symbol.
+        # Set the mask of streams of each record, cached in a dict by kind, exchange and symbol.
         cdef TopicStream stream
         cdef uint64_t key
         cdef uint32_t exchange_id = 0, symbol_id = 0
@@ -111,12 +112,12 @@ cdef class TopicStreams:
 
     cdef bint belongs(self, TopicStream stream, uint16_t kind, uint32_t exchange_id,
                       uint32_t symbol_id) except -1:
-        # Doubt is everybody's: records of the feed itself belong to every topic.
+        # Records of the feed itself (doubts) belong to every topic.
         return (kind < KIND_UPDATES and kind != KIND_MESSAGE) or stream.topic.matches(
             _KIND_NAMES.get(kind, ""), self._names.text(exchange_id), self._names.text(symbol_id))
 
     cdef forget(self):
-        # What names mean has changed.
+        # Forget all cached masks: the ids have another meaning now.
         self._known.clear()
 
     cdef _arrange(self):
