@@ -1,4 +1,4 @@
-"""Raw captures whose clocks a test sets: journals of datagrams, and blocks of them."""
+"""Raw captures with clocks set by a test: journals of datagrams, and blocks of them."""
 
 import os
 import struct
@@ -21,7 +21,7 @@ Datagram = tuple[int, int, int]
 
 
 def datagram(seqno: int, now_ns: int, size: int = 400, fragment: int = 0, last: int = 0) -> bytes:
-    """Return a captured datagram: what a record of a raw capture holds."""
+    """Return a captured datagram, the contents of a raw capture's record."""
     frame = struct.pack("<BBBBHHII", 1, fragment, last, 0, 1, SESSION_ID, seqno, 0)
     return struct.pack("<qII", now_ns, 0, 0) + frame + bytes(size)
 
@@ -34,7 +34,7 @@ def append(journal: Journal, datagrams: Iterable[Datagram]) -> None:
 
 
 def raw_of(directory: Path) -> Path:
-    """Return where a journal has its raw capture, made."""
+    """Create the directory of a journal's raw capture, and return it."""
     raw = directory / "raw"
     raw.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.chmod(0o700)
@@ -47,7 +47,7 @@ def open_raw(directory: Path) -> Journal:
 
 
 def append_and_die(directory: Path, datagrams: Iterable[Datagram]) -> None:
-    """Append by a process that is gone then, without a word."""
+    """Append in a process that is killed afterwards."""
     child = os.fork()
     if child == 0:
         append(open_raw(directory), datagrams)

@@ -1,4 +1,4 @@
-"""A journal and its export, made once: tests that change something change a copy."""
+"""A journal and its export, made once; tests that change them use a copy."""
 
 from pathlib import Path
 

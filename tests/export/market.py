@@ -37,10 +37,10 @@ Fields = dict[str, Any]
 
 
 class Market(Instance):
-    """An instance whose records come a millisecond apart, by two lines in turn."""
+    """An instance with a record per millisecond, by two lines in turn."""
 
     def put(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: Any) -> None:
-        """Append a record; `fields` are of its header."""
+        """Append a record with `fields` in its header."""
         self.number += 1
         header = {"line": self.number % 2, "number": self.number, "session": 1, "object": 7}
         at_ns = BEGIN_NS + self.number * STEP_NS
@@ -73,7 +73,7 @@ class Market(Instance):
 
 
 def fill(market: Market, rounds: int) -> None:
-    """Append so many times 18 records: every kind that has a table, and one that has none."""
+    """Append `rounds` times 18 records: every kind that has a table, and one that has none."""
     for each in range(rounds):
         market.say(
             Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_number=each, unseen=3
@@ -155,7 +155,7 @@ def _say_doubts(market: Market, each: int) -> None:
 
 
 def record(market: Market, journal: Path, close: bool = True) -> Recorder:
-    """Have a journal take all that is in the ring."""
+    """Copy all records of the ring into a journal."""
     config = RecordConfig(directory=str(journal), segment_bytes=SEGMENT_BYTES, sync_ms=1)
     recorder = Recorder(config, market.directory, "feed")
     recorder.on_start()
@@ -166,7 +166,7 @@ def record(market: Market, journal: Path, close: bool = True) -> Recorder:
 
 
 def drive(recorder: Recorder) -> None:
-    """Let a recorder work until the journal has all of the ring, and segments are sealed."""
+    """Let a recorder work until the journal has all records of the ring, and seals segments."""
     recording = recorder.recordings[0]
     for now_ns in range(200_000):
         done = recorder.work(now_ns)
@@ -187,7 +187,7 @@ def make_journal(directory: Path, rounds: int) -> Path:
 
 
 def append_and_die(directory: Path, first: int, count: int) -> None:
-    """Append messages to a journal by a process that is gone then, without a word."""
+    """Append messages to a journal in a process that is killed afterwards."""
     child = os.fork()
     if child == 0:
         journal = Journal.open(directory, LAYOUTS, name="feed", segment_bytes=SEGMENT_BYTES)

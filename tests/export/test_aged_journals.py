@@ -1,4 +1,4 @@
-"""What another version recorded, by every way there is: read, replayed, exported, verified."""
+"""Journals of another version, used in every way: read, replayed, exported, verified."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from udpfast.log.journal import Journal
 from udpfast.log.journal_layouts import layouts_path
 from udpfast.market.updates import LAYOUTS
 
-#: What no record says that the older version wrote: columns of tables, values of records.
+#: Values that records of the older version lack: columns of tables, values of records.
 FORGOTTEN = {
     "flight_ns",
     "sent_ns",

@@ -1,4 +1,4 @@
-"""A composite of real daemons: its copy on each host, its tables, and exports that go on."""
+"""A composite of real daemons: its copy on each host, its tables, and continued exports."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def call(*arguments: object) -> str:
 
 
 def read(root: Path, table: str) -> list[dict[str, object]]:
-    """All rows of a table of an export, in the order of its journal."""
+    """Return all rows of a table of an export, in the order of its journal."""
     schema = arrow_schema(table, partitions=True)
     files = pyarrow.dataset.dataset(
         root / table, schema=schema, format="parquet", partitioning=pyarrow.dataset.partitioning(
@@ -39,7 +39,7 @@ def read(root: Path, table: str) -> list[dict[str, object]]:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Path:
-    """Two hosts that sent, in two goes; each has copied its composite after the first and after."""
+    """Two hosts that sent in two runs; each copied its composite after each of them."""
     config = settings(tmp_path)
     with running(config, "S", tmp_path) as first, running(config, "one", tmp_path) as second:
         parts = [*first.parts, *second.parts]
@@ -81,7 +81,7 @@ def test_composite_is_exported_as_a_journal_is(hosts: Path) -> None:
     assert tables["S"] == tables["one"]
     found = tables["one"]
     assert [row["index"] for row in found["messages"]] == list(range(len(found["messages"])))
-    # Which app sent a message: by its input, which is the session, and its number there.
+    # The app that sent a message follows from its input (the session) and its number there.
     names = {(row["session"], row["sender"]): row["name"] for row in found["senders"]}
     assert names == {("s1", 1): "app", ("s2", 1): "feed"}
     for name, letter in (("app", b"o"), ("feed", b"p")):
@@ -90,7 +90,7 @@ def test_composite_is_exported_as_a_journal_is(hosts: Path) -> None:
             b"%s%d" % (letter, number) for number in range(MESSAGES, 3 * MESSAGES)
         ]
         assert [row["number"] for row in own] == list(range(1, 2 * MESSAGES + 1))
-    # Entries say where records are from: all of an input, once, without a hole.
+    # Entries name the input of records: all records of an input, once, without a hole.
     ends = [0, 0]
     taken = 0
     for row in found["merges"]:

@@ -1,4 +1,4 @@
-"""The programs of the cookbook, run as they stand over a journal that is known."""
+"""The programs of the cookbook, run unchanged on a known journal."""
 
 import re
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.shared import ROOT
 from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag, SessionReason
 
 PAGE = (ROOT / "docs" / "cookbook.md").read_text()
-#: Records, one per millisecond; where a loss puts the book in doubt, and where that ends.
+#: Number of records, one per millisecond; where a loss puts the book in doubt, and until where.
 COUNT, LOST, FOUND = 5000, 1005, 1505
 
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the journal of one instrument: its book, trades, and a loss, behind a doubt."""
+    """Return the journal of one instrument: its book, trades, a loss, and a doubt before it."""
     folder = tmp_path_factory.mktemp("cookbook")
     market = Market(folder / "feed", 1 << 22)
     levels = [{"price": 99.0, "quantity": 6.0}, {"price": 101.0, "quantity": 2.0}]
@@ -57,7 +57,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(title: str, journal: Path) -> dict[str, Any]:
-    """Return the names that a section's program leaves."""
+    """Return the global names of a section's program after it has run."""
     section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
     (program,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Journals into Parquet: the rows are the records, each segment becomes files once."""
+"""Journals to Parquet: rows equal the records, and each segment is exported once."""
 
 import hashlib
 import json
@@ -74,7 +74,7 @@ def test_table_without_rows_is_there(root: Path) -> None:
 
 
 def files_of(root: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file that is shown, by path."""
+    """Return the SHA-256 of every visible file, by path."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("[!.]*.parquet")
@@ -272,7 +272,7 @@ def test_tables_asked_for_later_are_added(journal: Path, root: Path, tmp_path: P
 
 
 class KilledError(Exception):
-    """Where a test ends an exporter."""
+    """Raised where a test ends an exporter."""
 
 
 @pytest.mark.parametrize("step", (0, 3, 7, 12, 25))
@@ -329,7 +329,7 @@ def test_what_a_killed_recorder_left_and_what_comes_behind_are_two_parts(tmp_pat
         append_and_die(journal, first, 100)
         list(Exporter(journal, root, tables=("messages",)).run())
         files = files_of(root)
-        assert seen.items() <= files.items()  # whoever read these need not look again
+        assert seen.items() <= files.items()  # files that were visible do not change
         seen = files
         indices = table_of(root, "messages")["index"].to_pylist()
         assert indices == list(range(len(indices)))

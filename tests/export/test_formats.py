@@ -1,4 +1,4 @@
-"""Files of the field's formats: written here, read back by the libraries that users have."""
+"""Files in common formats: written here, read back by the libraries that users have."""
 
 import ast
 import re
@@ -128,7 +128,7 @@ def test_orders_are_mbo_with_clears_and_what_goes_of_an_order(dbn: Any) -> None:
 
 
 class Queues:
-    """Orders in their queues, by what DBN's actions mean to those who read them."""
+    """Orders in their queues, by the meaning of DBN's actions for its readers."""
 
     def __init__(self) -> None:
         self.orders: dict[int, tuple[bytes, int, int]] = {}

@@ -1,4 +1,4 @@
-"""What a journal has no more is an event in its export, as every reader of it is told."""
+"""Records that a journal no longer has are an event in its export, as for its readers."""
 
 import random
 from pathlib import Path
@@ -22,7 +22,7 @@ BEGIN_NS = 1_795_219_200_000_000_000
 
 
 def append_segments(journal: Journal, count: int) -> None:
-    """Append so many segments of ten records each, and begin the next one."""
+    """Append `count` segments of ten records each, and begin the next one."""
     for _ in range(count):
         for _ in range(10):
             at_ns = BEGIN_NS + journal.index

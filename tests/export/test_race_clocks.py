@@ -1,4 +1,4 @@
-"""Races while clocks are set: near and far are places and monotonic time, never the wall clock."""
+"""Races while clocks are set: only places and monotonic time count, never the wall clock."""
 
 import random
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_what_a_dead_writer_left_open_waits_for_the_next_one(tmp_path: Path) -> 
 
 
 def races_of(entries: list[tuple[int, Kind, int, int, bytes]]) -> list[tuple[int, list[int]]]:
-    """Return of each race its number and the delays of two lines."""
+    """Return the number of each race, and the delays of two lines."""
     races = Races(0, 1 << 40)
     races.add(block_of(entries))
     return [(int(race["number"]), race["delays_ns"][:2].tolist()) for race in races.take()]
@@ -142,7 +142,7 @@ def test_message_that_comes_again_is_completed_again() -> None:
 
 
 def repeated(times: list[tuple[int, float]]) -> list[tuple[int, Kind, int, int, bytes]]:
-    """Return copies of one datagram: of a line, at so many seconds."""
+    """Return copies of one datagram, by line and time in seconds."""
     found = []
     for line, at_s in times:
         at_ns = round(at_s * S)

@@ -1,4 +1,4 @@
-"""Races out of a raw capture: the same that the feed itself counted."""
+"""Races from a raw capture: the same as the feed itself counted."""
 
 import shutil
 import struct
@@ -46,7 +46,7 @@ def publish() -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def arrivals() -> list[Arrival]:
-    """Return what two lossy lines made of it: B is slower, and loses in bursts."""
+    """Return the datagrams of two lossy lines: B is slower, and loses in bursts."""
     faults = {
         (0, 0): LineFaults(loss=0.02, jitter_ns=300_000),
         (0, 1): LineFaults(loss=0.05, burst_mean=4, delay_ns=150_000, jitter_ns=200_000),

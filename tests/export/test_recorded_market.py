@@ -1,4 +1,4 @@
-"""A recorded market through the engine, the journal and the export: rows are the records."""
+"""A recorded market through the engine, the journal and the export: rows equal the records."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""SBE messages in a journal as typed tables: exported, and straight from the journal."""
+"""SBE messages in a journal as typed tables: exported, and directly from the journal."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,7 @@ MESSAGES = 40
 
 
 def fill(market: Market, schema: Schema) -> None:
-    """Append orders, records of another kind between them, and one that is damaged."""
+    """Append orders, records of another kind between them, and a damaged one."""
     raw = schema.encode("Order", ORDER)
     for i in range(MESSAGES):
         payload = raw if i != 7 else raw[:-1]

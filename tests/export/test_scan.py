@@ -1,4 +1,4 @@
-"""Tables straight from a journal: piece by piece the rows of the export."""
+"""Tables directly from a journal: the pieces have the rows of the export."""
 
 import shutil
 from itertools import pairwise
@@ -30,7 +30,7 @@ from udpfast.market.updates import LAYOUTS
 
 
 def scanned(scan: Scan) -> pa.Table:
-    """Return all pieces of a scan, one behind the other."""
+    """Return all pieces of a scan, one after the other."""
     batches = [batch for piece in scan.pieces() for batch in scan.batches(piece)]
     schema = arrow_schema(scan.table, partitions=True)
     names = scan.columns or schema.names

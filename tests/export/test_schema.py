@@ -1,4 +1,4 @@
-"""The tables: what fills each column exists, and Spark can hold it."""
+"""The tables: the source of each column exists, and Spark has its type."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A venue's feed in tables: what definitions brought, and what came while books were in doubt."""
+"""A venue's feed in tables: instruments from definitions, and rows while books were in doubt."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from udpfast.export.exporter import Exporter
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an export of a market of ITCH, some of which both lines lost."""
+    """Return an export of an ITCH market with messages that both lines lost."""
     folder = tmp_path_factory.mktemp("venue")
     capture = shared("venues", "books", "itch_small") / "feed.pcap.gz"
     journal = folder / "journal"
@@ -40,6 +40,6 @@ def test_rows_say_whether_their_book_was_in_doubt(root: Path, table: str) -> Non
     rows: pa.Table = table_of(root, table)
     assert rows.schema.field("doubt").type == pa.bool_()
     in_doubt = pc.sum(rows["doubt"].cast(pa.int64())).as_py()
-    # Behind the loss nothing of a book is told, but trades are.
+    # After the loss there are no records of books, but there are of trades.
     assert (in_doubt > 0) == (table == "trades")
     assert in_doubt < rows.num_rows

@@ -1,1 +1,1 @@
-"""A journal's records as columns: for Parquet, for Spark, for anything that reads Arrow."""
+"""A journal's records as columns: for Parquet, Spark, and every program that reads Arrow."""

@@ -1,4 +1,4 @@
-# Block: a run of records, as a cursor has them in its arrays, for whoever walks over them.
+# Block: a run of records in the arrays of a cursor, and the rows of a table found in it.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
@@ -8,7 +8,7 @@ from udpfast.market.update_header cimport UpdateHeader
 cdef class Block:
     cdef readonly int64_t count
     cdef const Record* records
-    cdef const uint64_t* offsets     # of each payload in payloads
+    cdef const uint64_t* offsets     # offset of each payload in payloads
     cdef const uint8_t* payloads
     cdef tuple _arrays
 
@@ -23,7 +23,7 @@ cdef class Rows:
     cdef readonly object asks
     cdef Block _block
     cdef object _addresses
-    cdef const uint8_t** base[5]     # by BASE_*: where each row's bytes are
+    cdef const uint8_t** base[5]     # by BASE_*: pointer to the bytes of each row
     cdef int32_t* ordinal
     cdef uint8_t* ask
 

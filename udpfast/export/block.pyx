@@ -1,4 +1,4 @@
-"""Rows of a table from a run of records: found once, then copied column by column."""
+"""Rows of a table in a run of records: located once, then copied column by column."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -20,19 +20,19 @@ from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 __all__ = ["Block", "Rows"]
 
 cdef enum:
-    KINDS = 64                   # all kinds are below
+    KINDS = 64                   # every kind is less than this
     DAY_S = 86_400
-    # Where a row's bytes come from
+    # The structures that a column's field can be in
     BASE_RECORD = 0
     BASE_PAYLOAD = 1
     BASE_ROW = 2
-    BASE_UPDATE = 3              # of the payload, if it is an update; else zeros
-    BASE_IDS = 4                 # of the ids of exchange and symbol, if it has them; else zeros
+    BASE_UPDATE = 3              # the payload if it is an update; otherwise zeros
+    BASE_IDS = 4                 # ids of exchange and symbol if the record has them; else zeros
     BASE_COUNT = 5
 
 cdef struct KindLayout:
     int64_t fixed                # bytes of a payload without its rows
-    int64_t row                  # bytes of one row; 0: it has none
+    int64_t row                  # bytes of one row; 0: the kind has no rows
 
 cdef struct Layouts:
     KindLayout kind[KINDS]
@@ -58,22 +58,23 @@ if sizeof(UpdateHeader) > sizeof(_ZEROS):
 
 @cython.final
 cdef class Block:
-    """Records behind each other, as a cursor has them in its arrays.
+    """Consecutive records in the arrays of a cursor, which are referenced and not copied.
 
     Parameters
     ----------
     headers : numpy.ndarray
-        dtype `RECORD`
+        dtype `RECORD`.
     offsets : numpy.ndarray
-        dtype uint64: where each payload begins in `payloads`
+        dtype uint64: where each payload begins in `payloads`, in bytes.
     payloads : numpy.ndarray
-        dtype uint8
+        dtype uint8.
     count : int
-        Of the records; the arrays may be longer.
+        Number of records; the arrays may be longer.
 
     Attributes
     ----------
     count : int
+        Number of records.
     """
 
     def __init__(
@@ -92,16 +93,16 @@ cdef class Block:
 
     @property
     def headers(self) -> NDArray[Any]:
-        """The records' headers: dtype `RECORD`, valid as long as the block is."""
+        """The records' headers: shape (count,), dtype `RECORD`; a view of the cursor's array."""
         return self._arrays[0][:self.count]
 
     def partitions(self) -> tuple[NDArray[np.int32], list[tuple[int, int, int]]]:
-        """Return which partition each record is of, and what the partitions are.
+        """Return the partition of each record, and the list of partitions.
 
         Returns
         -------
         numpy.ndarray
-            dtype int32, by record: an index of the list.
+            shape (count,), dtype int32: index of each record's partition in the list.
         list of (int, int, int)
             UNIX day of `published_ns`, stream, session; in the order of their first records.
         """
@@ -122,12 +123,12 @@ cdef class Block:
         return np.asarray(codes), list(known)
 
     def ids(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-        """Return, by record, the ids of its exchange and its symbol: 0 where it has none.
+        """Return the exchange id and the symbol id of each record; 0: none.
 
         Returns
         -------
         tuple of numpy.ndarray
-            Two of dtype uint32.
+            Two arrays of shape (count,), dtype uint32.
         """
         cdef int64_t i
         cdef uint32_t[::1] exchanges = np.empty(self.count, np.uint32)
@@ -140,7 +141,7 @@ cdef class Block:
         return np.asarray(exchanges), np.asarray(symbols)
 
     def between(self, uint64_t position, uint64_t end_position) -> int:
-        """Return how many of the records lie from one position to another."""
+        """Return how many records have a position in [position, end_position)."""
         cdef int64_t i, count = 0
         for i in range(self.count):
             count += position <= self.records[i].position < end_position
@@ -153,16 +154,16 @@ cdef class Block:
         Parameters
         ----------
         kinds : int
-            Bit n: records of kind n.
+            Bit n selects records of kind n.
         rows : bool
-            A row for each row of a payload; else one for each record.
+            True: a table row per row of a payload; False: one per record.
         keep : numpy.ndarray, optional
-            dtype bool, by record: False leaves it out.
+            shape (count,), dtype bool: False leaves the record out.
 
         Raises
         ------
         FormatError
-            A payload is shorter than its kind, or its own count of rows, says.
+            A payload is too short for its kind or its number of rows.
         """
         cdef const uint8_t[::1] wanted
         cdef const uint8_t* kept = NULL
@@ -182,7 +183,7 @@ cdef class Block:
         return found
 
     cdef int64_t _count(self, uint64_t kinds, bint rows, const uint8_t* keep) noexcept nogil:
-        # Rows; or -1 - i: record i is shorter than it says.
+        # Return the number of rows, or -1 - i if record i is too short.
         cdef int64_t i, size, number, count = 0
         cdef uint16_t kind
         cdef KindLayout layout
@@ -233,7 +234,7 @@ cdef class Block:
                 n += 1
 
     cdef const UpdateHeader* update(self, int64_t i) noexcept nogil:
-        # The update of record i; NULL if it is none.
+        # Return the update of record i; NULL if it has none.
         cdef const Record* record = self.records + i
         if not KIND_UPDATES <= record.kind < KINDS or not _LAYOUTS.kind[record.kind].fixed:
             return NULL
@@ -252,17 +253,18 @@ cdef class Block:
 
 @cython.final
 cdef class Rows:
-    """Where the rows of a table are in a block. Valid as long as the block's arrays are.
+    """The rows of a table in a block; valid until the block's arrays are overwritten.
 
     Made by `Block.select`.
 
     Attributes
     ----------
     count : int
+        Number of rows.
     ordinals : NDArray[np.int32]
-        dtype int32: which row of its record each is.
+        shape (count,), dtype int32: index of each row within its record.
     asks : NDArray[np.bool_]
-        dtype bool: of a book, whether it is of the ask side.
+        shape (count,), dtype bool: whether a row of a book is of the ask side.
     """
 
     def __init__(self):
@@ -283,17 +285,17 @@ cdef class Rows:
     def column(
             self, base: Literal['record', 'payload', 'row', 'update', 'ids'], int64_t offset,
             dtype: np.dtype[Any] | type[np.generic]) -> NDArray[Any]:
-        """Return one field of each row, a copy.
+        """Return a copy of one field of each row.
 
         Parameters
         ----------
         base : str
-            What the field is of: "record", "payload", "row", "update" (zeros, if the payload is
-            no update) or "ids" (exchange_id and symbol_id, zeros if there are none).
+            The structure that has the field: "record", "payload", "row", "update" (zeros if the
+            payload is not an update) or "ids" (exchange_id and symbol_id; zeros if there are none).
         offset : int
-            Bytes from its beginning.
+            Offset of the field in that structure, in bytes.
         dtype : numpy.dtype
-            Of the field: 1, 2, 4 or 8 bytes.
+            Type of the field, of 1, 2, 4 or 8 bytes.
         """
         values = np.empty(self.count, dtype)
         cdef uint8_t* target = <uint8_t*> <size_t> values.ctypes.data
@@ -317,12 +319,12 @@ cdef class Rows:
     def texts(
             self, base: Literal['record', 'payload', 'row', 'update', 'ids'], int64_t offset,
             int64_t width) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return a text of fixed width of each row, without the zeros that fill it.
+        """Return a text field of fixed width of each row, without the zeros that pad it.
 
         Returns
         -------
         numpy.ndarray, numpy.ndarray
-            dtype int32, one more than rows: where each begins; dtype uint8: all of them.
+            Where each text begins: shape (count + 1,), dtype int32; the joined texts: dtype uint8.
         """
         cdef int32_t[::1] offsets = np.zeros(self.count + 1, np.int32)
         cdef const uint8_t** at = self.base[<int> _BASES[base]]
@@ -340,7 +342,7 @@ cdef class Rows:
         return np.asarray(offsets), np.asarray(text)[:used]
 
     def payloads(self) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return the payloads, as `texts` returns texts."""
+        """Return the payload of each row's record, in the form of `texts`."""
         cdef int32_t[::1] offsets = np.zeros(self.count + 1, np.int32)
         cdef const uint8_t** records = self.base[BASE_RECORD]
         cdef const uint8_t** at = self.base[BASE_PAYLOAD]
@@ -357,7 +359,7 @@ cdef class Rows:
         return np.asarray(offsets), np.asarray(data)[:used]
 
     def snapshots(self) -> NDArray[np.bool_]:
-        """Return whether each row's record replaces what was there of its object: dtype bool."""
+        """Return whether each row's record replaces its object's state: dtype bool."""
         values = np.empty(self.count, np.bool_)
         cdef uint8_t[::1] found = values.view(np.uint8)
         cdef const Record* record
@@ -372,22 +374,22 @@ cdef class Rows:
         return values
 
     def goes_on(self) -> NDArray[np.bool_]:
-        """Return whether each row's update goes on in the next one of its object: dtype bool."""
+        """Return whether each row's update is continued in the next of its object: dtype bool."""
         cdef UpdateHeader update
         offset = <size_t> &update.present - <size_t> &update
         return self.column("update", offset, np.uint32) & <int> PRESENT_MORE != 0
 
     def sizes(self) -> NDArray[np.int32]:
-        """Return the size of each payload: dtype int32."""
+        """Return the size of each payload in bytes: dtype int32."""
         return self.column("record", 0, np.int32) - <int> RECORD_SIZE
 
     def nested(self, dtype: np.dtype[Any]) -> tuple[NDArray[np.int32], NDArray[Any]]:
-        """Return the rows of each record of this selection, made without `rows`.
+        """Return the payload rows of each record; the selection must be made with `rows=False`.
 
         Returns
         -------
         numpy.ndarray, numpy.ndarray
-            dtype int32, one more than records: where the rows of each begin; the rows of all.
+            Where the rows of each record begin: shape (count + 1,), dtype int32; all rows.
         """
         cdef int32_t[::1] offsets = np.zeros(self.count + 1, np.int32)
         cdef int64_t i, size, row = dtype.itemsize
@@ -407,7 +409,7 @@ cdef class Rows:
 
 
 cdef inline int64_t _day(int64_t unix_ns) noexcept nogil:
-    # Rounded down: cdivision rounds towards zero.
+    # Round down; with cdivision // rounds towards zero.
     cdef int64_t day_ns = <int64_t> DAY_S * 1_000_000_000
     cdef int64_t day = unix_ns // day_ns
     return day - 1 if unix_ns < day * day_ns else day
@@ -421,7 +423,7 @@ cdef inline int64_t _row_count(uint16_t kind, const uint8_t* payload) noexcept n
 
 
 cdef inline const uint8_t* _ids(const Record* record, const uint8_t* payload) noexcept nogil:
-    # A record's exchange_id, which symbol_id follows.
+    # Return a pointer to a record's exchange_id, which symbol_id follows.
     cdef const NameIds* ids = record_name_ids(record, payload)
     if ids == NULL:
         return _ZEROS

@@ -1,4 +1,4 @@
-"""Records to Arrow columns: the rows of one table in a block."""
+"""Arrow columns from records: the rows of one table in a block."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = [
 _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 _UPDATE = UPDATE_DTYPES[Kind.TOP_OF_BOOK]  # all updates begin with the same fields
 
-#: The words of our own enumerations; the publisher's are in payload.roq.schema.
+#: Words of udpfast's own enumerations; those of the publisher are in payload.roq.schema.
 _OWN_WORDS: dict[str, dict[int, str]] = {
     each.__name__: {member.value: member.name for member in each} for each in (Kind, GapReason)
 }
 Values: TypeAlias = NDArray[Any]
-#: `flight_ns` of this size: it was longer, or not said.
+#: Absolute value of `flight_ns` at which the time is unknown or was too long.
 FLIGHT_MAX = 2**31 - 1
 
 #: UNIX day, stream, session.
@@ -51,12 +51,12 @@ Base: TypeAlias = Literal["record", "payload", "row", "update", "ids"]
 
 
 class Names:
-    """What name ids mean.
+    """Names by id.
 
     Parameters
     ----------
     table : NameTable or None
-        None: no id means anything.
+        The table of names; None: no id has a name.
     """
 
     def __init__(self, table: NameTable | None = None) -> None:
@@ -64,41 +64,44 @@ class Names:
         self._words: list[str | None] = [None]
 
     def words(self) -> list[str | None]:
-        """Return the names by id, as of now. There is none of id 0."""
+        """Return the current names by id; id 0 has none (None)."""
         if self._table is not None:
             for name_id in range(len(self._words), len(self._table) + 1):
                 self._words.append(self._table[name_id])
         return self._words
 
     def has(self, ids: Iterable[Values]) -> bool:
-        """Return whether it knows the names of all ids, but for 0."""
+        """Return whether all ids except 0 have names."""
         nobody = np.array([word is None for word in self.words()] + [True])
         nobody[0] = False
         return not any(nobody[np.minimum(each, len(nobody) - 1)].any() for each in ids)
 
     def known(self, wanted: Sequence[str]) -> Values:
-        """Return, by id (and one more, for all ids beyond), whether its name is wanted."""
+        """Return by id whether its name is wanted; the last element is for all larger ids."""
         words = self.words()
         return np.array([word in wanted for word in words] + [False])
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a table is wanted.
+    """What to return of a table.
 
     Attributes
     ----------
     table : Table
+        The table.
     feed : str
-        Name of the instance that was recorded.
+        Name of the recorded instance, for the column `feed`.
     columns : tuple of str
-        In their order; partition columns may be among them. Empty: the table's own.
+        Names of the columns in order; partition columns may be among them. Empty: all columns of
+        the table.
     payloads : bool
         Fill the column `payload`.
     dictionaries : bool
-        Have texts of few words as dictionaries: Parquet wants them so, Spark refuses them.
+        Return texts with few distinct words as dictionaries: smaller in Parquet, but Spark refuses
+        them.
     inputs : tuple of str
-        Of a composite's copy: the names of its inputs.
+        Names of a composite's inputs, if the journal is its copy.
     """
 
     table: Table
@@ -111,7 +114,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Source:
-    # What the columns of one batch are made from.
+    # The sources of the columns of one batch.
     block: Block
     names: Names
     selection: Selection
@@ -124,7 +127,7 @@ class _Source:
 
     @cached_property
     def no_update(self) -> Values | None:
-        # By row, whether its record is no update; None: all are.
+        # Return by row whether its record is not an update; None if all are.
         if self.selection.table.kinds:
             return None
         kinds = self.record("kind")
@@ -132,21 +135,21 @@ class _Source:
 
 
 def kind_mask(table: Table) -> int:
-    """Return the kinds of a table's records, a bit each."""
+    """Return a mask with a bit for each kind of a table's records."""
     if table.kinds:
         return sum(1 << Kind[name] for name in table.kinds)
     return (1 << 64) - 1
 
 
 def session_word(session: int) -> str:
-    """Return a session as the column `session` has it: with a letter, or it would be a number."""
+    """Return a session's value in the column `session`; the letter keeps it a text in Spark."""
     return f"s{session}"
 
 
 def feed_of(feed: str, inputs: Sequence[str], session: int) -> str:
-    """Return the feed of a record that a feed made: of a composite's copy, that of its input.
+    """Return the feed of a record: the journal's, or in a composite's copy "feed/input".
 
-    Messages of a bus, and what the bus says of them, are of the journal's own feed.
+    Only for records that a feed made; those of a bus itself belong to the journal's feed.
     """
     at = copied_input(session) if inputs else None
     return feed if at is None or at >= len(inputs) else f"{feed}/{inputs[at]}"
@@ -155,16 +158,18 @@ def feed_of(feed: str, inputs: Sequence[str], session: int) -> str:
 def record_batch(
     block: Block, names: Names, selection: Selection, keep: Values | None = None
 ) -> pa.RecordBatch:
-    """Return the rows that a block has for a table.
+    """Return the rows of a table in a block.
 
     Parameters
     ----------
     block : Block
+        The records.
     names : Names
-        That its records go by.
+        Names for the ids in the records.
     selection : Selection
+        The table and its columns.
     keep : numpy.ndarray, optional
-        dtype bool, by record: False leaves it out.
+        dtype bool, by record: False leaves the record out.
     """
     import pyarrow as pa
 
@@ -195,12 +200,13 @@ def latency_batches(
     Parameters
     ----------
     rows : list of tuple
-        As `HopCounts.take` returns them.
+        The result of `HopCounts.take`.
     feed : str
+        Name of the recorded instance.
     segment : int
-        That they are of.
+        Number of their segment.
     inputs : sequence of str
-        As `Selection` has them.
+        As for `Selection`.
     """
     import pyarrow as pa
 
@@ -230,7 +236,7 @@ def latency_batches(
 
 
 def partition_columns(partition: Partition, rows: int) -> dict[str, pa.Array]:
-    """Return the columns that rows of one partition have in common."""
+    """Return the partition columns for `rows` rows of one partition."""
     import pyarrow as pa
 
     day, stream, session = partition
@@ -301,8 +307,8 @@ def _mask(absent: Values | None) -> Values | None:
 
 @cache
 def _word_list(words: str) -> tuple[str | None, ...]:
-    # By number: one that a later schema may have a word for stays a number. The publisher's number
-    # 0 says that there is nothing.
+    # Return the words by number. A number without a word (of a later schema) stays a number; the
+    # publisher's 0 means undefined and becomes NULL.
     known = {**ENUMS.get(words, {}), **_OWN_WORDS.get(words, {}), 0: None}
     return tuple(known.get(number, str(number)) for number in range(256))
 
@@ -310,7 +316,7 @@ def _word_list(words: str) -> tuple[str | None, ...]:
 def _words(
     values: Values, words: Sequence[str | None], absent: Values | None = None
 ) -> pa.DictionaryArray:
-    # The word of each number, NULL where it has none: a dictionary of the words in use.
+    # Return the word of each number, NULL if it has none, as a dictionary of the words in use.
     import pyarrow as pa
 
     numbers = np.minimum(values.astype(np.intp), len(words))
@@ -336,7 +342,7 @@ def _constant(word: str, count: int) -> pa.DictionaryArray:
 
 
 def _texts(offsets: Values, text: Values) -> pa.Array:
-    # NULL where it is empty. What is no UTF-8 becomes U+FFFD: readers of Parquet would stumble.
+    # An empty text becomes NULL. Invalid UTF-8, which readers of Parquet refuse, becomes U+FFFD.
     import pyarrow as pa
 
     if text.size and text.max() > 0x7F:
@@ -350,11 +356,11 @@ def _texts(offsets: Values, text: Values) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
 
 
-# --- columns that are no field ------------------------------------------------------------------
+# --- computed columns ---------------------------------------------------------------------------
 
 
 def _event(source: _Source, field: str, type_: pa.DataType) -> pa.Array:
-    # A field that records of some kinds have, each at a place of its own.
+    # A field that some kinds have, each at its own offset.
     import pyarrow as pa
 
     kinds = source.record("kind")
@@ -445,7 +451,7 @@ def _back(source: _Source, type_: pa.DataType) -> pa.Array:
     return _numbers(source.rows.column("payload", offset, dtype) & 1 != 0, type_)
 
 
-#: By `Column.source`.
+#: Functions of computed columns, by `Column.source`.
 _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "feed": _feed,
     "snapshot": lambda source, type_: _numbers(source.rows.snapshots(), type_),

@@ -1,11 +1,11 @@
-"""A journal's table as a file of Databento's DBN, which `databento` and what reads it understand.
+"""Write a table of a journal as a DBN file of Databento, for `databento` and other readers of DBN.
 
 One file has one schema: `mbo` from `orders`, `mbp-1` from `tops`, `trades` and `definition` from
-`instruments`. The layouts of its records, and its metadata, come from the package databento-dbn.
+`instruments`. The package databento-dbn provides the layouts of records and the metadata.
 
-DBN's prices are integers of 1e-9 and its sizes and order ids whole numbers: what does not fit is
-refused with the value, and never rounded. Sizes may be counted in a unit of their own. It has no
-records for losses, but a flag for a book that the feed was not sure of.
+DBN's prices are integers in units of 1e-9; its sizes and order ids are whole numbers. A value that
+does not fit is refused and never rounded; the error states it. Sizes may be counted in another
+unit. DBN has no records for losses, but a flag for a book that the feed was not sure of.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMAS", "DbnWriter", "tables_of"]
 
-#: Tables, and the schema that each becomes.
+#: The DBN schema of each table.
 SCHEMAS = {"orders": "mbo", "tops": "mbp-1", "trades": "trades", "instruments": "definition"}
 
 _CLASSES = {
@@ -42,7 +42,7 @@ _CLASSES = {
     "definition": "InstrumentDefMsg",
 }
 _PRICE_SCALE = 1e9
-_DATASET_MAX = 16  # characters that the metadata has room for
+_DATASET_MAX = 16  # most characters of the dataset in the metadata
 _SIDES = {"Buy": b"B", "Sell": b"A"}
 #: Databento's instrument classes; a perpetual swap is a future that does not expire.
 _INSTRUMENT_CLASSES = {"Spot": b"X", "Futures": b"F", "Swap": b"F"}
@@ -65,7 +65,7 @@ class _Resting:
     priority: int
 
     def loses_place(self, now: _Resting) -> bool:
-        """Whether it moves in its queue, though neither its price nor its size says so."""
+        """Whether it moves in its queue although neither its price nor its size shows it."""
         return self.priority != now.priority and self.price == now.price and now.size <= self.size
 
 
@@ -76,12 +76,14 @@ class _Mapping:
 
 
 def tables_of(table: str) -> tuple[str, ...]:
-    """Return the tables of a journal that `DbnWriter.write` wants for one: snapshots clear books.
+    """Return the tables of a journal that `DbnWriter.write` needs for a table.
+
+    `orders` also needs `messages`, whose snapshots clear books.
 
     Raises
     ------
     FormatError
-        DBN has no schema for it.
+        DBN has no schema for the table.
     """
     if table not in SCHEMAS:
         raise FormatError(
@@ -91,10 +93,11 @@ def tables_of(table: str) -> tuple[str, ...]:
 
 
 class _Snapshots:
-    """Puts the orders of a snapshot together, by priority: who reads A puts each behind the last.
+    """Joins the records of each snapshot of orders, and sorts its orders by priority.
 
-    A large one comes in several records, of which only the first says that it is one. Each goes on
-    in the next of its book, which may be in another block: then the rest of the block is held.
+    The sorting is needed because a reader of DBN queues orders in the order of their A. A large
+    snapshot has several records, and only the first is marked as one. Each is continued in the next
+    record of its book, which may be in another block; then the rest of the block is held back.
     """
 
     def __init__(self) -> None:
@@ -103,7 +106,7 @@ class _Snapshots:
     def take(
         self, batch: pa.RecordBatch, cleared: pa.RecordBatch
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """Return rows and the records that clear books, as far as they are complete."""
+        """Return rows and the records that clear books, up to the first incomplete snapshot."""
         if self._held is not None:
             batch, cleared = _joined(self._held[0], batch), _joined(self._held[1], cleared)
         first_open = self._put_together(batch)[2]
@@ -116,7 +119,7 @@ class _Snapshots:
         return self._queued(batch), cleared
 
     def rest(self) -> tuple[pa.RecordBatch, pa.RecordBatch] | None:
-        """Return what is held, at the end of the journal."""
+        """Return the rows held back, or None; for the end of the journal."""
         held, self._held = self._held, None
         return None if held is None else (self._queued(held[0]), held[1])
 
@@ -132,8 +135,8 @@ class _Snapshots:
         return pa.RecordBatch.from_pydict(columns)
 
     def _put_together(self, batch: pa.RecordBatch) -> tuple[Rows, Rows, int | None]:
-        # For each row the index of its snapshot's first record, and whether it is of one; and the
-        # first index of a snapshot that goes on behind these rows.
+        # Return, for each row, the index of its snapshot's first record and whether it has one; and
+        # the first index of a snapshot that continues after these rows, or None.
         index = _integers(batch, "index").copy()
         snapshot, more = (_booleans(batch, name) for name in ("snapshot", "more"))
         received, is_new = _integers(batch, "received_ns"), np.array(batch["action"]) == "New"
@@ -150,29 +153,29 @@ class _Snapshots:
             index[begin:end], snapshot[begin:end] = known[0], True
             if more[begin]:
                 open_at[name] = known
-        # All parts come at once: what comes later is no part of it.
+        # The records of a snapshot have the same time: a later record is not part of it.
         opened = [at for at, at_ns in open_at.values() if at_ns == received[-1]]
         return index, snapshot, min(opened, default=None)
 
 
 class DbnWriter:
-    """One DBN file. It appears under its name when `close` has completed it.
+    """Writes one DBN file, which appears under its name once `close` has completed it.
 
     Parameters
     ----------
     path : Path
-        Compressed (zstd) if it ends in .zst.
+        The file; compressed with zstd if it ends in .zst.
     table : str
         A key of `SCHEMAS`.
     dataset : str
-        What the metadata calls it: 16 characters at most.
+        Name of the dataset in the metadata, cut to 16 characters.
     size_unit : float
-        Sizes are counted in this: 0.001 makes 1,500 of a quantity of 1.5.
+        Unit of sizes: with 0.001 a quantity of 1.5 becomes 1,500.
 
     Raises
     ------
     FormatError
-        The table has no schema there.
+        DBN has no schema for the table.
     ExtraError
         databento-dbn is not installed.
     """
@@ -207,12 +210,12 @@ class DbnWriter:
         Parameters
         ----------
         tables : dict
-            Those of `tables_of`, as `JournalRows` yields them.
+            The tables of `tables_of`, as `JournalRows` yields them.
 
         Raises
         ------
         FormatError
-            A value does not fit; says which.
+            A value does not fit DBN; the message states it.
         """
         batch = tables[self._table]
         if self._schema == "mbo":
@@ -229,7 +232,7 @@ class DbnWriter:
         self._append(rows)
 
     def close(self) -> None:
-        """Write the metadata before the rows, and show the file; after an error leave nothing."""
+        """Write metadata and rows under the file's name; leave no file after an error."""
         try:
             if (held := self._snapshots.rest()) is not None:
                 self._write_orders(*held)
@@ -256,7 +259,7 @@ class DbnWriter:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it; after an error leave nothing."""
+        """Close the file; leave none after an error."""
         if kind is None:
             self.close()
         else:
@@ -293,7 +296,7 @@ class DbnWriter:
         )
 
     def _begin(self, batch: pa.RecordBatch) -> Rows:
-        # What all records begin with.
+        # Make rows with the fields that all records begin with.
         rows = np.zeros(batch.num_rows, self._dtype)
         rows["length"] = self._dtype.itemsize // 4
         rows["rtype"] = int(self._dbn.RType.from_schema(self._schema))
@@ -343,9 +346,9 @@ class DbnWriter:
         rows["action"][snapshot] = b"A"
 
     def _with_moves(self, rows: Rows, batch: pa.RecordBatch) -> tuple[Rows, Rows]:
-        # A cancel says how much of the order goes; the journal, how much stays: nothing. And who
-        # reads M moves an order to the end of a queue only if its price changes or its size grows:
-        # one that the venue moves for another reason is cancelled, and added anew.
+        # A cancel in DBN states the size that is removed; the journal states the size that is left,
+        # 0. A reader of DBN moves a modified order to the end of its queue only if its price
+        # changes or its size grows: one that the venue moves otherwise is cancelled and added.
         resting, moved = self._resting, []
         for at, priority in enumerate(_integers(batch, "priority").tolist()):
             row = rows[at]
@@ -367,7 +370,7 @@ class DbnWriter:
         return np.insert(rows, places, cancels), np.insert(index, places, index[places])
 
     def _with_clears(self, rows: Rows, index: Rows, cleared: pa.RecordBatch) -> Rows:
-        # Before the orders of a snapshot its book is cleared.
+        # Clear a book before the orders of its snapshot.
         clears = self._begin(cleared)
         clears["price"] = self._dbn.UNDEF_PRICE
         clears["action"], clears["side"] = b"R", b"N"
@@ -390,7 +393,7 @@ class DbnWriter:
         rows["side"] = _sides(batch)
 
     def _definitions(self, batch: pa.RecordBatch, rows: Rows) -> None:
-        # Whatever is not said is as the library has it undefined.
+        # Fields that the journal lacks get the library's undefined values.
         dbn = self._dbn
         template = np.frombuffer(
             bytes(
@@ -433,7 +436,7 @@ class DbnWriter:
     def _prices(self, batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
         values = _doubles(batch, column)
         scaled = np.rint(np.where(np.isnan(values), 0.0, values) * _PRICE_SCALE)
-        # A double of a decimal with nine digits is the nearest one, and so is this one.
+        # The double of a decimal with nine digits is the nearest one: allow only rounding errors.
         wrong = np.abs(scaled / _PRICE_SCALE - values) > 2 * np.spacing(np.abs(values))
         wrong |= np.abs(scaled) >= 2.0**63
         if wrong.any():
@@ -493,7 +496,7 @@ def _texts(batch: pa.RecordBatch, column: str) -> list[str]:
 def _bytes(batch: pa.RecordBatch, column: str, size: int) -> list[bytes]:
     found = [text.encode() for text in _texts(batch, column)]
     for text in found:
-        if len(text) >= size:  # it ends with a zero
+        if len(text) >= size:  # a zero must follow
             raise FormatError(
                 f"DBN has room for {size - 1} bytes of {column}: found {text.decode()!r}"
             )

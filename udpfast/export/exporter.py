@@ -1,4 +1,4 @@
-"""Export the finished parts of a journal to Parquet, each once, however often it is run."""
+"""Export the finished parts of a journal to Parquet; repeated runs export each part only once."""
 
 from __future__ import annotations
 
@@ -64,13 +64,14 @@ _FEED = re.compile(r"[A-Za-z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What became of one part in one pass.
+    """The result of one part in one pass.
 
     Attributes
     ----------
     entry : Entry
+        The manifest's entry of the part.
     written : bool
-        False: it had been exported before, and is as it was.
+        False: the part had been exported before and is unchanged.
     """
 
     entry: Entry
@@ -79,14 +80,14 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Records of a journal that are nowhere any more.
+    """Records of a journal that neither the journal nor the export has.
 
     Attributes
     ----------
     raw : bool
-        Of its raw capture.
+        Whether they are of its raw capture.
     index, end_index : int
-        From the first one up to this one.
+        Index of the first record, and behind the last.
     """
 
     raw: bool
@@ -95,17 +96,17 @@ class Lost:
 
     @property
     def records(self) -> int:
-        """How many they are."""
+        """Number of lost records."""
         return self.end_index - self.index
 
 
 def feed_name(part: Part, journal: Path) -> str:
-    """Return what a journal's records are called: by the instance, or the journal's directory."""
+    """Return the name of a journal's feed: that of the instance, or of the journal's directory."""
     return part.name if _FEED.fullmatch(part.name) else journal.resolve().name
 
 
 def input_names(journal: Path) -> tuple[str, ...]:
-    """Return the names of a composite's inputs, of which the journal is a copy; else none."""
+    """Return the names of a composite's inputs if the journal is its copy; otherwise none."""
     try:
         return tuple(each.name for each in read_composite(journal))
     except FileNotFoundError:
@@ -113,34 +114,34 @@ def input_names(journal: Path) -> tuple[str, ...]:
 
 
 class Exporter:
-    """Make Parquet of a journal. One at a time for each feed of an export.
+    """Exports a journal to Parquet. Only one process at a time may export a feed to a directory.
 
-    A part is what a segment has that is not exported yet: of a segment that its writer left open,
-    what is there now, and what is appended later is a further part.
+    A part is the content of a segment that is not exported yet. If a segment's writer left it open,
+    its present content is a part, and records appended later are a further part.
 
     Parameters
     ----------
     journal : Path
         Directory of the journal.
     root : Path
-        Of the export; several feeds may share it.
+        Directory of the export; several feeds may share it.
     feed : str, optional
-        Name that the journal's records get; by default that of the instance recorded.
+        Name of the feed in the export; by default that of the recorded instance.
     tables : sequence of str
-        That are wanted; others are left as they are.
+        Tables to export; others are left as they are.
     payloads : bool
         Keep the payloads in `messages`.
     replace : bool
-        Remove what another journal of the same name has left.
+        Remove the export of another journal with the same feed name.
     threads : int
-        That compress files of one part at the same time.
+        Number of threads that compress the files of a part.
     sbe : SbeTables, optional
-        Tables of the SBE messages in payloads, too.
+        Export tables of the SBE messages in payloads, too.
 
     Attributes
     ----------
     unfinished : int
-        Segments that the last pass left for later: they are still written to.
+        Number of segments that the last pass left out because they are still being written.
     """
 
     def __init__(
@@ -167,28 +168,28 @@ class Exporter:
         self._threads = threads
         self._journals: dict[bool, str] = {}
         self._done: set[tuple[bool, int]] = set()
-        #: In the journal and in its raw capture: behind the last part that was looked at.
+        #: For the journal and its raw capture: index and position behind the last part examined.
         self._ends: dict[bool, tuple[int, int]] = {}
         self.unfinished = 0
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
 
     def run(self, dead: bool = True) -> Iterator[Exported]:
-        """Export what is finished; a second run goes on where the first one ended.
+        """Export the finished parts; a second run continues where the first one ended.
 
         Parameters
         ----------
         dead : bool
-            What a writer that died has left is finished. Without it, the last segment waits for
-            who goes on with it.
+            True: the last segment of a dead writer counts as finished. False: it waits for the
+            writer that continues it.
 
         Raises
         ------
         WriterExistsError
-            Another process exports the same feed to the same place.
+            Another process is exporting the same feed to the same directory.
         FormatError
-            The place holds what another journal of this name became, or records that this one does
-            not have any more; or another journal is there than in the run before.
+            The directory has the export of another journal with this name, or records that this
+            journal no longer has; or the journal was replaced since the last run.
         """
         self.unfinished = 0
         with ExitStack() as open_feeds:
@@ -207,8 +208,8 @@ class Exporter:
                         self._done.add((raw, part.number))
 
     def _placed(self, directory: Path, raw: bool, part: Part, entries: list[Entry]) -> Part:
-        # Behind what was exported, records are missing, whatever became of them. What was removed
-        # to make room before anything was exported is no part of an export.
+        # Let a part begin behind the exported records, so that records missing in between count as
+        # missing. Records removed before anything was exported do not count.
         ends = [(entry.end_index, entry.end_position) for entry in entries]
         ends += [self._ends[raw]] if raw in self._ends else []
         begin = journal_begin(directory)
@@ -218,7 +219,7 @@ class Exporter:
         return after(part, position, index)
 
     def _sources(self) -> Iterator[tuple[bool, Path, str, tuple[Table, ...]]]:
-        # The journal and its raw capture, as far as they are there, and what is wanted of each.
+        # Yield the journal and its raw capture, if they exist, with the wanted tables of each.
         for raw in (False, True):
             tables = tuple(table for table in self._tables if table.raw == raw)
             directory = self.journal / "raw" if raw else self.journal
@@ -227,9 +228,9 @@ class Exporter:
                     yield raw, directory, journal_identity(directory).hex(), tables
 
     def _ready(self, directory: Path, raw: bool, dead: bool) -> list[Part]:
-        # What is finished and was not done by this exporter before.
+        # Return the finished parts that this exporter has not handled before.
         done = {number for of_raw, number in self._done if of_raw == raw}
-        closed = is_closed(directory, dead)  # before the parts: what follows can only be more
+        closed = is_closed(directory, dead)  # read before the parts, which can only grow
         parts = journal_parts(directory, dead=dead, known=() if raw else done)
         ready = raced_parts(directory, parts, closed) if raw else parts
         ready = [part for part in ready if part.finished]
@@ -262,7 +263,7 @@ class Exporter:
             except (FormatError, FileNotFoundError):
                 if segment_path(directory, part.number).exists():
                     raise
-                return  # removed meanwhile, to make room: as if it had been before
+                return  # removed meanwhile to make room: treat it as removed before
             yield exported
 
     def _export_piece(
@@ -288,9 +289,9 @@ class Exporter:
             payloads |= before.payloads
             if not wanted:
                 return Exported(before, False)
-            if "messages" not in wanted:  # what it has stays as it is
+            if "messages" not in wanted:  # its existing file stays as it is
                 payloads = before.payloads
-        for table in self._tables:  # one without rows is there as well, for who reads it
+        for table in self._tables:  # create directories of empty tables, too: readers expect them
             (self.root / table.name).mkdir(parents=True, exist_ok=True)
         entry = Entry(
             feed=feed,
@@ -323,7 +324,7 @@ class Exporter:
         return Exported(entry, True)
 
     def _write(self, directory: Path, part: Part, entry: Entry, wanted: set[str]) -> Entry:
-        # The entry with its files, which are not shown yet.
+        # Write the files of an entry, and return it with them; they are not visible yet.
         tables = [table for name, table in self._known.items() if name in wanted]
         sbe = self._sbe if any(name not in TABLES for name in wanted) else None
         damaged = 0
@@ -350,10 +351,10 @@ class Exporter:
         return replace(entry, files=tuple(written))
 
     def lost(self) -> list[Lost]:
-        """Return the records that no file has, and that no segment has any more."""
+        """Return the records that are in no file of the export and in no segment any more."""
         found = []
         for raw, directory, journal, tables in self._sources():
-            state = state_of(directory)  # before the segments: what follows can only be more
+            state = state_of(directory)  # read before the segments, which can only grow
             asked = {table.name for table in tables}
             spans = [(part.index, part.end_index) for part in journal_parts(directory)]
             spans += [
@@ -369,7 +370,7 @@ class Exporter:
         return found
 
     def doubts(self) -> list[str]:
-        """Return for which journals nobody can say whether what there is was all."""
+        """Return a sentence for each journal whose end is unknown, so that records may be lost."""
         return [
             f"{directory}: its file `journal` cannot be read, and its last segment does not say "
             "that it is the last: more records may have been lost"
@@ -381,8 +382,8 @@ class Exporter:
 def _pieces(
     directory: Path, part: Part, entries: list[Entry]
 ) -> Iterator[tuple[Entry | None, Part, bool]]:
-    # What of a segment is exported, and what is not yet, in its order; and whether what is exported
-    # is what the segment has.
+    # Yield the exported pieces of a segment (with their entry, and whether the segment still has
+    # the same records) and those that are not exported yet, in order.
     index, position = part.index, part.position
     for entry in entries:
         if entry.end_index <= part.index or entry.index >= part.end_index:
@@ -406,8 +407,8 @@ def _rest(part: Part, position: int, index: int) -> Part:
 
 
 def _is_as_exported(directory: Path, entry: Entry) -> bool:
-    # By its last record: a journal that was cut goes on with others behind it. What is damaged by
-    # now was fine when it was exported.
+    # Compare the last record: a journal that was cut continues with other records. A record that
+    # is damaged by now was sound when it was exported, so it does not count as another one.
     if entry.last is None:
         return True
     position, checksum = entry.last
@@ -427,8 +428,8 @@ def _append_records(
     payloads: bool,
     sbe: SbeTables | None,
 ) -> tuple[int, tuple[int, int] | None, bool, int]:
-    # Returns how many records there were, position and checksum of the last one of the part,
-    # whether names are missing, and how many payloads are no sound SBE messages.
+    # Return the number of records, position and checksum of the part's last record, whether names
+    # are missing, and how many payloads are not sound SBE messages.
     blocks = Blocks(directory, part.journal, part.position, part.end_position, part=part)
     latency, events = TABLES["latency"], TABLES["events"]
     hops = HopCounts()
@@ -486,7 +487,7 @@ def _append_races(
 
 
 class _Files:
-    """The files that a part becomes: written aside."""
+    """The files of a part, in a directory where readers do not look."""
 
     def __init__(self, writing: Path, name: str) -> None:
         self._writing = writing
@@ -509,7 +510,7 @@ class _Files:
 
 
 class _Feed:
-    """What an export has of a feed, while nobody else changes it."""
+    """The part of an export that belongs to a feed; locked while it is entered."""
 
     def __init__(self, root: Path, name: str) -> None:
         self.name = name
@@ -535,15 +536,15 @@ class _Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Whoever is interrupted while files are shown ends it: they are nowhere else, and what they
-        # were made of may be gone by the next time.
+        # If an interruption left files that are complete but not visible, make them visible now:
+        # their segments may be gone by the next run.
         try:
             settle_entries(self._root, self.name)
         finally:
             os.close(self._fd)
 
     def keep_settings(self, journal: Path) -> None:
-        """Copy what says how a feed's lines, or a composite's inputs, are called."""
+        """Copy the settings with the names of a feed's lines or a composite's inputs."""
         directory = self._root / "_manifest" / self.name / "settings"
         directory.mkdir(exist_ok=True)
         copy_feed(journal, directory)
@@ -551,7 +552,7 @@ class _Feed:
             (directory / INPUTS).write_text(json.dumps(names) + "\n")
 
     def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
-        """Return what there is of a journal, in its order; with `replace`, and of no other one."""
+        """Return a journal's entries in order; `replace` removes those of another journal."""
         for entry in [each for each in self._entries if each.raw == raw]:
             if entry.journal == journal:
                 continue

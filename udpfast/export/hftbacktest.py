@@ -1,8 +1,8 @@
-"""A journal's levels and trades of one instrument as hftbacktest reads them: an array in an npz.
+"""Write a journal's levels and trades of one instrument for hftbacktest: an array in an npz file.
 
-The array's type, its flags and the order of its events come from the package hftbacktest.
-`exch_ts` is when the exchange did it (if it says so, else when it was received), `local_ts` when
-the feed published it, which is when a strategy could see it.
+The package hftbacktest provides the array's type, its flags and the order of events. `exch_ts` is
+the exchange's time (if it states one, otherwise the time of receipt); `local_ts` is when the feed
+published the record, which is when a strategy could see it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLES", "write_npz"]
 
-#: What it is made of.
+#: Tables that it is made from.
 TABLES = ("messages", "levels", "trades")
 
 Events = NDArray[Any]
@@ -37,11 +37,11 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
     Parameters
     ----------
     path : Path
-        `numpy.load(path)["data"]` is the array.
+        The file; `numpy.load(path)["data"]` is the array.
     rows : JournalRows
-        Those of `TABLES`.
+        Rows of the tables `TABLES`.
     latency_ns : int
-        The least latency that is believed: where clocks say less, all local times move.
+        Least plausible latency: if the clocks show less, all local times are shifted.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
                 f"hftbacktest has a file per instrument: found {some}; choose one (--symbol, "
                 "--exchange)"
             )
-        # `ival` carried the place of a record until here: a clear comes before its levels.
+        # `ival` has the record's index until here. The sort is stable: a clear precedes its levels.
         events = events[np.argsort(events["ival"], kind="stable")]
         events["ival"] = 0
         found.append(events)
@@ -113,7 +113,7 @@ def _priced(backtest: Any, batch: pa.RecordBatch, buy: str) -> Events:
 
 
 def _clears(backtest: Any, batch: pa.RecordBatch) -> Events:
-    # Without a side it clears both.
+    # Without a side the event clears both sides.
     events = _events(backtest, batch)
     events["ev"] |= np.uint64(backtest.DEPTH_CLEAR_EVENT)
     return events

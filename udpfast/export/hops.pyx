@@ -24,10 +24,10 @@ cdef enum:
     HOP_KERNEL_TO_EXCHANGE = 3
     HOP_KERNEL_TO_PUBLISHED = 4
     HOP_COUNT = 5
-    FLIGHT_MAX = 0x7FFFFFFF          # it was longer, or not said
+    FLIGHT_MAX = 0x7FFFFFFF          # the time is unknown, or was longer
 
-#: Where each is measured from and to. The first four compare clocks of two hosts: what is negative
-#: has a histogram of its own, of the opposite.
+#: The points between which each hop is measured. The first four compare clocks of two hosts:
+#: negative values go into the histogram of the opposite hop.
 HOPS = ("origin_to_kernel", "kernel_to_origin", "exchange_to_kernel", "kernel_to_exchange",
         "kernel_to_published")
 
@@ -37,19 +37,19 @@ if _HISTOGRAM.itemsize != sizeof(Histogram):
     raise ImportError(f"Histogram has {sizeof(Histogram)} bytes, its dtype "
                       f"{_HISTOGRAM.itemsize}")
 
-#: The largest value of each slot: what a percentile says.
+#: The largest value of each slot, which percentiles report.
 _LARGEST = np.minimum(np.append(LatencyHistogram.values()[1:] - 1, VALUE_MAX), VALUE_MAX)
 
 
 @cython.final
 cdef class HopCounts:
-    """Histograms of the minute that is being read, and what earlier ones became.
+    """Histograms of the current minute, and the rows of earlier minutes.
 
-    A minute that comes in several pieces, as when the clock is set back, has several rows: they
-    are summed up like any others.
+    A minute that is read in several pieces, because the clock was set back, has several rows, which
+    readers sum up like any others.
     """
 
-    cdef dict _current               # (session, stream, line): an array of HOP_COUNT histograms
+    cdef dict _current               # (session, stream, line) -> array of HOP_COUNT histograms
     cdef int64_t _minute
     cdef list _rows
 
@@ -58,7 +58,7 @@ cdef class HopCounts:
         self._rows = []
 
     def add(self, Block block not None) -> None:
-        """Count the records of a block, those that carry something of the publisher's."""
+        """Count the records of a block that contain a publisher's message."""
         cdef int64_t i, minute_ns = <int64_t> MINUTE_S * 1_000_000_000, begin = 0
         cdef uint64_t key, last = 0
         cdef const Record* record
@@ -69,7 +69,7 @@ cdef class HopCounts:
             if record.kind != KIND_MESSAGE and record.kind < KIND_UPDATES:
                 continue
             if record.flags & (RECORD_NO_TIMESTAMP | RECORD_RELEASED):
-                continue  # nobody knows when it came; or it waited for a snapshot, not on the way
+                continue  # no time of receipt, or delayed by the wait for a snapshot
             if not begin <= record.published_ns < begin + minute_ns or hops == NULL:
                 begin = _minute_of(record.published_ns)
                 if begin != self._minute:
@@ -84,10 +84,10 @@ cdef class HopCounts:
                 &hops[HOP_KERNEL_TO_PUBLISHED],
                 _difference(record.published_ns, record.received_ns))
             update = block.update(i)
-            # A snapshot may repeat an old stamp, and any number may stand in a payload.
+            # A snapshot may repeat an old stamp.
             if record.stream == CHANNEL_SNAPSHOT:
                 continue
-            if record.stream >= STREAM_FIRST:       # said by the framing; less than two seconds
+            if record.stream >= STREAM_FIRST:       # stated by the framing; below two seconds
                 if -FLIGHT_MAX < record.flight_ns < FLIGHT_MAX:
                     histogram_record_signed(
                         &hops[HOP_ORIGIN_TO_KERNEL], &hops[HOP_KERNEL_TO_ORIGIN],
@@ -120,13 +120,13 @@ cdef class HopCounts:
         self._current.clear()
 
     def take(self) -> list[tuple[Any, ...]]:
-        """Return, once, what all minutes became.
+        """Return the rows of all minutes, and forget them.
 
         Returns
         -------
         list of tuple
-            (UNIX day, stream, session), minute in UNIX ns, line, hop, values above an hour,
-            and three arrays: slots that are not empty, the largest value of each, its count.
+            (UNIX day, stream, session), minute in UNIX ns, line, hop, number of values above an
+            hour, and three arrays: slots that are not empty, their largest values, their counts.
         """
         self._end_minute()
         rows, self._rows = self._rows, []
@@ -134,12 +134,12 @@ cdef class HopCounts:
 
 
 cdef int64_t _difference(int64_t later, int64_t earlier) noexcept nogil:
-    # Unsigned: any two numbers may stand there.
+    # Unsigned arithmetic: the operands may be any numbers.
     return <int64_t> (<uint64_t> later - <uint64_t> earlier)
 
 
 cdef int64_t _minute_of(int64_t unix_ns) noexcept nogil:
-    # Rounded down: cdivision rounds towards zero.
+    # Round down; with cdivision % follows the sign of the dividend.
     cdef int64_t minute_ns = <int64_t> MINUTE_S * 1_000_000_000
     cdef int64_t rest = unix_ns % minute_ns
     return unix_ns - rest - (minute_ns if rest < 0 else 0)

@@ -1,11 +1,11 @@
-"""The manifest of an export: an entry for each exported part of a journal.
+"""The manifest of an export: one entry per exported part of a journal.
 
 _manifest/export.json                 the export's own identity
 _manifest/FEED/JOURNAL-FROM-TO.json   the files made from records FROM up to TO of JOURNAL
 
 A part is named after its content: the journal's identity and the indices of its records. So its
 files never change, whatever is appended later and however often it is exported. A name that begins
-with a dot marks an entry whose files are all written but not all shown; the next exporter finishes
+with a dot marks an entry whose files are complete but not all visible; the next exporter finishes
 it.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 
 VERSION = 3
 
-#: The version of all tables: an export by another version of them is written anew.
+#: Version of all tables: parts that were exported with other tables are written again.
 SCHEMA_HASH = hashlib.sha256(
     "\n".join(f"{name}: {spark_schema(name)}" for name in TABLES).encode()
 ).hexdigest()[:16]
@@ -49,41 +49,46 @@ SCHEMA_HASH = hashlib.sha256(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of a part of a journal.
+    """The exported files of a part of a journal.
 
     Attributes
     ----------
     feed : str
+        Name of the feed in the export.
     journal : str
-        Its identity, in hexadecimal digits.
+        Identity of the journal, in hexadecimal digits.
     directory : str
-        Where it was.
+        Directory of the journal at that time.
     raw : bool
-        Of a raw capture.
+        Whether it is of a raw capture.
     segment : int
+        Number of the segment.
     index, end_index : int
-        Of its first record, behind its last one.
+        Index of the part's first record, and behind its last.
     position, end_position : int
         The same in bytes.
     records : int
+        Number of records read.
     missing : int
-        Records that were damaged: with `records`, all of the part.
+        Number of damaged records; `records` and `missing` are all records of the part.
     last : tuple of (int, int) or None
-        Position and checksum of its last record; None: that was damaged.
+        Position and checksum of the last record; None: it was damaged.
     nameless : bool
-        A file of names was gone or torn: of some records nobody knows the instruments.
+        A file of names was missing or damaged: the instruments of some records are unknown.
     tables : tuple of str
-        That were made.
+        Tables that were made.
     payloads : bool
-        Whether `messages` has them.
+        Whether `messages` contains payloads.
     files : tuple of WrittenFile
+        The files.
     schema : str
-        `SCHEMA_HASH` of who wrote them.
+        `SCHEMA_HASH` of the udpfast that wrote them.
     version : int
+        Version of the entry's format.
     sbe : str
         `SbeTables.identity` of its tables of SBE messages; empty: it has none.
     damaged : int
-        Payloads that were no sound SBE messages; they are in no table of these.
+        Number of payloads that are not sound SBE messages, and are in none of those tables.
     """
 
     feed: str
@@ -109,7 +114,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Name that its files carry: the journal, and the records that are in them."""
+        """Name of its files: journal and indices."""
         return f"{self.journal}-{self.index:012}-{self.end_index:012}"
 
     def rows(self) -> dict[str, int]:
@@ -120,7 +125,7 @@ class Entry:
         return found
 
     def lacks(self, root: Path) -> set[str]:
-        """Return its tables of which a file is not there with the size that it had."""
+        """Return the tables of which a file is missing, or has another size than when written."""
         return {
             file.table for file in self.files if not _has_size(root / file.path, file.size_bytes)
         }
@@ -134,12 +139,12 @@ def _has_size(path: Path, size_bytes: int) -> bool:
 
 
 def export_identity(root: Path) -> str | None:
-    """Return the identity of an export; None: nobody has begun one there.
+    """Return the identity of an export; None: there is no export.
 
     Raises
     ------
     FormatError
-        The file that has it is damaged.
+        The file of the identity is damaged.
     """
     path = root / "_manifest" / "export.json"
     try:
@@ -151,25 +156,25 @@ def export_identity(root: Path) -> str | None:
 
 
 def begin_export(root: Path) -> None:
-    """Give an export an identity, unless it has one."""
+    """Give an export an identity if it has none."""
     path = root / "_manifest" / "export.json"
     if path.exists():
         return
     fresh = path.with_name(f".export-{secrets.token_hex(8)}")
     _write(fresh, {"identity": secrets.token_hex(16)})
-    with contextlib.suppress(FileExistsError):  # by another feed's exporter, just now
+    with contextlib.suppress(FileExistsError):  # another feed's exporter has just made one
         path.hardlink_to(fresh)
     fresh.unlink()
     sync_directory(path.parent)
 
 
 def read_entries(root: Path, feed: str = "*") -> list[Entry]:
-    """Return the entries of an export, or of a feed of it, in their order.
+    """Return the entries of an export, or of one of its feeds, in order.
 
     Raises
     ------
     FormatError
-        A file is no entry.
+        A file is not an entry.
     """
     found = [_read(path) for path in sorted((root / "_manifest").glob(f"{feed}/[!.]*.json"))]
     return [entry for entry in found if entry is not None]
@@ -197,13 +202,14 @@ def _read(path: Path) -> Entry | None:
 
 
 def write_entry(root: Path, entry: Entry) -> None:
-    """Show the files of an entry, and then the entry, in place of an earlier one.
+    """Make the files of an entry visible, and then the entry, replacing an earlier one.
 
-    All of them are there on return, and on the disk; or, whenever it ends, by `settle_entries`.
+    On return everything is visible and on the disk. If the process ends before, `settle_entries`
+    completes it.
     """
     hidden = _path(root, entry, hidden=True)
     hidden.parent.mkdir(parents=True, exist_ok=True)
-    # Nothing is shown of a process that was killed while it wrote.
+    # Write under another name first: a half-written entry of a killed process must not be settled.
     fresh = hidden.with_suffix(".new")
     _write(fresh, dataclasses.asdict(entry))
     fresh.replace(hidden)
@@ -212,12 +218,12 @@ def write_entry(root: Path, entry: Entry) -> None:
 
 
 def writing_directory(root: Path, feed: str) -> Path:
-    """Return where the files of a feed are until they are shown: Spark does not look there."""
+    """Return the directory of a feed's files until they are visible; Spark ignores it."""
     return root / "_manifest" / feed / ".writing"
 
 
 def settle_entries(root: Path, feed: str) -> None:
-    """Show what a killed process had written and not shown, and remove what it had half written."""
+    """Make visible what a killed process had completed, and remove what it had half written."""
     for path in sorted((root / "_manifest" / feed).glob(".*.json")):
         entry = _read(path)
         if entry is not None:
@@ -231,7 +237,7 @@ def _settle(root: Path, entry: Entry) -> None:
     writing = writing_directory(root, entry.feed)
     for file in entry.files:
         (root / file.path).parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):  # it is there already
+        with contextlib.suppress(FileNotFoundError):  # it has been moved already
             (writing / file.path).replace(root / file.path)
     if before is not None:
         _unlink(root, {file.path for file in before.files} - {file.path for file in entry.files})

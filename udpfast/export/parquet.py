@@ -1,4 +1,4 @@
-"""Write Parquet files aside, and show those of a part once all are complete."""
+"""Write the Parquet files of a part in a directory of their own; `manifest` makes them visible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ROW_GROUP", "PartitionFile", "WrittenFile", "partition_directory", "sync_directory"]
 
-#: Rows of one row group: what a task reads at once, and what has statistics of its own.
+#: Rows per row group, the unit that a task reads and that has its own statistics.
 ROW_GROUP = 1 << 20
 
 _EPOCH = date(1970, 1, 1)
@@ -34,13 +34,17 @@ class WrittenFile:
     Attributes
     ----------
     table : str
+        Name of its table.
     path : str
-        Below the export's root.
+        Path relative to the export's root.
     rows : int
+        Number of rows.
     first_position, last_position : int or None
-        Of the records of its first and last row; None: the table has no positions.
+        Positions of the records of its first and last row; None: the table has no positions.
     size_bytes : int
+        Size of the file.
     sha256 : str
+        Hash of the file, in hexadecimal digits.
     """
 
     table: str
@@ -53,23 +57,25 @@ class WrittenFile:
 
 
 def partition_directory(partition: Partition) -> str:
-    """Return the directories of a partition, as Hive has them."""
+    """Return the relative path of a partition, in the layout of Hive."""
     day, stream, session = partition
     when = _EPOCH + timedelta(days=day)
     return f"date={when.isoformat()}/stream={stream}/session={session_word(session)}"
 
 
 class PartitionFile:
-    """The rows of one table in one partition, out of one segment.
+    """The file of one table in one partition, from one segment.
 
     Parameters
     ----------
     writing : Path
-        Directory of what is written; what is complete is moved to the export by `manifest`.
+        Directory to write in; `manifest` moves complete files to the export.
     table : Table
+        The table.
     partition : Partition
+        The partition.
     name : str
-        Of the file.
+        Name of the file.
     """
 
     def __init__(self, writing: Path, table: Table, partition: Partition, name: str) -> None:
@@ -83,7 +89,7 @@ class PartitionFile:
         self._positions: tuple[int, int] | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows, behind those that are there."""
+        """Append rows."""
         self._batches.append(batch)
         self._pending += batch.num_rows
         if self._pending >= ROW_GROUP:
@@ -94,7 +100,7 @@ class PartitionFile:
 
         if not self._batches:
             return
-        # One dictionary per row group: with several, Parquet would write words out in full.
+        # One dictionary per row group: with several, Parquet would write the words without one.
         table = pa.Table.from_batches(self._batches).unify_dictionaries()
         self._batches = []
         self._pending = 0
@@ -115,7 +121,7 @@ class PartitionFile:
         return pq.ParquetWriter(self._path, schema, **_options(self._table))
 
     def finish(self) -> WrittenFile:
-        """Have the disk take the file; it is complete, and still aside."""
+        """Complete the file and write it to the disk; it is not visible yet."""
         self._flush()
         assert self._writer is not None, "a file has rows"
         with _naming(self._path):
@@ -135,7 +141,7 @@ class PartitionFile:
         )
 
     def discard(self) -> None:
-        """Remove what was written. Idempotent."""
+        """Remove the file. Idempotent."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -144,7 +150,7 @@ class PartitionFile:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    # pyarrow does not name the file of an error of the system: the disk that is full is unknown.
+    # Add the path to an OSError of pyarrow, which lacks it: the user must know which disk is full.
     try:
         yield
     except OSError as error:
@@ -154,11 +160,11 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _options(table: Table) -> dict[str, Any]:
-    # Growing numbers as differences: half the size of plain ones, and faster to write and to read.
-    # Everything else by dictionary, which Parquet gives up by itself where it does not pay.
+    # Numbers that grow are stored as differences: half the size of plain ones, and faster to write
+    # and read. All others use a dictionary, which Parquet abandons by itself if it does not help.
     import pyarrow.parquet as pq
 
-    if not table.columns:  # a schema's own, whose types are those of its batches
+    if not table.columns:  # a table of SBE messages, whose types are those of its batches
         return {"compression": "zstd", "compression_level": 3, "store_schema": False}
     growing = [each.name for each in table.columns if each.type in ("long", "timestamp")]
     schema = arrow_schema(table.name)
@@ -174,12 +180,12 @@ def _options(table: Table) -> dict[str, Any]:
         "use_dictionary": by_dictionary,
         "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
         "sorting_columns": [pq.SortingColumn(schema.get_field_index(name)) for name in order],
-        "store_schema": False,  # so that everybody reads texts as texts
+        "store_schema": False,  # otherwise pyarrow would return texts as dictionaries
     }
 
 
 def sync_directory(path: Path) -> None:
-    """Have the disk take the names of a directory."""
+    """Write the entries of a directory to the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""The table of races, from a raw capture to Arrow."""
+"""The table `races`: Arrow rows from a raw capture."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ _NO_DELAY = np.iinfo(np.int64).min
 
 
 def raced_parts(directory: Path, parts: Sequence[Part], closed: bool) -> list[Part]:
-    """Return the first parts of a raw capture, as far as no copy will come behind them any more.
+    """Return the first parts of a raw capture behind which no late copy can come any more.
 
     Parameters
     ----------
     directory : Path
+        Directory of the capture.
     parts : sequence of Part
-        All of the capture, in its order.
+        All parts of the capture, in order.
     closed : bool
-        Nothing more will come at all.
+        Whether the capture is complete.
     """
     count = next((i for i, part in enumerate(parts) if not part.finished), len(parts))
     ready, behind_ns = len(parts), 0
@@ -55,10 +56,11 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
     Returns
     -------
     Races
+        The races.
     int
-        Datagrams and other records of the part: fewer than it should have, where some are damaged.
+        Number of records of the part that were read; fewer than it has if some are damaged.
     tuple of (int, int) or None
-        Position and checksum of its last one.
+        Position and checksum of its last record.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
         found = _read_races(directory, part, big_endian, back_ns)
         if not found[0].unsure:
             return found
-        back_ns *= 2  # lines repeat a datagram: which copy is a first one is told by earlier ones
+        back_ns *= 2  # a line repeats datagrams: earlier copies decide which one is the first
 
 
 def _read_races(
@@ -93,15 +95,15 @@ def _read_races(
             records += block.between(part.position, part.end_position)
             if races.behind_ns > WAIT_NS:
                 break
-    except RegionError:  # of the end of the capture, which is behind this part
+    except RegionError:  # damage at the end of the capture, behind this part
         if records < part.end_index - part.index:
             raise
     return races, records, last
 
 
 def _near_before(directory: Path, part: Part, back_ns: int) -> tuple[int, bool]:
-    # From where on to read so that all is there that was captured so long before a part, and
-    # whether that is the beginning. By place, not by the times of records: clocks are set back.
+    # Return the position at which to start reading to include `back_ns` before a part, and whether
+    # that is the capture's beginning. Searches by position, because clocks may be set back.
     places = _strides_before(directory, part.position)
     begin, strides, elapsed_ns = part.position, 1, 0
     while elapsed_ns <= back_ns:
@@ -114,7 +116,7 @@ def _near_before(directory: Path, part: Part, back_ns: int) -> tuple[int, bool]:
 
 
 def _strides_before(directory: Path, position: int) -> Iterator[int]:
-    # Positions of records before another that segments know by themselves, the latest first.
+    # Yield positions of records before `position` from the segments' own indices, latest first.
     for number in reversed(list_segments(directory)):
         try:
             segment = Segment.open(segment_path(directory, number))
@@ -128,7 +130,7 @@ def _strides_before(directory: Path, position: int) -> Iterator[int]:
 def _elapsed_ns(
     directory: Path, journal: str, position: int, end_position: int, enough_ns: int = WAIT_NS
 ) -> int:
-    # A part of the capture; no more than is of interest.
+    # Return the time that passed in a part of the capture; stop at `enough_ns`.
     elapsed = Elapsed()
     for block, _ in Blocks(directory, journal, position, end_position, raw=True):
         elapsed.add(block)
@@ -164,11 +166,15 @@ def race_batch(
     races : numpy.ndarray
         dtype `RACE`, of one partition.
     partition : tuple
+        The partition.
     lines : int
-        Lines that were heard on its stream, a bit each: so many delays a row has.
+        Bit mask of the lines that were heard on its stream; a row has a delay for each up to the
+        highest.
     feed : str
+        Name of the feed in the export.
     columns : tuple of str
-        In their order, partition columns may be among them; empty: the table's own.
+        Names of the columns in order; partition columns may be among them. Empty: all columns of
+        the table.
     """
     import pyarrow as pa
 

@@ -21,31 +21,31 @@ cdef enum:
     TABLE_MIN = 1 << 12
     RACE_WAIT_NS = 1_000_000_000
 
-#: How long after the first copy of a datagram another one belongs to the same race: more than any
-#: line of a feed is behind another. What has its numbers later than that is another race.
+#: Longest time after the first copy of a datagram in which another copy belongs to the same race:
+#: more than the skew of any line. A later datagram with the same numbers begins another race.
 WAIT_NS: int = RACE_WAIT_NS
 
 cdef packed struct Race:         # 144 bytes
     uint64_t key
-    uint64_t position            # of the first copy, in the capture
-    int64_t received_ns          # of the first copy
+    uint64_t position            # position of the first copy in the capture
+    int64_t received_ns          # when the first copy arrived
     int64_t published_ns
-    int64_t delays_ns[LINES_MAX]  # behind the first copy; INT64_MIN: that line did not bring it
-    int64_t elapsed_ns           # of the first copy: TimePassed.ns
-    int64_t copied_ns            # the same of the latest copy
+    int64_t delays_ns[LINES_MAX]  # delay after the first copy; INT64_MIN: not on that line
+    int64_t elapsed_ns           # TimePassed.ns at the first copy
+    int64_t copied_ns            # TimePassed.ns at the latest copy
     uint64_t number
-    uint32_t arrived             # of a message: fragments that came
+    uint32_t arrived             # in the entry of a message: fragments that arrived
     uint16_t stream
-    uint16_t session             # ordinal, of the feed's session when its first copy came
+    uint16_t session             # ordinal of the feed's session at the first copy
     uint8_t fragment
     uint8_t fragment_max
     uint8_t completed
     uint8_t winner
-    uint8_t second               # NOBODY: there is none
-    uint8_t lines                # a bit each
-    uint8_t wanted               # its first copy is where races are wanted of
-    uint8_t stamped              # all of its copies have stamps of the kernel or the card
-    uint8_t unsure               # whether it began here is told by what was captured before
+    uint8_t second               # NOBODY: no other line delivered it
+    uint8_t lines                # bit mask of the lines that delivered it
+    uint8_t wanted               # its first copy lies between the wanted positions
+    uint8_t stamped              # all copies have stamps of the kernel or the card
+    uint8_t unsure               # earlier records may have a copy before its first one here
     uint8_t reserved[7]
 
 #: A race as `Races.take` returns it.
@@ -62,17 +62,17 @@ if sizeof(Race) != RACE.itemsize:
 
 
 cdef struct TimePassed:
-    int64_t ns                   # by the loop's monotonic clock: nobody sets it
-    int64_t now_ns               # what it showed last
+    int64_t ns                   # time passed by the loop's monotonic clock, which is never set
+    int64_t now_ns               # the last reading of that clock
     bint begun
 
 
 cdef inline void time_pass(
         TimePassed* passed, const Record* record, const uint8_t* payload) noexcept nogil:
-    # Go on to the next record of a capture.
+    # Advance to the next record of a capture.
     cdef int64_t now_ns
     if record.kind == KIND_RESTART or record.kind == KIND_SESSION:
-        passed.ns += RACE_WAIT_NS + 1  # nothing behind it belongs to what was before
+        passed.ns += RACE_WAIT_NS + 1  # no datagram behind it is a copy of one before it
         return
     if record.kind != KIND_DATAGRAM and record.kind != KIND_CLOCK:
         return
@@ -87,12 +87,12 @@ cdef inline void time_pass(
 
 @cython.final
 cdef class Elapsed:
-    """How much time passed in a part of a raw capture, whoever set the wall clock meanwhile.
+    """The time that passed in a part of a raw capture, independent of the wall clock.
 
     Attributes
     ----------
     ns : int
-        From the first record to the last one; more than `WAIT_NS` where the feed began anew.
+        Time from the first record to the last one; more than `WAIT_NS` if the feed began anew.
     """
 
     cdef TimePassed _passed
@@ -102,7 +102,7 @@ cdef class Elapsed:
         return self._passed.ns
 
     def add(self, Block block not None) -> None:
-        """Take the next block of the capture."""
+        """Add the next block of the capture."""
         cdef int64_t i
         for i in range(block.count):
             time_pass(&self._passed, block.records + i, block.payloads + block.offsets[i])
@@ -112,28 +112,28 @@ cdef class Elapsed:
 cdef class Races:
     """The races whose first copy lies between two positions of a raw capture.
 
-    What was captured around must be added too: `WAIT_NS` behind, for late copies of a first one
-    between, and at least that much before, where the first copies of what came between may be.
-    Where lines repeat a datagram for longer than that, only what is still earlier tells which copy
-    is a first one: `unsure`. Time is that of the loop's monotonic clock, which was captured too.
+    Records around them must be added, too: `WAIT_NS` behind, for late copies; and at least as much
+    before, because a copy in between may have its first copy there. If a line repeats a datagram
+    for longer than that, even earlier records are needed to decide which copy is the first:
+    `unsure`. Time is by the loop's monotonic clock, which was captured, too.
 
     Parameters
     ----------
     position, end_position : int
-        Of the first record that may be a first copy; behind the last one.
+        Position of the first record that may be a first copy, and behind the last one.
     big_endian : bool
-        Of the captured frames (`wire.byteorder`).
+        Byte order of the captured frames (`wire.byteorder`).
     whole : bool
-        The capture begins with the first record that is added.
+        True: the first record added is the first of the capture.
 
     Attributes
     ----------
     lines : list of int
-        By stream: lines that were heard from the first position on, a bit each.
+        By stream: bit mask of the lines that were heard from the first position on.
     unsure : bool
-        Which copies are first ones depends on what was captured before what was added.
+        Which copies are first depends on records before those that were added.
     behind_ns : int
-        The time that passed behind the last position, as far as records were added.
+        Time that passed behind the last position in the records that were added.
     """
 
     cdef readonly int64_t behind_ns
@@ -144,12 +144,12 @@ cdef class Races:
     cdef Race* _races
     cdef uint64_t _count
     cdef uint64_t _room
-    cdef uint32_t* _table            # of entries in _races, plus 1; 0: free
+    cdef uint32_t* _table            # hash table: index in _races + 1; 0: free
     cdef uint64_t _slots             # a power of two, at least twice the entries
     cdef uint8_t _lines[CHANNEL_COUNT]
     cdef FrameReader _reader
     cdef TimePassed _passed
-    cdef int64_t _end_ns             # what had passed at the end; -1: it is still to come
+    cdef int64_t _end_ns             # TimePassed.ns at the end position; -1: not reached yet
 
     def __cinit__(self, uint64_t position, uint64_t end_position, bint big_endian=False,
                   bint whole=True):
@@ -161,7 +161,7 @@ cdef class Races:
         self._table = <uint32_t*> calloc(self._slots, sizeof(uint32_t))
         if self._table == NULL:
             raise MemoryError(f"{self._slots} slots")
-        # Whatever its encoding: the capture does not say which ones the feed allowed.
+        # Accept all encodings: the capture does not state which ones the feed allowed.
         frame_reader_init(&self._reader, REVISION_CURRENT, big_endian, <uint64_t> -1)
 
     def __dealloc__(self):
@@ -173,11 +173,11 @@ cdef class Races:
         return [self._lines[channel] for channel in range(CHANNEL_COUNT)]
 
     def add(self, Block block not None) -> None:
-        """Take the datagrams of a block, the next one of the capture."""
+        """Add the datagrams of the next block of the capture."""
         cdef int64_t i
         cdef const Record* record
         for i in range(block.count):
-            # At most two entries each, and never more than half of the slots.
+            # A record adds at most two entries; at most half of the slots may be used.
             if 2 * (self._count + 2) > self._slots:
                 self._grow()
             record = block.records + i
@@ -187,7 +187,7 @@ cdef class Races:
             if self._end_ns >= 0:
                 self.behind_ns = self._passed.ns - self._end_ns
             if self.behind_ns > RACE_WAIT_NS:
-                return  # none of these is a copy of any before
+                return  # later records are no copies of earlier ones
             if record.kind == KIND_DATAGRAM:
                 self._take(record, block.payloads + block.offsets[i])
 
@@ -202,12 +202,12 @@ cdef class Races:
         free(self._table)
         self._table = table
         self._slots = slots
-        for i in range(self._count):  # of two with one key the later one
+        for i in range(self._count):  # of two entries with one key, keep the later one
             self._slot(self._races[i].key)[0] = <uint32_t> (i + 1)
         return 0
 
     cdef uint32_t* _slot(self, uint64_t key) noexcept nogil:
-        # The entry that has this key, or a free one. Ends: at most half of them are used.
+        # Return the slot of this key, or a free one. Terminates: at most half of them are used.
         cdef uint64_t mask = self._slots - 1
         cdef uint64_t at = ((key * <uint64_t> 0x9E3779B97F4A7C15) >> 20) & mask
         while self._table[at] and self._races[self._table[at] - 1].key != key:
@@ -215,12 +215,12 @@ cdef class Races:
         return self._table + at
 
     cdef bint _continues(self, const Race* race) noexcept nogil:
-        # Whether a datagram with the numbers of this race is another copy.
+        # Whether a datagram with the same numbers now belongs to this race.
         return self._passed.ns - race.elapsed_ns <= RACE_WAIT_NS
 
     cdef bint _is_unsure(self, uint32_t entry) noexcept nogil:
-        # Whether a race that begins now would not, if more of the capture had been added; `entry`:
-        # of the race before it, plus 1.
+        # Whether a race that begins now might have begun earlier, if more of the capture had been
+        # added. `entry` is the index + 1 of the race with the same key before it; 0: none.
         cdef const Race* before = self._races + entry - 1
         if entry == 0:
             return not self._whole and self._passed.ns <= RACE_WAIT_NS
@@ -280,7 +280,7 @@ cdef class Races:
                 self._copy(race, record, capture.flags)
                 return 0
         if record.position >= self._end_position:
-            return 0  # the business of who comes behind
+            return 0  # a race of a later part
         race = self._enter(key, slot)
         race.position = record.position
         race.received_ns = record.received_ns
@@ -303,13 +303,13 @@ cdef class Races:
         return 0
 
     cdef void _copy(self, Race* race, const Record* record, uint32_t flags) noexcept nogil:
-        # A further copy; what a line repeats proves nothing.
+        # Note a further copy; one that its line repeats does not count.
         cdef uint8_t bit = <uint8_t> (1 << record.line)
         cdef int64_t delay_ns = record.received_ns - race.received_ns
         race.copied_ns = self._passed.ns
         if race.unsure and self._position <= record.position < self._end_position:
             self.unsure = True
-        if not _is_near(delay_ns):  # the wall clock was set in between
+        if not _is_near(delay_ns):  # the wall clock has been set in between
             delay_ns = self._passed.ns - race.elapsed_ns
         if race.lines & bit:
             return
@@ -320,7 +320,7 @@ cdef class Races:
         race.delays_ns[record.line] = delay_ns
 
     cdef int _complete(self, uint64_t entry, uint8_t fragment_max) except -1:
-        # Whether this was the last fragment of its message that was missing.
+        # Note in an entry for the message that this fragment arrived, and whether it was the last.
         cdef uint64_t key = (self._races[entry].key & ~(<uint64_t> 0xFF00)) | 1
         cdef uint32_t* slot = self._slot(key)
         cdef Race* message = self._races + slot[0] - 1
@@ -328,7 +328,7 @@ cdef class Races:
             message = self._enter(key, slot)
         message.copied_ns = self._passed.ns
         message.arrived += 1
-        # By its number: the array may have moved.
+        # Use the index: _enter may have moved the array.
         self._races[entry].completed = message.arrived == <uint32_t> fragment_max + 1
         return 0
 

@@ -1,4 +1,4 @@
-"""The rows of a journal's tables in the order of its records: for formats of one file."""
+"""The rows of a journal's tables in the order of its records, for formats with one file."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ __all__ = ["JournalRows", "snapshots"]
 
 
 class JournalRows:
-    """Some tables of a journal, block by block.
+    """Iterates over tables of a journal, block by block.
 
     Parameters
     ----------
     directory : Path
-        Of the journal. What is still being written is left out.
+        Directory of the journal. Segments that are still being written are left out.
     tables : collection of str
-        Rows of `orders` also have `more`: true if the update goes on in the next one of its book.
+        Names of the tables. Rows of `orders` also have `more`: whether the update is continued in
+        the next update of its book.
     symbols, exchanges : collection of str
-        Rows of these alone; empty: all.
+        Only rows of these; empty: all rows.
 
     Attributes
     ----------
     doubts : int
-        Records that say that something is missing (GAP, LAPPED), among those read so far.
+        Number of records read so far that report missing ones (GAP, LAPPED).
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class JournalRows:
 
     @property
     def wanted(self) -> str:
-        """The end of a sentence about rows: whose they are; empty if they are everybody's."""
+        """The filter as the end of a sentence about rows; empty if there is none."""
         words = [shown(word) for each in self._wanted.values() for word in each]
         return f" of {' and '.join(words)}" if words else ""
 
@@ -93,7 +94,7 @@ def _batch(block: Block, names: Names, selection: Selection) -> pa.RecordBatch:
 
 
 def snapshots(messages: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
-    """Return the rows of `messages` that are complete states: those of an empty book, too."""
+    """Return the rows of `messages` that are complete states, including those of empty books."""
     import pyarrow.compute as pc
 
     return messages.filter(pc.and_(pc.equal(messages["kind"], kind.name), messages["snapshot"]))

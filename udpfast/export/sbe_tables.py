@@ -1,8 +1,8 @@
-"""SBE messages in records as tables for Parquet and Spark: one per message and group.
+"""SBE messages in records as tables for Parquet and Spark: one table per message and group.
 
 The record's columns come first, then those of the schema. A schema column gets a trailing `_` if
-its name is taken; names are compared without case, as Spark does. A type that Spark lacks becomes
-the next wider one; unsigned 64-bit integers keep their bits.
+its name is taken; names are compared without case, as in Spark. A type that Spark lacks becomes the
+next wider one; unsigned 64-bit integers keep their bits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SbeTables"]
 
-#: Columns of the record that a row is from.
+#: Columns with fields of the row's record.
 _RECORD = ("position", "index", "received_ns", "published_ns")
 _OWN = ("feed", *_RECORD, "row", "parent")
 
@@ -38,16 +38,16 @@ class SbeTables:
     Parameters
     ----------
     path : path-like
-        The schema's XML.
+        XML file of the schema.
     framing : str
-        Of the feed, where a record has all that one datagram carried; else empty.
+        Framing of the feed, if a record contains all messages of a datagram; otherwise empty.
 
     Attributes
     ----------
     tables : dict
-        Path of the message or group -> Table, named `sbe/PATH`.
+        Table by path of the message or group; the table's name is `sbe/PATH`.
     identity : str
-        Of all their columns: what another schema made is another table.
+        Hash of all columns, to recognise tables that another schema made.
     """
 
     def __init__(self, path: str | os.PathLike[str], framing: str = "") -> None:
@@ -62,7 +62,7 @@ class SbeTables:
         self.identity = hashlib.sha256(f"{framing}\n{said}".encode()).hexdigest()[:16]
 
     def arrow_schema(self, name: str, *, partitions: bool = False) -> pa.Schema:
-        """Return the columns of a table: of its files, or with the partition columns."""
+        """Return the Arrow schema of a table's files, or with the partition columns."""
         import pyarrow as pa
 
         from udpfast.payload.sbe.arrow import level_schema
@@ -81,13 +81,14 @@ class SbeTables:
         return pa.schema([*fields, *partition_schema()] if partitions else fields)
 
     def walk(self, block: Block, keep: NDArray[np.bool_] | None = None) -> SbeBlock:
-        """Return the messages of a block of records.
+        """Return the SBE messages of a block of records.
 
         Parameters
         ----------
         block : Block
+            The records.
         keep : ndarray of bool, optional
-            By record: False leaves it out.
+            By record: False leaves the record out.
         """
         found = block.select(sum(1 << kind for kind in MESSAGE_KINDS), False, keep)
         names = ("kind", "length", "stream", *_RECORD)
@@ -107,12 +108,12 @@ class SbeTables:
 
 
 class SbeBlock:
-    """The messages of a block of records.
+    """The SBE messages of a block of records.
 
     Attributes
     ----------
     damaged : dict
-        Position of each record whose payload is damaged -> why.
+        For each damaged payload, the reason by position of its record.
     """
 
     def __init__(self, tables: SbeTables, rows: Rows, headers: NDArray[Any]) -> None:
@@ -122,7 +123,7 @@ class SbeBlock:
         self.damaged = {int(headers["position"][index]): reason for index, reason in rows.damage()}
 
     def levels(self) -> tuple[str, ...]:
-        """Return the tables that have rows."""
+        """Return the names of the tables that have rows."""
         return tuple(self._rows)
 
     def batch(self, name: str, feed: str) -> pa.RecordBatch:
@@ -150,7 +151,7 @@ class SbeBlock:
 
 
 def _ordinals(payloads: NDArray[np.int64]) -> NDArray[np.int32]:
-    # Rows of a payload follow each other: 0, 1, ... within each.
+    # Number the rows of each payload 0, 1, ...; they are consecutive.
     begins = np.flatnonzero(np.diff(payloads, prepend=-1))
     counts = np.diff(np.append(begins, len(payloads)))
     found: NDArray[np.int32] = (np.arange(len(payloads)) - np.repeat(begins, counts)).astype("i4")
@@ -188,7 +189,7 @@ def _spark_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _free_in(names: list[str]) -> list[str]:
-    # Members of a struct, unlike each other in any case.
+    # Return names for the members of a struct that differ even without case.
     taken: set[str] = set()
     found = []
     for name in names:

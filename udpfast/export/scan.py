@@ -1,4 +1,4 @@
-"""Read tables directly from a journal, in pieces that any process can read, as Spark's tasks do."""
+"""Read tables directly from a journal, in pieces that other processes (Spark's tasks) can read."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
 
 __all__ = ["FIELDS", "Condition", "Scan"]
 
-#: Fields of a record's header that conditions may be about.
+#: Fields of a record's header that a condition can test.
 FIELDS = ("position", "index", "received_ns", "published_ns", "number", "line", "stream")
 
-#: Rows of one batch of races; those of others are as many as a block of records has.
+#: Most rows per batch of `races`; batches of other tables have the rows of one block.
 _RACES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a field of a record's header must be: from `low` to `high`, both included.
+    """A condition on a field of a record's header: between `low` and `high`, inclusive.
 
     Attributes
     ----------
     field : str
         One of `FIELDS`.
     low, high : int or None
-        None: without a bound.
+        The bounds; None: no bound.
     """
 
     field: str
@@ -79,30 +79,31 @@ class Scan:
     Attributes
     ----------
     journal : str
-        Its directory.
+        Directory of the journal.
     table : str
+        Name of the table.
     columns : tuple of str
-        In their order; empty: all, the partition columns last.
+        Names of the columns in order; empty: all, with the partition columns last.
     feed : str
-        What the column `feed` says; empty: the name of the instance recorded.
+        Value of the column `feed`; empty: the name of the recorded instance.
     payloads : bool
         Fill the column `payload`.
     kinds : tuple of str or None
-        Only records of these kinds. For the tables that have a kind of their own it is all or
-        nothing.
+        Only records of these kinds; None: all. A table of one kind has then all its rows or none.
     symbols, exchanges : tuple of str or None
-        Only records of these; what has none does not count among them.
+        Only records of these; a record without names is left out. None: all.
     conditions : tuple of Condition
-        All must hold. None of them and of the three above is for `races` and `latency`.
+        Conditions that all must hold. Like the three filters above, they are not allowed for
+        `races` and `latency`.
     piece_bytes : int
-        Of the journal, about, in one piece.
+        Approximate bytes of the journal per piece.
     skip_damage : bool
-        Go on behind records that are damaged; else that is an error. So are payloads that are no
-        sound messages of `schema`.
+        True: skip damaged records, and payloads that are not sound messages of `schema`. False:
+        they raise FormatError.
     schema : str
-        File of an SBE schema, whose messages and groups are the tables then.
+        File of an SBE schema; its messages and groups are then the tables.
     framing : str
-        See `SbeTables`.
+        As for `SbeTables`.
     """
 
     journal: str
@@ -125,9 +126,9 @@ class Scan:
         Raises
         ------
         ConfigError, ValueError
-            Something has a name that is not known, or cannot be asked of this table.
+            A name is unknown, or this table does not support the filters.
         """
-        self._own()  # there must be one of this name
+        self._own()  # raises if there is no such table
         for name in self.columns:
             _check(name, tuple(self.arrow_schema().names), "column")
         for name in self.kinds or ():
@@ -156,38 +157,38 @@ class Scan:
 
     @property
     def raw(self) -> bool:
-        """Whether it reads the raw capture."""
+        """Whether the table is made from the raw capture."""
         return self._own().raw
 
     @property
     def directory(self) -> Path:
-        """Directory of the segments that it reads."""
+        """Directory of the segments to read."""
         return Path(self.journal) / "raw" if self.raw else Path(self.journal)
 
     def pieces(
         self, start: Place | None = None, end: Place | None = None, *, streaming: bool = False
     ) -> list[Part]:
-        """Return what there is to read, in the order of the journal.
+        """Return the pieces to read, in the order of the journal.
 
         Parameters
         ----------
         start, end : Place, optional
-            From, and up to; by default all that there is. Of races, whole segments count; of
-            latency, each is one piece.
+            Where to begin and to end; by default the whole journal. `races` is read in whole
+            segments, `latency` in one piece per segment.
         streaming : bool
-            Others will be asked for later. Of a raw capture, only what is sealed: to what a writer
-            left that died, the next one may append.
+            True: more pieces will be requested later. Of a raw capture, only sealed segments are
+            returned then, because the next writer may append to one that a dead writer left.
 
         Raises
         ------
         FormatError
-            Segments that should be there are not, or another journal is.
+            Segments are missing, or the journal was replaced by another one.
         """
         raw = self.raw
         for place in (start, end):
             if place is not None:
                 check_journal(self.directory, place.journal)
-        state = state_of(self.directory)  # before the parts: what follows can only be more
+        state = state_of(self.directory)  # read before the parts, which can only grow
         closed = is_closed(self.directory, dead=not streaming)
         parts = journal_parts(self.directory, dead=not streaming)
         if end is None and not self.skip_damage and not is_end_known(state, parts):
@@ -197,9 +198,9 @@ class Scan:
             )
         if raw:
             parts = raced_parts(self.directory, parts, closed)
-        # The end of a capture that goes on is not raced yet: what follows decides races of it.
+        # The races at the end of a running capture are undecided: later records belong to them.
         known = 0 if state is None or (raw and not closed) else state.index
-        if start is None:  # behind the parts: what is removed meanwhile is no hole
+        if start is None:  # read after the parts, so that segments removed meanwhile are no hole
             start = journal_begin(self.directory)
         self._check_holes(parts, start.index, known if end is None else end.index)
         ends = [(start.position, start.index), *((p.end_position, p.end_index) for p in parts)]
@@ -216,7 +217,7 @@ class Scan:
         return found
 
     def _check_holes(self, parts: list[Part], begin: int, end: int) -> None:
-        # Whether the parts have all records from one index to another, and beyond that no hole.
+        # Check that the parts have all records between two indices, and no hole behind them.
         if self.skip_damage:
             return
         for index, end_index in sorted([(end, end), *((p.index, p.end_index) for p in parts)]):
@@ -231,7 +232,7 @@ class Scan:
         return [condition for condition in self.conditions if condition.field == field]
 
     def _reaches(self, part: Part) -> bool:
-        # Whether a segment can have records of the times and places wanted.
+        # Whether a segment can contain records with wanted times and positions.
         spans = {
             "published_ns": (part.first_ns, part.last_ns),
             "position": (part.position, part.end_position - 1),
@@ -244,13 +245,13 @@ class Scan:
         )
 
     def _cut(self, part: Part) -> list[Part]:
-        # Into pieces, at records that the segment's index knows; first and last ones without any
-        # record that is wanted are left out.
+        # Cut a segment into pieces at records of its index; leave out the first and last pieces if
+        # they cannot contain wanted records.
         segment = Segment.open(segment_path(self.directory, part.number))
         entries = segment.index()
         segment.close()
         bounds = [(part.position, part.index)]
-        for entry in entries if self.table != "latency" else ():  # whose rows are of the whole
+        for entry in entries if self.table != "latency" else ():  # its rows need whole segments
             position, index = int(entry["position"]), int(entry["index"])
             if not part.position < position < part.end_position:
                 continue
@@ -263,7 +264,7 @@ class Scan:
         return _between([*bounds, (part.end_position, part.end_index)], part)
 
     def _is_before(self, position: int, before_ns: int) -> bool:
-        # Whether no record before this place, none later than before_ns, is wanted.
+        # Whether no record before this position is wanted; they were published by before_ns.
         return any(
             condition.low is not None and condition.low > latest
             for field, latest in (("published_ns", before_ns), ("position", position - 1))
@@ -282,7 +283,7 @@ class Scan:
         Raises
         ------
         FormatError
-            Records are damaged or gone.
+            Records are damaged or have been removed.
         """
         if self.schema:
             yield from self._sbe_batches(piece)
@@ -318,7 +319,7 @@ class Scan:
             )
 
     def _hole_batches(self, blocks: Blocks, selection: Selection) -> Iterator[pa.RecordBatch]:
-        # What is missing is an event, as in an export, for who goes on behind it.
+        # If damage is skipped, report missing records as events, as an export does.
         if selection.table.name == "events" and self.skip_damage:
             for hole in blocks.holes:
                 block, names = hole.block(), Names()
@@ -355,7 +356,7 @@ class Scan:
         return Blocks(self.directory, piece.journal, *bounds, part=piece)
 
     def _keep(self, table: Table, block: Block, names: Names) -> NDArray[np.bool_] | None:
-        # By record, whether all conditions hold; None: there are none.
+        # Return by record whether all filters accept it; None: there are no filters.
         keep: list[Any] = []
         headers = block.headers
         for condition in self.conditions:
@@ -417,12 +418,12 @@ def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> Any
 
 @cache
 def sbe_tables(schema: str, framing: str) -> SbeTables:
-    """Return the tables of a schema, read once."""
+    """Return the tables of a schema; each schema is read only once."""
     return SbeTables(schema, framing)
 
 
 def _clipped(part: Part, start: Place, end: Place | None) -> Part:
-    # What of a segment lies between two places.
+    # Return the part of a segment between two places.
     if start.position > part.position:
         part = replace(part, position=start.position, index=start.index, before=None)
     if end is not None and end.position < part.end_position:
@@ -459,7 +460,7 @@ def _check(name: str, known: tuple[str, ...], what: str) -> None:
 
 
 def _at_least(values: NDArray[Any], bound: int) -> NDArray[np.bool_]:
-    # Whatever bound somebody asks for, beyond the field's own numbers too.
+    # Compare with a bound that may exceed the range of the field's type.
     info = np.iinfo(values.dtype)
     if bound <= info.min:
         return np.ones(len(values), np.bool_)

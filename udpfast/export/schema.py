@@ -1,14 +1,14 @@
-"""The tables that an export holds and the Spark source reads, with their columns.
+"""The tables of an export and of the Spark source, with their columns.
 
-Nothing here imports pyarrow or pyspark before one of their schemas is needed.
+This module imports pyarrow and pyspark only when one of their schemas is needed.
 
 The tables use only types that Spark has. It has no unsigned integers: those of 64 bits keep their
 bits, so values of 2**63 or more turn negative. It has no timestamps in nanoseconds: times are
 `..._ns`, BIGINT, UNIX nanoseconds, and one time per table is also a TIMESTAMP in microseconds. A
 missing number (NaN on the wire, id 0, the value 0 of an enumeration) is NULL.
 
-The publisher's enumerations have the names of its schema ("Buy"), ours have their own ("GAP"). A
-number beyond the schema stays a number ("37").
+Enumerations of the publisher use the names of its schema ("Buy"), those of udpfast their own
+("GAP"). A number without a name stays a number ("37").
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ class Column:
     Attributes
     ----------
     name : str
+        Name of the column.
     type : str
         A key of `SPARK_TYPES`.
     source : str
-        What fills it: `record.FIELD` of the record's header, `payload.FIELD` of its payload,
-        `row.FIELD` of one of its rows; or a word that `export.columns` knows.
+        Where its values come from: `record.FIELD` of the record's header, `payload.FIELD` of its
+        payload, `row.FIELD` of one of its rows; or the name of a computed column in
+        `export.columns`.
     doc : str
-        What it means, unless its name says so.
+        Its meaning, if the name does not say it.
     words : str
-        The enumeration that names its numbers: `Kind`, `GapReason`, ..., or an enumeration of the
+        The enumeration with the words for its numbers: `Kind`, `GapReason`, ..., or one of the
         publisher's schema.
     """
 
@@ -66,20 +68,22 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table and its columns. Its directory, below the export's root, has its name.
+    """A table and its columns. Its directory in the export has the table's name.
 
     Attributes
     ----------
     name : str
+        Name of the table.
     kinds : tuple of str
-        Kinds of records with rows here; empty: all, or those of a raw capture.
+        Kinds of records with rows in it; empty: all, or those of a raw capture.
     raw : bool
-        Made from a raw capture.
+        Whether it is made from a raw capture.
     rows : bool
-        A record has one row per row of its payload (level, trade, ...); else one row.
+        True: one row per row of a payload (level, trade, ...); False: one row per record.
     doc : str
+        What its rows are.
     columns : tuple of Column
-        Without the partition columns, which are the names of directories.
+        Its columns without the partition columns, which are names of directories.
     """
 
     name: str
@@ -110,16 +114,16 @@ SPARK_TYPES = {
 }
 
 #: Columns that are directories, `date=2026-11-21/stream=0/session=s1`: the UTC day of
-#: `published_ns`; 0 incremental, 1 snapshot; the session's ordinal (with a letter before it, or
-#: Spark would take it for a number).
+#: `published_ns`; 0 incremental, 1 snapshot; the session's ordinal (the letter before it prevents
+#: Spark from reading it as a number).
 PARTITION_COLUMNS = {"date": "DATE", "stream": "INT", "session": "STRING"}
 
 _FEED = Column(
     "feed",
     "string",
     "feed",
-    "name of the instance that was recorded; in a composite's copy COMPOSITE/INPUT for what an "
-    "input's feed said, COMPOSITE for messages of the bus",
+    "name of the recorded instance; in a composite's copy COMPOSITE/INPUT for records of an "
+    "input's feed, COMPOSITE for messages of the bus",
 )
 _RECORD = (
     _FEED,
@@ -143,7 +147,7 @@ _NAMES = (
     Column("exchange", "string", "name.exchange_id"),
     Column("symbol", "string", "name.symbol_id"),
 )
-_HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # which has no more than what all begin with
+_HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # only the fields that all updates begin with
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
 _TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not stated")
 _UPDATE = (*_RECORD, _OBJECT, *_NAMES, _TIME)
@@ -151,7 +155,7 @@ _DOUBT = Column(
     "doubt",
     "boolean",
     "doubt",
-    "true: the feed did not know then whether the book of its instrument is sound",
+    "true: the feed did not know at that time whether the instrument's book was sound",
 )
 
 _MESSAGES = (
@@ -410,7 +414,7 @@ _LATENCY = (
 
 
 def _columns(dtype: np.dtype[Any], base: str, skip: int) -> tuple[Column, ...]:
-    # A column for each field from an offset on, for tables that were not designed by hand.
+    # Return a column for each field from an offset on, for tables without a hand-made design.
     columns = []
     for name, (type_, offset, *_) in (dtype.fields or {}).items():
         if offset < skip or name == "present" or name.startswith("reserved"):
@@ -424,7 +428,7 @@ def _columns(dtype: np.dtype[Any], base: str, skip: int) -> tuple[Column, ...]:
 
 
 def _derived(kind: Kind) -> Table:
-    # The table of a kind that has no own one: its columns follow from its layout.
+    # Return the table of a kind without a hand-made one: its columns follow from its layout.
     row = ROW_DTYPES.get(kind)
     columns = (*_UPDATE, *_columns(UPDATE_DTYPES[kind], "payload", _HEADER_SIZE))
     if row is not None:
@@ -434,7 +438,7 @@ def _derived(kind: Kind) -> Table:
     return Table(kind.name.lower(), (kind.name,), False, row is not None, doc, columns)
 
 
-#: Tables that were designed by hand.
+#: Hand-made tables.
 _TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -449,7 +453,7 @@ _TABLES: dict[str, Table] = {
             ("REFERENCE_DATA",),
             False,
             False,
-            "Instruments as they were defined; a row when something new was said of one.",
+            "Definitions of instruments; a row whenever one was published.",
             _INSTRUMENTS,
         ),
         Table("status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
@@ -509,7 +513,7 @@ _TABLES: dict[str, Table] = {
 _OWN = {kind for table in _TABLES.values() for kind in table.kinds}
 
 #: The tables by name. `messages` has every record; (feed, position) joins it with the others. A
-#: kind of update without a table of its own gets one that follows from its layout.
+#: kind of update without a hand-made table gets one that follows from its layout.
 TABLES = _TABLES | {
     table.name: table
     for table in (_derived(kind) for kind in UPDATE_DTYPES if kind.name not in _OWN)
@@ -522,7 +526,7 @@ def table_of(name: str) -> Table:
     Raises
     ------
     ValueError
-        There is none of this name; the message lists those that are.
+        There is no such table; the message lists the tables.
     """
     if name not in TABLES:
         raise ValueError(f"table must be one of {', '.join(TABLES)}, was {name!r}")
@@ -530,13 +534,14 @@ def table_of(name: str) -> Table:
 
 
 def spark_schema(name: str, *, partitions: bool = True) -> str:
-    """Return a table's schema as Spark writes it: `spark.read.schema(spark_schema("trades"))`.
+    """Return a table's schema in Spark's notation: `spark.read.schema(spark_schema("trades"))`.
 
     Parameters
     ----------
     name : str
+        Name of the table.
     partitions : bool
-        Append the columns that are directories.
+        Append the partition columns.
     """
     columns = [f"{each.name} {SPARK_TYPES[each.type]}" for each in table_of(name).columns]
     if partitions:
@@ -546,7 +551,7 @@ def spark_schema(name: str, *, partitions: bool = True) -> str:
 
 @cache
 def arrow_schema(name: str, *, partitions: bool = False) -> pa.Schema:
-    """Return a table's Arrow schema: that of its files, or with the partition columns."""
+    """Return the Arrow schema of a table's files, or with the partition columns."""
     import pyarrow as pa
 
     types = {
@@ -566,7 +571,7 @@ def arrow_schema(name: str, *, partitions: bool = False) -> pa.Schema:
 
 
 def partition_schema() -> pa.Schema:
-    """Return the Arrow schema of the columns that are directories."""
+    """Return the Arrow schema of the partition columns."""
     import pyarrow as pa
 
     return pa.schema([("date", pa.date32()), ("stream", pa.int32()), ("session", pa.string())])

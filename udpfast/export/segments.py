@@ -1,4 +1,4 @@
-"""A journal's segments for an export: which are finished, and their contents."""
+"""A journal's segments for an export: which are finished, and their records."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ __all__ = [
     "state_of",
 ]
 
-#: Records of one block: 16 MiB of headers and short payloads, which a second-level cache does not
-#: hold anyway; larger ones gain nothing.
+#: Most records per block: 16 MiB of headers and short payloads. That exceeds a second-level cache
+#: anyway, and larger blocks gain nothing.
 BLOCK_RECORDS = 1 << 16
 
 _POSITION_MAX = (1 << 63) - 1
@@ -47,13 +47,14 @@ _POSITION_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place between two records of a journal: the position and the index of the second.
+    """A place between two records of a journal: position and index of the second one.
 
     Attributes
     ----------
     position, index : int
+        Position in bytes, and in records.
     journal : str
-        Its identity, in hexadecimal digits: no two journals have one, whatever they are called.
+        The journal's identity in hexadecimal digits, which no other journal has.
     """
 
     position: int
@@ -63,34 +64,32 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A segment, or what there is of one: records from a position to a position.
+    """A segment or a part of one: the records between two positions.
 
     Attributes
     ----------
     number : int
-        Of the segment.
+        Number of the segment.
     position, end_position : int
-        Of its first record; behind its last one.
+        Position of the first record, and behind the last.
     index, end_index : int
-        The same, counted in records: so many it should have.
+        The same counted in records; the difference is the number of records it should have.
     first_ns, last_ns : int
         Earliest and latest `published_ns`.
     sealed : bool
-        It says itself where it ends.
+        The segment itself states where it ends.
     finished : bool
-        Nothing more will come behind it now; if it is not sealed, a next writer may append.
+        No records will be appended at present; if it is not sealed, a later writer may append.
     last : bool
         The writer closed the journal behind it.
     name : str
-        Of the instance.
+        Name of the instance.
     journal : str
         As in `Place`.
     before : tuple of (int, int) or None
-        Position and index behind what the journal has before it, where that is not where it begins:
-        what was between is lost.
+        Position and index behind the record before it, if records between the two are lost.
     behind : int or None
-        Of the last part of a journal that its writer closed, if the end of it is lost: the index at
-        which it ended.
+        For the last part of a closed journal whose end is lost: the index at which it ended.
     """
 
     number: int
@@ -111,16 +110,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Records that a journal should have and has not: damaged ones, or those of a lost segment.
+    """Records that are missing in a journal: damaged ones, or those of a lost segment.
 
     Attributes
     ----------
     position, index : int
-        Of the first of them.
+        Position and index of the first missing record.
     records : int
-        How many they are.
+        Number of missing records.
     at_ns : int
-        When the record behind them was published, or the one before, if there is none.
+        When the record behind them was published; if there is none, the one before.
     """
 
     position: int
@@ -129,7 +128,7 @@ class Hole:
     at_ns: int
 
     def block(self) -> Block:
-        """Return the LAPPED that every reader of the journal is told instead."""
+        """Return the LAPPED record that readers of the journal get instead."""
         payload = np.zeros(1, LAPPED)
         payload["missed"], payload["reason"] = self.records, LappedReason.DAMAGE
         header = np.zeros(1, RECORD)
@@ -142,13 +141,13 @@ class Hole:
 
 
 def is_closed(directory: str | os.PathLike[str], dead: bool = False) -> bool:
-    """Return whether a journal's writer closed it; with `dead`, or died (and may come back)."""
+    """Return whether a journal's writer closed it; with `dead`, also whether the writer died."""
     state = state_of(directory)
     return dead if state is None else state.closed or (dead and not state.alive)
 
 
 def state_of(directory: str | os.PathLike[str]) -> JournalState | None:
-    """Return what a journal's writer said last; None: nothing that can be read."""
+    """Return the state that a journal's writer last stated; None: it cannot be read."""
     try:
         return journal_state(directory)
     except (FileNotFoundError, FormatError):
@@ -158,21 +157,20 @@ def state_of(directory: str | os.PathLike[str]) -> JournalState | None:
 def journal_parts(
     directory: str | os.PathLike[str], *, dead: bool = True, known: Container[int] = ()
 ) -> list[Part]:
-    """Return the parts of a journal, in their order; empty ones are left out.
+    """Return the parts of a journal in order, without empty ones.
 
-    A segment that is not sealed is looked at record by record; it is finished if the journal is
-    closed.
+    A segment that is not sealed is read record by record; it is finished if the journal is closed.
 
     Parameters
     ----------
     directory : str or path
+        Directory of the journal.
     dead : bool
-        It is finished too if the journal's writer died, and whatever a next one may append to it
-        is of no interest now.
+        True: it is also finished if the journal's writer died, although another writer may append.
     known : container of int
         Numbers of segments to leave out.
     """
-    closed = is_closed(directory, dead)  # before the segments: what follows can only be more
+    closed = is_closed(directory, dead)  # read before the segments, which can only grow
     state = state_of(directory)
     identity = journal_identity(directory)
     found = []
@@ -189,12 +187,12 @@ def journal_parts(
 
 
 def after(part: Part, position: int, index: int) -> Part:
-    """Return a part that knows where what the journal has before it ends."""
+    """Return a part with `before` set, if records before it are missing."""
     return replace(part, before=(position, index)) if index < part.index else part
 
 
 def is_end_known(state: JournalState | None, parts: Sequence[Part]) -> bool:
-    """Whether somebody says where a journal ends: its writer's file, or its last segment."""
+    """Return whether a journal's end is known, from its writer's file or its last segment."""
     return state is not None or (bool(parts) and parts[-1].last)
 
 
@@ -214,7 +212,7 @@ def journal_begin(directory: str | os.PathLike[str]) -> Place:
 
 
 def journal_first(directory: str | os.PathLike[str]) -> Place:
-    """Return the place of the oldest record that is still there: the journal's end, if none is."""
+    """Return the place of the oldest record that exists, or the journal's end if none does."""
     identity = journal_identity(directory)
     for number in list_segments(directory):
         info = _info(directory, number)
@@ -224,14 +222,15 @@ def journal_first(directory: str | os.PathLike[str]) -> Place:
 
 
 def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Place:
-    """Return the place behind the last record that is to be read.
+    """Return the place behind the last record to read.
 
     Parameters
     ----------
     directory : str or path
+        Directory of the journal.
     synced : bool
-        While the journal is written and synced, that is the last record that the disk has: what is
-        beyond may be another one after a power cut. Without it, the last one at all.
+        True: while a synced journal is being written, use its last record that is on the disk,
+        because later ones may change with a power cut. False: use its last record.
     """
     identity = journal_identity(directory).hex()
     state = state_of(directory)
@@ -246,7 +245,7 @@ def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Plac
 
 
 def journal_place(directory: str | os.PathLike[str], start: Place, records: int) -> Place:
-    """Return the place so many records behind another, or the journal's end before it."""
+    """Return the place `records` records behind another, or the journal's end if that is first."""
     best = start
     for number in list_segments(directory):
         try:
@@ -266,13 +265,13 @@ def journal_place(directory: str | os.PathLike[str], start: Place, records: int)
         while (rest := start.index + records - best.index) > 0:
             count = cursor.poll(min(rest, BLOCK_RECORDS))
             best = replace(best, position=cursor.position, index=cursor.index)
-            if not count:  # the end, behind what is missing there
+            if not count:  # the journal's end
                 break
     return best
 
 
 def _info(directory: str | os.PathLike[str], number: int) -> SegmentInfo | None:
-    # None: its header is damaged; or it was removed just now.
+    # Return None if its header is damaged, or it has just been removed.
     try:
         segment = Segment.open(segment_path(directory, number))
     except (RegionError, FileNotFoundError):
@@ -308,10 +307,10 @@ def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) ->
 def _look_through(
     info: SegmentInfo, directory: str | os.PathLike[str]
 ) -> tuple[int, int, int, int]:
-    # What a seal would say: behind the last record, earliest and latest time.
+    # Return what a seal would state: the end in bytes and records, earliest and latest time.
     end, end_index, first_ns, last_ns = info.position, info.index, _POSITION_MAX, 0
     with (
-        suppress(RegionError),  # that nobody can say whether this was all is said by others
+        suppress(RegionError),  # callers report that the journal's end is unknown
         JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor,
     ):
         while (count := cursor.poll()) and cursor.number == info.number:
@@ -324,8 +323,7 @@ def _look_through(
 
 
 def _names(directory: str | os.PathLike[str], number: int, mark: int) -> Names:
-    # What name ids mean in records that go by a file of names; nothing if that is gone, torn or
-    # another journal's.
+    # Return the names of a file of names; none if it is missing, damaged or of another journal.
     if not number:
         return Names()
     try:
@@ -340,24 +338,25 @@ class Blocks:
     Parameters
     ----------
     directory : str or path
+        Directory of the journal.
     journal : str
-        Which one must be there: its identity, as in `Place`.
+        Expected identity of the journal, as in `Place`.
     position, end_position : int
-        Of the first record, and of the first behind the last one.
+        Position of the first record, and behind the last.
     raw : bool
-        Of a raw capture: its records have no updates.
+        Whether it is a raw capture, whose records have no updates.
     part : Part, optional
-        What the records are of, if holes in it are of interest.
+        The part that the records are of, to find holes in it; None: do not look for holes.
 
     Attributes
     ----------
     records : int
-        That came.
+        Number of records yielded so far.
     holes : list of Hole
-        Found since the list was last emptied; those before a block come before it, those behind
-        the last one at the end. Looked for between `index` and `end_index`, where these are given.
+        Holes found since the caller last emptied the list: those before a block are added before
+        it is yielded, those behind the last block at the end.
     nameless : bool
-        Some of them go by names that are gone or damaged: nobody knows their instruments.
+        Names of some records are missing or damaged, so that their instruments are unknown.
     """
 
     def __init__(
@@ -380,12 +379,12 @@ class Blocks:
         self._raw = raw
 
     def __iter__(self) -> Iterator[tuple[Block, Names]]:
-        """Yield blocks, each valid until the next, and what their name ids mean.
+        """Yield blocks, each valid until the next, with the names for their ids.
 
         Raises
         ------
         FormatError
-            Another journal is there.
+            The directory has another journal now.
         """
         names, number = Names(), 0
         check_journal(self._directory, self._journal)
@@ -415,7 +414,7 @@ class Blocks:
             self.holes.append(Hole(at.position, at.index, missing, at.first_ns))
 
     def _look_for_hole(self, rest: Part | None, block: Block) -> Part | None:
-        # `rest`: of the part, what no block has had yet. Returns what is left behind this one.
+        # `rest` is the remainder of the part before this block; return the remainder behind it.
         if rest is None:
             return None
         first, last = block.headers[0], block.headers[-1]
@@ -434,19 +433,19 @@ class Blocks:
 def last_record(block: Block, part: Part) -> tuple[int, int] | None:
     """Return position and checksum of a part's last record, if a block has it."""
     headers = block.headers
-    at = part.end_index - 1 - int(headers[0]["index"])  # they follow each other without a hole
+    at = part.end_index - 1 - int(headers[0]["index"])  # the indices in a block are consecutive
     if not 0 <= at < len(headers):
         return None
     return int(headers[at]["position"]), int(headers[at]["checksum"])
 
 
 def check_journal(directory: str | os.PathLike[str], journal: str) -> None:
-    """Compare a journal's identity with what is expected.
+    """Check that a directory still has the expected journal.
 
     Raises
     ------
     FormatError
-        It is another one.
+        It has another journal now.
     """
     found = journal_identity(directory).hex()
     if found != journal:
