@@ -1,4 +1,4 @@
-"""Where Spark looks for the format "udpfast" by itself: `spark.read.format("udpfast")`."""
+"""The module in which Spark finds the format "udpfast": `spark.read.format("udpfast")`."""
 
 from udpfast.spark.source import UdpfastSource
 
@@ -6,4 +6,4 @@ __all__ = ["DefaultSource"]
 
 
 class DefaultSource(UdpfastSource):
-    """Tables of a journal; see `udpfast.spark.source`."""
+    """The source of journal tables that Spark finds by its name; see `udpfast.spark.source`."""

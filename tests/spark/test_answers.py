@@ -79,8 +79,8 @@ def test_messages_lost_without_a_gap_are_in_none() -> None:
 def test_records_that_nobody_counted_are_so_many_or_more() -> None:
     assert said(losses=[losses(65_535, lost=1, lost_by_lapped_unknown=1)]) == [
         "bad! 1 record or more that the feed published are missing here, because the feed began "
-        "another log before the recorder had read all of the last one. Nobody knows which messages "
-        "they held."
+        "another log before the recorder had read all of the last one. The messages that they held "
+        "are unknown."
     ]
 
 
@@ -94,7 +94,7 @@ def test_missing_records_stand_beside_lost_messages() -> None:
         "before they came. The longest gap had 10 messages. Messages after a gap waited 0 ns at "
         "most, and objects went stale 0 times.",
         "bad! 5,000 records that the feed published are missing here, because the recorder was too "
-        "slow and was lapped. Nobody knows which messages they held.",
+        "slow and was lapped. The messages that they held are unknown.",
         "The worst hour began at 2026-11-23 14:00 UTC (all streams), with 5,000 lost messages.",
     ]
 

@@ -44,8 +44,8 @@ def test_files_that_were_not_copied_are_missed(journal: Path, tmp_path: Path, fo
     root = form.format(tmp_path)
     (said,) = manifest_doubts(root)
     assert said == (
-        f"{root} lacks files that its manifest names, or has them in another size (of gaps and "
-        "levels): what they held is unknown."
+        f"{root} lacks files that its manifest lists, or has them in another size (of gaps and "
+        "levels): their rows are missing."
     )
 
 
@@ -54,5 +54,5 @@ def test_export_without_a_manifest_is_in_doubt(journal: Path, tmp_path: Path, fo
     shutil.rmtree(tmp_path / "_manifest")
     root = form.format(tmp_path)
     assert list(manifest_doubts(root)) == [
-        f"{root} has no manifest: nobody can say whether all of it is there."
+        f"{root} has no manifest, so parts of it may be missing."
     ]

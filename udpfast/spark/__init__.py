@@ -1,4 +1,4 @@
-"""Analysis of journals and exports on Spark: a session without traps, the jobs, and their report.
+"""Analysis of journals and exports on Spark: a session with safe settings, the jobs, their report.
 
 This needs the extra `[spark]` and Java 17 or newer. Only `udpfast spark` imports this package, so
 processes that receive and trade never load it.
@@ -17,7 +17,7 @@ __all__ = ["open_session", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format "udpfast" with a session, for when Spark does not find it by itself.
+    """Register the format "udpfast" with a session, in case Spark does not find it by itself.
 
     Spark finds it if it can import the package `pyspark_udpfast`, which udpfast installs.
 

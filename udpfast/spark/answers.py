@@ -1,6 +1,6 @@
-"""The answers at the top of a report: losses, their cost, the worth of each line, latencies.
+"""The answers at the top of a report: losses, their cost, the value of each line, latencies.
 
-Each answer stands alone; it is made from the rows of the tables.
+Each answer can be read by itself; it is made from the rows of the tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def answers(
     inputs: Inputs | None = None,
     doubts: Sequence[str] = (),
 ) -> Iterator[Answer]:
-    """Yield the answers that the tables give, feed by feed; `doubts` say what no table can."""
+    """Yield the answers from the tables, feed by feed; `doubts` are losses that no table shows."""
     losses = _by(tables.get("losses", []), "feed")
     for feed, rows in losses.items():
         of = f"{literal(feed)}: " if len(losses) > 1 else ""
@@ -60,7 +60,7 @@ def answers(
 
 
 def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
-    # All but the snapshot channel's, whichever record says so.
+    # Losses of all channels but the snapshot channel, whichever record reports them.
     market = [row for row in rows if row["stream"] != SNAPSHOT]
     messages = sum(row["messages"] for row in market)
     counts = {reason: sum(row[lost_by(reason)] for row in market) for reason in LOST}
@@ -105,17 +105,17 @@ def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str
 
 
 def _missing_records(records: int, counts: dict[str, int]) -> str:
-    # Nobody knows how many they were in a log that was not read to its end.
+    # The number is unknown if a log was not read to its end.
     more = " or more" if counts["LAPPED_UNKNOWN"] else ""
     are = "is" if records == 1 and not more else "are"
     return (
         f"{_many(records, 'record')}{more} that the feed published {are} missing here, "
-        f"{_because(counts, OF_RECORDS)}. Nobody knows which messages they held."
+        f"{_because(counts, OF_RECORDS)}. The messages that they held are unknown."
     )
 
 
 def _because(counts: dict[str, int], reasons: tuple[str, ...]) -> str:
-    # Each reason with its number, if there are several; reasons of one sentence are one.
+    # Name each reason, with its count if there are several. Reasons with the same words are merged.
     words: dict[str, int] = defaultdict(int)
     for reason in reasons:
         words[LOST[reason]] += counts[reason]
@@ -126,7 +126,7 @@ def _because(counts: dict[str, int], reasons: tuple[str, ...]) -> str:
 
 
 def _raced(rows: list[Row], lines: Lines) -> Iterator[str]:
-    # A line is worth the time that it saves, and the datagrams that only it delivers in time.
+    # The value of a line: the time that it saves, and the datagrams that only it delivers in time.
     total = sum(row["wins"] for row in rows)
     clock = "" if any(row["stamped"] for row in rows) else " by the loop's clock"
     for row in sorted(rows, key=lambda row: -row["wins"]):
@@ -145,7 +145,7 @@ def _raced(rows: list[Row], lines: Lines) -> Iterator[str]:
 
 
 def took_time(row: Row) -> bool:
-    """Whether a hop took any time: in what was replayed, most take none."""
+    """Whether a hop took any time; in a replay most take none."""
     return bool(row["max_ns"] or row["p50_ns"])
 
 
@@ -172,7 +172,7 @@ def _late(row: Row) -> str:
 
 
 def _doubtful(rows: list[Row]) -> Iterator[str]:
-    # Which books nobody should trust, and since when.
+    # Name the books that are in doubt, and since when.
     stale = [row for row in rows if row["stale"]]
     if not stale:
         return

@@ -1,4 +1,4 @@
-"""Bronze: the unchanged tables of exports and journals, read at once or as they grow.
+"""Bronze: the unchanged tables of exports and journals, read once or as they grow.
 
 The columns are those of `export/schema.py`. A table that an export lacks (no trades on this feed,
 no raw capture) is read as a table without rows, so that every job runs on every export.
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["JOURNAL", "ROOTS_MAX", "Bronze"]
 
-#: Before the directory of a journal that is read without an export.
+#: Prefix of a journal's directory, which is read without an export.
 JOURNAL = "journal:"
 
-#: Positions of the second root come behind all of the first one's, and so on: a feed that was kept
-#: in several journals has one order. No journal has that many bytes.
+#: Positions of each further root are shifted behind those of the roots before it, so that a feed
+#: that was recorded in several journals has one order. No journal has that many bytes.
 POSITION_BITS = 54
 POSITIONS = 1 << POSITION_BITS
 ROOTS_MAX = 1 << 9
 
-#: A stream of files leaves out those that are older than the newest one by this: none are.
+#: A stream of files skips those that are older than the newest one by this; so it skips none.
 _FILE_AGE_MAX = "36500d"
 
 
@@ -42,18 +42,19 @@ class Bronze:
     Attributes
     ----------
     spark : SparkSession
+        The session.
     roots : tuple of str
         Directories that `udpfast export` wrote, in any file system that Spark reads; or
-        `journal:` and the directory of a journal, which is read as it is. In the order in which
-        they follow each other, where several are of one feed.
+        `journal:` and the directory of a journal. Several roots of one feed must be in the order
+        of time.
     streaming : bool
-        Read what is there and then what comes, instead of what is there.
+        True: read existing rows and then new ones. False: read existing rows.
     start_ns, end_ns : int or None
-        Only records received from then on, and before then.
+        Only records received from `start_ns` on and before `end_ns`, UNIX ns; None: no limit.
     ends : tuple of (str, int)
-        Only records up to these positions, by feed: what a stream has read.
+        Only records up to these positions, by feed: those that a stream has read.
     found : dict, optional
-        What one job found out and others of the same run need; None: nobody shares it.
+        Results that the jobs of a run share; None: they share none.
     """
 
     spark: SparkSession
@@ -65,12 +66,12 @@ class Bronze:
     found: dict[Any, Any] | None = field(default=None, compare=False, repr=False)
 
     def check(self) -> None:
-        """Look whether the exports are there at all: a table that is not there is an empty one.
+        """Check that the exports exist; a single missing table counts as an empty one.
 
         Raises
         ------
         FormatError
-            A root does not exist.
+            A root has none of the tables.
         """
         from pyspark.errors import AnalysisException
 
@@ -89,7 +90,7 @@ class Bronze:
                 raise FormatError(f"{root}: expected an export, found none of its tables")
 
     def may_have(self, names: Iterable[str]) -> bool:
-        """Return whether any of these tables may have rows: only reading a journal would tell."""
+        """Return whether any of these tables may have rows; for a journal always True."""
         for root in self.roots:
             if root.startswith(JOURNAL):
                 return True

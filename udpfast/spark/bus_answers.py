@@ -1,6 +1,6 @@
-"""A report's answers about a bus: is every message there once, how late, and what is unknown.
+"""A report's answers about a bus: whether every message is there once, how late, what is unknown.
 
-As in `answers`, each stands alone.
+As in `answers`, each can be read by itself.
 """
 
 from __future__ import annotations

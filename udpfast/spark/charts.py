@@ -50,10 +50,10 @@ PAIRS_MAX = 5
 BARS_MAX = 1440
 LEVELS_MAX = 20_000
 
-#: Levels drawn of a side of a book that has no mid to measure from.
+#: Most levels drawn of each side of a book without a mid.
 NEAR_LEVELS = 20
 
-#: Steps drawn of one side of a book: a panel is 150 pixels high.
+#: Most steps drawn of one side of a book: a panel is 150 pixels high.
 STEPS_MAX = 150
 
 #: Pixels of a bar, and of the space around the bars.
@@ -119,9 +119,9 @@ def rate_charts(rates: pa.Table) -> Iterator[Chart]:
     channels: dict[str, list[Row]] = {}
     for row in rows:
         channels.setdefault(f"{literal(row['feed'])} {channel(row['stream'])}", []).append(row)
-    # Snapshots repeat: a share of them that was lost means nothing.
+    # Lost snapshots are not shown: they repeat, so their share means nothing.
     lost = {name: own for name, own in channels.items() if own[0]["stream"] != SNAPSHOT}
-    # What a recorder missed is of no channel.
+    # Records that a recorder missed belong to no channel.
     own = {name: rows for name, rows in channels.items() if rows[0]["stream"] != NO_STREAM}
     yield Chart(
         "rates",
@@ -329,7 +329,7 @@ def spread_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
 
 def spread_panel(tables: dict[str, pa.Table]) -> figure:
     """Return a line per instrument."""
-    # What crosses or locks is 0 or below, where no logarithm is.
+    # Crossed and locked markets have spreads of 0 or less, which have no logarithm.
     whole = pa.concat_arrays([each["spread_bps_mean"].combine_chunks() for each in tables.values()])
     logarithmic = (pc.min(whole).as_py() or 0) > 0
     kind = "log" if logarithmic else "linear"
@@ -402,7 +402,7 @@ def book_panel(table: pa.Table) -> figure:
     for side, colour in (("Bid", OWN[0]), ("Ask", PEERS[0])):
         own = table.filter(pc.equal(table["side"], side))
         prices, sums = thinned(own["price"].to_numpy(), own["cumulative"].to_numpy())
-        # Each level stands until the next one, away from the mid.
+        # Each level extends to the next one, away from the mid.
         corners, heights = np.repeat(prices, 2), np.repeat(sums, 2)
         steps = (corners[1:], heights[:-1]) if side == "Ask" else (corners[:-1], heights[1:])
         made.varea(x=steps[0], y1=0, y2=steps[1], fill_color=colour, fill_alpha=0.25)

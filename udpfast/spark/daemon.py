@@ -24,14 +24,14 @@ _PLAIN = "UDPFAST_SPARK_PLAIN_DAEMON"
 
 
 def main() -> None:
-    """Import, then fork workers until Spark goes."""
+    """Import the libraries, then fork workers until Spark ends."""
     from pyspark.daemon import manager
 
     if _PLAIN not in os.environ:
         # A worker has one core: threads of NumPy's would share it.
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
         for name in (*USED, *sys.argv[1:]):
-            with contextlib.suppress(ImportError):  # said by the worker that needs it
+            with contextlib.suppress(ImportError):  # the worker that needs it reports it
                 importlib.import_module(name)
         names = [each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm")]
         if sum(name not in SAFE for name in names) > 1:

@@ -14,12 +14,12 @@ from udpfast.errors import FormatError
 
 __all__ = ["Gold", "open_file_system"]
 
-#: Rows from which those are chosen that a page shows.
+#: Number of rows from which those that a page shows are chosen.
 ROWS_CHOSEN_FROM = 100_000
 
 
 def open_file_system(where: str) -> tuple[FileSystem, str]:
-    """Return the file system and the path of a URI, or of a path of this host."""
+    """Return the file system and path of a URI or a local path."""
     from pathlib import Path
 
     found: tuple[FileSystem, str] = FileSystem.from_uri(
@@ -30,17 +30,17 @@ def open_file_system(where: str) -> tuple[FileSystem, str]:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What a run of the pipeline has left in a directory, or below a URI."""
+    """The results of a run of the pipeline, in a directory or below a URI."""
 
     out: str
 
     def run(self) -> dict[str, Any]:
-        """Return what ran.
+        """Return the content of run.json: the jobs that ran, and on which sources.
 
         Raises
         ------
         FormatError
-            Nothing has run there.
+            There are no results of a run.
         """
         files, path = open_file_system(self.out)
         if files.get_file_info(f"{path}/run.json").type == FileType.NotFound:
@@ -57,17 +57,21 @@ class Gold:
         columns: list[str] | None = None,
         shown_first: str | None = None,
     ) -> pa.Table:
-        """Return at most so many rows of a job's table, in its order; none if it did not run.
+        """Return at most `rows` rows of a job's table, in its order; none if it did not run.
 
         Parameters
         ----------
         name : str
+            Name of the job.
         rows : int
+            Most rows to return.
         where : pyarrow.compute.Expression, optional
+            Only rows for which this is true.
         columns : list of str, optional
+            Only these columns.
         shown_first : str, optional
-            If there are more rows, choose those with the largest values of this column, among the
-            first of a bounded number; they stay in the table's order.
+            If there are more rows, choose those with the largest values of this column among the
+            first `ROWS_CHOSEN_FROM`; they keep the table's order.
         """
         files, path = open_file_system(self.out)
         folder = f"{path}/gold/{name}"
@@ -81,7 +85,7 @@ class Gold:
         return found.take(pa.array(sorted(order[:rows].to_pylist()), pa.int64()))
 
     def count(self, name: str, layer: str = "gold") -> int:
-        """Return how many rows a table has: from the feet of its files."""
+        """Return the number of rows of a table, from the metadata of its files."""
         files, path = open_file_system(self.out)
         folder = f"{path}/{layer}/{name}"
         if files.get_file_info(folder).type == FileType.NotFound:

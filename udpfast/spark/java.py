@@ -13,7 +13,7 @@ from udpfast.errors import UdpfastError
 
 __all__ = ["JAVA_WANTED", "JavaMissingError", "find_java", "java_version"]
 
-#: Class files of Spark 4 are those of Java 17.
+#: Spark 4 is compiled for Java 17.
 JAVA_WANTED = 17
 
 INSTALLED = Path("/usr/lib/jvm")
@@ -26,13 +26,13 @@ class JavaMissingError(UdpfastError):
 def find_java(installed: Path = INSTALLED) -> Path:
     """Return the home of a Java of version 17 or newer.
 
-    `JAVA_HOME` first, then the `java` of PATH, then the oldest that is new enough below
-    `installed`: what a Spark was built for is the safest to run it on.
+    Tries `JAVA_HOME`, the `java` of PATH, and then the oldest suitable version below `installed`,
+    because Spark is tested best with the version that it was built for.
 
     Raises
     ------
     JavaMissingError
-        There is none; the message says which were looked at, and what to install.
+        There is none; the message says which were found, and what to install.
     """
     seen = []
     for home in _candidates(installed):
@@ -48,8 +48,8 @@ def find_java(installed: Path = INSTALLED) -> Path:
 
 
 def java_version(home: Path) -> int:
-    """Return the major version of the Java at `home`, 0 if there is none that answers."""
-    # The file is read first: starting a Java takes a quarter of a second.
+    """Return the major version of the Java at `home`; 0 if there is none, or it does not run."""
+    # Read the file first: starting Java takes a quarter of a second.
     try:
         text = (home / "release").read_text()
     except OSError:

@@ -22,7 +22,7 @@ _KEPT = "/settings/feed.json"
 
 
 def read_lines(roots: Iterable[str]) -> Lines:
-    """Return the names of each feed's lines, as far as its settings are there."""
+    """Return the names of each feed's lines, if its settings are kept."""
     found: Lines = {}
     for root in roots:
         if root.startswith(JOURNAL):
@@ -39,7 +39,7 @@ def read_lines(roots: Iterable[str]) -> Lines:
 
 
 def read_inputs(roots: Iterable[str]) -> Inputs:
-    """Return the names of each composite's inputs, as far as they are there."""
+    """Return the names of each composite's inputs, if they are kept."""
     found: Inputs = {}
     for root in roots:
         if root.startswith(JOURNAL):
@@ -53,7 +53,7 @@ def read_inputs(roots: Iterable[str]) -> Inputs:
 
 
 def _kept(root: str, name: str) -> Iterator[tuple[str, bytes]]:
-    # The files of this name that an export has, by feed.
+    # Yield feed and content of each file of this name in an export.
     files, path = open_file_system(root)
     for info in files.get_file_info(
         FileSelector(f"{path}/_manifest", allow_not_found=True, recursive=True)

@@ -1,4 +1,4 @@
-"""What the manifest of an export tells about what its tables cannot: whether they are all there."""
+"""Check the manifest of an export for missing tables and files, which the tables cannot show."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from udpfast.spark.gold import open_file_system
 
 __all__ = ["manifest_doubts"]
 
-#: Tables whose records say that something is missing.
+#: Tables whose rows report losses.
 SAYING_LOSSES = ("gaps", "events")
 
 
 def manifest_doubts(source: str) -> Iterator[str]:
-    """Yield a sentence for each reason why an export may lack what it should have.
+    """Yield a sentence for each reason why an export may be incomplete.
 
     Parameters
     ----------
     source : str
-        Its directory, in any file system: a path or a URI.
+        Directory of the export, in any file system: a path or a URI.
     """
     files, root = open_file_system(source)
     entries = list(_entries(files, root))
     if not entries:
-        yield f"{source} has no manifest: nobody can say whether all of it is there."
+        yield f"{source} has no manifest, so parts of it may be missing."
         return
     kept = [set(entry["tables"]) for entry in entries if not entry["raw"]]
     lacking = [name for name in SAYING_LOSSES if any(name not in tables for tables in kept)]
@@ -39,13 +39,13 @@ def manifest_doubts(source: str) -> Iterator[str]:
     gone = sorted(_gone(files, root, [file for entry in entries for file in entry["files"]]))
     if gone:
         yield (
-            f"{source} lacks files that its manifest names, or has them in another size (of "
-            f"{' and '.join(gone)}): what they held is unknown."
+            f"{source} lacks files that its manifest lists, or has them in another size (of "
+            f"{' and '.join(gone)}): their rows are missing."
         )
 
 
 def _entries(files: FileSystem, root: str) -> Iterator[dict[str, Any]]:
-    # A directory per feed; beside them lies the identity of the export. Hidden ones are not shown.
+    # Each feed has a directory; export.json is beside them. Hidden entries are not visible yet.
     manifest = FileSelector(f"{root}/_manifest", allow_not_found=True, recursive=True)
     for info in files.get_file_info(manifest):
         folder, _, name = info.path.removeprefix(f"{root}/_manifest/").rpartition("/")
@@ -56,7 +56,7 @@ def _entries(files: FileSystem, root: str) -> Iterator[dict[str, Any]]:
 
 
 def _gone(files: FileSystem, root: str, named: Sequence[dict[str, Any]]) -> set[str]:
-    # The tables of which a file is not there as it was written.
+    # Return the tables of which a file is missing or has another size.
     found = files.get_file_info([f"{root}/{file['path']}" for file in named])
     return {
         file["table"]

@@ -35,7 +35,7 @@ OPTIONS = {
 
 
 def unix_ns(text: str, what: str) -> int:
-    """Return a time that people write, as UNIX ns; raise `ConfigError` if it is none."""
+    """Return a time in ISO 8601 or UNIX ns as UNIX ns; raise `ConfigError` if it is invalid."""
     if re.fullmatch("-?[0-9]{1,19}", text) and -(1 << 63) <= int(text) < 1 << 63:
         return int(text)
     try:
@@ -51,9 +51,9 @@ def unix_ns(text: str, what: str) -> int:
 
 
 def list_of(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Return a list; None: it was not given.
+    """Return an option that is a list; None: it was not given.
 
-    A word with a comma stands in double quotes, as in CSV: `"A,B",C`.
+    A word that contains a comma is in double quotes, as in CSV: `"A,B",C`.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def flag_of(options: Mapping[str, str], name: str) -> bool:
 
 
 def number_of(options: Mapping[str, str], name: str, least: int) -> int | None:
-    """Return a number, None if it was not given; `ConfigError` if it is none, or too small."""
+    """Return an option that is a number, or None; raise `ConfigError` if it is invalid."""
     if name not in options:
         return None
     if not re.fullmatch("[0-9]{1,18}", options[name]) or int(options[name]) < least:

@@ -1,11 +1,11 @@
-"""Bronze to gold: run jobs over exports, at once or as a stream, and write a table for each.
+"""Bronze to gold: run jobs over exports, once or as a stream, and write a table for each.
 
     OUT/gold/JOB/      a table per job, Parquet
     OUT/silver/TABLE/  the typed tables, if they were requested
     OUT/run.json       which jobs ran, on which sources, and how long each took
     OUT/checkpoints/   the progress of each stream, with its sources in of.json
 
-No data that grows reaches the driver: executors write the tables, and the driver reads back only
+The driver holds no data that grows: executors write the tables, and the driver reads back only the
 numbers of rows.
 """
 
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 
-#: Letters of a reason: Spark's first line may hold a whole plan.
+#: Most characters of a reason: Spark's first line may contain a whole query plan.
 REASON_MAX = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One job: how many rows its table has, the seconds that it took, and why it failed if so."""
+    """The result of a job: rows of its table, seconds that it took, and why it failed, if so."""
 
     name: str
     rows: int
@@ -56,12 +56,12 @@ class Ran:
 
 
 def chosen_jobs(names: Sequence[str]) -> list[Job]:
-    """Return the jobs of these names; all, if there are none.
+    """Return the jobs with these names; all jobs if there are none.
 
     Raises
     ------
     ConfigError
-        There is no job of a name; the message lists those that are.
+        There is no job of that name; the message lists the jobs.
     """
     for name in names:
         if name not in JOBS:
@@ -74,8 +74,8 @@ def run_jobs(
 ) -> Iterator[Ran]:
     """Run jobs one after the other over the existing data; yield each when it is done.
 
-    Jobs that need the same reduction, or the same of `Bronze.found`, share it. One that fails has
-    no table and says why; the others run.
+    Jobs that need the same reduction, or the same result in `Bronze.found`, share it. A job that
+    fails has no table and reports why; the others run.
     """
     bronze = replace(bronze, found={})
     shared = Counter(job.reduce for job in jobs)
@@ -90,7 +90,7 @@ def run_jobs(
                 reduced[job.reduce] = whole.persist() if shared[job.reduce] > 1 else whole
             table = job.finish(reduced[job.reduce], bronze, parameters)
             table.write.mode("overwrite").parquet(gold(out, job.name))
-        except Exception as error:  # whatever it is, it costs this table alone
+        except Exception as error:  # any error must only cost this job's table
             failure = reason_of(error)
             remove_table(out, job.name)
         yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began, failure)
@@ -113,10 +113,13 @@ def stream_jobs(
     Parameters
     ----------
     bronze : Bronze
+        The tables to read.
     out : str
+        Directory or URI of the results.
     jobs : sequence of Job
+        The jobs to run.
     parameters : Parameters
-        Must equal those of the checkpoint, if there is one: its sums depend on them.
+        Must equal those of the checkpoint, if there is one, because its sums depend on them.
     every_s : float, optional
         Seconds from batch to batch, until interrupted; by default the stream processes the
         existing data and ends.
@@ -141,7 +144,7 @@ def stream_jobs(
             failure = ""
             try:
                 query.awaitTermination()
-            except Exception as error:  # the others go on; the next run repeats this one's batch
+            except Exception as error:  # the others continue; the next run repeats this batch
                 failure = reason_of(error)
             yield Ran(name, Gold(out).count(name), time.perf_counter() - began, failure)
     finally:
@@ -152,7 +155,7 @@ def stream_jobs(
 def writer(
     job: Job, bronze: Bronze, out: str, parameters: Parameters
 ) -> Callable[[DataFrame, int], None]:
-    """Return what writes a job's table after each batch of its stream, which `bronze` is."""
+    """Return the function that writes a job's table after each batch of its stream."""
 
     def write(whole: DataFrame, _: int) -> None:
         # A stream's result may be read once per action, and a table may read it twice.
@@ -177,41 +180,43 @@ def write_silver(bronze: Bronze, out: str) -> Iterator[Ran]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return why a job failed: one line, of the many that a JVM prints."""
+    """Return why a job failed in one line, the first of the many that a JVM prints."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = next((line for line in lines if line), "")
     return f"{type(error).__name__}: {said}"[:REASON_MAX]
 
 
 def remove_table(out: str, name: str) -> None:
-    """Remove a job's table: one of an earlier run would be taken for this one's."""
+    """Remove a job's table, so that an earlier run's is not mistaken for this one's."""
     files, path = open_file_system(out)
     if files.get_file_info(f"{path}/gold/{name}").type != FileType.NotFound:
         files.delete_dir(f"{path}/gold/{name}")
 
 
 def gold(out: str, name: str) -> str:
-    """Return where a job's table lies."""
+    """Return the path of a job's table."""
     return f"{out}/gold/{name}"
 
 
 def begin_run(out: str, about: dict[str, Any], *, stream: bool) -> None:
     """Prepare a directory for a run, so that it holds only results of the same sources.
 
-    Tables that another run made from other sources, or another time range, are removed, so that the
-    report shows what was asked for. A stream needs a directory of its own.
+    Tables of an earlier run with other sources or another time range are removed, so that the
+    report does not mix them. A stream needs a directory of its own.
 
     Parameters
     ----------
     out : str
+        Directory or URI of the results.
     about : dict
-        The run; `of` names its sources.
+        Description of the run; `of` names its sources.
     stream : bool
+        Whether the run is a stream.
 
     Raises
     ------
     ConfigError
-        The directory holds a stream of other sources, or with other parameters.
+        The directory has a stream of other sources, or with other parameters.
     """
     files, path = open_file_system(out)
     of, parameters = about["of"], about["parameters"]
@@ -247,7 +252,7 @@ def _write_json(files: FileSystem, name: str, content: dict[str, Any]) -> None:
 
 
 def write_run(out: str, ran: Sequence[Ran], about: dict[str, Any]) -> None:
-    """Write what ran beside its tables; jobs that did not run this time keep what they had."""
+    """Write run.json; jobs that did not run this time keep their entries."""
     files, path = open_file_system(out)
     known = (_read_json(files, f"{path}/run.json") or {"jobs": {}})["jobs"]
     for one in ran:

@@ -17,13 +17,14 @@ LOOK_S = 0.5
 
 
 class Progress:
-    """Write what runs to stderr: on a terminal one line that changes, else nothing.
+    """Writes the progress of jobs to stderr: on a terminal one changing line, otherwise nothing.
 
     Parameters
     ----------
     spark : SparkSession
+        The session.
     live : bool, optional
-        By default, whether stderr is a terminal.
+        Write the changing line; by default, if stderr is a terminal.
     """
 
     def __init__(self, spark: SparkSession, live: bool | None = None) -> None:
@@ -35,11 +36,11 @@ class Progress:
         self._began = time.monotonic()
 
     def title(self, text: str) -> None:
-        """Say what runs from now on."""
+        """Set the title of the work that runs from now on."""
         self._title, self._began = text, time.monotonic()
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         clear = "\r\x1b[K" if self._live else ""
         sys.stderr.write(f"{clear}{text}\n")
         sys.stderr.flush()

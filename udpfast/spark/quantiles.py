@@ -1,8 +1,8 @@
 """Quantiles from histograms: counts per slot add up exactly, wherever they were counted.
 
-The slots are those of `shm/histogram`. They have three digits, so a quantile is at most 0.1 % above
-the value that it stands for, at p50 as at p99.99. Approximate sketches are worse: the tail of one
-was a third too high.
+The slots are those of `shm/histogram`, with three significant digits: a quantile is at most 0.1 %
+above the true value, at p50 as at p99.99. Approximate sketches are worse: in one the tail was a
+third too high.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EXACT_BITS = 10
 
 
 def slot_value(column: str) -> Column:
-    """Return the largest value of the slot in which a number lies; of a negative one, likewise."""
-    # In shifts: by powers and remainders the same takes three times as long.
+    """Return the largest value of a number's slot; slots of negative numbers mirror the others."""
+    # With shifts, because powers and remainders take three times as long.
     size = f"abs({column})"
     shift = f"greatest(0, CAST(log2(greatest({size}, 1)) AS INT) - {EXACT_BITS})"
     lowest = f"shiftleft(shiftright({size}, {shift}), {shift})"
@@ -41,16 +41,16 @@ def quantiles(
     count: str = "count",
     probabilities: Mapping[str, float] = PROBABILITIES,
 ) -> DataFrame:
-    """Return for each key how many values there are, some quantiles, and the largest.
+    """Return the number of values of each key, some quantiles, and the largest value.
 
     Parameters
     ----------
     slots : DataFrame
         At most one row per key and value; a key has as many rows as its histogram has slots.
     keys, value, count : str
-        Its columns.
+        Names of its columns.
     probabilities : mapping of str to float, optional
-        The columns to make, in percent.
+        The quantiles to make, in per cent, by name of their columns.
     """
     own = Window.partitionBy(*keys)
     ranked = slots.withColumns(
@@ -61,7 +61,7 @@ def quantiles(
             "_total": F.sum(count).over(own),
         }
     )
-    # The rank that LatencyHistogram.percentile takes.
+    # The same rank as in LatencyHistogram.percentile.
     ranks = {
         name: F.greatest(F.floor(F.col("_total") * (percent / 100) + 0.5), F.lit(1))
         for name, percent in probabilities.items()

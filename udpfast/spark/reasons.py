@@ -1,7 +1,7 @@
-"""Why something is missing: every reason that a record can give, and the words for it.
+"""Every reason for a loss that a record can state, and its words in a report.
 
-A reason has the kind of the record and its own word: GAP_TIME, LAPPED_DISK. `silver.deliveries`
-makes them, `losses` adds them up by column, and `answers` says them.
+A reason is the record's kind and its own word: GAP_TIME, LAPPED_DISK. `silver.deliveries` makes
+reasons, `losses` sums them up in columns, and `answers` puts them into words.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["IN_GAPS", "LOST", "OF_MESSAGES", "OF_RECORDS", "lost_by"]
 
 
 def lost_by(reason: str) -> str:
-    """Return the column of what was lost for a reason."""
+    """Return the name of the column with the losses for a reason."""
     return f"lost_by_{reason.lower()}"
 
 
@@ -34,7 +34,7 @@ _WORDS = {
     "LAPPED_OTHER": "of a reason that this version does not know",
 }
 
-#: By reason: the words that follow "because".
+#: The words that follow "because", by reason.
 LOST = {
     name: _WORDS.get(name, f"of {name}")
     for name in (
@@ -44,7 +44,7 @@ LOST = {
         *(f"LAPPED_{each}" for each in (*LappedReason.__members__, "OTHER")),
     )
 }
-#: Those of messages, of these what a GAP reported, and those of records.
+#: Reasons for lost records, for lost messages, and of the latter those that GAP reports.
 OF_RECORDS = tuple(name for name in LOST if name.startswith("LAPPED_"))
 OF_MESSAGES = tuple(name for name in LOST if name not in OF_RECORDS)
 IN_GAPS = tuple(name for name in LOST if name.startswith("GAP_"))

@@ -37,7 +37,7 @@ ROWS_OPEN = 12
 #: Tables that the answers are made from, and the most rows that are read of each.
 ANSWERED = ("losses", "races", "hops", "depth", "leadlag", "bus")
 ROWS_OF_ANSWERS = 100_000
-#: What a table shows first where it is too long to show whole; others go by their own order.
+#: The column whose largest values are shown first if a table is too long; others keep their order.
 SHOWN_FIRST = {"losses": "lost", "lines": "missing", "instruments": "trades"}
 WITHOUT_SCRIPTS = "<noscript>The charts need the script that is embedded in this page.</noscript>"
 
@@ -157,7 +157,7 @@ def page(gold: Gold) -> str:
 
 
 def has_section(job: dict[str, Any]) -> bool:
-    """Whether a job has rows to show, or says why it has none."""
+    """Whether a job has rows to show, or a failure to report."""
     return bool(job["table"] or job.get("failure"))
 
 
@@ -180,7 +180,7 @@ def _time(unix_ns: int) -> str:
 
 
 def answered(report: dict[str, Any]) -> Iterator[str]:
-    """Yield the answers, for readers who read nothing else."""
+    """Yield the list of answers at the top."""
     found = [
         f'<li class="{kind}">{escape(text)}</li>' if kind else f"<li>{escape(text)}</li>"
         for kind, text in report["answers"]
@@ -209,14 +209,14 @@ def unanswered(report: dict[str, Any]) -> str:
 
 
 def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table by column name, as it shows them; none if it did not run."""
+    """Return the rows of a table as they are shown, by column name; none if it did not run."""
     job = report["jobs"].get(name, {"columns": [], "table": []})
     rows = [dict(zip(job["columns"], row, strict=True)) for row in job["table"]]
     return [shown_hop(row) for row in rows if took_time(row)] if name == "hops" else rows
 
 
 def shown_hop(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a hop as a table shows it: of clocks that differ, no value is a latency."""
+    """Return a hop as a table shows it: if the clocks disagree, without its values."""
     if not clock_differs(row):
         return row
     return {name: None if name.endswith("_ns") else value for name, value in row.items()}

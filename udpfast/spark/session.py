@@ -1,8 +1,8 @@
 """A Spark session with the settings that a pipeline over udpfast's tables needs.
 
-This module alone handles three traps. By default, workers run the first `python3` in PATH, which
-seldom has pyarrow and udpfast. A laptop's host name often resolves to an address that the laptop
-does not have. And if Java is missing, Spark prints forty lines; we print one.
+This module avoids three traps. By default, workers run the first `python3` in PATH, which seldom
+has pyarrow and udpfast. A laptop's host name often resolves to an address that the laptop does not
+have. And if Java is missing, Spark prints forty lines; this module prints one.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ __all__ = [
     "settings_for",
 ]
 
-#: For the JVM of a local master, which is driver and executor in one.
+#: Memory of the JVM of a local master, which is both driver and executor.
 LOCAL_MEMORY = "4g"
 
-#: Times are instants: they are not shown in the viewer's time zone. The values of
-#: partition directories keep the types that the tables' schema gives them. What is wrong with an
-#: option of the data source is a sentence, which Python's traceback around it would hide.
+#: Settings for every master. Times are shown in UTC, not in the viewer's time zone. Values of
+#: partition directories keep the types of the tables' schema. Errors of the data source's options
+#: are one sentence, which a Python traceback would hide.
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -45,16 +45,16 @@ EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-#: For a JVM that lives for seconds: compiling its code well would take longer than running it.
+#: For a JVM that lives for seconds: optimising its code would take longer than running it.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-#: The same of queries: each would be written in Java, and compiled, before its first row.
+#: The same for queries: otherwise each would be generated as Java and compiled first.
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
-#: Errors only, and not a word about what is the default.
+#: Log errors only.
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 
 LOCAL = {
@@ -74,22 +74,22 @@ class SparkStartError(UdpfastError):
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors are this host's one JVM."""
+    """Return whether driver and executors are one JVM on this host."""
     return master.partition("[")[0] == "local"
 
 
 def settings_for(master: str, memory: str = LOCAL_MEMORY, *, quick: bool = False) -> dict[str, str]:
-    """Return what `open_session` sets for a master.
+    """Return the settings of `open_session` for a master.
 
     Parameters
     ----------
     master, memory, quick
-        As `open_session` has them.
+        As for `open_session`.
     """
     if not is_local(master):
         return dict(EVERYWHERE)
     cores = master.partition("[")[2].rstrip("]").partition(",")[0]
-    # Two per core: the 200 of a cluster cost a local job more than its work.
+    # Two partitions per core: the default of 200 would cost a local job more than its work.
     count = int(cores) if cores.isdecimal() else (os.cpu_count() or 1) if cores else 1
     options = f"-Dlog4j.configurationFile={LOG_SETTINGS}"
     return {
@@ -110,21 +110,21 @@ def open_session(
     quick: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session on `master`: the running one, if there is one.
+    """Return a session on `master`, or the running session if there is one.
 
     Parameters
     ----------
     master : str, optional
-        Of Spark: `local[N]`, `spark://HOST:PORT`, `yarn`, `k8s://...`. Executors that are not this
-        process need udpfast and pyarrow in the Python that `PYSPARK_PYTHON` names.
+        Spark's master: `local[N]`, `spark://HOST:PORT`, `yarn`, `k8s://...`. Remote executors need
+        udpfast and pyarrow in the Python that `PYSPARK_PYTHON` names.
     name : str, optional
-        Of the application.
+        Name of the application.
     memory : str, optional
-        Of a local master's JVM, as Spark writes it ("4g").
+        Memory of a local master's JVM, in Spark's notation ("4g").
     quick : bool, optional
-        Start to run sooner, and run at half the speed: for little data, on a local master.
+        Start faster, but run at half the speed; for little data on a local master.
     settings : mapping, optional
-        Settings of Spark that come last, and win.
+        Further settings of Spark, which override the others.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def open_session(
     JavaMissingError
         There is no Java of version 17 or newer.
     SparkStartError
-        Spark did not take the master or the settings, or its workers' Python has no udpfast.
+        Spark refused the master or the settings, or its workers' Python has no udpfast.
     """
     try:
         from py4j.protocol import Py4JError
@@ -154,7 +154,7 @@ def open_session(
     try:
         return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
-        lines = str(error).splitlines()  # of Java's, the second is the one that tells
+        lines = str(error).splitlines()  # in an error of Java, the second line has the reason
         reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
         raise SparkStartError(
             f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
@@ -164,12 +164,12 @@ def open_session(
 
 @cache
 def check_workers(python: str) -> None:
-    """Look whether the Python of this host's workers can import udpfast.
+    """Check that the Python of this host's workers can import udpfast.
 
     Raises
     ------
     SparkStartError
-        It cannot; else every job would say so in forty lines.
+        It cannot. Without this check every job would fail with forty lines.
     """
     import pyspark
 
@@ -198,7 +198,7 @@ def _lead_workers() -> None:
     # it is a checkout that was never installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    # Else it asks the name service who this host is: seconds, if there is no answer.
+    # Otherwise Spark resolves this host's name, which takes seconds if there is no answer.
     os.environ.setdefault("SPARK_LOCAL_IP", LOCAL["spark.driver.host"])
     root = str(Path(__file__).parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -1,4 +1,4 @@
-"""The columns of each table that a report shows: names that people use, values with units.
+"""The columns of each table that a report shows, with readable titles, and values with units.
 
 JSON and the tables themselves have all columns, in ns.
 """
@@ -31,10 +31,10 @@ Inputs = dict[str, list[str]]
 #: Roq's stream of snapshots.
 SNAPSHOT = 1
 
-#: Where the histogram of a hop ends, less the half slot by which a value may be off.
+#: End of a hop's histogram, less the half slot by which a value may be off.
 HOUR_NS = 3_600_000_000_000 * 0.999
 
-#: From here on digits before the point are more than a double has: the power of ten is shown.
+#: Numbers from here on have more digits before the point than a double holds: show an exponent.
 HUGE = 1e15
 
 #: The heading of each job's section.
@@ -56,7 +56,7 @@ TITLES = {
     "seen": "How far a composite was behind its inputs",
 }
 
-#: Tables of books; `stale` says of each whether it is in doubt, elsewhere how often objects were.
+#: Tables of books, whose `stale` is a flag; in other tables it is a count.
 BOOKS = ("book", "depth")
 
 HOPS = {
@@ -114,7 +114,7 @@ def short(value: float) -> str:
 
 
 def when(value: str) -> str:
-    """Return a time from JSON (ISO 8601) as people write it."""
+    """Return a time from JSON (ISO 8601) with a space and without the zone."""
     return literal(value.replace("T", " ").removesuffix("Z"))
 
 
@@ -124,7 +124,7 @@ def taken(value: float) -> str:
 
 
 def doubt(value: bool) -> str:
-    """Return a mark for what is in doubt, and nothing for what is sound."""
+    """Return a mark for a book in doubt, and "" for a sound one."""
     return "in doubt" if value else ""
 
 

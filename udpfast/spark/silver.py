@@ -1,6 +1,6 @@
-"""Silver: typed tables that mean one thing each, derived row by row from bronze.
+"""Silver: typed tables with one meaning each, derived row by row from bronze.
 
-Every function is a projection and a filter. It works on streams as on complete tables, needs no
+Every function is a projection and a filter. It works on streams and on complete tables, needs no
 shuffle, and lets Parquet read only the columns that a job uses.
 
 `at` orders the rows of a feed: a record's position in bytes plus the row's number within it. No
@@ -31,37 +31,38 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTRUMENT", "OBJECT", "SILVER", "period"]
 
-#: What names an instrument: the same symbol at two exchanges is two, of two feeds too.
+#: Columns that identify an instrument. The same symbol at two exchanges, or of two feeds, is two
+#: instruments.
 INSTRUMENT = ("feed", "exchange", "symbol")
 
-#: Whose levels they are: two objects of one name have a book each.
+#: Columns that identify the owner of levels: two objects with the same name have a book each.
 OBJECT = (*INSTRUMENT, "object")
 
-#: Roq's stream of snapshots, which repeats what others said. Streams of other venues follow.
+#: Roq's stream of snapshots, which repeats the messages of others. Other venues' streams follow it.
 SNAPSHOT = 1
-#: For records that are about no stream of a feed: a bus's are.
+#: The stream in records that belong to no stream of a feed, such as those of a bus.
 NO_STREAM = int(Stream.NONE)
-#: Kinds of what a publisher sent.
+#: Kinds of the records that hold a publisher's messages.
 MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS)
-#: Flags of messages of which nobody knows when they came, or that waited for a snapshot.
+#: Flags of messages whose time of arrival is unknown, or that waited for a snapshot.
 NOT_TIMED = RecordFlag.NO_TIMESTAMP | RecordFlag.RELEASED
-#: Hops whose values count backwards: how far the far end's clock is ahead.
+#: Hops whose values are negative latencies: how far the far end's clock is ahead.
 BACKWARDS = {"kernel_to_origin": "origin_to_kernel", "kernel_to_exchange": "exchange_to_kernel"}
-#: No more numbers of one gap than this are looked for among those that came late.
+#: How many numbers of one gap are compared with the numbers of late datagrams, at most.
 LATE_MAX = 1 << 20
-#: Session of a store's own records; in a composite's copy it is the input.
+#: Session of a store's own records. In a composite's copy, the session names the input.
 STORE = "s0"
 NS_PER_S = 1_000_000_000
 
 
 def period(seconds: int, column: str = "received_ns") -> Column:
-    """Return the beginning of the period in which a time of nanoseconds lies, as a TIMESTAMP."""
-    # Integers: as a double, a time of today is 128 ns away from the next.
+    """Return the beginning of the period that contains a time in nanoseconds, as a TIMESTAMP."""
+    # Integers, because doubles near the current time are 128 ns apart.
     return F.timestamp_seconds(F.expr(f"{column} div {seconds * NS_PER_S} * {seconds}"))
 
 
 def finite(value: Column) -> Column:
-    """Return a number, or NULL where it is none or infinite: it can be neither added nor drawn."""
+    """Return a number, or NULL for NaN and infinity, which can be neither added nor drawn."""
     return F.when(F.abs(value) < F.lit(float("inf")), value)
 
 
@@ -87,9 +88,9 @@ def trades(bronze: Bronze) -> DataFrame:
 
 
 def orders(bronze: Bronze) -> DataFrame:
-    """Return every change of an order, and whether a snapshot tells of it.
+    """Return every change of an order, and whether it is from a snapshot.
 
-    Behind a change `quantity` is what stands of the order; behind its removal it is 0.
+    `quantity` is the open quantity of the order after the change; after its removal it is 0.
     """
     snapshot = F.col("flags").bitwiseAND(int(RecordFlag.SNAPSHOT)) != 0
     return (
@@ -116,7 +117,8 @@ def orders(bronze: Bronze) -> DataFrame:
 def quotes(bronze: Bronze) -> DataFrame:
     """Return the tops of book that have both sides, with mid and spread.
 
-    Prices may be negative, and cross: so may mid and spread. Infinite prices are none.
+    Prices may be negative, and may cross, so mid and spread may be negative too. Rows with an
+    infinite price are left out.
     """
     bid, ask = F.col("bid_price"), F.col("ask_price")
     return (
@@ -137,11 +139,11 @@ def quotes(bronze: Bronze) -> DataFrame:
 
 
 def changes(bronze: Bronze) -> DataFrame:
-    """Return every change of a book level that a book takes, and a row per message (`seen`).
+    """Return every change of a book level that a book accepts, and a row per message (`seen`).
 
-    A level that is no number is refused, as by every book; one below 0 is a number. What a change
-    is of, and whether it holds, is told by other records: `spans`. The rows of messages have no
-    levels; they tell how far the records were read.
+    A level whose price or quantity is NaN is refused, as by every book; a negative one is not.
+    Which book a change belongs to, and whether it is valid, follows from other records: see
+    `spans`. The rows of messages have no levels; they show how far the records were read.
     """
     ungated = F.col("flags").bitwiseAND(int(RecordFlag.UNGATED)) != 0
     levels = (
@@ -167,15 +169,15 @@ def changes(bronze: Bronze) -> DataFrame:
 
 
 def deliveries(bronze: Bronze) -> DataFrame:
-    """Return what became of the feed's messages: a row per delivered one, and one per loss.
+    """Return the fate of the feed's messages: a row per delivered message, and one per loss.
 
-    A loss is what a record says is missing, whichever: a GAP; a SESSION, of the numbers that came
-    before it was believed and of what was pending when the one before ended; a LAPPED, of records
-    that a recorder did not get or that a journal does not have any more. The last ones may be of
-    any stream, so they are of none.
+    Records of these kinds report losses: a GAP; a SESSION, for the numbers that came before the
+    feed believed it, and for the messages pending when the previous session ended; a LAPPED, for
+    records that a recorder missed or that a journal no longer has. Records of the last kind may
+    be of any stream, so they are counted for none.
 
-    Other records of the feed carry no message: they count nothing, but stand for the second in
-    which they came.
+    Other records of the feed hold no message. Their rows count nothing, but they show that the
+    second has records.
     """
     messages, gaps, events = (bronze.table(name) for name in ("messages", "gaps", "events"))
     spoken = ~F.col("kind").isin("GAP", "LAPPED") & (F.col("stream") != NO_STREAM)
@@ -207,7 +209,7 @@ def deliveries(bronze: Bronze) -> DataFrame:
     return functools.reduce(DataFrame.unionByName, parts)
 
 
-#: What can be said of a second's messages, with the type of each.
+#: Columns about the messages of a second, with their types.
 _COUNTS = dict.fromkeys(
     ("messages", "gaps", "lost", "waited_ns", "stale", "recovered"), "bigint"
 ) | {"reason": "string"}
@@ -228,13 +230,13 @@ def _delivered(rows: DataFrame, **columns: Column) -> DataFrame:
 
 
 def _reason(kind: str, reasons: type[enum.IntEnum]) -> Column:
-    # One of reasons.LOST; a reason that only a later version knows is another one.
+    # One of reasons.LOST; reasons of later versions become OTHER.
     known = F.col("reason").isin(*reasons.__members__)
     return F.when(known, F.concat(F.lit(f"{kind}_"), "reason")).otherwise(f"{kind}_OTHER")
 
 
 def copies(bronze: Bronze) -> DataFrame:
-    """Return a row per datagram and line that could have brought it; `delay_ns` NULL: did not."""
+    """Return a row per datagram and line. `delay_ns` is NULL if the line did not bring it."""
     return bronze.table("races").select(
         "feed",
         "stream",
@@ -245,12 +247,12 @@ def copies(bronze: Bronze) -> DataFrame:
 
 
 def races(bronze: Bronze) -> DataFrame:
-    """Return a row per datagram: who brought it first, and by how much if anyone else did.
+    """Return a row per datagram: which line brought it first, and how far ahead of the next.
 
-    `line` is the first one by the stamps of kernel or card; where there are none, the one that the
-    loop took it from (`winner`). The loop asks one line after the other, so that what it takes
-    first may have come to the host later. `late`: only one line brought it, and when it came, its
-    message had been reported lost.
+    `line` is the first by the stamps of the kernel or card; without stamps it is the line from
+    which the loop took the datagram (`winner`). The loop polls one line after the other, so the
+    copy that it takes first may have reached the host later. `late` means that only one line
+    brought the datagram, and that its message had been reported lost when it came.
     """
     delays = F.array_sort(F.filter("delays_ns", F.isnotnull))
     ahead = F.coalesce("stamped", F.lit(True)) & (delays[0] < 0)
@@ -262,7 +264,8 @@ def races(bronze: Bronze) -> DataFrame:
         "stream",
         "session",
         place().alias("place"),
-        # Only those that nobody else brought are in question: the others find nothing.
+        # Only a datagram that a single line brought can be late. The others get NULL, which joins
+        # with nothing.
         F.when(alone, F.col("number")).alias("number"),
         F.when(ahead, first).otherwise(F.col("winner")).alias("line"),
         "winner",
@@ -280,10 +283,10 @@ def races(bronze: Bronze) -> DataFrame:
 
 
 def lost_numbers(bronze: Bronze) -> DataFrame:
-    """Return each number that was reported lost, as datagrams have it: in 32 bits.
+    """Return each number that was reported lost, in 32 bits as in datagrams.
 
-    Of a very long gap only the last ones: what is late is not that late. Not read as a stream,
-    because a datagram's race is known long after its gap.
+    Very long gaps contribute only their last numbers (`LATE_MAX`), because no datagram is later
+    than that. This does not read a stream, because a datagram's race ends long after its gap.
     """
     last = F.col("last_number")
     first = F.greatest("first_number", last - (LATE_MAX - 1))
@@ -298,21 +301,22 @@ def lost_numbers(bronze: Bronze) -> DataFrame:
 
 
 def own_stream() -> Column:
-    """Return the stream of an object; Roq's two are one, and what is of none is of that one."""
+    """Return the stream of an object. Roq's two streams, and NO_STREAM, count as stream 0."""
     roq = (F.col("stream") <= SNAPSHOT) | (F.col("stream") == NO_STREAM)
     return F.when(roq, 0).otherwise(F.col("stream")).cast("int").alias("stream")
 
 
 def place() -> Column:
-    """Return of which root a row is, in the order in which they follow each other."""
+    """Return the number of the root that a row comes from, in the order of the roots."""
     return F.shiftright("position", POSITION_BITS)
 
 
 def hops(bronze: Bronze) -> DataFrame:
-    """Return latencies, a row per hop and value: from histograms, or from a range's own records.
+    """Return latencies, a row per hop and value.
 
-    A histogram is of a whole minute, in which a range may begin or end. Where the clock at the far
-    end is ahead, a value is negative.
+    They come from histograms, or from the single records if bronze has a time range: a histogram
+    covers a whole minute, and the range may begin or end within it. A value is negative where the
+    clock at the far end is ahead.
     """
     if bronze.start_ns is not None or bronze.end_ns is not None:
         return _hops_of_records(bronze)
@@ -330,7 +334,7 @@ def hops(bronze: Bronze) -> DataFrame:
 
 
 def _hops_of_records(bronze: Bronze) -> DataFrame:
-    # What export/hops counts, of the records of a range alone.
+    # The latencies that export/hops counts, but only from the records of a range.
     messages = bronze.table("messages").where(
         F.col("kind").isin(*MESSAGES) & (F.col("flags").bitwiseAND(int(NOT_TIMED)) == 0)
     )
@@ -374,9 +378,10 @@ def _hops_of_records(bronze: Bronze) -> DataFrame:
 def sent(bronze: Bronze) -> DataFrame:
     """Return a row per message of a bus, one per registration, and one per loss of an input.
 
-    `seen_ns` is how long after the sequencer's stamp the order of a composite took the message, by
-    the clock of the host that decides the order; NULL in a store, which does not say. Registrations
-    have the `name`, and no number; what an input lost has the sender 0, and `taken_back`.
+    `seen_ns` is the time from the sequencer's stamp until a composite's order took the message, by
+    the clock of the host that decides the order. It is NULL in a store, which does not record it.
+    Rows of registrations have a `name` and no number; rows of losses have the sender 0, and the
+    count in `taken_back`.
     """
     none = {name: F.lit(None).cast(type_).alias(name) for name, type_ in (
         ("number", "bigint"), ("size", "bigint"), ("seen_ns", "bigint"), ("name", "string"),
@@ -397,7 +402,7 @@ def sent(bronze: Bronze) -> DataFrame:
     return messages.unionByName(senders).unionByName(losses)
 
 
-#: By name, in the order in which they are written where that is asked for.
+#: The silver tables by name, in the order in which they are written, if they are.
 SILVER: dict[str, Callable[[Bronze], DataFrame]] = {
     "trades": trades,
     "quotes": quotes,

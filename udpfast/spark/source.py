@@ -52,21 +52,21 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass
 class JournalPartition(InputPartition):
-    """What one task reads."""
+    """The part of a journal that one task reads."""
 
     piece: Part
 
 
 class UdpfastSource(DataSource):
-    """Tables of a journal, as they are or as they grow."""
+    """Tables of a journal: their current rows, or a stream of them as the journal grows."""
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` calls it."""
+        """Return the name of the source for `format`."""
         return "udpfast"
 
     def schema(self) -> StructType:
-        """Return the columns that are asked for, all by default, the partition columns last."""
+        """Return the requested columns, all by default, with the partition columns last."""
         own = _fields(_scan(self.options))
         columns = list_of(self.options, "columns")
         if columns is None:
@@ -79,12 +79,12 @@ class UdpfastSource(DataSource):
         return StructType([own[name] for name in columns])
 
     def reader(self, schema: StructType) -> JournalReader:
-        """Return a reader of what is there now."""
+        """Return a reader of the current records."""
         scan = scan_of(self.options, schema)
         return PushdownReader(scan) if flag_of(self.options, "pushdown") else JournalReader(scan)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
-        """Return a reader of what is there and of what comes."""
+        """Return a reader of the current records and of those that follow."""
         from udpfast.spark.stream import JournalStreamReader
 
         return JournalStreamReader(
@@ -96,7 +96,7 @@ class UdpfastSource(DataSource):
 
 
 class JournalReader(DataSourceReader):
-    """A table of a journal as of now.
+    """A table of a journal, with the current records.
 
     Parameters
     ----------
@@ -107,21 +107,21 @@ class JournalReader(DataSourceReader):
         self.scan = scan
 
     def partitions(self) -> list[InputPartition]:
-        """Return what there is to read."""
+        """Return the parts of the journal, one per task."""
         return [JournalPartition(piece) for piece in self.scan.pieces()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition; None, where there is none at all, has no rows."""
+        """Yield the rows of one partition. Spark passes None if there is none: it has no rows."""
         if not isinstance(partition, JournalPartition):
             return iter(())
         return self.scan.batches(partition.piece)
 
 
 class PushdownReader(JournalReader):
-    """The same; what it can it keeps of the query's filters, and Spark need not look again."""
+    """A reader that applies those filters of the query that it can, so that Spark need not."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Take over filters of records; yield the others back."""
+        """Take over the filters that can be applied to records; yield the others back."""
         for each in filters:
             changed = _push(self.scan, each)
             if changed is None:
@@ -131,18 +131,18 @@ class PushdownReader(JournalReader):
 
 
 def _push(scan: Scan, asked: Filter) -> Scan | None:
-    # The scan with one more condition; None: it cannot have it.
+    # Return the scan with one more condition, or None if the scan cannot apply it.
     attribute: tuple[str, ...] = getattr(asked, "attribute", ())
     name = attribute[0] if len(attribute) == 1 else ""
     if scan.table in ("races", "latency"):
         return None
     if scan.schema and name not in ("position", "index", "received_ns", "published_ns"):
-        return None  # what else has a name of records is the schema's own
+        return None  # other columns belong to the schema, even if records have the same name
     if name in ("symbol", "exchange") or (name == "kind" and scan.table == "messages"):
         return _push_words(scan, asked, f"{name}s")
     if isinstance(asked, IsNotNull) and name in (*FIELDS, "kind", "date"):
-        return scan  # they never are
-    # A bound that is no integer is of a type that Spark compares in its own way.
+        return scan  # these columns are never NULL
+    # A bound that is not an integer has a type that Spark compares in its own way.
     value = getattr(asked, "value", None)
     if name == "date" and type(value) is datetime.date:
         first = (value - _EPOCH).days * _DAY_NS
@@ -175,7 +175,7 @@ def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
 
 
 def _bounds(asked: Filter, first: int, last: int) -> tuple[int | None, int | None] | None:
-    # What a filter says as from and to, both included; its value spans first to last.
+    # Return a filter as bounds, both included. The value of the filter spans first to last.
     if isinstance(asked, EqualTo | EqualNullSafe):
         return first, last
     if isinstance(asked, GreaterThanOrEqual):
@@ -193,12 +193,12 @@ def _bounds(asked: Filter, first: int, last: int) -> tuple[int | None, int | Non
 
 
 def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
-    """Return the scan that options ask for, with the columns of a schema.
+    """Return the scan for the options, with the columns of a schema.
 
     Raises
     ------
     ConfigError
-        An option is unknown or says something that it cannot, or the schema is not the table's.
+        An option is unknown or has an invalid value, or the schema is not that of the table.
     """
     for name in options:
         if name.lower() not in OPTIONS:
@@ -236,7 +236,7 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
 
 
 def _scan(options: Mapping[str, str]) -> Scan:
-    # Which table, with all its columns.
+    # The scan of the requested table, with all its columns.
     schema = options.get("schema", "")
     if "framing" in options and not schema:
         raise ConfigError("framing says how the messages of a schema stand in a record")
@@ -245,7 +245,7 @@ def _scan(options: Mapping[str, str]) -> Scan:
 
 
 def _fields(scan: Scan) -> dict[str, StructField]:
-    # By Arrow: where sources are asked, there is no JVM to read DDL.
+    # From Arrow, because the process that asks a source for its schema has no JVM to read DDL.
     schema = from_arrow_schema(scan.arrow_schema())
     return {field.name: field for field in schema.fields}
 

@@ -1,16 +1,17 @@
-"""What holds of each order book at a time: since when its levels build on each other, and doubt.
+"""The state of each order book at a time: which updates make it up, and whether it is in doubt.
 
-The same as what `udpfast.Books` knows after it has read the same records (client/books.pyx,
-market/doubt.pxd), found without reading them one after the other:
+The result is the same as that of `udpfast.Books` after it has read the same records
+(client/books.pyx, market/doubt.pxd), but is found without reading them one after the other:
 
-    era      since the stream's last session, restart or journal: what is older is in no book
-    span     of one book: from its newest snapshot up to the first record behind which its updates
-             do not build on it any more (STALE, a snapshot to come, a LAPPED, a refused level)
-    stale    its span has ended, or has not begun; or the feed is in doubt of its object, by a GAP,
-             by STALE, or because its word is among records that are missing here
+    era      the time since the stream's last session, restart or journal; no book has older levels
+    span     the records that make up one book: from its newest snapshot up to the first record
+             after which updates no longer build on it (STALE, a snapshot to come, a LAPPED, a
+             refused level)
+    stale    the span has ended, or has not begun; or the object is in doubt, after a GAP or STALE,
+             or because records are missing here that could have said so
 
-Spark aggregates messages, without their levels, to a few facts of each object. There are as many as
-instruments; what follows from them is decided on the driver, in Python (`judge`).
+Spark aggregates messages, without their levels, to a few facts about each object. There are as
+many objects as instruments; the driver draws the conclusions in Python (`judge`).
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["BOOK_KEYS", "Book", "Era", "eras_of", "judge", "spans"]
 
-#: A book: of an object, whether a gate watches over it, of which stream, and what it calls itself.
+#: Columns that identify a book: names and number of its object, whether a gate watches over it
+#: (not `ungated`), and its stream.
 BOOK_KEYS = (*silver.OBJECT, "ungated", "stream")
 
-#: What the feed is in doubt of together: with a gate, all that one object calls itself.
+#: Columns of what becomes doubtful together: with a gate, all books of one object.
 TRACK = ("feed", "stream", "object", "ungated", "track")
 NAMES = ("exchange", "symbol")
-#: Kinds of records of an object: messages, decoded or not, and the feed's word.
+#: Kinds of records about an object: messages, decoded or not, and the feed's STALE and RECOVERED.
 _OF_OBJECTS = (*silver.MESSAGES, "STALE", "RECOVERED")
 
-#: Behind all positions.
+#: Greater than all positions.
 NEVER = (1 << 63) - 1
 
 #: Position and `received_ns` of a record.
@@ -55,16 +57,16 @@ Name: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """Since when the books of a stream can be known, and what concerns all of them since then.
+    """Where the records begin that make up a stream's books, and the losses since then.
 
     Attributes
     ----------
     position : int
-        Records before it are of no book.
+        Earlier records belong to no book.
     complete : bool
-        It begins with a SESSION: then the feed's word on every object is known.
+        The era begins with a SESSION, so every later STALE and RECOVERED of the feed is known.
     laps, gaps : list of (int, int)
-        Where records are missing, and where messages may be that nobody has, in their order.
+        Where records are missing, and where messages were lost, in order of position.
     """
 
     position: int
@@ -73,27 +75,27 @@ class Era:
     gaps: list[At] = field(default_factory=list)
 
     def is_whole(self, place: At) -> bool:
-        """Whether all that the feed said of its objects up to a place is here."""
+        """Whether every STALE and RECOVERED of the feed before a place is here."""
         return self.complete and not (self.laps and self.laps[0] < place)
 
 
 @dataclass(slots=True)
 class Book:
-    """What the records tell of one book and of its object; places are None where there is none.
+    """The facts about one book and its object; a place is None if there is no such record.
 
     Attributes
     ----------
     object : dict
-        Of its object: `begun`, where it was first heard of; `recovered`, `said` (STALE) and
-        `heard`, the feed's last words; `replaced`, its newest snapshot; `newest`, its last update.
+        Places of records of its object: `begun`, the first; `recovered`, `said` (STALE) and
+        `heard`, the last of each kind; `replaced`, its newest snapshot; `newest`, its last update.
     seen, last : (int, int)
         Its first and its last update.
     snapshot : (int, int) or None
         Its newest snapshot.
     first : (int, int) or None
-        The first update that says that nothing came before it.
+        The first update that is marked as the first of its book.
     ended : (int, int) or None
-        The first record, from `since` on, behind which updates do not build on it.
+        The first record, from `since` on, after which updates no longer build on the book.
     before : (int, int) or None
         The first message of its object that contradicts `first`.
     """
@@ -108,13 +110,13 @@ class Book:
 
     @property
     def since(self) -> At | None:
-        """Where it begins, if that is where it does."""
+        """Where the book begins if the facts hold: at its newest snapshot, else at `first`."""
         return self.snapshot or self.first
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What holds of one book: its levels are the last changes from `begin` to `end`, included."""
+    """The state of one book: its levels are the last changes from `begin` to `end`, included."""
 
     begin: At | None
     end: At | None
@@ -127,9 +129,9 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
     Parameters
     ----------
     sessions : iterable of mapping
-        By `feed`, `stream`, `place` (root) and `session`: `begun`, the position of its last
-        SESSION, `restarted`, that of the last RESTART, which is of all streams; `first` and
-        `last`, the positions of its records of objects. None where there is none.
+        A row per `feed`, `stream`, `place` (root) and `session`: `begun` is the position of its
+        last SESSION, `restarted` that of the last RESTART, which concerns all streams; `first` and
+        `last` are the positions of its records about objects. None where there is no such record.
     """
     feeds: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in sessions:
@@ -143,7 +145,7 @@ def eras_of(sessions: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], Era]
 
 def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     place = max(row["place"] for row in rows)
-    # Where journals follow each other only the last counts: nobody recorded what happened
+    # If several journals follow each other, only the last one counts, because nothing was recorded
     # between two of them.
     there = [row for row in rows if row["place"] == place]
     own = [row for row in there if row["stream"] == stream]
@@ -158,15 +160,15 @@ def _era(rows: list[Mapping[str, Any]], stream: int) -> Era:
     later = [row for row in own if (row["last"] or -1) > era.position]
     if len(later) < 2:
         return era
-    # There are records of two sessions, and no SESSION between them: it is among the records that
-    # are missing. The later session then begins with its first record of an object.
+    # There are records of two sessions without a SESSION between them, so it must be one of the
+    # missing records. The later session then begins with its first record about an object.
     last = max(later, key=lambda row: row["last"])
     before = max(row["last"] for row in later if row is not last)
     return Era(max(last["first"], before + 1), False)
 
 
 def judge(book: Book, era: Era, ungated: bool) -> Span:
-    """Return what follows from the facts of a book."""
+    """Return the span of a book and its doubts, from the facts about it."""
     own = book.object
     begun = own["begun"] or book.seen
     begin = book.since
@@ -174,7 +176,7 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
         is_all = era.is_whole(begin) and (book.before is None or book.before >= begin)
         begin = begin if is_all else None
     end = None if begin is None else _first([book.ended, _after(era.laps, begin)])
-    # Records that are missing concern this object only if it was known before they went missing.
+    # Missing records concern this object only if it has records before them.
     lap = era.laps[-1] if era.laps and era.laps[-1] > begun else None
     if ungated:
         sure, doubted = _last([own["replaced"], lap, (era.position, 0)]), None
@@ -187,13 +189,13 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
 
 
 def _doubted(own: Mapping[str, At | None], begun: At, lap: At | None, era: Era) -> At | None:
-    # Return since when an object is in doubt; None: it is not. The feed's last word on it decides:
-    # RECOVERED or STALE; or its first record, if there is neither; or missing records behind those,
-    # among which the feed may have said anything.
+    # Return since when an object is in doubt, or None if it is not. The last of these decides:
+    # RECOVERED or STALE of the feed; its first record; missing records, which may have been any of
+    # these.
     word = _last([begun, own["recovered"], own["said"], lap])
     if word == own["recovered"]:
         return None
-    # The feed's word may be among records that are missing, or that came before these.
+    # A STALE may be among the missing records, or among records before the first one here.
     unheard = word == lap or (word != own["said"] and not era.is_whole(begun))
     if unheard and own["heard"] is not None and own["heard"] >= word:
         return None
@@ -213,14 +215,14 @@ def _after(places: Sequence[At], place: At) -> At | None:
     return places[at] if at < len(places) else None
 
 
-# --- what Spark finds -----------------------------------------------------------------------------
+# --- aggregation in Spark -------------------------------------------------------------------------
 
 
 def spans(bronze: Bronze, at_ns: int | None) -> DataFrame:
     """Return a row per book: `BOOK_KEYS`, `begin`, `end`, `stale` and `stale_since_ns`.
 
-    Levels of a book are the last changes from `begin` up to `end`, both included; NULL: none,
-    without an end.
+    The levels of a book are the last changes from `begin` up to `end`, both included. A NULL
+    `begin` means that it has none, a NULL `end` that the span goes on.
     """
     messages, events, gaps, levels = (
         _until(bronze, name, at_ns) for name in ("messages", "events", "gaps", "levels")
@@ -245,8 +247,8 @@ def spans(bronze: Bronze, at_ns: int | None) -> DataFrame:
 def _rows(
     books: Mapping[Track, Mapping[Name, Book]], eras: Mapping[tuple[str, int], Era]
 ) -> Iterator[Any]:
-    # Two objects that go by one name are both in doubt; nobody asks what an object was called
-    # before, if another one goes by that name.
+    # Two objects that currently have the same name are both in doubt. A former name of an object is
+    # left out if another object has that name now.
     claims: dict[tuple[str, Name], list[At]] = defaultdict(list)
     for (feed, *_), own in books.items():
         for name, book in own.items():
@@ -293,7 +295,7 @@ def _sessions(messages: DataFrame) -> DataFrame:
 
 
 def _mark(eras: Mapping[tuple[str, int], Era], events: DataFrame, gaps: DataFrame) -> None:
-    # Snapshots that were lost are somebody else's; but when they are numbered anew, all are.
+    # Lost snapshot messages put no book in doubt, unless the numbering began anew.
     anew = F.coalesce(F.col("reason") == "ANEW", F.lit(False))
     counted = (F.col("stream") != silver.SNAPSHOT) | anew
     laps = events.where("kind = 'LAPPED'")
@@ -309,8 +311,8 @@ def _mark(eras: Mapping[tuple[str, int], Era], events: DataFrame, gaps: DataFram
 def _concerned(
     eras: Mapping[tuple[str, int], Era], feed: str, stream: int | None, position: int
 ) -> Iterator[Era]:
-    # What is missing of a composite's copy may be of any input: ALGO is ALGO/LEFT and ALGO/RIGHT.
-    # Records that are missing may be of any stream.
+    # Records that a composite's copy lacks may be of any input: those of ALGO may be of ALGO/LEFT
+    # or ALGO/RIGHT. Missing records may also be of any stream.
     for (name, own), era in eras.items():
         if not (name == feed or name.startswith(f"{feed}/")) or position < era.position:
             continue
@@ -334,7 +336,7 @@ def _books(facts: Iterable[Row]) -> dict[Track, dict[Name, Book]]:
     return found
 
 
-#: Facts of an object of which the first, or the last, of all its rows counts.
+#: Facts about an object for which its rows are merged by the smallest, or the largest, place.
 _FIRSTS = ("begun",)
 _LASTS = ("recovered", "said", "heard", "replaced", "newest")
 
@@ -348,20 +350,20 @@ def _at(place: Any) -> At | None:
 
 
 def at() -> Column:
-    """Return where and when a record is; the earlier of two is the smaller."""
+    """Return the position and time of a record as one column; the earlier record is smaller."""
     return F.struct("position", "received_ns").alias("at")
 
 
-# --- what the records tell ------------------------------------------------------------------------
+# --- facts from records ---------------------------------------------------------------------------
 
-#: What a record tells of an object, of the books that it names, or of all that it has.
+#: Facts that a record gives about an object, about the book that it names, or about all its books.
 _TOLD = {
     "book": "boolean",  # an update of this book
-    "snapshot": "boolean",  # that replaces what was
-    "first": "boolean",  # that is all there is, if nothing came before it
-    "heard": "boolean",  # the feed passes it on only while it is sure of its object
-    "ends": "boolean",  # behind it, updates do not build on what is held
-    "passed": "boolean",  # it brings none of what is held
+    "snapshot": "boolean",  # an update that replaces the book
+    "first": "boolean",  # an update that is the complete book, if no other came before it
+    "heard": "boolean",  # a message that the feed passes on only while its object is not stale
+    "ends": "boolean",  # after it, updates no longer build on the book
+    "passed": "boolean",  # a message without an update of the book
     "said": "boolean",  # STALE
     "recovered": "boolean",
 }
@@ -370,7 +372,7 @@ _TOLD = {
 def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFrame:
     named = F.col("exchange").isNotNull() & F.col("symbol").isNotNull()
     book = F.col("kind") == "BOOK"
-    # A snapshot of other streams may be of a channel for recovery.
+    # Snapshots in other streams may come from a recovery channel.
     incremental = (F.col("stream") == 0) | (
         (F.col("stream") > silver.SNAPSHOT) & ~_flag(RecordFlag.SNAPSHOT)
     )
@@ -412,7 +414,7 @@ def _tells(
     no = F.lit(False)
     names = [F.lit(None).cast("string").alias(name) if nameless else F.col(name)
              for name in ("exchange", "symbol")]  # fmt: skip
-    # What no gate watches over comes for many symbols under one number: each is an object.
+    # Ungated updates have one object number for many symbols, so each symbol is a track.
     track = F.when(ungated, F.to_json(F.array("exchange", "symbol"))).otherwise("")
     return rows.select(
         "feed",
@@ -427,7 +429,7 @@ def _tells(
 
 
 def _facts(told: DataFrame) -> DataFrame:
-    # For each object, and for each book of one: what has no name is of the object.
+    # A row per book, and one per object from its records without a name.
     def when(name: str) -> Column:
         return F.when(F.col(name), F.col("at"))
 
@@ -445,7 +447,7 @@ def _facts(told: DataFrame) -> DataFrame:
 
 
 def _ends(bronze: Bronze, told: DataFrame, books: Mapping[Track, Mapping[Name, Book]]) -> DataFrame:
-    # Beside each book: where it ends, and what contradicts that it is all there was.
+    # For each book: where it ends, and the first record that contradicts that it began complete.
     rows = [
         (
             *track,

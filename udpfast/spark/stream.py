@@ -1,4 +1,4 @@
-"""A journal as a Spark stream: an offset names a journal and a place between its records.
+"""A journal as a Spark stream. An offset identifies a journal and a place between two records.
 
 A journal's records never change, and a batch is the records between two positions. A query that
 restarts from a checkpoint therefore reads exactly the unfinished batch again.
@@ -38,17 +38,17 @@ __all__ = ["JournalStreamReader"]
 
 
 class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A table of a journal as it grows.
+    """A table of a journal, as a stream that grows with it.
 
     Parameters
     ----------
     scan : Scan
     first : str
-        "begin" or "tail": where a query begins that has no checkpoint.
+        Where a query without a checkpoint begins: "begin" or "tail".
     max_records : int or None
-        In one batch.
+        Limit of the records in one batch.
     skip_loss : bool
-        Go on behind records that were removed to make room.
+        Continue after records that were removed to make room, instead of raising an error.
     """
 
     def __init__(self, scan: Scan, *, first: str, max_records: int | None, skip_loss: bool) -> None:
@@ -67,27 +67,27 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dataclasses.asdict(place)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the limit that was asked for, in records of the journal."""
+        """Return the configured limit, in records of the journal."""
         if self._max_records is None:
             return ReadAllAvailable()
         return ReadMaxRows(self._max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take no notice of what comes from now on."""
+        """End the query at the current end of the journal."""
         self._target = self._head()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return up to where the next batch reads.
+        """Return the end of the next batch.
 
         Raises
         ------
         FormatError
-            The journal is not that of the checkpoint, or lost its end.
+            The journal is not that of the checkpoint, or was cut.
         """
         begin = self._place(start)
         head = self._target or self._head()
         if head.position < begin.position:
-            # The last segments are not raced yet; or nothing had been synced when it began.
+            # Normal if the last segments are not raced yet, or if nothing was synced at the start.
             if journal_head(self._scan.directory, synced=False).position >= begin.position:
                 return start
             raise FormatError(
@@ -99,17 +99,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dataclasses.asdict(head)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return where the journal ends."""
+        """Return the end of the journal."""
         return dataclasses.asdict(self._head())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return what lies between two places.
+        """Return the parts between two places.
 
         Raises
         ------
         FormatError
-            The beginning of it was removed, or something in between, or all: another journal is
-            there.
+            Records between them were removed, or another journal is in its place.
         """
         begin, behind = self._place(start), self._place(end)
         oldest = journal_first(self._scan.directory)
@@ -153,7 +152,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return scan.pieces(begin, end, streaming=True)
 
     def _limited(self, begin: Place, head: Place, records: int) -> Place:
-        if self._raw:  # a segment at a time: what it holds was raced together
+        if self._raw:  # one segment per batch, because its records are raced together
             return self._end_of(self._raced(begin, head)[:1])
         place = journal_place(self._scan.directory, begin, records)
         return place if place.index < head.index else head

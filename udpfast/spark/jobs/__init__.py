@@ -1,4 +1,4 @@
-"""Gold: a table per question, each made by one job."""
+"""Gold: one table per question, and one job per table."""
 
 from udpfast.spark.jobs.bars import BARS, INSTRUMENTS, SPREADS
 from udpfast.spark.jobs.book import BOOK, DEPTH
@@ -12,7 +12,7 @@ from udpfast.spark.jobs.race import HOPS, RACES
 
 __all__ = ["JOBS", "Job", "Parameters"]
 
-#: By name, in the order of the report.
+#: The jobs by name, in the order of the report.
 JOBS: dict[str, Job] = {
     job.name: job
     for job in (

@@ -20,7 +20,7 @@ KEYS = silver.INSTRUMENT
 
 
 def trade_sums() -> list[Column]:
-    """Return the aggregates of trades, which merge whatever the parts were."""
+    """Return the aggregates of trades. Those of several parts can be merged."""
     return [
         F.min_by("price", "at").alias("open"),
         F.max("price").alias("high"),
@@ -42,7 +42,7 @@ def reduce_instruments(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_instruments(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Put the volume-weighted price beside them."""
+    """Add the volume-weighted price."""
     return with_vwap(sums).orderBy(*KEYS)
 
 
@@ -56,19 +56,20 @@ def reduce_bars(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 
 def finish_bars(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Put the volume-weighted price beside them."""
+    """Add the volume-weighted price."""
     return with_vwap(sums).orderBy(*KEYS, "time")
 
 
 def with_vwap(sums: DataFrame) -> DataFrame:
-    """Return notional by volume: of the trades that have a notional."""
+    """Divide notional by volume, counting only the trades that have a notional."""
     return sums.withColumn("vwap", silver.finite(F.try_divide("notional", "valued"))).drop("valued")
 
 
 def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Aggregate the tops of book of an instrument and period; a row per change, not per time.
+    """Aggregate the tops of book of an instrument and period. Every change has the same weight.
 
-    In basis points of the mid's size, which may be negative; of a mid of 0 there are none.
+    Basis points refer to the absolute value of the mid, which may be negative; they are NULL if
+    the mid is 0.
     """
     middle = silver.finite(F.try_divide("spread", F.abs("mid")) * 10_000)
     return (
@@ -89,7 +90,7 @@ def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 
 def finish_spreads(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Put them in order."""
+    """Sort the rows."""
     return sums.orderBy(*KEYS, "time")
 
 

@@ -1,6 +1,6 @@
 """The order book of every object at a given time: the newest snapshot and later changes.
 
-Which changes those are, and whether anybody knows, is what `spans` finds out.
+`spans` finds out which changes those are, and whether the book is in doubt.
 
 The heavy step is an aggregation (the last change of each price), which Spark runs in parallel.
 `applyInArrow` sorts only the levels that remain, a few thousand per instrument.
@@ -41,7 +41,7 @@ BOOK_SCHEMA = (
     "received_ns BIGINT, stale BOOLEAN"
 )
 
-#: How far from the mid depth is measured, in hundredths of a per cent.
+#: Distances from the mid within which depth is measured, in basis points.
 DISTANCES_BPS = (1, 5, 10, 50)
 
 DEPTH_SCHEMA = (
@@ -53,7 +53,7 @@ DEPTH_SCHEMA = (
 
 
 def reduce_book(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Keep the last change of each price up to the time, from the beginning of all records."""
+    """Keep the last change of each price up to the given time, from the first record on."""
     changes = silver.changes(unbegun(bronze))
     if parameters.at_ns is not None:
         changes = changes.where(F.col("received_ns") <= parameters.at_ns)
@@ -63,19 +63,19 @@ def reduce_book(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 
 def unbegun(bronze: Bronze) -> Bronze:
-    """Return bronze from its beginning: a book is what all records before have made of it."""
+    """Return bronze from its first record, because a book depends on all earlier records."""
     return dataclasses.replace(bronze, start_ns=None)
 
 
 def last_change() -> Iterator[Column]:
-    """Yield what is kept of the changes of one price."""
+    """Yield the columns of the last change of a price."""
     yield F.max_by("quantity", "at").alias("quantity")
     yield F.max_by("received_ns", "at").alias("received_ns")
     yield F.max("at").alias("at")
 
 
 def judged(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Return what holds of each book (`spans`) as far as the records were read."""
+    """Return the state of each book (`spans`), from the records that were read so far."""
     there = unbegun(dataclasses.replace(bronze, streaming=False))
     if bronze.streaming:  # files may have come since this batch began
         seen = last.where("seen IS NOT NULL").groupBy("feed").agg(F.max("seen"))
@@ -93,8 +93,8 @@ def standing(
 ) -> DataFrame:
     """Return the levels in the books, with `stale`.
 
-    Where updates do not build on a book any more, its last changes are those before; that is
-    found for these books alone.
+    A book whose span has ended takes its last changes from within the span. Only these books need
+    a second pass over the changes.
     """
     own = [F.col(f"change.{name}").eqNullSafe(F.col(f"of.{name}")) for name in BOOK_KEYS]
 
@@ -124,7 +124,7 @@ def standing(
 
 
 def finish_book(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Put each book's levels in order, best first, with what stands up to each."""
+    """Sort each book's levels, best first, and add the cumulative quantity up to each."""
     levels = standing(last, judged(last, bronze, parameters), bronze, parameters)
     return levels.groupBy(*BOOK_KEYS).applyInArrow(in_order, BOOK_SCHEMA)
 
@@ -132,7 +132,7 @@ def finish_book(last: DataFrame, bronze: Bronze, parameters: Parameters) -> Data
 def finish_depth(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
     """Make a row per book: its best levels, depth around the mid, and whether it is in doubt.
 
-    A book without levels has a row, too: it is empty, or nobody knows what is in it.
+    A book without levels has a row too: it is empty, or its levels are unknown.
     """
     books = judged(last, bronze, parameters)
     levels = standing(last, books, bronze, parameters)
@@ -148,9 +148,9 @@ def finish_depth(last: DataFrame, bronze: Bronze, parameters: Parameters) -> Dat
 
 
 def in_order(levels: pa.Table) -> pa.Table:
-    """Return one book's levels in order of price: bids, then asks."""
+    """Return one book's levels sorted by price: bids, then asks."""
     is_ask, prices, quantities = columns(levels)
-    # Bids by falling, asks by rising price.
+    # Bids by descending price, asks by ascending price.
     order = np.lexsort((np.where(is_ask, prices, -prices), is_ask))
     is_ask, prices, quantities = is_ask[order], prices[order], quantities[order]
     bids = int((~is_ask).sum())
@@ -215,18 +215,18 @@ def columns(
 
 
 def middle(bids: Values, asks: Values) -> float:
-    """Return the price between the best levels of sorted sides; NaN if one has none."""
-    # Halves: the sum of two prices may be too large for a double.
+    """Return the mean price of the best levels of sorted sides, or NaN if a side has none."""
+    # Add halves, because the sum of two prices may be too large for a double.
     return float(bids[0]) / 2 + float(asks[0]) / 2 if len(bids) and len(asks) else float("nan")
 
 
 def is_measure(mid: float) -> bool:
-    """Whether distances can be told in parts of a mid: of its size, so it may be negative."""
+    """Whether distances can be expressed in parts of a mid. A negative mid is possible."""
     return math.isfinite(mid) and mid != 0
 
 
 def away_bps(prices: Values, mid: float) -> Values:
-    """Return how far prices are from the mid, in basis points of its size; NaN: nobody can say."""
+    """Return the distance of prices from the mid, in basis points of its size; NaN if unknown."""
     if not is_measure(mid):
         return np.full(len(prices), np.nan)
     with np.errstate(over="ignore"):
@@ -234,7 +234,7 @@ def away_bps(prices: Values, mid: float) -> Values:
 
 
 def blank(values: Values) -> pa.Array:
-    """Return numbers for a table: NULL where there is none."""
+    """Return numbers for a table, with NULL for NaN and infinity."""
     return pa.array(values, mask=~np.isfinite(values))
 
 

@@ -1,9 +1,9 @@
-"""The messages of a bus: whether each sender's are there once, and how late a composite took them.
+"""The messages of a bus: whether each is there exactly once, and how late a composite took it.
 
 A store holds only its sequencer's stamps. No record shows when an app called `send`, which messages
-were sent again, or which were refused as duplicates. These jobs use what the records do show:
-whether a sender's numbers are all there, once; and, in a composite, how long after its stamp a
-message reached the host that decides the order.
+were sent again, or which were refused as duplicates. The records do show two things: whether all
+numbers of a sender are there, once; and, in a composite, how long after its stamp a message reached
+the host that decides the order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BUS", "SEEN"]
 
-#: What only a bus leaves.
+#: Bronze tables that only a bus has.
 BRONZE = ("bus", "senders", "merges")
 
 KEYS = ("feed", "session", "sender", "incarnation")
@@ -43,7 +43,7 @@ def reduce_bus(bronze: Bronze, _: Parameters) -> DataFrame:
             F.sum("size").alias("bytes"),
             F.min("number").alias("first_number"),
             F.max("number").alias("last_number"),
-            # As a decimal: a sum of large numbers is exact.
+            # As a decimal, so that the sum of large numbers is exact.
             F.sum(number.cast("decimal(19,0)")).alias("numbers"),
             F.min(F.when(number.isNotNull(), F.col("published_ns"))).alias("first_ns"),
             F.max(F.when(number.isNotNull(), F.col("published_ns"))).alias("last_ns"),
@@ -55,11 +55,11 @@ def reduce_bus(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_bus(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Make a row per outbox: what it sent, what of its numbers is missing or there twice.
+    """Make a row per outbox: what it sent, and which numbers are missing or there twice.
 
-    Numbers are those from the first to the last that is there. `missing` and `twice` are net of
-    each other; `whole` says that the numbers are all there by their sum, too. Records that an input
-    lost, and a copy had before, may be there twice: `taken_back` counts them.
+    The numbers from the first to the last that is there count. `missing` and `twice` are net of
+    each other; `whole` means that the sum of the numbers is correct too. Records that a copy had
+    before an input lost them may be there twice: `taken_back` counts them.
     """
     span = F.col("last_number") - F.col("first_number") + 1
     middle = (F.col("last_number") + F.col("first_number")).cast("decimal(20,0)")

@@ -1,4 +1,4 @@
-"""How much more is bid than asked at the top of the book, and where the mid went meanwhile."""
+"""Imbalance of the quantities at the top of the book, and the move of the mid meanwhile."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ KEYS = silver.INSTRUMENT
 
 
 def reduce_imbalance(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Aggregate the tops of book of an instrument and period; a row per change, not per time.
+    """Aggregate the tops of book of an instrument and period. Every change has the same weight.
 
-    1: only bids stand at the top; -1: only asks; without quantity on both sides there is none.
+    The imbalance is 1 if only the bid has a quantity and -1 if only the ask has one. Tops without
+    any quantity are left out.
     """
     bid, ask = F.col("bid_quantity"), F.col("ask_quantity")
     return (
@@ -43,7 +44,7 @@ def reduce_imbalance(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 
 def finish_imbalance(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Put how far the mid moved beside them, in order."""
+    """Add the move of the mid, and sort the rows."""
     moved = silver.finite(F.col("mid_last") - F.col("mid_first"))
     return sums.withColumn("mid_moved", moved).orderBy(*KEYS, "time")
 

@@ -1,4 +1,4 @@
-"""A job: a reduction, which a stream can do too, and a last step on its result."""
+"""A job: a reduction, which also works on a stream, and a final step on its result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Job", "Parameters"]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What may be asked of the jobs.
+    """Parameters of the jobs.
 
     Attributes
     ----------
     bar_s : int
         Seconds of a bar, and of a row of spreads.
     at_ns : int or None
-        UNIX ns of the book that is wanted; None: the last.
+        Time of the order books in UNIX ns; None is the end of the records.
     bucket_ms, lags : int
-        Of lead-lag: milliseconds of a bucket, and how many buckets to look to either side.
+        For lead-lag: milliseconds of a bucket, and the largest lag in buckets, in both directions.
     """
 
     bar_s: int = 60
@@ -42,15 +42,15 @@ class Job:
     ----------
     name : str
     question : str
-        That the table answers.
+        The question that the table answers.
     reduce : callable
-        From bronze to one aggregation over silver tables. Spark does it for each part of the data
-        and merges the results: the only step that sees every row. Works on a stream.
+        Makes one aggregation over silver tables from bronze. Only this step reads every row: Spark
+        does it for each part of the data and merges the results. It works on a stream.
     finish : callable
-        From the whole aggregation, and bronze where a few rows of it are needed besides, to the
-        table: ranks, ratios, joins. Never on a stream: bronze is what is there.
+        Makes the table from the complete aggregation: ranks, ratios, joins. It may read a few rows
+        of bronze, which is never a stream here.
     needs : tuple of str
-        Tables of bronze, without any of which it is left out unless it is asked for by its name.
+        Tables of bronze. If all of them are empty, the job runs only when it is asked for by name.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Lead and lag between instruments: whose mid price moves first. The worked example.
 
 Time is cut into buckets. An instrument's return in a bucket is the logarithm of its last mid over
-its last mid before the bucket; if its mids are not all above 0, as those of calendar spreads, it is
-their difference. The correlation of two instruments at a lag of k buckets is that of
+its last mid before the bucket; it is their difference if not all mids are above 0, as with calendar
+spreads. The correlation of two instruments at a lag of k buckets is that of
 a's returns with b's returns k buckets later, both about zero. If it is largest at k > 0, a leads b.
 
 Buckets without a move have a return of zero and add nothing to any sum, so only buckets with a move

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LINES", "LOSSES", "RATES"]
 
-#: For all venues but Roq.
+#: The first stream of all venues except Roq.
 STREAM_FIRST = 2
 
-#: Seconds of a period, and how many of them a chart has room for.
+#: Possible periods of a chart, in seconds, and the maximum number of periods in it.
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)
 DAY_S = 86_400
 PERIODS_MAX = 400
 
 
 def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
-    """Add up messages, gaps and doubts per feed, channel and second."""
+    """Add up messages, gaps and STALE records per feed, channel and second."""
     by_reason = (
         F.sum(F.when(F.col("reason") == reason, F.col("lost")).otherwise(0)).alias(lost_by(reason))
         for reason in LOST
@@ -52,7 +52,7 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_losses(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Make a row per hour, with the share of what was lost."""
+    """Make a row per hour, with the share of messages that were lost."""
     added = ("messages", "gaps", "lost", *map(lost_by, LOST))
     return (
         with_loss(
@@ -70,7 +70,7 @@ def finish_losses(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
 
 
 def finish_rates(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Make a row per period; what was kept decides how long one is (`seconds`)."""
+    """Make a row per period. Its length (`seconds`) depends on the time that the sums cover."""
     own = own_streams(sums)
     second = F.unix_seconds("second")
     ends = own.agg(F.min(second), F.max(second)).first()
@@ -82,7 +82,7 @@ def finish_rates(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
 
 
 def step_of(span_s: int) -> int:
-    """Return how long a period is in a chart of so many seconds."""
+    """Return the length of a period in a chart that covers `span_s` seconds."""
     for step_s in STEPS_S:
         if span_s <= step_s * PERIODS_MAX:
             return step_s
@@ -90,12 +90,12 @@ def step_of(span_s: int) -> int:
 
 
 def beginning(step_s: int) -> Column:
-    """Return when the period began in which a second lies."""
+    """Return the beginning of the period that contains a second."""
     return F.timestamp_seconds(F.expr(f"unix_seconds(second) div {step_s} * {step_s}"))
 
 
 def own_streams(sums: DataFrame) -> DataFrame:
-    """Leave out stream 0 where it is no channel: what the loop of another venue says of itself."""
+    """Leave out stream 0 unless the venue is Roq: other venues use it for records of the loop."""
     of_any = F.when(F.col("stream") != silver.NO_STREAM, F.col("stream"))
     streams = F.coalesce(F.max(of_any).over(Window.partitionBy("feed")), F.lit(0))
     return (
@@ -106,10 +106,10 @@ def own_streams(sums: DataFrame) -> DataFrame:
 
 
 def with_loss(sums: DataFrame) -> DataFrame:
-    """Put beside what was lost its share of the messages.
+    """Add the share of messages that were lost.
 
-    Of Roq's snapshots only those become records that an object waited for: the lost ones are no
-    share of them. Nor are records, of which nobody knows the streams.
+    It is NULL for Roq's snapshots, because only those that an object waited for become records,
+    and for records without a stream.
     """
     shares = ~F.col("stream").isin(silver.SNAPSHOT, silver.NO_STREAM)
     whole = F.when(shares, F.col("messages") + F.col("lost"))
@@ -117,7 +117,7 @@ def with_loss(sums: DataFrame) -> DataFrame:
 
 
 def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
-    """Count what each line brought, first or at all, per feed, channel and hour."""
+    """Count the datagrams that each line brought, and brought first, per feed, channel and hour."""
     brought = F.col("delay_ns").isNotNull()
     return (
         silver.copies(bronze)
@@ -131,7 +131,7 @@ def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_lines(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Put beside it what each line did not bring."""
+    """Add the count and the share of the datagrams that each line did not bring."""
     return sums.withColumns(
         {
             "missing": F.col("datagrams") - F.col("brought"),

@@ -1,7 +1,8 @@
 """Orders: how long they live, how they end, how much is filled, and their place in the queue.
 
-A *stay* is one order at one place of a queue: it ends when the order is removed, or goes on with
-another price or priority. The only step that sees every row makes stays; the rest counts them.
+A *stay* is the time that an order spends at one place in a queue. It ends when the order is
+removed, or gets another price or priority. Only the first step reads every row, and makes stays;
+the other steps count them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ORDERS"]
 
-#: Ids are a session's own.
+#: The session is included, because ids are unique only within one.
 ORDER = (*silver.OBJECT, "session", "order_id")
 QUEUE = (*silver.OBJECT, "session", "side", "price")
 
@@ -60,7 +61,7 @@ def finish_orders(stays: DataFrame, bronze: Bronze, _: Parameters) -> DataFrame:
         .join(filled(bronze), list(ORDER), "left")
         .fillna(0.0, ["filled"])
     )
-    # When an order came that a snapshot told of, nobody knows.
+    # The time at which an order from a snapshot was placed is unknown.
     seen = ~F.col("snapshot")
     lived = F.when(seen & F.col("ended"), F.col("last_ns") - F.col("begin_ns"))
     place = F.when(seen, F.col("place"))
@@ -86,11 +87,11 @@ def finish_orders(stays: DataFrame, bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def placed(stays: DataFrame) -> DataFrame:
-    """Return stays with `place`: how many orders stood at that price when each began."""
+    """Return stays with `place`: how many orders were at that price when each stay began."""
     mine = Window.partitionBy(*ORDER).orderBy("begin")
     ended = F.when(F.col("action") == "Delete", F.col("last")).otherwise(F.lead("begin").over(mine))
     stays = stays.withColumn("end", ended)
-    # What leaves at the same moment is gone before what comes then.
+    # Orders that leave are counted before orders that come at the same moment.
     come = stays.withColumn("when", F.col("begin")).withColumn("change", F.lit(1))
     gone = stays.where("end IS NOT NULL").withColumn("when", F.col("end"))
     gone = gone.withColumn("change", F.lit(-1))
@@ -104,7 +105,7 @@ def placed(stays: DataFrame) -> DataFrame:
 
 
 def filled(bronze: Bronze) -> DataFrame:
-    """Return how much of each order was traded: what its own messages tell of trades."""
+    """Return how much of each order was traded, from the trades in its own messages."""
     there = dataclasses.replace(bronze, streaming=False)
     message = [*silver.INSTRUMENT, "session", "stream", "number"]
     trades = (

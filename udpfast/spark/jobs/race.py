@@ -42,10 +42,10 @@ def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_races(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
-    """Make a row per line: its wins, what it alone brought in time, how far ahead it was.
+    """Make a row per line: its wins, the datagrams that only it brought in time, and its leads.
 
-    Beside them stands what the feed counts itself, which knows only in which order its loop took
-    the copies: `taken_first`, of these `taken_alone`, and `taken_ns`, its leads added up.
+    Three columns have the feed's own counts, by the order in which its loop took the copies:
+    `taken_first`, of these `taken_alone`, and `taken_ns`, the sum of its leads.
     """
     alone, count = F.col("slot").isNull(), F.col("count")
     sums = slots.groupBy(*KEYS).agg(
