@@ -1,7 +1,7 @@
 """Market data over UDP, for people who write Python: the public names and nothing else.
 
-Each name is imported when it is first used (PEP 562), so that `import udpfast` costs nothing and a
-process loads only what it touches: a strategy never loads the subscriber's sockets.
+Each name is imported on first use (PEP 562), so that `import udpfast` is cheap and a process loads
+only the modules that it uses: a strategy never loads the subscriber's sockets.
 """
 
 from importlib import import_module
@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:
         from .errors import did_you_mean
 
         hint = "" if name.startswith("_") else did_you_mean(name, __all__)
-        # Naming no object: else Python adds a hint of its own.
+        # Without `obj`, since Python would add a suggestion of its own.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value  # the next use finds it without this function

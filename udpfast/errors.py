@@ -23,31 +23,31 @@ __all__ = [
     "unexpected_keyword",
 ]
 
-#: Characters of a value in an error.
+#: Most characters of a value in an error message.
 _SHOWN_MAX = 200
 
 
 class UdpfastError(Exception):
     """The base class of all exceptions that udpfast defines.
 
-    Errors of the operating system stay `OSError` (see `core.oserr`), because the errno says more.
+    Errors of the operating system stay `OSError` (see `core.oserr`), as callers need the errno.
     """
 
 
 class ConfigError(UdpfastError, ValueError):
-    """A setting or argument is unknown or wrong; names it, and what was expected and found."""
+    """A setting or argument is unknown or wrong; states its name, the expected and found value."""
 
 
 class ExtraError(ConfigError, ImportError):
-    """A package that an extra of udpfast brings is not installed; says how to install it."""
+    """A package of an optional extra of udpfast is not installed; states how to install it."""
 
 
 class FormatError(UdpfastError, ValueError):
-    """Bytes are not what they should be: a file, a capture, or a region of another layout."""
+    """Bytes do not have the expected format: a file, a capture, or a region of another layout."""
 
 
 class RangeError(UdpfastError, ValueError, OverflowError):
-    """A number does not fit its field; names the field, its range, and the number."""
+    """A number does not fit its field; states the field, its range, and the number."""
 
 
 class RegionError(FormatError):
@@ -55,15 +55,15 @@ class RegionError(FormatError):
 
 
 class NotReadyError(RegionError):
-    """The writer has not made this yet: start the writer, or try again in a moment."""
+    """The writer has not created this yet: start the writer, or try again in a moment."""
 
 
 class ImageError(UdpfastError):
-    """There is no image for a late reader to begin with; says why."""
+    """There is no usable image for a reader that joins late; states why."""
 
 
 class OutboxFullError(UdpfastError):
-    """The outbox is full, so this message was not accepted; no message was dropped."""
+    """The outbox is full, so this message was not accepted; no other message was dropped."""
 
 
 class OutboxLostError(UdpfastError):
@@ -71,20 +71,20 @@ class OutboxLostError(UdpfastError):
 
 
 class RingClosedError(UdpfastError):
-    """The ring's writer closed it, and nothing more will come."""
+    """The ring's writer closed it, and no more records will come."""
 
 
 class SupersededError(UdpfastError):
-    """Another process now sends under this name; says how many messages were not delivered."""
+    """Another process now sends under this name; states how many messages were not delivered."""
 
 
 class WriterExistsError(UdpfastError):
-    """Another live process already writes this: only one writer is possible.
+    """Another live process already writes this; there can be only one writer.
 
     Attributes
     ----------
     pid : int
-        Of that process; 0: not known.
+        Id of that process; 0: not known.
     """
 
     def __init__(self, text: str = "", pid: int = 0) -> None:
@@ -93,30 +93,30 @@ class WriterExistsError(UdpfastError):
 
 
 def shown(value: object) -> str:
-    """Return a value as an error shows it: never longer than a few lines."""
+    """Return the text of a value for an error message, cut after 200 characters."""
     try:
         text = repr(value)
-    except ValueError:  # an integer of thousands of digits, perhaps inside
+    except ValueError:  # an integer of thousands of digits, perhaps inside a container
         return f"<{type(value).__name__} too long to print>"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 
 def sentence(error: Exception) -> str:
-    """Return an error's text; of an error of the system, the file and reason without the errno."""
+    """Return an error's text; for an OSError the file and the reason, without the errno."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 
 def similar(word: str, known: Iterable[str], count: int = 3, least: float = 0.6) -> list[str]:
-    """Return known words that are similar to one, whatever their case, the nearest first.
+    """Return known words that are similar to `word`, ignoring case, the most similar first.
 
     Parameters
     ----------
     count : int
-        So many at most.
+        Most words to return.
     least : float
-        How similar: 1 is the same, 0 is anything.
+        Least similarity: 1 is equal, 0 is anything.
     """
     import difflib
 
@@ -126,13 +126,13 @@ def similar(word: str, known: Iterable[str], count: int = 3, least: float = 0.6)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error that suggests known words similar to an unknown one, or ""."""
+    """Return the end of an error message that suggests similar known words, or ""."""
     near = similar(word, known)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def unexpected_keyword(called: type, unknown: Iterable[str]) -> TypeError:
-    """Return the error for a class that was called with an unknown keyword."""
+    """Return the TypeError for a class that was called with an unknown keyword."""
     import inspect
 
     known = list(inspect.signature(called).parameters)

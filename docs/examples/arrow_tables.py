@@ -15,8 +15,8 @@ def main(address: str) -> None:
     with udpfast.Reader(address, start="oldest") as reader:
         while reader.wait():
             quotes = pyarrow.table(reader.poll(timeout=0).table(udpfast.Kind.TOP_OF_BOOK))
-            # A batch is too small to be worth threads; and Arrow's may abort a process that ends
-            # just when they do.
+            # A batch is too small for threads to help, and Arrow's threads may abort a process
+            # that ends while they do.
             means = quotes.group_by("symbol", use_threads=False).aggregate(
                 [("bid_price", "mean"), ("ask_price", "mean")]
             )

@@ -3,9 +3,9 @@
  * cc -O2 -I"$(python -c 'import udpfast; print(udpfast.get_include())')" -o bus_app bus_app.c
  * ./bus_app store:orders app-1 10000
  *
- * Killed at any moment and started again, it goes on: what was accepted is in its outbox, and what
- * is in the stream is read again from the beginning. (An app that keeps its state keeps
- * `stream.position` in it, and begins there.)
+ * It may be killed at any moment, and continues when it is started again: accepted messages are in
+ * its outbox, and it reads the stream again from the beginning. (An app that saves its state saves
+ * `stream.position` with it, and begins there.)
  */
 
 #include <sched.h>
@@ -41,7 +41,7 @@ int main(int count, char **words)
             char text[32];
             int size = snprintf(text, sizeof text, "message %" PRIu64, number);
             int64_t sent = udpfast_outbox_send(&outbox, text, (size_t) size, 7);
-            /* Full: nothing is lost, and there is room when some of them came back. */
+            /* Full: nothing is lost, and there is room again when some messages came back. */
             if (sent < 0 && sent != UDPFAST_UNSENT_FULL)
                 return fail(outbox.problem);
         }

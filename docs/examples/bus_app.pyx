@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""An app of a bus that is compiled: it answers requests without the GIL.
+"""A compiled app of a bus, which answers requests without the GIL.
 
     cythonize -i bus_app.pyx
     python -c 'import bus_app; bus_app.main("store:orders", "answers")'
 
-A message of type 1 is a request. Its answer is a message of type 2 with the same payload: answer n
-is that of request n. So an app that was killed reads the requests from the beginning, and sends the
-answers that its outbox has not accepted yet.
+A message of type 1 is a request. Its answer is a message of type 2 with the same payload, and
+answer n belongs to request n. An app that was killed therefore reads the requests from the
+beginning, and sends the answers that its outbox has not accepted yet.
 """
 
 import time
@@ -32,7 +32,7 @@ cdef enum:
 
 
 cdef int64_t answer(Batch batch, Outbox outbox, int64_t* i, uint64_t* requests) noexcept nogil:
-    # Answer the requests from record i on; stop at one whose answer is not accepted (UNSENT_*).
+    # Answer the requests from record i on; stop if an answer is not accepted (UNSENT_*).
     cdef const Record* record
     cdef int64_t sent
     while i[0] < batch.count:
@@ -50,7 +50,7 @@ cdef int64_t answer(Batch batch, Outbox outbox, int64_t* i, uint64_t* requests) 
 
 
 def main(address, name, answers=0):
-    """Answer requests until so many answers were accepted; 0: until it is ended."""
+    """Answer requests until the outbox has accepted `answers` answers; 0 means forever."""
     cdef Batch batch
     cdef Reader reader
     cdef Outbox outbox
@@ -69,4 +69,4 @@ def main(address, name, answers=0):
                 if problem == UNSENT_FULL:
                     time.sleep(0.001)
                 elif problem < 0:
-                    outbox.send(b"")  # raises what is wrong
+                    outbox.send(b"")  # raises the error

@@ -1,4 +1,4 @@
-"""A strategy as an object: a method per kind of record, every book kept beside it.
+"""A strategy as an object with a method per kind of record, and with all order books.
 
 python docs/examples/callbacks.py ring:NAME
 """
@@ -9,22 +9,22 @@ import udpfast
 
 
 class Strategy:
-    """Says what it sees; methods that are not there cost nothing."""
+    """Prints what it gets. A kind of record without a method costs nothing."""
 
     def __init__(self, books: udpfast.Books) -> None:
         self.books = books
 
     def on_book(self, record: udpfast.ReadRecord) -> None:
-        """Look at the book as it is after this update."""
+        """Print the best prices of the book after this update."""
         book = self.books[record.exchange, record.symbol]
         print(record.symbol, "stale" if book.stale else book.best(), flush=True)
 
     def on_trade(self, record: udpfast.ReadRecord) -> None:
-        """Look at the trades of one summary."""
+        """Print the traded quantity of one summary."""
         print(record.symbol, "traded", record.rows["quantity"].sum(), flush=True)
 
     def on_gap(self, record: udpfast.ReadRecord) -> None:
-        """Hear that messages were lost: books say which of them are stale."""
+        """Print how many messages were lost; the books know which of them are stale."""
         print("lost", record.data["count"], "messages", flush=True)
 
 

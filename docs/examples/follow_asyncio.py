@@ -1,4 +1,4 @@
-"""Follow an instance in an event loop, beside other tasks: no thread, asleep while nothing comes.
+"""Follow an instance in an event loop, beside other tasks, without a thread or busy waiting.
 
 python docs/examples/follow_asyncio.py ring:NAME
 """
@@ -19,7 +19,7 @@ async def follow(address: str) -> None:
 
 
 async def main(address: str) -> None:
-    """Do something else meanwhile."""
+    """Follow the instance while another task runs."""
     other = asyncio.create_task(asyncio.sleep(3600))
     await follow(address)
     other.cancel()

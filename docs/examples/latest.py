@@ -1,4 +1,4 @@
-"""A strategy slower than the feed: of each object the newest record only, books always up to date.
+"""A strategy slower than its feed: it gets only the newest record of each object.
 
 python docs/examples/latest.py ring:NAME
 """
@@ -9,7 +9,7 @@ import udpfast
 
 
 def main(address: str) -> None:
-    """Print what changed since the last look, and how much was left out."""
+    """Print the newest records of each poll, and in the end how many were superseded."""
     with udpfast.Reader(address, start="oldest") as reader:
         latest = udpfast.Latest(reader)
         while reader.wait():

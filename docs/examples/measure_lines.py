@@ -12,10 +12,10 @@ from udpfast.probe import Sender
 
 
 def main(microwave: str, fibre: str) -> None:
-    """Send for two seconds, and print when the fast line is worth having."""
+    """Send for two seconds, and print how the lines compare."""
     lines = {"microwave": microwave, "fibre": fibre}
     with Sender(lines, rate_per_s=1000, seconds=2, spin=False) as sender:
-        result = sender.run()  # Ctrl-C ends it early, with what there is
+        result = sender.run()  # Ctrl-C ends it early, with the results so far
     for name, line in result.lines.items():
         trip = line.percentiles("round_trip")
         print(name, f"p50 {trip['p50'] / 1e3:.1f} us, lost {int(line.lost.sum())} on the way out")

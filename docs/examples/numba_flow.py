@@ -11,7 +11,7 @@ import numpy as np
 import udpfast
 from udpfast.market.updates import TOP_OF_BOOK, TRADE, TRADES
 
-SYMBOLS = 65536  # ids are dense, and begin at 1: far more than a feed has
+SYMBOLS = 65536  # ids are dense and begin at 1; no feed has nearly as many
 BUY = 1  # schema Side, of the taker
 QUOTE_KIND, TRADES_KIND = int(udpfast.Kind.TOP_OF_BOOK), int(udpfast.Kind.TRADES)
 DOUBTS = tuple(int(udpfast.Kind[kind]) for kind in ("GAP", "SESSION", "RESTART"))
@@ -28,7 +28,7 @@ QUOTE_SIZE, HEAD_SIZE, ROW_SIZE = QUOTE.itemsize, HEAD.itemsize, ROW.itemsize
 
 @numba.njit
 def step(headers, offsets, payloads, middle, flow):
-    """Take one batch: `middle` of each symbol's quote, `flow` of its trades; count the doubts."""
+    """Update `middle` and `flow` of each symbol from one batch; return the number of doubts."""
     doubts = 0
     for i in range(len(headers)):
         kind = headers[i].kind
@@ -53,7 +53,7 @@ def step(headers, offsets, payloads, middle, flow):
 
 
 def main(address: str) -> None:
-    """Print each symbol's middle and flow in the end."""
+    """Print each symbol's middle and flow when the ring has ended."""
     middle, flow = np.zeros(SYMBOLS), np.zeros(SYMBOLS)
     records = doubts = 0
     with udpfast.Reader(address, start="oldest") as reader:

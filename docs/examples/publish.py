@@ -1,4 +1,4 @@
-"""Publish an order book as a gateway does: fragments, heartbeats and snapshots are taken care of.
+"""Publish an order book as a gateway does, with fragments, heartbeats and snapshots.
 
 python docs/examples/publish.py docs/examples/publish.toml
 """
@@ -9,7 +9,7 @@ import time
 import udpfast
 from udpfast.payload.roq.encode import encode_book
 
-BOOK, OBJECT = 41, 1  # object_type and object_id: ours to choose, the same for one object
+BOOK, OBJECT = 41, 1  # object_type and object_id: any numbers, but always the same for one object
 
 
 def main(path: str, updates: int = 100) -> None:

@@ -1,7 +1,7 @@
 """Keep every order book of a running instance, and print the best prices whenever one changes.
 
-The books are complete from the first record on, whenever this starts: the feed's file has
-[image] enabled = true.
+The books are complete from the first record on, however late this starts, because the feed's file
+has [image] enabled = true.
 
 python docs/examples/read_books.py ring:NAME
 """
@@ -12,7 +12,7 @@ import udpfast
 
 
 def main(address: str) -> None:
-    """Apply every record to the books; trade on those that are not stale."""
+    """Apply every record to the books, and print the state of each changed book."""
     books = udpfast.Books()
     with udpfast.Reader(address, image=True, timeout=30.0) as reader:
         for record in reader:

@@ -1,11 +1,12 @@
-/* A whole strategy in C: books of a feed's ring in, orders into a store of the bus out.
+/* A complete strategy in C: it reads the books of a feed's ring, and sends orders into a store.
  *
  * cc -O2 -I"$(python -c 'import udpfast; print(udpfast.get_include())')" -o ring_to_bus
  * ring_to_bus.c
  * ./ring_to_bus ring:deribit store:orders imbalance-1 3
  *
- * It sends an order when one side of the touch has so many times the quantity of the other, and not
- * again for that book before the quantities changed sides. A book in doubt is never traded on.
+ * It sends an order when one side of the touch has so many times the quantity of the other, and
+ * sends none on the same side of that book again until the other side had one. It never trades on
+ * a book in doubt.
  */
 #include "udpfast_bus.h"
 
@@ -24,7 +25,7 @@ static struct udpfast_outbox outbox;
 static const struct udpfast_order_book *known[BOOKS_MAX];
 static uint32_t sides[BOOKS_MAX], count;
 
-/* The side that the last order of a book was on. */
+/* The side of the last order for a book. */
 static uint32_t *last_side(const struct udpfast_order_book *book)
 {
     uint32_t i = 0;
@@ -37,7 +38,7 @@ static uint32_t *last_side(const struct udpfast_order_book *book)
     return &sides[i];
 }
 
-/* Returns 0; below 0: the outbox takes no more. */
+/* Returns 0, or a negative number if the outbox takes no more. */
 static int64_t trade(const struct udpfast_order_book *book, double ratio, int64_t received_ns)
 {
     struct udpfast_best best = udpfast_order_book_best(book);

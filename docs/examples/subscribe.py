@@ -9,7 +9,7 @@ import udpfast
 
 
 def main(path: str) -> None:
-    """Run the loop in a thread of its own; print what it counted when it ends."""
+    """Run the loop in a thread of its own, and print its counters when it ends."""
     with udpfast.Subscriber(path) as subscriber:
         print(f'strategies: udpfast.Reader("ring:{subscriber.name}")', flush=True)
         subscriber.join()

@@ -8,7 +8,7 @@ from .flow import Flow
 
 
 def main(address: str, threshold: str = "1000") -> None:
-    """Print every signal, and in the end what was read."""
+    """Print every signal, and in the end the counts."""
     with udpfast.Reader(address, idle="spin", start="oldest") as reader:
         flow = Flow(float(threshold))
         flow.run(reader, print)

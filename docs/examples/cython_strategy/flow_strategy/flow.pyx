@@ -1,7 +1,7 @@
-"""What was bought less what was sold, per symbol, since the last doubt: a loop without Python.
+"""The flow of each symbol, bought less sold since the last doubt, in a loop without Python.
 
-A signal is a flow beyond a threshold while a quote is known. Python is called for signals alone:
-the records of a batch are looked at without the GIL.
+A signal is a flow beyond a threshold while a quote is known. Python is called only for signals; the
+loop over the records of a batch does not hold the GIL.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
