@@ -1,13 +1,13 @@
-"""Exports run again and again, by processes that are killed, against a list of what was written.
+"""Repeated exports by processes that are killed, compared with a list of the written records.
 
     udpfast lab export-runs --seeds 20 --seed 7
 
-Two journals, at times of instances with one name, are written on, killed, taken up again, and
-exported into two directories: with more tables or fewer, twice, both at once, with payloads or
-without, each by a process that may be killed with -9. What a table has is never less afterwards,
-never a row twice, never a row that was not written; and whoever asks for a table gets all of it.
-What another journal of the same name left is refused, unless it is to be replaced. A seed that
-fails is printed as the command that repeats it.
+Two journals, sometimes of instances with one name, are written, killed, continued, and exported
+into two directories: with more tables or fewer, twice, both at once, with payloads or without, each
+time by a process that may be killed with -9. A table never loses rows, never has a row twice, and
+never has a row that was not written; a requested table is complete. An export of another journal
+with the same name is refused, unless it is to be replaced. A seed that fails is printed as the
+command that repeats it.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Kept:
         self.written = 0
 
     def payload(self, index: int) -> bytes:
-        """Return what record `index` carries."""
+        """Return the payload of record `index`."""
         if index % GAP_EVERY:
             return random.Random(index ^ self.salt).randbytes(index * 7 % 200)
         found = struct.pack("<QQQqII", index, index, 1, self.salt, 0, 0)
@@ -82,7 +82,7 @@ class _Kept:
         return found
 
     def rows(self, table: str) -> Rows:
-        """Return what a table must have."""
+        """Return the rows that a table must have."""
         if table == "gaps":
             return dict.fromkeys(range(0, self.written, GAP_EVERY), self.salt)
         return {index: self.payload(index) for index in range(self.written)}
@@ -122,7 +122,7 @@ class _World:
                     self.export([(journal, root)], last=True)
 
     def write(self, journal: _Kept, ending: str = "") -> None:
-        """Go on with a journal, in a process of its own."""
+        """Continue a journal, in a process of its own."""
         count = self.chance.randint(1, 200)
         ending = ending or self.chance.choice(("close", "sync", "die", "die"))
         rolls = {self.chance.randrange(count) for _ in range(self.chance.randrange(3))}
@@ -200,7 +200,7 @@ class _World:
 
 @dataclass(frozen=True)
 class _Run:
-    """An export, as somebody asks for it."""
+    """An export, as a user requests it."""
 
     journal: _Kept
     root: Path
@@ -209,7 +209,7 @@ class _Run:
     replace: bool
 
     def start(self) -> int:
-        """Return the process that does it."""
+        """Return the process that makes it."""
         return in_child(self._export)
 
     def _export(self) -> None:
@@ -246,7 +246,7 @@ def _tables(root: Path) -> dict[str, dict[str, Rows]]:
 
 
 def _found(root: Path, table: str) -> dict[str, Rows]:
-    # What a reader of the directory finds, by feed: whatever the manifest says.
+    # The rows that a reader of the directory finds, by feed, whatever is in the manifest.
     import pyarrow.parquet as pq
 
     found: dict[str, Rows] = {}

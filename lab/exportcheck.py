@@ -1,13 +1,13 @@
-"""Exports and streams of journals under fire: every record is in them once, or said to be missing.
+"""Exports and streams of damaged journals: every record is in them once, or reported missing.
 
     udpfast lab exportcheck --seeds 20 --seed 7
 
-Each seed is a journal and its raw capture that are written by processes which end well or are
-killed, while the wall clock is set back and forward, old segments are removed to make room, exports
-of some tables are killed between any two renames, and streams read some of their batches twice. At
-the end a copy is damaged in one place. Rows + missing + lost must be all records ever written, each
-row a record that was written, none twice; and whoever asks for all without allowing damage gets all
-or an error. A seed that fails is printed as the command that repeats it.
+Each seed is a journal with a raw capture, written by processes which end normally or are killed.
+Meanwhile the wall clock is set back and forward, old segments are removed to make room, exports of
+some tables are killed between any two renames, and streams read some of their batches twice. At the
+end a copy is damaged in one place. Rows + missing + lost must equal all records ever written; each
+row must be a written record, and none may be there twice. Without leave to skip damage, a reader
+gets all records or an error. A seed that fails is printed as the command that repeats it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ RESTART_EVERY = 300
 
 
 class KilledError(Exception):
-    """Where an exporter ends."""
+    """Raised where an exporter is to end."""
 
 
 def check_seed(seed: int) -> None:
@@ -100,7 +100,7 @@ class _World:
     # --- what happens ----------------------------------------------------------------------------
 
     def write(self, close: bool = False) -> None:
-        """Go on with the journal and its raw capture, in a process of its own."""
+        """Continue the journal and its raw capture, in a process of its own."""
         count = self.chance.randint(1, 250)
         ending = "close" if close else self.chance.choice(("close", "sync", "die", "die"))
         trim = self.chance.random() < 0.15
@@ -137,17 +137,17 @@ class _World:
         expect("files that an export of other tables removed", set(), gone)
 
     def stream(self) -> None:
-        """Let the streams read what came, some of it twice."""
+        """Let the streams read the new records, some of them twice."""
         for stream in self.streams.values():
             stream.read(self.chance)
 
     def look(self) -> None:
-        """Read all that is there at once."""
+        """Read all current records at once."""
         indices = list(_rows(Scan(str(self.journal), columns=("index", "number"))))
         first = indices[0][0] if indices else self.written
         expect("records of a scan", list(range(first, self.written)), [row[0] for row in indices])
 
-    # --- what must be ----------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------
 
     def check_export(self, root: Path, journal: Path) -> None:
         """Export the rest; compare rows, missing and lost with what was written."""

@@ -1,9 +1,9 @@
-"""Journals whose files are not what they were: what is read and what is said to be missing add up.
+"""Journals with damaged files: the records read, and those reported missing, add up.
 
-Each seed makes a copy of a journal (closed, killed, taken up again, with segments removed to make
-room), does something to one or two of its files, and reads it by every way there is: from the
-beginning, in parts, following, by `Reader`, by `replay`. Then the journal is written on. What was
-written is known here, and nowhere in the files.
+Each seed makes a copy of a journal (closed, killed, continued, with segments removed to make room),
+damages one or two of its files, and reads it in every way: from the beginning, in parts, following,
+by `Reader`, by `replay`. Then another writer continues the journal. Only this program knows which
+records were written; the files do not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _HOUR = 3600 * _SECOND
 def _read(
     directory: Path, start: Any = "begin", end: Any = None, follow: bool = False
 ) -> tuple[list[int], int]:
-    # By the cursor: numbers, and how many are said to be missing. Every record whole, in order.
+    # Read by the cursor: numbers, and how many are reported missing. Each record is complete, in
+    # order.
     numbers: list[int] = []
     until = time.monotonic() + _PATIENCE_S
     with JournalCursor.attach(directory, start, end, follow=follow) as cursor:
@@ -91,7 +92,7 @@ def _read_by_reader(address: str) -> tuple[list[int], int]:
 
 
 def _read_in_parts(directory: Path, draw: random.Random) -> tuple[list[int], int]:
-    # As tasks do that know only positions: each a part, none of them more than its own.
+    # Read as tasks that know only positions: each reads one part, and no more than that.
     found = journal_map(directory)
     edges = {part.position for part in found.parts[1:]}
     for part in found.parts:
@@ -176,8 +177,8 @@ def _inodes(directory: Path) -> set[int]:
 
 
 def _check_writing_on(written: Written, directory: Path, header: bool) -> None:
-    # The next writer deletes nothing, and its records come behind all that was ever written, as
-    # far as anything still says how much that was.
+    # The next writer deletes nothing, and its records follow all that were ever written, as far as
+    # the files still show how many there were.
     before = _inodes(directory)
     try:
         journal = Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT)
@@ -205,7 +206,7 @@ def _check_writing_on(written: Written, directory: Path, header: bool) -> None:
 
 
 def _is_told(directory: Path, identity: bytes) -> bool:
-    # Whether it can still be told from the one that took its files' places.
+    # Whether it can still be distinguished from the journal that replaced its files.
     try:
         return journal_identity(directory) == identity
     except (FileNotFoundError, RegionError):
@@ -285,7 +286,7 @@ def _check_live_copy(work: Path, seed: int) -> None:
 
 
 def _close_wiped(journal: Journal) -> None:
-    # Its directory is gone, or another's by now.
+    # Its directory was removed, or now belongs to another journal.
     with suppress(FileNotFoundError):
         journal.close()
 

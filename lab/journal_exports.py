@@ -1,10 +1,11 @@
-"""Journals whose files are not what they were, as tables: by `export --follow`, and as Spark reads.
+"""Damaged journals as tables: by `export --follow`, and through Spark's data source.
 
-`check_follows` exports a journal that is written on, damaged and taken up again, by processes that
-are killed with -9 at any moment; rows, records said to be missing and records said to be lost are
-what was written. `check_sources` reads damaged journals through the data source, batch and stream,
-each as Spark drives it: a reader made anew for each call, offsets as JSON, a batch twice. Who
-allows no damage gets every record or an error; who does gets what a cursor reads, each batch again.
+`check_follows` exports a journal that is written, damaged and continued meanwhile, by processes
+that are killed with -9 at any moment. Rows, and records reported missing or lost, must add up to
+the records that were written. `check_sources` reads damaged journals through the data source, as a
+batch and as a stream, like Spark: with a new reader for each call, offsets as JSON, and batches
+read twice. A query that allows no damage gets every record or an error; one that does gets the same
+records as a cursor, also when a batch is repeated.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ __all__ = ["check_follows", "check_sources"]
 
 #: How long a process follows before it is killed.
 LIFE_S = 0.3
-#: Until one that follows a closed journal must have ended.
+#: How long a process may follow a closed journal before it must have ended.
 PATIENCE_S = 60.0
 #: Damages of a seed that has any.
 DAMAGED = 0.7
@@ -78,7 +79,7 @@ def _check_follow(work: Path, pool: Journals, draw: random.Random) -> None:
                 identity = journal_identity(journal)
                 done, header = damage(journal, draw, other.directory)
                 if not segments_identities(journal)[identity]:
-                    return  # whatever goes on there is another journal
+                    return  # another journal continues there
             child = _follow(journal, root)
             _write_on(journal, draw, "die")
             time.sleep(draw.random() * LIFE_S)
@@ -201,7 +202,7 @@ def _check_source(work: Path, pool: Journals, draw: random.Random) -> None:
         expect(found is not None or header, "a cursor reads it")
         _expect_all_or_error(lambda: _batch(directory, strict=True), wanted, "batch")
         _expect_all_or_error(lambda: _Stream(directory, draw, strict=True).read(), wanted, "stream")
-        if found is None:  # it says so itself that nobody knows the end
+        if found is None:  # the journal itself reports that its end is unknown
             return
         expect(_batch(directory, strict=False) == found, "a batch has what a cursor reads")
         stream = _Stream(directory, draw, strict=False)
@@ -226,7 +227,7 @@ def _expect_all_or_error(read: Callable[[], list[int]], wanted: list[int], what:
 
 
 def _check_stream_on(directory: Path, stream: _Stream, records: int | None) -> None:
-    # The next writer's records come to the stream that was there before.
+    # The stream that began before gets the next writer's records.
     try:
         with Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT) as journal:
             first = journal.index
@@ -243,7 +244,7 @@ def _check_stream_on(directory: Path, stream: _Stream, records: int | None) -> N
 
 
 def _by_cursor(directory: Path) -> list[int] | None:
-    # Numbers of the records that can be read; None: nobody knows whether that is all.
+    # Numbers of the readable records; None: it is unknown whether these are all.
     numbers: list[int] = []
     try:
         with JournalCursor.attach(directory, follow=False) as cursor:

@@ -1,4 +1,4 @@
-"""Journals under fire: killed writers, cut files, flipped bits, page writes that never came.
+"""Damaged journals: killed writers, cut files, flipped bits, page writes that were lost.
 
     udpfast lab journalcheck
     udpfast lab journalcheck --corners 100 --flips 100 --seed 7
@@ -74,15 +74,15 @@ WORDS = {
 
 @functools.cache
 def payload(number: int) -> bytes:
-    """Return the payload of a record, which tells its number in every byte."""
+    """Return the payload of a record, with its number in every byte."""
     return random.Random(number).randbytes(8 + number * 37 % 300)
 
 
 def write(directory: Path, records: int, synced: int, as_synced: Path | None = None) -> None:
-    """Make a journal as a killed writer leaves it: a process of its own, which ends in between.
+    """Make a journal as a killed writer leaves it, in a process that ends while it writes.
 
-    Its segments are ended, but only those from before the sync are sealed. `as_synced` gets a
-    copy of the files as the disk had them then.
+    Its segments are complete, but only those from before the sync are sealed. `as_synced` gets a
+    copy of the files that the disk had then.
     """
     child = os.fork()
     if child:
@@ -105,9 +105,9 @@ def write(directory: Path, records: int, synced: int, as_synced: Path | None = N
 
 
 def read(directory: Path) -> tuple[list[int], int]:
-    """Return the numbers of a journal's records and how many are said to be missing.
+    """Return the numbers of a journal's records, and how many are reported missing.
 
-    Every record must be one that was written, whole, in order.
+    Every record must be one that was written, complete and in order.
     """
     numbers: list[int] = []
     with JournalCursor.attach(directory, follow=False) as cursor:
@@ -183,7 +183,7 @@ def check_cuts(work: Path, cuts: int, seed: int) -> int:
 
 
 def _used(directory: Path) -> list[int]:
-    # Bytes of each segment's file up to its last record.
+    # Size of each segment's file up to its last record.
     sizes = []
     for number in list_segments(directory):
         sizes.append(len(segment_path(directory, number).read_bytes().rstrip(b"\0")) + 7 & ~7)
@@ -191,7 +191,7 @@ def _used(directory: Path) -> list[int]:
 
 
 def check_bit_flips(work: Path, flips: int, seed: int) -> int:
-    """Flip one random bit of a journal, half of which is sealed: what is read is what was."""
+    """Flip one random bit of a journal, half of which is sealed; all records read are correct."""
     whole = work / "whole"
     write(whole, RECORDS, RECORDS // 2)
     draw = random.Random(seed)
@@ -203,7 +203,7 @@ def check_bit_flips(work: Path, flips: int, seed: int) -> int:
         _flip(path, offset, bit)
         found, missed = read(whole)
         where = f"{path.name} byte {offset} bit {bit} (seed {seed}, case {case})"
-        # Behind damage the reading goes on, and the count says what is missing.
+        # The reader continues after the damage, and counts the missing records.
         expect(len(found) + missed == RECORDS, f"a count at {where}")
         if case % 50 == 0:
             opened = _copy(whole, work / "opened")
@@ -226,7 +226,7 @@ def _flip(path: Path, offset: int, bit: int) -> None:
 
 
 def check_dropped_pages(work: Path, images: int, seed: int) -> int:
-    """Lose page writes that no sync had asked for, as a power cut does, and some half-written."""
+    """Lose page writes that were not synced, as a power cut does, and write some by half."""
     draw = random.Random(seed)
     before, after, image = work / "before", work / "after", work / "image"
     for case in range(images):
@@ -251,7 +251,7 @@ def check_dropped_pages(work: Path, images: int, seed: int) -> int:
 
 
 def _lose_pages(before: Path, image: Path, draw: random.Random) -> None:
-    # Each page is the old one or the new one; a new segment may not be there at all.
+    # Each page is the old one or the new one; a new segment may be missing entirely.
     if not before.exists():
         if draw.random() < 0.3:
             image.unlink()
@@ -275,8 +275,8 @@ def _lose_pages(before: Path, image: Path, draw: random.Random) -> None:
 def check_kills(work: Path, kills: int, seed: int) -> int:
     """Kill a recorder with -9 at random moments, start it again, and lose nothing.
 
-    Most are killed while they record, some while they start. Their ring goes on meanwhile, and
-    does not come round: then every record must be in the journal, once.
+    Most are killed while they record, some while they start. Their ring is written meanwhile, but
+    nothing in it is overwritten, so every record must be in the journal, once.
     """
     draw = random.Random(seed)
     instance, directory = work / "instance", work / "journal"
@@ -318,7 +318,7 @@ def check_kills(work: Path, kills: int, seed: int) -> int:
 
 
 def _progress(directory: Path) -> tuple[int, int]:
-    # Writers so far, and records that a reader can see.
+    # Number of writers so far, and of records that a reader can see.
     try:
         state = journal_state(directory)
     except (FileNotFoundError, RegionError):
@@ -381,7 +381,7 @@ def _counts(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--child", type=click.Path(path_type=Path), hidden=True)
 def main(seed: int, child: Path | None, **wanted: int | None) -> None:
-    """Run the checks that are asked for, or all in full; or be the recorder that is killed."""
+    """Run the requested checks, or all of them in full; or be the recorder that is killed."""
     if child:
         _child(child)
         return

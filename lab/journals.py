@@ -1,6 +1,6 @@
-"""Journals for who checks their readers: of every kind, and with files that are not what they were.
+"""Journals for checks of their readers: of every kind, and with damaged files.
 
-What was written is known here, and nowhere in the files.
+Only this program knows which records were written; the files do not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def each_seed(option: str, seeds: int, seed: int, check: Callable[[int], None]) 
 
 @dataclass(frozen=True)
 class Written:
-    """A journal as it was written, and what nobody but its author knows.
+    """A journal as it was written, with facts that only its author knows.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Written:
     first : int
         The oldest record that was not removed to make room.
     records : int
-        Written ever.
+        Number of records ever written.
     """
 
     directory: Path
@@ -113,12 +113,12 @@ def _write(directory: Path, ends: list[int], end: str, removed: int, durable: bo
 
 
 class Journals:
-    """Journals of every kind, each written when it is first wanted.
+    """Journals of every kind, each written when it is first needed.
 
     Parameters
     ----------
     work : Path
-        Where they go.
+        Directory for the journals.
     """
 
     COUNT = 12
@@ -135,7 +135,7 @@ class Journals:
 
     @staticmethod
     def write(each: int, directory: Path) -> Written:
-        """Write one of them there: no copy, which the next writer makes a journal of its own."""
+        """Write one of them to a directory. (The next writer turns a copy into a new journal.)"""
         draw = random.Random(each)
         end = ("closed", "killed", "again")[each % 3]
         ends = sorted(draw.sample(range(1, 1500), 1 + each % 6))
@@ -160,7 +160,7 @@ def _flip_somewhere(path: Path, draw: random.Random, _other: Path) -> str:
     if path.name == "journal":
         at = draw.choice((draw.randrange(128), 4096 + draw.randrange(592)))
     else:
-        # Header, seal, index and records alike, however small a part of the file they are.
+        # Header, seal, index and records with equal probability, whatever their sizes.
         at = draw.choice(
             (
                 draw.randrange(192),
@@ -238,7 +238,7 @@ DAMAGES: tuple[Callable[[Path, random.Random, Path], str], ...] = (
 
 
 def damage(directory: Path, draw: random.Random, other: Path) -> tuple[list[str], bool]:
-    """Do something to one or two files; return what, and whether the file `journal` was one."""
+    """Damage one or two files; return how, and whether the file `journal` was among them."""
     done: list[str] = []
     header = False
     for _ in range(draw.choice((1, 1, 2))):
