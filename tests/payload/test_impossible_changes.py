@@ -222,3 +222,20 @@ def test_changes_behind_a_lost_reset_are_no_part_of_an_earlier_snapshot() -> Non
 
 def test_first_number_behind_a_lost_reset_is_a_doubt() -> None:
     assert in_doubt(cme_healed(*HEALED, (0, bid(6, 1, 1)), (0, bid(7, 2, 2))))
+
+
+def cme_queues(number: int, last: int, sides: bytes) -> bytes:
+    """Return a snapshot of the orders of an instrument, one of each side."""
+    root = struct.pack("<IIiIIQ", last, 1, 7, 1, 1, AT_NS)
+    rows = [
+        struct.pack("<QQqic", place, place, (98 + place) * 10**9, 5, bytes([side]))
+        for place, side in enumerate(sides, 1)
+    ]
+    return cme(number, 53, root, struct.pack("<HB", 29, len(rows)) + b"".join(rows))
+
+
+@pytest.mark.parametrize(("sides", "sound"), [(b"01", True), (b"0?", False), (b"?1", False)])
+def test_snapshot_with_an_order_of_no_side_heals_no_queue(sides: bytes, sound: bool) -> None:
+    begin = [(0, cme_order(1, b"0", 0)), (0, cme_order(3, b"1", 2)), (0, cme_order(4, b"1", 2))]
+    known = cme_healed(*begin, (1, cme_queues(1, 4, sides)))
+    assert (("CME", "ABC") not in known.doubted) == sound

@@ -101,10 +101,9 @@ cdef inline bint apply_book(Market* market, Instrument* i, const Change* c) noex
     # False: what it says cannot be, or there is no room.
     if VERB_ADD <= c.verb <= VERB_DELETE:
         return apply_order(market, i, c)
+    if not VERB_SET <= c.verb <= VERB_PLACE_OVERLAY:
+        return True              # it only counts in a chain
     if unlikely(c.side > SIDE_ASK_IMPLIED):
-        return True
-    if c.verb == VERB_SET:
-        return apply_price(market, i, c)
-    if VERB_PLACE_NEW <= c.verb <= VERB_PLACE_OVERLAY:
-        return apply_place(market, i, c)
-    return True
+        counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
+        return False
+    return apply_price(market, i, c) if c.verb == VERB_SET else apply_place(market, i, c)

@@ -302,9 +302,11 @@ cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
     cdef SideLevel level
     cdef Side* side
     cdef Instrument* i = market.taking
-    if i == NULL or c.side > SIDE_ASK_IMPLIED:
+    if i == NULL:
         return
-    if market.taking_face == FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE:
+    if c.side > SIDE_ASK_IMPLIED or market.taking_face == FACE_ORDERS or (
+            market.traits.levels != LEVELS_BY_PLACE):
+        # A row of no side is refused as a change of no side is.
         if unlikely(not apply_book(market, i, c)):
             market.streams[market.message.stream].broken = True
             break_snapshot(market, i)

@@ -115,6 +115,8 @@ cdef class Relay(Agent):
                 snapshot_interval_ns=config.snapshot_interval_ms * 1_000_000,
                 snapshot_rate_per_s=config.snapshot_rate_per_s,
                 late_ns=config.late_ms * 1_000_000, **line_budget(config.lines))
+            # Before the image is read: a relay that is stopped in between has old books.
+            self._started_ns = clock_monotonic_ns()
             self._cursor = state_open(
                 &self.feed.state, self._directory, BATCH, config.objects)
             self._registration = ReaderRegistration.create(
@@ -128,7 +130,6 @@ cdef class Relay(Agent):
             self.counts.close()
             raise
         self._begin()
-        self._started_ns = clock_monotonic_ns()
 
     def _begin(self):
         check(self.feed.begin(), "begin", str(self._directory))
