@@ -56,7 +56,7 @@ def test_bus_of_one_seed_is_one_history() -> None:
         ("serves-any-copy", 129, "I6 .* is let go, and not safe"),
         ("lets-go-too-early", 1, "I6 message 1 of .* is let go, and not safe"),
         ("takes-for-away-too-soon", 23, "I6 .* is let go, and not safe"),
-        ("waits-for-nobody-again", 4, "I6 one takes .*'S'.* for away: all"),
+        ("waits-for-nobody-again", 4, "I6 one takes .*'S'.* for away: no copy lacks"),
         ("shows-too-early", 9, "I4 .*, which 0 copies have, not 1"),
         ("copies-nothing", 17, "B16 .* without the record at"),
         ("begins-at-once", 8, "a second store was begun"),

@@ -5,6 +5,7 @@ import pytest
 from lab.seamcheck import check
 
 
+@pytest.mark.filterwarnings("ignore")  # readers say which writers died and what was damaged
 @pytest.mark.parametrize("first", range(1, 41, 10))
 def test_each_record_comes_once_or_is_said_to_be_missing(first):
     assert sum(check(seed)["records"] for seed in range(first, first + 10)) > 0

@@ -110,6 +110,7 @@ def test_member_of_the_group_reads_and_registers(instance, monkeypatch):
 
 
 @needs_root
+@pytest.mark.filterwarnings("ignore:.*its writer .* has ended")
 def test_owner_lists_the_readers_of_others_and_frees_those_that_died(instance):
     held = []
 
@@ -223,6 +224,7 @@ def test_group_added_lets_in_to_a_ring_that_goes_on(root, monkeypatch):
 
 
 @needs_root
+@pytest.mark.filterwarnings("ignore:.*its writer .* has ended")
 def test_member_of_the_group_begins_with_the_image_and_cannot_change_it(instance, monkeypatch):
     monkeypatch.setenv("UDPFAST_TRUST", str(OWNER))
 

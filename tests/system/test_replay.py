@@ -250,7 +250,7 @@ def test_decoded_updates_are_no_messages(tmp_path):
 def test_replay_says_what_it_cannot_do(kept, tmp_path):
     for arguments, words in (
         ((kept, "--from", "2026-08-21T09:30"), "time zone"),
-        ((kept, "--from", "1", "--from-position", "1"), "exclude"),
+        ((kept, "--from", "1", "--from-position", "1"), "choose one of --from and"),
         ((kept, "--expect", "md5:1"), "sha256:"),
         ((kept, "--to", "somewhere"), "ring:NAME"),
         ((tmp_path / "none.pcap",), "no such file"),
