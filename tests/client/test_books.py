@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import math
 import random
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ import pytest
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
+from udpfast.client import missing_book
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, similar
 from udpfast.market.updates import BOOK, ORDER, ORDERS
 
 BTC = ("binance-usdm", "BTCUSDT")
@@ -698,3 +701,29 @@ def test_missing_book_names_similar_ones(feed: Feed, key: object, said: str) -> 
 def test_missing_book_of_no_books_says_that_none_was_read() -> None:
     with pytest.raises(KeyError, match=r"there is no book yet, because no update of one was read"):
         Books()["binance", "BTCUSDT"]
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        (("okex", "OPT-19998X"), "('okx', 'OPT-19998')"),
+        ("OPT-00017X", "('okx', 'OPT-00017')"),
+        (("okx", "OPR-19998"), "('okx', 'OPT-"),
+        (("okx", "OPT-00017"), "('deribit', 'OPT-00017')"),
+    ],
+)
+def test_missing_book_among_many_is_compared_with_few(
+    monkeypatch: pytest.MonkeyPatch, key: object, near: str
+) -> None:
+    compared = []
+
+    def counted(word: str, known: Iterable[str], *args: Any) -> list[str]:
+        names = list(known)
+        compared.append(len(names))
+        return similar(word, names, *args)
+
+    monkeypatch.setattr(missing_book, "similar", counted)
+    venue = "deribit" if near.startswith("('d") else "okx"
+    books: Any = dict.fromkeys((venue, f"OPT-{n:05}") for n in range(20_000))
+    assert near in missing_book.missing_book(books, key)
+    assert max(compared, default=0) <= 250

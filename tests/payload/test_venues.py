@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lab.conformance import Report
 from lab.conformance.books import Followed, check, follow, venue_config
 from lab.framings import Sent, build
 from tests.shared import ROOT, shared
+from udpfast.agents.feed.replayer import Replayer
 from udpfast.config.lines import PAYLOADS
 from udpfast.core.layout import Kind
-from udpfast.net.pcap import CapturedDatagram
+from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram
 
 AT_NS = 1_700_000_000_000_000_000
 #: Enough for these few messages.
@@ -123,6 +125,33 @@ def test_execution_of_an_order_that_nobody_knows_is_a_message() -> None:
     assert known.trades[NAME] == [(100.0, 10.0)]
     assert kinds.count(Kind.TRADES) == 1
     assert kinds.count(Kind.MESSAGE) == 1
+
+
+def names_full(directory: Path, *messages: bytes) -> int:
+    """Return how often a feed of ITCH that joins in the middle lacked room for its names."""
+    replayer = Replayer(venue_config("moldudp64", "itch", 1, **(SMALL | {"names": 16})), directory)
+    zero, headers = np.zeros(1, np.uint8), np.zeros(1, CAPTURED)
+    for at, one in enumerate(messages):
+        datagram = build("moldudp64", sent(5 + at, (one,)))
+        headers["timestamp_ns"], headers["size"] = AT_NS + at * 1_000_000, len(datagram)
+        replayer.replay(CaptureBatch(headers, datagram), zero, zero, 0, 1)
+    replayer.finish()
+    return replayer.counters()["feed"]["names_full"]
+
+
+def executed_at(locate: int, price: int) -> bytes:
+    return head("C", locate) + struct.pack(">QIQcI", locate, 10, locate, b"Y", price)
+
+
+def test_name_that_nobody_told_is_none_that_had_no_room(tmp_path: Path) -> None:
+    assert names_full(tmp_path, *[executed_at(n, 1_000_000) for n in range(1, 17)]) == 0
+
+
+def test_name_that_had_no_room_is_counted_with_each_record(tmp_path: Path) -> None:
+    known = [head("R", n) + f"S{n:07}".encode() + bytes(20) for n in range(1, 17)]
+    executed = [executed_at(n, 1_000_000) for n in (*range(1, 17), 16, 16)]
+    # The exchange and fifteen stocks have a name, the sixteenth has none.
+    assert names_full(tmp_path, *known, *executed) == 3
 
 
 def test_what_an_instrument_without_room_says_is_a_message() -> None:

@@ -6,7 +6,8 @@ from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
-from udpfast.core.counter cimport FEED_BOOKS_UNDEFINED, FEED_OBJECTS, FEED_OBJECTS_FULL
+from udpfast.core.counter cimport (
+    FEED_BOOKS_UNDEFINED, FEED_NAMES_LONG, FEED_OBJECTS, FEED_OBJECTS_FULL)
 from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport OBJECT_WAITING
 from udpfast.market.change cimport *
@@ -15,7 +16,7 @@ from udpfast.market.instrument cimport (
 from udpfast.market.levels cimport face_forget
 from udpfast.market.marked cimport has_face, index_of, instrument_mark
 from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream, Row
-from udpfast.market.names cimport names_intern
+from udpfast.market.names cimport NAME_SIZE_MAX, names_intern
 from udpfast.market.trust cimport (
     count_waiting, instrument_begin_empty, levels_become_stale)
 
@@ -28,6 +29,9 @@ cdef inline void name_instrument(
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
         size -= 1
     id = names_intern(market.names, text, size)
+    i.unstored = id == 0 and size <= <uint32_t>NAME_SIZE_MAX
+    if unlikely(size > <uint32_t>NAME_SIZE_MAX):
+        counter_add(&market.feed[FEED_NAMES_LONG], 1)
     if id == i.symbol_id:
         return
     other = instrument_named(&market.instruments, id) if id else NULL

@@ -75,7 +75,8 @@ cdef struct Instrument:  # 448 bytes
     Side shown[4]                # what readers have of them, where that is compared
     uint64_t defined_as          # a hash of what readers were told of its definition; 0: nothing
     uint8_t unfinished           # its last number has further messages (CHAIN_PREVIOUS)
-    uint8_t reserved[15]
+    uint8_t unstored             # the table of names had no room for its name
+    uint8_t reserved[14]
 
 cdef struct InstrumentSlot:      # as OrderSlot
     uint32_t hash

@@ -350,7 +350,7 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
     i.quoted[0] = i.quoted[1] = i.status_since[0] = i.status_since[1] = 0
     i.open = False
     if market.traits.renumbers:
-        i.named = i.defined = False
+        i.named = i.defined = i.unstored = False
         i.symbol_id = 0
 
 

@@ -152,7 +152,7 @@ cdef inline void tell_whose(
     told.exchange_id = i.implied_id if face == FACE_IMPLIED else i.exchange_id
     told.symbol_id = i.symbol_id
     told.object = i.symbol_id
-    told.names_full = (told.exchange_id == 0) + (told.symbol_id == 0)
+    told.names_full = (told.exchange_id == 0) + i.unstored
     if face == FACE_IMPLIED:
         told.object |= OBJECT_IMPLIED
     elif face == FACE_ORDERS:
