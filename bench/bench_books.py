@@ -8,7 +8,8 @@ the best price. "books" keeps all of it and tells nobody; "levels" tells levels 
 "orders" also each order with its place in the queue. The floor keeps quantities by price in plain
 tables of C: no queue, no sorted side, no best price, no doubt, and it tells nobody. "decode" is
 what the decoder alone takes of it. Messages come as in a datagram of many: what comes next is
-known. Then all of one book at once: a snapshot of 10,000 orders, and a clear of them, with all
+known. itch-book, a C++ library, keeps the same books with their queues, and tells nobody either.
+Then all of one book at once: a snapshot of 10,000 orders, and a clear of them, with all
 updates. Every run compares what rests in the end with what the flow says; a figure is that of the
 median thousand messages.
 
@@ -17,6 +18,7 @@ Usage: udpfast bench run books [--quick]
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from statistics import median
@@ -24,19 +26,23 @@ from statistics import median
 from .loops.book_cost import OrderFlow
 from .loops.hostprobe import pinned
 from .loops.whole_book import whole_book
+from .peers import itch_book as peer
 from .result import Row
-from .trials import Benchmark, Outcome, Settings, interleave
+from .trials import Benchmark, Outcome, Settings, Trials, Unavailable, interleave
 
 __all__ = ["BENCHMARK"]
 
 NAME = "books"
 FLOOR = "C tables"
 BOOKS = "books"
+PEER = peer.PACKAGE
 LESS = "quantities by price: no queue, no best price, no doubt, no updates"
 GOALS = {100_000: "P33: <= 70 ns", 1_000_000: "P33: <= 100 ns"}
 #: Stocks, and orders alive.
 SHAPES = ((1, 1_000), (100, 10_000), (8_000, 100_000), (8_000, 1_000_000))
 MESSAGES = 1_000_000
+#: What is timed together.
+PIECE = 1_000
 #: Orders of a book that is taken, or emptied, at once.
 WHOLE = 10_000
 ROUNDS = 5
@@ -52,6 +58,7 @@ def run(settings: Settings) -> Iterator[Row]:
             BOOKS: partial(flow.market, False, False),
             "levels": partial(flow.market, True, False),
             "orders": partial(flow.market),
+            PEER: partial(by_peer, flow),
         }
         variants: dict[str, Callable[[], float | Outcome]] = {
             name: partial(measure, settings.cores[1], way, flow.resting)
@@ -70,13 +77,49 @@ def run(settings: Settings) -> Iterator[Row]:
         yield from rows(
             base=FLOOR,
             goals=goals,
-            less={FLOOR: LESS, "decode": "keeps nothing", BOOKS: "no updates"},
+            versions=versions(trials),
+            less={
+                FLOOR: LESS,
+                "decode": "keeps nothing",
+                BOOKS: "no updates",
+                PEER: peer.LESS,
+            },
         )
-        for row in rows(base=BOOKS, goals={"orders": "P33: <= 1.5"}):
-            if row.variant == "orders":
+        for row in rows(
+            base=BOOKS,
+            goals={"orders": "P33: <= 1.5"},
+            versions=versions(trials),
+            less={PEER: peer.LESS},
+        ):
+            if row.variant in ("orders", PEER):
                 yield row
 
     yield from run_whole(settings)
+
+
+def by_peer(flow: OrderFlow) -> float:
+    """Let the peer take the flow; return ns a message of the median thousand."""
+    try:
+        books = peer.Books()
+    except ImportError:
+        raise Unavailable(f"not installed (pip install {PEER})") from None
+    for piece in flow.pieces(opening=True):
+        books.feed(piece)
+    costs = []
+    for piece in flow.pieces():
+        began = time.perf_counter_ns()
+        books.feed(piece)
+        costs.append(time.perf_counter_ns() - began)
+    counted = books.counted()
+    found = [counted[name] for name in ("live_orders", "missing_ref", "dup_ref", "rejected")]
+    if found != [flow.resting, 0, 0, 0]:
+        raise ValueError(f"expected {flow.resting:,} orders to rest, none unknown, found {counted}")
+    return median(costs) / PIECE
+
+
+def versions(trials: Trials) -> dict[str, str]:
+    """Return the peer's version, if it took part."""
+    return {PEER: peer.version()} if PEER in {trial.variant for trial in trials.kept} else {}
 
 
 def run_whole(settings: Settings) -> Iterator[Row]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "memory_directory",
     "own_instances",
     "send_schedule",
+    "settle",
     "wire_trial",
 ]
 
@@ -176,7 +177,7 @@ def wire_trial(
                         schedule,
                     )
                     sent: PaceResult = partner.result()
-                    _settle(watch, messages)
+                    settle(lambda: watch.messages, messages)
                 counters = engine.read_counters()
             finally:
                 engine.close()
@@ -192,12 +193,12 @@ def wire_trial(
     )
 
 
-def _settle(watch: PublishWatch, messages: int) -> None:
-    # Until all is there, or nothing comes any more: a busy host takes its time.
+def settle(seen: Callable[[], int], expected: int) -> None:
+    """Wait until all is there, or nothing comes any more: a busy host takes its time."""
     before, deadline = -1, 0.0
-    while watch.messages < messages:
-        if watch.messages != before:
-            before, deadline = watch.messages, time.monotonic() + SETTLE_S
+    while (now := seen()) < expected:
+        if now != before:
+            before, deadline = now, time.monotonic() + SETTLE_S
         if time.monotonic() > deadline:
             return
         time.sleep(0.001)

@@ -213,6 +213,32 @@ cdef class OrderFlow:
             number += messages
         return rows
 
+    def pieces(self, bint opening=False) -> list[NDArray[np.uint8]]:
+        """Return what is measured, or what comes before, as a file has it: a u16 size, a message.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            Uint8, of 1,000 messages each but for the last.
+        """
+        cdef const uint8_t* at = self.data if opening else self.data + self.filled
+        cdef const uint8_t* end = self.data + (self.filled if opening else self.bytes)
+        cdef uint8_t[::1] view
+        cdef uint64_t size, n
+        found = []
+        while at < end:
+            row = np.zeros(PIECE * (1 + MESSAGE_MAX), np.uint8)
+            view = row
+            size = n = 0
+            while n < PIECE and at < end:
+                put(&view[size], at[0], 2)
+                memcpy(&view[size + 2], at + 1, at[0])
+                size += 2 + at[0]
+                at += 1 + at[0]
+                n += 1
+            found.append(row[:size].copy())
+        return found
+
     def decode(self) -> float:
         """Decode what is measured; return ns a message."""
         cdef Change change
