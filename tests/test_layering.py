@@ -207,7 +207,7 @@ def test_broken_arrows_right_line_passes(path: str, line: str) -> None:
 
 
 #: What `pip install udpfast` brings, and what its extras for users do.
-EXTRAS = ("market", "export", "monitor", "spark")
+EXTRAS = ("market", "export", "monitor", "nautilus", "spark")
 #: Brought by one of those (py4j: pyspark), compiled away, or the user's own (a frame of polars).
 UNDECLARED = {"py4j", "cython", "polars"}
 

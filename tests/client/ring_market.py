@@ -129,7 +129,7 @@ class Market:
         bids, asks = (self._rows(sign, snapshot) for sign in (-1, 1))
         update = self.instance.update(
             BOOK, "exchange", SYMBOLS[self.symbols[number]],
-            bid_count=len(bids), ask_count=len(asks),
+            bid_count=len(bids), ask_count=len(asks), row_count=len(bids) + len(asks),
             update_type=3 if rng.random() < 0.02 else 1 if snapshot else 2,
         )  # fmt: skip
         if rng.random() < 0.02:
