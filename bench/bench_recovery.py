@@ -161,11 +161,11 @@ def trial(partner: Partner, core: int, day: Day, beside: bool) -> Outcome:
     """Let the partner send the day to a feed on `core`."""
     ports = free_ports(len(ROLES))
     feed = feed_of(ports)
-    count = len(day.opening[0]) + len(day.changes[0])
+    count = len(day.changes[0])
     with memory_directory() as directory:
         engine = Engine(feed, directory)
         with RingCursor.attach(directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
-            watch = StampWatch(FeedLoop(engine, feed), cursor, skip=len(day.opening[0]))
+            watch = StampWatch(FeedLoop(engine, feed), cursor, after=len(day.opening[0]))
             try:
                 with AgentRunner(watch, core=core, idle="spin"):
                     partner.start(send, ports, day, beside)

@@ -114,8 +114,8 @@ cdef class StampWatch(Agent):
         Whose turns these are.
     cursor : RingCursor
         Of the ring that it writes.
-    skip : int
-        Datagrams at the beginning that are counted and not timed.
+    after : int
+        Only datagrams of higher numbers are counted and timed.
 
     Attributes
     ----------
@@ -130,21 +130,20 @@ cdef class StampWatch(Agent):
     cdef RingCursor _cursor
     cdef readonly LatencyHistogram to_loop
     cdef readonly LatencyHistogram to_ring
-    cdef int64_t _skip
     cdef int64_t _datagrams
     cdef int64_t _unstamped
     cdef int64_t _left_out
-    cdef uint64_t _number
+    cdef uint64_t _number            # the highest one so far
     cdef bint _away
     cdef int64_t _turn_ns            # when the last turn began, and what it took
     cdef int _work
 
-    def __init__(self, Agent loop, RingCursor cursor, *, skip: int = 0):
+    def __init__(self, Agent loop, RingCursor cursor, *, after: int = 0):
         super().__init__(loop.role)
         self._loop = loop
         self._borrowed = <void*>loop
         self._cursor = cursor
-        self._skip = skip
+        self._number = after
         self.to_loop = LatencyHistogram()
         self.to_ring = LatencyHistogram()
 
@@ -155,7 +154,7 @@ cdef class StampWatch(Agent):
 
     @property
     def unstamped(self) -> int:
-        """How many of those to be timed had no stamp of the kernel's."""
+        """How many of them had no stamp of the kernel's."""
         return self._unstamped
 
     @property
@@ -168,8 +167,10 @@ cdef class StampWatch(Agent):
         self._loop.on_start()
 
     def on_stop(self) -> None:
-        """Stop the loop."""
+        """Stop the loop, and look at what its end set free."""
         self._loop.on_stop()
+        self._away = True
+        self._look(self._cursor, False, clock_realtime_ns())
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         cdef int work
@@ -204,8 +205,6 @@ cdef class StampWatch(Agent):
                     continue
                 self._number = record.number
                 counter_add(&self._datagrams, 1)
-                if self._datagrams <= self._skip:
-                    continue
                 if self._away:
                     self._left_out += 1
                     continue
