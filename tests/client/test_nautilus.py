@@ -334,18 +334,16 @@ class Feed:
             loop.add_reader(each, self._pass_on, each, port)
         addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in self._sockets]
         lines = [[{"name": "A", "address": f"127.0.0.1:{port}"}] for port in ports]
-        self.subscriber = Subscriber(
-            {
-                "name": "nautilus",
-                "agent": {"huge_pages": False},
-                "incremental": {"lines": lines[0]},
-                "snapshot": {"lines": lines[1]},
-                "window": {"lost_packet_wait_us": 2_000},
-                "ring": {"capacity_bytes": 1 << 22},
-                "image": {"enabled": True},
-            }
-        )
-        self.subscriber.start()
+        self._settings = {
+            "name": "nautilus",
+            "agent": {"huge_pages": False},
+            "incremental": {"lines": lines[0]},
+            "snapshot": {"lines": lines[1]},
+            "window": {"lost_packet_wait_us": 2_000},
+            "ring": {"capacity_bytes": 1 << 22},
+            "image": {"enabled": True},
+        }
+        self.begin()
         self.publisher = Publisher(
             parse_publish(
                 {
@@ -357,6 +355,11 @@ class Feed:
             )
         )
         self.book = self.publisher.open_book("venue", "BTC", 41, 1)
+
+    def begin(self) -> None:
+        """Have a feed receive what is published; anew, after one that ended."""
+        self.subscriber = Subscriber(self._settings)
+        self.subscriber.start()
 
     def _pass_on(self, arrived: socket.socket, port: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -514,6 +517,13 @@ class Running:
         await until(lambda: self.held() == ([], []), "the end of the feed")
         await until(lambda: strategy.doubts[-1].doubtful, "its doubt")
         assert [size for _, size in self.top()] == [0, 0]
+
+        feed.begin()
+        self.books.reader.close()
+        self.books = Books(Reader("ring:nautilus", image=True))
+        await self.move(5)
+        await until(self.same, "the book of the next feed")
+        assert not strategy.doubts[-1].doubtful
         await self.node.stop_async()
         running.cancel()
         await asyncio.wait((running,))

@@ -68,7 +68,6 @@ _AGAIN_S = 1.0
 _DOUBTS = frozenset(
     (Kind.GAP, Kind.SESSION, Kind.STALE, Kind.RECOVERED, Kind.CONNECTION, Kind.RESTART, Kind.LAPPED)
 )
-_BIDS_AND_ASKS = ((OrderSide.BUY, "bids"), (OrderSide.SELL, "asks"))
 _AGGRESSORS = {1: AggressorSide.BUYER, 2: AggressorSide.SELLER}
 _PRESENT_MORE = 16
 _TOP = ("bid_price", "bid_quantity", "ask_price", "ask_quantity")
@@ -326,7 +325,8 @@ class UdpfastDataClient(LiveMarketDataClient):
     def _change(self, each: Followed, record: ReadRecord) -> None:
         if each.book is None or (record.kind == Kind.ORDERS) != (each.book == BookType.L3_MBO):
             return
-        header = record.update.header
+        update = record.update
+        header = update.header
         replaced = record.flags & (Flag.SNAPSHOT | Flag.FIRST) or header["update_type"] == 1
         try:
             # A second strategy's subscription makes Nautilus begin an empty book.
@@ -334,13 +334,13 @@ class UdpfastDataClient(LiveMarketDataClient):
                 self._handle_data(self._whole(each, record))
                 return
             if record.kind == Kind.ORDERS:
-                changes = order_changes(each, record.rows)
+                changes = order_changes(each, update.rows)
             else:
                 changes = [
-                    (BookAction.UPDATE if level["quantity"] else BookAction.DELETE, side,
-                     float(level["price"]), float(level["quantity"]), 0)
-                    for side, name in _BIDS_AND_ASKS for level in getattr(record, name)
-                ]  # fmt: skip
+                    (BookAction.UPDATE if quantity else BookAction.DELETE, side, price, quantity, 0)
+                    for side, rows in ((OrderSide.BUY, update.bids), (OrderSide.SELL, update.asks))
+                    for price, quantity, *_ in rows.tolist()
+                ]
             if changes:
                 goes_on = bool(header["present"] & _PRESENT_MORE)
                 self._handle_data(self._deltas(each, changes, record, goes_on))
