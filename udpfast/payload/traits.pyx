@@ -60,7 +60,7 @@ COINBASE = dict(
     names=NAMES_DEFINED, orders_by_instrument=True, decimals=9)
 EOBI = dict(
     DEFAULT, exchange=b"EUREX", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
-    names=NAMES_DEFINED, orders_by_instrument=True, decimals=8)
+    heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, decimals=8)
 B3 = dict(
     DEFAULT, exchange=b"B3", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
     heals=True, loops=True, names=NAMES_DEFINED, orders_by_instrument=True, decimals=4)

@@ -11,6 +11,7 @@ from udpfast.market.market cimport Market, MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.market.found cimport Found
 from udpfast.payload.b3.loop cimport B3Loop
+from udpfast.payload.eobi.loop cimport EobiLoop, EobiNumbers
 from udpfast.payload.nyse.loop cimport NyseLoop
 
 cdef enum:
@@ -19,6 +20,7 @@ cdef enum:
 cdef struct VenueLoop:           # what a loop of snapshots is telling
     uint16_t stream
     B3Loop b3
+    EobiLoop eobi
     NyseLoop nyse
 
 cdef struct Venue:
@@ -29,6 +31,7 @@ cdef struct Venue:
     uint32_t applied
     bint telling                 # updates are being told
     VenueLoop loops[LOOPS]       # by the stream that brings it
+    EobiNumbers* numbers         # by the stream of changes, LOOPS of them; NULL: not EOBI
     bint looks_ahead             # venue_expect is worth its time
     Ahead ahead
 

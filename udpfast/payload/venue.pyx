@@ -20,6 +20,7 @@ from udpfast.payload.coinbase.decode cimport coinbase_decode
 from udpfast.payload.csm.decode cimport csm_decode
 from udpfast.payload.deribit.decode cimport deribit_decode
 from udpfast.payload.eobi.decode cimport eobi_decode
+from udpfast.payload.eobi.loop cimport EobiNumbers, eobi_loop_decode, eobi_note
 from udpfast.payload.ice.decode cimport ice_decode
 from udpfast.payload.iex.decode cimport iex_decode
 from udpfast.payload.itch.decode cimport itch_decode
@@ -42,8 +43,12 @@ cdef bint venue_is(int payload) noexcept nogil:
 
 
 cdef size_t venue_memory_size(int payload, const MarketSettings* settings) noexcept nogil:
-    return (market_memory_size(venue_traits(payload), settings)
+    return (market_memory_size(venue_traits(payload), settings) + numbers_size(payload)
             + <size_t>CHANGES_MAX * sizeof(Change) + 64)
+
+
+cdef inline size_t numbers_size(int payload) noexcept nogil:
+    return LOOPS * sizeof(EobiNumbers) if payload == PAYLOAD_EOBI else 0
 
 
 cdef void venue_init(
@@ -53,9 +58,12 @@ cdef void venue_init(
     venue.payload = payload
     venue.looks_ahead = payload == PAYLOAD_ITCH or payload == PAYLOAD_PITCH
     venue.changes = <Change*>memory
-    memset(memory, 0, <size_t>CHANGES_MAX * sizeof(Change))
-    market_init(&venue.market, venue_traits(payload), settings,
-                memory + <size_t>CHANGES_MAX * sizeof(Change), feed)
+    memset(memory, 0, <size_t>CHANGES_MAX * sizeof(Change) + numbers_size(payload))
+    memory += <size_t>CHANGES_MAX * sizeof(Change)
+    if payload == PAYLOAD_EOBI:
+        venue.numbers = <EobiNumbers*>memory
+    memory += numbers_size(payload)
+    market_init(&venue.market, venue_traits(payload), settings, memory, feed)
 
 
 cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil:
@@ -123,6 +131,10 @@ cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept no
     if venue.payload == PAYLOAD_B3:
         return b3_loop_decode(
             message, market.streams[market.stream].session_id, &loop.b3, venue.changes, CHANGES_MAX)
+    if venue.payload == PAYLOAD_EOBI:
+        return eobi_loop_decode(
+            message, venue.numbers + market.stream % LOOPS, market.stream, &loop.eobi,
+            venue.changes, CHANGES_MAX)
     return nyse_loop_decode(message, &loop.nyse, venue.changes, CHANGES_MAX)
 
 
@@ -153,11 +165,14 @@ cdef int32_t venue_next(
         else:
             kind = OUTCOME_OPAQUE
             if unlikely(message.channel == CHANNEL_SNAPSHOT and (
-                    venue.payload == PAYLOAD_B3 or venue.payload == PAYLOAD_NYSE_INTEGRATED)):
+                    venue.payload == PAYLOAD_B3 or venue.payload == PAYLOAD_NYSE_INTEGRATED
+                    or venue.payload == PAYLOAD_EOBI)):
                 kind = venue_decode_loop(venue, message)
             elif venue.payload == PAYLOAD_ITCH:    # not worth a call
                 kind = itch_decode(message.payload, message.size, venue.changes)
             elif likely(is_spoken(market, message)):
+                if venue.numbers != NULL:
+                    eobi_note(venue.numbers + message.stream % LOOPS, message)
                 kind = venue_decode(venue.payload, message, venue.changes)
         if kind < 0:
             return kind

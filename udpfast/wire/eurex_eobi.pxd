@@ -4,7 +4,8 @@
 #   16 u8 partition    17 u8 completion    18 u8 reset    24 u64 time, UNIX ns
 #   32 messages: u16 length (with itself), u16 template, u32 number of the message
 #
-# The stream is partition and segment. `detail`: template, completion << 16, reset << 24.
+# The stream is partition and segment. `detail`: template, completion << 16, reset << 24, number
+# << 32, by which a loop of snapshots tells what of it is lost.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -55,6 +56,6 @@ cdef inline int eurex_eobi_units(
     units.number = le32(data + EUREX_EOBI_NUMBER)
     units.sent_ns = <int64_t>le64(data + EUREX_EOBI_TIME)
     units.detail = (template | (<uint32_t>data[EUREX_EOBI_COMPLETION] << 16)
-                    | (<uint32_t>data[EUREX_EOBI_RESET] << 24))
+                    | (<uint32_t>data[EUREX_EOBI_RESET] << 24) | (units.number << 32))
     units.flags = UNIT_RESET if data[EUREX_EOBI_RESET] == 1 else 0
     return 1

@@ -1,7 +1,6 @@
 # T7 EOBI: one datagram to changes. Orders have no ids: the time stamp that is an order's priority,
 # with its side, is the only one of its instrument. Its id here is the stamp doubled, and one more
-# if it sells. Orders without a price (market orders) are in no book. Snapshots are not taken: they
-# count in numbers of messages.
+# if it sells. Orders without a price (market orders) are in no book. Loops are read by loop.pxd.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset

@@ -23,10 +23,12 @@ cdef enum:  # templates
     EOBI_AUCTION = 13500         # to TOP: auctions, requests, the best prices in auctions
     EOBI_TOP = 13504
     EOBI_PRODUCT = 13600         # to SNAPSHOT_ORDER: of snapshots
+    EOBI_SUMMARY = 13601
     EOBI_SNAPSHOT_ORDER = 13602
 
 cdef enum:  # offsets
     EOBI_TEMPLATE = 2
+    EOBI_MESSAGE = 4             # u32: the message's number, of its product
     EOBI_FIELDS = 8
     EOBI_TIME = 8                # u64 UNIX ns
     EOBI_ADD_ID = 16             # i64, of the instrument
@@ -65,3 +67,9 @@ cdef enum:  # in the details
     EOBI_BUY = 1
     EOBI_SELL = 2
     EOBI_QUANTITY_UNIT = 10000
+
+cdef enum:  # snapshots; an order is its details alone
+    EOBI_PROCESSED = 8           # of a product: u32, the last message of the changes in the cycle
+    EOBI_SUMMARY_ID = 8          # i64, of the instrument
+    EOBI_ORDERS = 32             # u16: how many follow
+    EOBI_ORDERS_NULL = 0xFFFF
