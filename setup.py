@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import numpy
@@ -104,6 +105,7 @@ class BuildExt(build_ext):
         for extension in self.extensions:
             self.forget_other_flags(extension)
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
+        begun_ns = time.time_ns()
         runpy.run_path("scripts/translate.py")["hasten"]()
         gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
         # Generate C only now: packing the sources or asking for the version, as pip does often,
@@ -121,6 +123,7 @@ class BuildExt(build_ext):
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
             # A changed `.pxd` seldom changes the C of all modules that include it.
+            date_back(c_source(extension), begun_ns)
             known = before[extension.name]
             if known is not None and known == c_source(extension).read_bytes():
                 os.utime(self.built(extension))
@@ -130,6 +133,8 @@ class BuildExt(build_ext):
         if self.inplace:
             remove_without_source()
             write_header(Path())
+            if changed := changed_since(begun_ns):
+                sys.exit(f"udpfast: {changed[0]} changed while it was compiled: build again")
 
     def forget_other_flags(self, extension: Extension) -> None:
         """Drop what was built of a module with other flags than the present ones; note the flags.
@@ -155,6 +160,21 @@ class BuildExt(build_ext):
     def built(self, extension: Extension) -> Path:
         """Return where a module is built; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def date_back(made: Path, begun_ns: int) -> None:
+    """Make the C that a build wrote as old as the build's beginning.
+
+    A source that changed since then is newer, so that the next build translates it again.
+    """
+    if made.stat().st_mtime_ns > begun_ns:
+        os.utime(made, ns=(begun_ns, begun_ns))
+
+
+def changed_since(begun_ns: int) -> list[Path]:
+    """Return the sources that changed since a build began: it may have read them before that."""
+    paths = [path for folder in folders() for path in sorted(Path(folder).rglob("*.p[xy][xd]"))]
+    return [path for path in paths if path.stat().st_mtime_ns > begun_ns]
 
 
 def remove_without_source() -> None:

@@ -1,5 +1,6 @@
-"""The files that a build removes."""
+"""The files that a build removes, and those that change under it."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -29,3 +30,33 @@ def test_compiled_modules_whose_source_is_gone_are_removed(tmp_path: Path) -> No
     subprocess.run([sys.executable, "-c", REMOVE, tmp_path], cwd=ROOT, check=True)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(kept)
+
+
+CHANGED = """
+import os, pathlib, runpy, setuptools, sys
+setuptools.setup = lambda **settings: None
+build = runpy.run_path("setup.py")
+os.chdir(sys.argv[1])
+build["date_back"](pathlib.Path("ring.c"), 2_000)
+print(*build["changed_since"](2_000))
+"""
+
+
+def test_source_that_changed_during_a_build_is_newer_than_what_was_made(tmp_path: Path) -> None:
+    """Else the next build would take a module made of the old source for one of the new one."""
+    dates = {"ring.c": 4_000, "udpfast/old.pxd": 1_000, "udpfast/new.pxd": 3_000}
+    dates |= {"udpfast/log/new.pyx": 3_000, "udpfast/log/new.py": 3_000}
+    for name, date_ns in dates.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, ns=(date_ns, date_ns))
+    found = subprocess.run(
+        [sys.executable, "-c", CHANGED, tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout.split() == ["udpfast/log/new.pyx", "udpfast/new.pxd"]
+    assert (tmp_path / "ring.c").stat().st_mtime_ns == 2_000
