@@ -397,7 +397,7 @@ def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance:
 def test_instance_that_is_not_there_may_be_tried_again(read: Read, tmp_path: Path) -> None:
     for address in (f"ring:{tmp_path}/nothing", f"ring:{tmp_path}"):
         assert read(address).opened.startswith(f"{ABSENT} ")
-    for address in ("ring:", "ring:..", ""):
+    for address in ("ring:", "ring:..", "", "store:orders", "zmq:tcp://127.0.0.1:5555"):
         assert read(address).opened.startswith(f"{REFUSED} address must be 'ring:NAME'")
 
 

@@ -340,7 +340,9 @@ static inline int udpfast_reader_directory(struct udpfast_reader *reader, const 
     const char *root = getenv("UDPFAST_SHM");
     struct stat status;
     int size;
-    if (*name == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+    /* No name has a colon: "zmq:..." and "store:..." are addresses of other readers. */
+    if (*name == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0
+        || name[strcspn(name, ":/")] == ':')
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "address must be 'ring:NAME' or 'ring:/path', was '%.200s'", address);
     if (strchr(name, '/') != NULL)
