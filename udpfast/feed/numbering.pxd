@@ -2,7 +2,9 @@
 # here (numbering_weigh). CONTINUES: it is of the current numbering. ASIDE: it is kept with a run of
 # its line and counted as where.verdict. ADOPT: it completes a run's proof (`adoption`).
 #
-# What is proof is in `proof`, a row for each claim; the modes of a run are in `run`.
+# Read docs/protocol.md, section 3, first: it has these rules in prose. Then read `weighed` (where a
+# unit lies, and what is said of it) and `run` (what is kept beside the numbering, and its modes).
+# What is proof is in `proof`, a row for each claim.
 
 from libc.stdint cimport int64_t, uint32_t
 

@@ -147,7 +147,7 @@ cdef struct ObjectSlot:
 cdef struct Object:              # 64 bytes, one cache line
     uint64_t applied             # unwrapped seqno that its state contains; 0: no state yet
     uint64_t needs_from          # the first one collected, or lost; 0: not collecting
-    uint64_t tag
+    uint64_t tag                 # exchange_id << 32 | symbol_id (gate_tag); 0: not decoded yet
     uint32_t key
     uint32_t generation          # of gaps: an older one turns LIVE into UNKNOWN
     uint32_t head                # collected messages, oldest first
@@ -180,8 +180,8 @@ cdef struct Gate:
     uint32_t generation
     uint32_t refuted             # the one that found the snapshots of before not to be the feed's
     uint16_t waiting             # the FeedCounter of objects that wait
-    uint16_t silence             # counts those of the snapshot channel; 0: none yet
-    uint8_t waits                # ObjectWait: what a snapshot is waited for like
+    uint16_t silence             # number of silences of the snapshot channel; 0: none yet
+    uint8_t waits                # ObjectWait: whether snapshots come, are silent, or have no line
     bint joined                  # the session's first incremental message came
     bint snapshots_may_lag       # they may have been taken before `missed_to` was published
     bint saw_session_from_first  # no seqno of the session was missed, and none has wrapped
