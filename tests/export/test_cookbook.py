@@ -83,6 +83,15 @@ def test_bars_hold_every_trade(journal: Path) -> None:
                for opened, high, low, last, _ in list(bars.values())[1:-1])  # fmt: skip
 
 
+def test_bars_in_polars_are_those_of_the_loop(journal: Path) -> None:
+    pytest.importorskip("polars")
+    found = {
+        (symbol, second.timestamp()): tuple(bar)
+        for _, symbol, second, *bar in run("Bars in polars", journal)["bars"].rows()
+    }
+    assert found == run("Bars", journal)["bars"]
+
+
 def test_backtest_pays_the_spread_for_each_lot(journal: Path) -> None:
     # Each lot takes a second and two updates; the book is in doubt for half a second.
     assert run("A backtest", journal)["profit"] in (-6.0, -8.0)
