@@ -419,3 +419,23 @@ def test_recipes_of_the_page_run_over_an_export(
             found = eval(compile(ast.Expression(last.value), "formats.md", "eval"), names)
         rows.append(len(found))
     assert len(rows) == 2 and max(rows) > 0
+
+
+@pytest.mark.parametrize(
+    "words", [("--format", "dbn", "--table", "trades"), ("--format", "hftbacktest")]
+)
+def test_file_of_something_else_is_not_overwritten(
+    recorded: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    path = tmp_path / "feed.toml"
+    path.write_text('name = "feed"\n')
+    result = exported(recorded, path, "--symbol", "A", *words)
+    assert result.exit_code != 0
+    assert "give another name" in str(result.exception)
+    assert path.read_text() == 'name = "feed"\n'
+
+
+def test_file_of_an_earlier_export_is_replaced(recorded: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    for _ in range(2):
+        assert exported(recorded, path, "--symbol", "A", "--format", "hftbacktest").exit_code == 0

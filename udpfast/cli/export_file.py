@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, FormatError
 from udpfast.export.rows import JournalRows
 
 __all__ = ["FORMATS", "export_file"]
 
 #: What `--format` knows besides Parquet.
 FORMATS = ("dbn", "hftbacktest")
+#: How a file of each format begins: DBN, plain or in zstd; a zip archive.
+_BEGINNINGS = {"dbn": (b"DBN", b"\x28\xb5\x2f\xfd"), "hftbacktest": (b"PK",)}
 
 
 def export_file(
@@ -31,8 +33,10 @@ def export_file(
     ConfigError
         Not exactly one table for DBN, or tables for hftbacktest.
     FormatError
-        The format has no place for the table, or for one of its values.
+        The format has no place for the table, or for one of its values; or `path` is a file of
+        something else, which an export does not overwrite.
     """
+    _check_overwritten(form, path)
     if form == "dbn":
         from udpfast.export.dbn import SCHEMAS, DbnWriter, tables_of
 
@@ -64,4 +68,16 @@ def export_file(
             f"udpfast: {rows.doubts:,} records of losses (GAP, LAPPED) have no place in {form}: "
             "the tables gaps and events have them",
             err=True,
+        )
+
+
+def _check_overwritten(form: str, path: Path) -> None:
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        begins = file.read(4)
+    if begins and not begins.startswith(_BEGINNINGS[form]):
+        raise FormatError(
+            f"{path}: expected no file, or one that --format {form} wrote, which is replaced; "
+            "found a file of something else: give another name, or remove it"
         )
