@@ -34,7 +34,10 @@ from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
 __all__ = [
-    "JournalSource", "journal_start", "journal_there", "open_source", "segment_names", "unix_ns"]
+    "START_EXPECTED", "JournalSource", "journal_start", "journal_there", "open_source",
+    "segment_names", "unix_ns"]
+
+START_EXPECTED = "'tail', 'begin', 'oldest' or a time"
 
 
 @cython.final
@@ -285,7 +288,7 @@ def journal_start(
     """Return the `start` of a `JournalCursor` for the `start` of a `Reader`."""
     if start is None or start in ("begin", "oldest"):
         return "begin"
-    return start if start == "tail" else _place(start, "start")
+    return start if start == "tail" else _place(start, "start", START_EXPECTED)
 
 
 def _is_written(directory):
@@ -294,14 +297,14 @@ def _is_written(directory):
     return False
 
 
-def _place(where, what):
+def _place(where, what, expected="a time"):
     if isinstance(where, tuple) and len(where) == 2 and where[0] == "time":
-        return "time", unix_ns(where[1], what)
+        return "time", unix_ns(where[1], what, expected)
     if isinstance(where, tuple) and len(where) == 2 and where[0] == "position":
         if not isinstance(where[1], int) or where[1] < 0 or where[1].bit_length() > 63:
             raise ConfigError(f"{what} must be a position, 0 or more, was {shown(where)}")
         return where
-    return "time", unix_ns(where, what)
+    return "time", unix_ns(where, what, expected)
 
 
 def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a time") -> int:

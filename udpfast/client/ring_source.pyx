@@ -396,7 +396,7 @@ def open_source(
     if start not in ("tail", "begin", "oldest"):
         journal_source = import_module("udpfast.client.journal_source")  # most readers do without
         start_ns, start = journal_source.unix_ns(
-            start, "start", "'tail', 'begin', 'oldest' or a time"), "tail"
+            start, "start", journal_source.START_EXPECTED), "tail"
     deadline_s = deadline_of(timeout)
     try:
         directory, cursor = when_there(

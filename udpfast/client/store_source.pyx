@@ -39,7 +39,7 @@ from udpfast.archive.store import StoreView, store_lineage
 from udpfast.bus.lineage import divergence
 from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
-from udpfast.client.journal_source import segment_names, unix_ns
+from udpfast.client.journal_source import START_EXPECTED, segment_names, unix_ns
 from udpfast.client.no_writer import warn_of_no_writer
 from udpfast.errors import (
     ConfigError, ImageError, NotReadyError, RegionError, RingClosedError, shown)
@@ -425,7 +425,7 @@ def open_source(
     if start in ("begin", "oldest"):
         start = "begin"
     elif start != "tail" and not (isinstance(start, tuple) and start[:1] == ("position",)):
-        start = "time", unix_ns(start, "start")
+        start = "time", unix_ns(start, "start", START_EXPECTED)
     deadline_s = deadline_of(timeout)
 
     def attach():
