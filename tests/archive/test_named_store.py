@@ -31,3 +31,11 @@ def test_store_below_the_journals_comes_first(tmp_path):
         path.mkdir(mode=0o700)
     note_store(tmp_path / "shm" / "feed", tmp_path / "elsewhere")
     assert named_store("feed") == tmp_path / "journals" / "feed"
+
+
+@pytest.mark.parametrize("address", ["feed", "journal:feed"])
+def test_journal_is_found_by_its_name_and_by_the_address_of_a_reader(tmp_path, address):
+    with pytest.raises(FileNotFoundError, match="no such journal"):
+        stored_journal(address)
+    (tmp_path / "journals" / "feed").mkdir(mode=0o700)
+    assert stored_journal(address) == tmp_path / "journals" / "feed"

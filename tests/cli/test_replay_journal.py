@@ -40,6 +40,15 @@ def test_journal_has_every_record_and_the_books(tmp_path: Path) -> None:
     assert len(books["IEX", "BB"].bids()) == 0
 
 
+def test_replay_of_a_raw_capture_that_was_not_kept_says_which_key_keeps_it(
+    tmp_path: Path,
+) -> None:
+    result = invoke("replay", replayed(tmp_path), "--raw")
+    assert result.exit_code != 0
+    assert "has no raw capture" in str(result.exception)
+    assert "record.what" in str(result.exception)
+
+
 def test_replay_into_a_journal_that_is_there_is_refused(tmp_path: Path) -> None:
     journal = replayed(tmp_path)
     result = invoke("replay", tmp_path / "iex.pcap", "--to", f"journal:{journal}")

@@ -356,8 +356,8 @@ def stored_journal(address: str) -> Path:
     Parameters
     ----------
     address : str
-        A journal's name or path; "store:NAME", which is a journal; or "composite:NAME" for the
-        composite's copy (`udpfast record composite:NAME`).
+        A journal's name or path, also after "journal:"; "store:NAME", which is a journal; or
+        "composite:NAME" for the composite's copy (`udpfast record composite:NAME`).
 
     Raises
     ------
@@ -366,7 +366,7 @@ def stored_journal(address: str) -> Path:
     """
     prefix, colon, name = address.partition(":")
     if not colon or prefix not in ("store", "composite"):
-        return journal_directory(address)
+        return journal_directory(name if colon and prefix == "journal" else address)
     if prefix == "store":
         return named_store(name)
     directory = journal_directory(name)

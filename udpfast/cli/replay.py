@@ -222,7 +222,13 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         if _CAPTURE.fullmatch(source):
             raise click.UsageError(f"{source}: no such file")
         journal = stored_journal(source)
-        journal = journal / "raw" if options["raw"] else journal
+        if options["raw"]:
+            if not (journal / "raw").is_dir():
+                raise ConfigError(
+                    f"{journal} has no raw capture: its feed kept records only; record.what must "
+                    "be 'raw' or 'both' to keep the datagrams"
+                )
+            journal = journal / "raw"
     elif options["raw"]:
         raise click.UsageError(
             "--raw works only with a journal: a capture file has nothing but datagrams"

@@ -364,7 +364,7 @@ def export_journal(journal: Path, root: Path, doubts: list[str]) -> int:
         records += exported.entry.records if exported.written else 0
     lost = sum(each.records for each in exporter.lost())
     click.echo(
-        f"udpfast: {journal}: {written} parts exported, {records:,} records, "
+        f"udpfast: {journal}: {written} part{'s' * (written != 1)} exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} of its records are damaged" if missing else "")
         + (f"; the names of {nameless:,} records are lost" if nameless else "")

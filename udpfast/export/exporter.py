@@ -560,7 +560,7 @@ class _Feed:
                 raise FormatError(
                     f"{self._root}: expected an export of journal {journal} as {self.name!r}, "
                     f"found one of another journal, {entry.journal} ({entry.directory}): choose "
-                    "another directory or feed name, or replace it"
+                    "another directory or another `feed` (--feed), or `replace` it (--replace)"
                 )
             self.remove(entry)
         return [entry for entry in self._entries if entry.journal == journal]
