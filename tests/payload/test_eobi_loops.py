@@ -157,7 +157,7 @@ def test_each_instrument_is_healed_by_its_own_orders() -> None:
         assert not known.books["EUREX", "8"].stale
         assert queue(known) == listed(AFTER)
         assert len(known.orders["EUREX", "8"]) == 2
-    # Of the first it lacks an order; the other's are complete.
+    # The first lacks an order; those of the other are complete.
     torn = [*whole[:3], *whole[4:]]
     known = known_of([*LATE, other, *looped(torn)])
     assert is_doubted(known)
@@ -180,6 +180,9 @@ def test_each_instrument_is_healed_by_its_own_orders() -> None:
         looped([product(42), summary(4), *rows(BOOK)]),  # it lacks one
         looped([product(42), summary(0xFFFF), *rows(BOOK)]),
         looped([summary(3), *rows(BOOK)]),  # as of what, nobody said
+        looped([message(13_600, 0, b"*"), summary(3), *rows(BOOK)]),  # too short for its type
+        looped([product(42), message(13_601, 0, summary(3)[8:33]), *rows(BOOK)]),
+        looped([*PARTS[:2], message(13_602, 0, details_6(11, 3, 1, 10)[:23]), *PARTS[3:]]),
         # A cycle that was sent before the numbers began.
         [(LOOP, datagram(2, *PARTS, sent_ns=AT_NS - 1))],
         # Two cycles' halves that add up to a number of orders.

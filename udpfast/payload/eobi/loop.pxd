@@ -74,7 +74,7 @@ cdef inline void eobi_note(EobiNumbers* numbers, const Message* message) noexcep
 
 cdef inline uint64_t eobi_number(
         const EobiNumbers* numbers, uint16_t stream, uint32_t last) noexcept nogil:
-    # Of the datagram that ends with a message; 0: none is known to, or it goes on behind it.
+    # The number of the datagram that ends with a message; 0: none is known to.
     cdef uint64_t at = numbers.count
     cdef uint64_t oldest = at - min(at, <uint64_t>EOBI_SPANS)
     cdef const EobiSpan* span
