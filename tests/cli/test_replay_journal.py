@@ -49,6 +49,12 @@ def test_replay_of_a_raw_capture_that_was_not_kept_says_which_key_keeps_it(
     assert "record.what" in str(result.exception)
 
 
+def test_export_of_races_says_that_they_need_a_raw_capture(tmp_path: Path) -> None:
+    result = invoke("export", replayed(tmp_path), tmp_path / "export", "--table", "races")
+    assert result.exit_code == 0
+    assert "has no raw capture, which races are made of" in result.output
+
+
 def test_replay_into_a_journal_that_is_there_is_refused(tmp_path: Path) -> None:
     journal = replayed(tmp_path)
     result = invoke("replay", tmp_path / "iex.pcap", "--to", f"journal:{journal}")

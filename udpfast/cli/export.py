@@ -159,6 +159,12 @@ def export(
     for doubt in exporter.doubts():
         click.echo(f"udpfast: {doubt}", err=True)
     summary.report(time.monotonic_ns() - began_ns, as_json)
+    if "races" in tables and not (exporter.journal / "raw").is_dir():
+        click.echo(
+            f"udpfast: {exporter.journal} has no raw capture, which races are made of: record.what "
+            "must be 'raw' or 'both' to keep the datagrams",
+            err=True,
+        )
     if exporter.unfinished and not follow:
         click.echo(
             "udpfast: skipped the segment that is still being written: export again later, or "
