@@ -130,6 +130,15 @@ def test_order_without_a_price_is_in_no_book(version: Version) -> None:
     assert not followed(datagram(1, market, gone, add(version(30, 3, 1, 100)))).books[NAME].stale
 
 
+@pytest.mark.parametrize("price", [5 * 10**8, 100 * 10**8, -(10**8), -(2**63)])
+def test_details_with_the_price_elsewhere_are_refused(price: int) -> None:
+    # Other versions have 32 bytes without padding at their end.
+    begun = datagram(1, add(details_13(20, 5, 1, 100)))
+    other = add(struct.pack("<QQBB6xq", 30, 10_000, 1, 0, price))
+    assert followed(begun, datagram(2, other)).books[NAME].stale
+    assert not followed(begun, datagram(2, add(details_13(30, 5, 1, 99)))).books[NAME].stale
+
+
 def test_what_is_lost_or_not_known_is_a_doubt() -> None:
     begun = datagram(1, add(details_13(20, 5, 1, 100)))
     for last in (

@@ -37,11 +37,22 @@ cdef inline bint eobi_quantity(Change* change, uint64_t units) noexcept nogil:
     return units % EOBI_QUANTITY_UNIT == 0
 
 
+cdef inline bint eobi_is_other(const uint8_t* details) noexcept nogil:
+    # Whether 32 bytes of details are no padded ones of version 13, but those of a version that has
+    # the price four bytes later. Its lower half would be 0 only in prices that no tick allows.
+    cdef uint32_t lower = le32(details + EOBI_PRICE_13)
+    cdef uint32_t upper = le32(details + EOBI_PRICE_13 + 4)
+    return le32(details + EOBI_DETAILS_13) != 0 or (
+        lower == 0 and upper != 0 and upper != EOBI_PRICE_NULL_UPPER)
+
+
 cdef inline bint eobi_details(
         Change* change, const uint8_t* message, uint32_t length, uint32_t at) noexcept nogil:
     # An order as its details say, by the version that has so many bytes for them; False: none.
     cdef const uint8_t* details = message + at
     cdef uint8_t side
+    if length >= at + EOBI_DETAILS_PADDED and eobi_is_other(details):
+        return False
     if length >= at + EOBI_DETAILS_13:
         side = details[EOBI_SIDE_13]
         change.price = <int64_t>le64(details + EOBI_PRICE_13)
