@@ -18,7 +18,7 @@ from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.log.readers import list_readers
 from udpfast.log.ring import Ring
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import PAYLOAD_HASH, UPDATE_DTYPES
 from udpfast.shm.names import create_names
 
 
@@ -596,6 +596,16 @@ def test_field_of_the_payload_is_pointed_to(instance: Instance, name: str, said:
     assert record.data["bid_price"] == 1.0
     with pytest.raises(AttributeError, match=said):
         getattr(record, name)
+
+
+def test_field_of_a_row_is_pointed_to_and_only_a_book_has_sides(instance: Instance) -> None:
+    instance.append(Kind.TRADES, bytes(UPDATE_DTYPES[Kind.TRADES].itemsize))
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    with pytest.raises(AttributeError, match=r"this record's rows: record.rows\['price'\]"):
+        record.price  # noqa: B018
+    with pytest.raises(FormatError, match="only a BOOK has bids and asks, not TRADES"):
+        record.bids  # noqa: B018
 
 
 def test_writer_that_was_stopped_in_good_order_has_ended(instance):

@@ -11,8 +11,8 @@ from udpfast.market.name_ids cimport NameIds, record_name_ids
 import numpy as np
 
 from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
-from udpfast.errors import did_you_mean
-from udpfast.market.updates import UPDATE_DTYPES, view_update
+from udpfast.errors import FormatError, did_you_mean
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES, view_update
 
 __all__ = ["NameCache", "ReadRecord"]
 
@@ -203,13 +203,13 @@ cdef class ReadRecord:
 
     @property
     def bids(self):
-        """The bid levels of a BOOK, in published order."""
-        return self.update.bids
+        """The bid levels of a BOOK, in published order; `FormatError` for any other kind."""
+        return _book_update(self).bids
 
     @property
     def asks(self):
-        """The ask levels of a BOOK, in published order."""
-        return self.update.asks
+        """The ask levels of a BOOK, in published order; `FormatError` for any other kind."""
+        return _book_update(self).asks
 
     def __getattr__(self, str name):
         # Called only for missing attributes: point to `data` if it is a field of the payload.
@@ -235,12 +235,20 @@ cdef class ReadRecord:
         return record_html(self)
 
 
+def _book_update(record):
+    if record.kind is not Kind.BOOK:
+        raise FormatError(f"only a BOOK has bids and asks, not {record.kind.name}")
+    return record.update
+
+
 def _missing(record, name) -> str:
     """Return the message for a missing attribute: where it is, or which names are similar."""
     dtype = _DTYPES.get(record.kind)
     fields = dtype.names if dtype is not None else ()
     if name in fields:
         return f"{name!r} is a field of this record's data: record.data[{name!r}]"
+    if record.kind in ROW_DTYPES and name in ROW_DTYPES[record.kind].names:
+        return f"{name!r} is a field of this record's rows: record.rows[{name!r}]"
     near = did_you_mean(name, [*fields, *[each for each in dir(ReadRecord) if each[0] != "_"]])
     return f"a record of kind {record.kind.name} has no {name!r}{near}"
 
