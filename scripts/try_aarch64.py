@@ -26,7 +26,10 @@ HERE = ROOT / "build" / "aarch64"
 SYSTEM, PACKAGES, TREE = HERE / "system", HERE / "packages", HERE / "tree"
 COMPILER = "aarch64-linux-gnu-gcc"
 DEBIAN = ("python3.11", "libpython3.11-dev", "libstdc++6")
-WHEELS = ("numpy", "flatbuffers", "pyzmq", "msgspec", "click", "pyarrow", "pytest", "hypothesis")
+WHEELS = (
+    *("numpy", "flatbuffers", "pyzmq", "msgspec", "click", "pyarrow", "pytest", "pytest-timeout"),
+    "hypothesis",
+)
 SUFFIX = ".cpython-311-aarch64-linux-gnu.so"
 #: Tests that start another interpreter. The kernel refuses it ("Exec format error"), because the
 #: emulator runs only the program that it was started with.
