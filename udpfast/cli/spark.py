@@ -113,7 +113,8 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     else:
         for line in text_tables(report):
             click.echo(line)
-        click.echo(f"\n{len(found)} jobs in {time.monotonic() - began:.1f} s; the report: {page}")
+        jobs = f"{len(found)} job{'s' * (len(found) != 1)}"
+        click.echo(f"\n{jobs} in {time.monotonic() - began:.1f} s; the report: {page}")
     if any(ran.failure for ran in found):
         raise click.exceptions.Exit(1)
 
