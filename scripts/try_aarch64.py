@@ -37,6 +37,8 @@ WITHOUT = (
     "tests/core/test_agent.py::test_priority_and_memory_are_granted_or_have_a_reason",
     "tests/core/test_fault.py",
     "tests/core/test_log.py::test_what_is_less_bad_than_asked_for_is_not_said",
+    "tests/core/test_stop.py::test_signals_that_come_at_once_raise_once_and_nothing_is_said_of"
+    "_the_others",
     "tests/feed/test_runs.py::test_forged_sessions_cost_the_same_whatever_the_settings",
 )
 #: Folders of tests that work on bytes and integers, without sockets or processes.
