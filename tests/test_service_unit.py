@@ -53,7 +53,11 @@ def test_unit_leaves_time_to_drain(service):
 
 @pytest.mark.parametrize(
     ("name", "instance"),
-    [("udpfast-bus@", "udpfast-bus@one"), ("udpfast-group@", "udpfast-group@us")],
+    [
+        ("udpfast-bus@", "udpfast-bus@one"),
+        ("udpfast-group@", "udpfast-group@us"),
+        ("udpfast-metrics", "udpfast-metrics"),
+    ],
 )
 def test_other_units_are_right_by_systemd_itself(tmp_path, name, instance):
     analyze = shutil.which("systemd-analyze")

@@ -32,6 +32,7 @@ from udpfast.monitor.metrics import metrics_text
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import read_status
 from udpfast.net.ports import free_port
+from udpfast.shm.answers import AnswersRegion
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.relay_counts import RelayCounts
@@ -55,7 +56,7 @@ def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber
 def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run a feed with a recorder, and a bus of two hosts; return the metrics of all that.
 
-    Beside the feed lies what a relay has counted.
+    Beside the feed lies what a relay has counted, and what asks a venue's server.
     """
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "S"))
@@ -71,6 +72,9 @@ def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
         stack.enter_context(Subscriber({**settings, "image": {"enabled": True}}))
         relayed = RelayCounts.create(instance_directory("deribit"), ["microwave"])
         stack.callback(relayed.close)
+        asked = AnswersRegion.create(instance_directory("deribit"), "retransmission", 0, 1)
+        stack.callback(asked.close)
+        asked.region.mark_ready()
         group = stack.enter_context(closing(GroupFile("us")))
         group.write([GroupFeed("deribit", "ring:deribit", "running")])
         stack.enter_context(running(config, "S", tmp_path))
