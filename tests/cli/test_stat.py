@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import signal
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
+from udpfast.shm import instance
 
 
 def feed(name: str) -> Subscriber:
@@ -31,6 +33,21 @@ def killed_feed(name: str) -> None:
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+
+
+def test_stat_says_who_else_has_instances_and_how_to_look_at_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UDPFAST_SHM")
+    monkeypatch.setattr(instance, "_DEFAULT_ROOT", f"{tmp_path}/shm-")
+    nobody = pwd.getpwnam("nobody").pw_uid
+    for uid in (os.geteuid(), nobody, "x"):
+        (tmp_path / f"shm-{uid}").mkdir(mode=0o700)
+    hint = f"user nobody: export UDPFAST_SHM={tmp_path}/shm-{nobody} UDPFAST_TRUST=nobody"
+    assert hint in CliRunner().invoke(cli, ["stat"]).output
+    assert hint in str(CliRunner().invoke(cli, ["stat", "deribit"]).exception)
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    assert "nobody" not in CliRunner().invoke(cli, ["stat"]).output
 
 
 def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:

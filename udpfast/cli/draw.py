@@ -13,6 +13,7 @@ from udpfast.monitor.ledger import Ledger
 from udpfast.monitor.losses import Losses
 from udpfast.monitor.status import HostStatus
 from udpfast.page.words import literal
+from udpfast.shm.instance import hint_of_other_users
 
 __all__ = ["print_host", "print_latency", "print_ledger", "print_losses", "say"]
 
@@ -29,7 +30,8 @@ def print_host(host: HostStatus) -> None:
     if host.instances or host.unreadable or host.replays:
         _print_instances(host)
     else:
-        say("no instance of this user on this host: udpfast run FEED.TOML starts one")
+        others = hint_of_other_users()
+        say(f"no instance of this user on this host: udpfast run FEED.TOML starts one{others}")
     click.echo(plain(host_lines(host.host, host.instances)))
 
 

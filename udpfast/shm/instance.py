@@ -16,6 +16,7 @@ instead of 0700 and 0600 throughout. Regions follow the mode of their directory 
 import contextlib
 import errno
 import os
+import pwd
 import re
 import stat
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "SHARED",
     "admit_group",
     "admit_group_to_journal",
+    "hint_of_other_users",
     "instance_directory",
     "instance_hint",
     "instance_root",
@@ -47,13 +49,15 @@ _HINTS = {
     "journal": ("was it recorded?", "record.directory"),
     "store": ("does this host keep it?", "store.directory"),
 }
+#: Where a user's instances lie by default: this, and the number of the user.
+_DEFAULT_ROOT = "/dev/shm/udpfast-"
 _INSTANCE = "instance; is its feed running (udpfast run)?"
 
 
 def instance_root() -> Path:
     """Return the directory that holds all instances of this user."""
     setting = os.environ.get("UDPFAST_SHM")
-    return Path(setting) if setting else Path(f"/dev/shm/udpfast-{os.geteuid()}")
+    return Path(setting) if setting else Path(f"{_DEFAULT_ROOT}{os.geteuid()}")
 
 
 def list_instances() -> list[Path]:
@@ -140,7 +144,29 @@ def instance_hint(text: str) -> str:
     if name:
         return f"; did you mean {name!r}, the feed of {text}?"
     near = did_you_mean(text, [each.name for each in list_instances()])
-    return near or "; is its feed running (udpfast run)?"
+    return near or f"; is its feed running (udpfast run)?{hint_of_other_users()}"
+
+
+def hint_of_other_users() -> str:
+    """Return who else has instances on this host, and how to look at them; empty: nobody.
+
+    It is empty as well where UDPFAST_SHM says whose instances are meant.
+    """
+    if os.environ.get("UDPFAST_SHM"):
+        return ""
+    mine = str(os.geteuid())
+    default = Path(_DEFAULT_ROOT)
+    found = default.parent.glob(f"{default.name}*")
+    uids = {each.name.removeprefix(default.name) for each in found} - {mine}
+    hints = []
+    for uid in sorted((each for each in uids if each.isdecimal()), key=int):
+        try:
+            user = pwd.getpwuid(int(uid)).pw_name
+        except (KeyError, OverflowError):
+            user = uid
+        where = f"UDPFAST_SHM={_DEFAULT_ROOT}{uid} UDPFAST_TRUST={user}"
+        hints.append(f"; for those of user {user}: export {where}")
+    return "".join(hints)
 
 
 def name_in_file(path: str) -> str:
