@@ -36,8 +36,9 @@ VENUES = {
     "cboe_pitch": ("pitch", "CBOE"),
     "cme_mdp3": ("cme", "CME"),
 }
-#: No set has more. A window as wide as theirs takes 11 MB for each.
-STREAMS = 8
+#: Streams of a market that has few: a window as wide as a set's takes 11 MB for each. A set has one
+#: for each of its units beside them; a capture may have any number.
+FEW_STREAMS = 8
 _SNAPSHOT, _UNGATED = 1, 32
 _OBJECT_ORDERS = 0x20000000
 _DELETE = 3
@@ -61,6 +62,7 @@ def venue_config(
     ring_bytes: int = 1 << 26,
     names: int = 1 << 15,
     window: int = 1 << 16,
+    streams: int = 64,
     carry: str = "both",
     **books: Any,
 ) -> FeedConfig:
@@ -70,7 +72,7 @@ def venue_config(
     """
     tables: dict[str, Any] = {
         "name": "truth",
-        "wire": {"framing": framing, "payload": payload, "streams_max": STREAMS},
+        "wire": {"framing": framing, "payload": payload, "streams_max": streams},
         "streams": {
             "lines": [{"name": f"L{i}", "address": f"127.0.0.1:{9001 + i}"} for i in range(lines)]
         },
@@ -86,7 +88,7 @@ def venue_config(
 
 
 #: Settings of `venue_config` for one datagram or message: the memory for more takes half a second.
-SINGLE = {"window": 64, "ring_bytes": 1 << 22, "names": 256}
+SINGLE = {"window": 64, "ring_bytes": 1 << 22, "names": 256, "streams": FEW_STREAMS}
 
 
 @dataclass(slots=True)
@@ -316,9 +318,7 @@ def read_set(
     """Return the settings of a feed for a set, and the datagrams of one of its captures."""
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     run = _Run(truth, folder / f"{capture}.pcap.gz")
-    config = venue_config(
-        truth["framing"], run.payload, run.streams() + 1, run.loops, 20_000, **books
-    )
+    config = run.config(20_000, **books)
     return config, list(run.datagrams(capture))
 
 
@@ -354,6 +354,11 @@ class _Run:
     def streams(self) -> int:
         return sum(channel == 0 for channel, _ in self.lines.values())
 
+    def config(self, wait_us: int, **books: Any) -> FeedConfig:
+        streams = FEW_STREAMS + len(self.truth.get("units", ()))
+        of = (self.truth["framing"], self.payload, self.streams() + 1, self.loops, wait_us)
+        return venue_config(*of, **({"streams": streams} | books))
+
     def said(self) -> str:
         text = (
             f"{len(self.reached)} checkpoints reached, {self.compared:,} sound books compared; "
@@ -382,13 +387,7 @@ class _Run:
 
     def follow(self, capture: str) -> str | None:
         """Return where the feed differs from the truth, or None."""
-        config = venue_config(
-            self.truth["framing"],
-            self.payload,
-            self.streams() + 1,
-            self.loops,
-            20_000 if capture == "feed" else _PATIENCE_US,
-        )
+        config = self.config(20_000 if capture == "feed" else _PATIENCE_US)
         checks = self._checkpoints()
         units: dict[int, int] = {}
         for followed, record in follow(config, self.datagrams(capture)):

@@ -43,7 +43,15 @@ class Played:
 def play(played: Played) -> tuple[Followed, list[tuple[int, set[tuple[str, str]]]]]:
     """Follow it to its end; return what is known then, and which books were sound after what."""
     config = venue_config(
-        "cme_mdp3", "cme", 2, 3, ring_bytes=1 << 26, names=256, window=256, orders_max=4_000
+        "cme_mdp3",
+        "cme",
+        2,
+        3,
+        ring_bytes=1 << 26,
+        names=256,
+        window=256,
+        orders_max=4_000,
+        streams=8,
     )
     sound = []
     for followed, record in follow(config, played):

@@ -23,6 +23,7 @@ def kept(market: VenueMarket) -> Books:
         names=256,
         window=256,
         orders_max=2_000,
+        streams=8,
     )
     datagrams = [
         ((1, line - 1) if line else (0, 0), CapturedDatagram(at, ("", 0), ("", 0), data))

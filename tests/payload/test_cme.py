@@ -158,7 +158,15 @@ def test_layout_is_that_of_the_venues_schema() -> None:
 
 def config() -> FeedConfig:
     return venue_config(
-        "cme_mdp3", "cme", 1, 3, ring_bytes=1 << 26, names=256, window=256, orders_max=4_000
+        "cme_mdp3",
+        "cme",
+        1,
+        3,
+        ring_bytes=1 << 26,
+        names=256,
+        window=256,
+        orders_max=4_000,
+        streams=8,
     )
 
 

@@ -21,7 +21,7 @@ from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram
 
 AT_NS = 1_700_000_000_000_000_000
 #: Enough for these few messages.
-SMALL = {"ring_bytes": 1 << 22, "names": 256, "window": 256, "orders_max": 1_000}
+SMALL = {"ring_bytes": 1 << 22, "names": 256, "window": 256, "orders_max": 1_000, "streams": 8}
 SETS = ("itch_small", "pitch_2", "cme_1", "cme_2_reset")
 
 
