@@ -251,7 +251,7 @@ def _listed(framing: Framing, unit: ParsedUnit, payload: bytes, frame: int) -> d
     elif name == "eurex_eobi":
         extra = {
             "completion_indicator": unit.detail >> 16 & 0xFF,
-            "reset_indicator": unit.detail >> 24,
+            "reset_indicator": unit.detail >> 24 & 0xFF,
             "packet_header_template": unit.detail & 0xFFFF,
             "message_seqs": [int.from_bytes(data[4:8], "little") for _, data in messages],
         }
