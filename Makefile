@@ -83,7 +83,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 # Wheels for a C library older than this machine's need an older machine: auditwheel names it.
 WHEEL_PYTHONS ?= python3.11 python3.12 python3.13
 
-aarch64: build ## the tests of pure code as AArch64 code, under qemu-user: an hour (scripts/try_aarch64.py)
+aarch64: build ## the tests of pure code as AArch64 code, under qemu-user: a quarter of an hour (scripts/try_aarch64.py)
 	@$(RUN) scripts/try_aarch64.py
 
 wheels: $(VENV)/.installed ## wheels that need no compiler, each tried in a fresh venv: dist/ (WHEEL_PYTHONS)

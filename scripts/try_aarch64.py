@@ -1,7 +1,7 @@
 """Run the tests of pure code as AArch64 code in an emulator, qemu-user, on an x86-64 machine.
 
     sudo apt-get install qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-    make aarch64                                  # download, compile, test: takes an hour
+    make aarch64                                  # download, compile, test: 15 minutes
     python scripts/try_aarch64.py tests/wire      # run only these tests
 
 The script compiles the C code that `make build` generated for each module. CPython and its
