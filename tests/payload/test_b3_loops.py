@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import Followed, Line, follow
+from tests.payload.seeded_markets import Sent, captured, compare_sound
 from tests.payload.test_b3 import delete, message, order
 from tests.payload.test_venues import AT_NS
 from udpfast.config import FeedConfig, parse_feed
-from udpfast.core.layout import Kind
-from udpfast.net.pcap import CapturedDatagram
 
 Book = dict[int, tuple[str, int, int]]  # by secondary id: side, price, size
-Sent = tuple[Line, bytes]
 VERSION = 1
 NAME = ("B3", "7")
 
@@ -65,11 +63,7 @@ def config(**definitions: str) -> FeedConfig:
 
 
 def known_of(sent: list[Sent], **definitions: str) -> Followed:
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 30_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(sent)
-    ]
-    *_, (known, _) = follow(config(**definitions), datagrams)
+    *_, (known, _) = follow(config(**definitions), captured(sent, 30_000_000))
     return known
 
 
@@ -214,31 +208,9 @@ def market(seed: int) -> Iterator[tuple[Sent | None, int, Book]]:
 
 @pytest.mark.parametrize("seed", range(9200, 9212))
 def test_sound_book_of_any_market_is_that_of_the_venue(seed: int) -> None:
-    truth: dict[int, Book] = {}
-    arrived: list[Sent] = []
-    for sent, number, book in market(seed):
-        truth[number] = book
-        if sent is not None:
-            arrived.append(sent)
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(arrived)
-    ]
-    compared = healed = last = 0
-    for known, record in follow(config(), datagrams):
-        # What is known is what was said before this record.
-        if (
-            last
-            and NAME in known.orders
-            and not known.books[NAME].stale
-            and (record is None or record.number != last)
-        ):
-            expected = sorted((n, int(one[0]), *one[1:]) for n, one in truth[last].items())
-            assert queue(known) == expected, last
-            compared += 1
-        last = 0
-        if record is not None:
-            healed += record.kind == Kind.RECOVERED
-            last = record.number if record.kind in (Kind.BOOK, Kind.ORDERS) else 0
+    def listed(book: Book) -> list[tuple[int, int, int, int]]:
+        return sorted((n, int(one[0]), *one[1:]) for n, one in book.items())
+
+    compared, healed = compare_sound(market(seed), config(), NAME, queue, listed)
     assert compared > 30
     assert healed >= 2

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import Followed, Line, follow
+from tests.payload.seeded_markets import Sent, captured, compare_sound
 from tests.payload.test_eobi import details_6, details_13
 from tests.payload.test_venues import AT_NS
 from udpfast.config import FeedConfig, parse_feed
-from udpfast.core.layout import Kind
-from udpfast.net.pcap import CapturedDatagram
 
 Book = dict[tuple[int, int], tuple[int, int]]  # by priority and side: price, quantity
-Sent = tuple[Line, bytes]
 Version = Callable[[int, int, int, int | None], bytes]
 NAME = ("EUREX", "7")
 LIVE, LOOP, OTHER = (0, 0), (1, 0), (1, 1)
@@ -83,11 +81,7 @@ def config() -> FeedConfig:
 
 
 def known_of(sent: list[Sent]) -> Followed:
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 30_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(sent)
-    ]
-    *_, (known, _) = follow(config(), datagrams)
+    *_, (known, _) = follow(config(), captured(sent, 30_000_000))
     return known
 
 
@@ -251,30 +245,6 @@ def market(seed: int) -> Iterator[tuple[Sent | None, int, Book]]:
 
 @pytest.mark.parametrize("seed", range(9300, 9312))
 def test_sound_book_of_any_market_is_that_of_the_venue(seed: int) -> None:
-    truth: dict[int, Book] = {}
-    arrived: list[Sent] = []
-    for sent, number, book in market(seed):
-        truth[number] = book
-        if sent is not None:
-            arrived.append(sent)
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(arrived)
-    ]
-    compared = healed = last = 0
-    for known, record in follow(config(), datagrams):
-        # What is known is what was said before this record.
-        if (
-            last
-            and NAME in known.orders
-            and not known.books[NAME].stale
-            and (record is None or record.number != last)
-        ):
-            assert queue(known) == listed(truth[last]), last
-            compared += 1
-        last = 0
-        if record is not None:
-            healed += record.kind == Kind.RECOVERED
-            last = record.number if record.kind in (Kind.BOOK, Kind.ORDERS) else 0
+    compared, healed = compare_sound(market(seed), config(), NAME, queue, listed)
     assert compared > 30
     assert healed >= 2

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from lab.conformance.books import Followed, follow
-from tests.payload.test_venues import AT_NS, NYSE_MAPPING, NYSE_NAME, nyse, nyse_add
+from tests.payload.seeded_markets import Sent, captured
+from tests.payload.test_venues import NYSE_MAPPING, NYSE_NAME, nyse, nyse_add
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.layout import Kind
-from udpfast.net.pcap import CapturedDatagram
 
 Book = dict[int, tuple[bytes, int, int]]  # by id: side, price, size
-Sent = tuple[tuple[int, int], bytes]  # channel and line, datagram
 LIVE, LOOP, OTHER = (0, 0), (1, 0), (1, 1)
 NAMES = {7: NYSE_NAME, 8: ("NYSE", "XYZ")}
 MAPPINGS = (NYSE_MAPPING, nyse(3, "I11sxHBcBcHII", 8, b"XYZ", 1, 1, b"N", 2, b"A", 100, 0, 0))
@@ -68,11 +67,7 @@ def looped(parts: list[bytes], where: tuple[int, int] = LOOP) -> list[Sent]:
 
 
 def known_of(sent: list[Sent]) -> Followed:
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 30_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(sent)
-    ]
-    *_, (known, _) = follow(config(), datagrams)
+    *_, (known, _) = follow(config(), captured(sent, 30_000_000))
     return known
 
 
@@ -238,12 +233,8 @@ def test_sound_book_of_any_market_is_that_of_the_venue(seed: int) -> None:
         truth.setdefault(number, {index: dict(one) for index, one in books.items()})
         if sent is not None:
             arrived.append(sent)
-    datagrams = [
-        (where, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
-        for i, (where, data) in enumerate(arrived)
-    ]
     compared = healed = last = 0
-    for known, record in follow(config(), datagrams):
+    for known, record in follow(config(), captured(arrived, 1_000_000)):
         # What is known is what was said before this record: of all numbers before it. What was held
         # of a symbol is in its book without a record of its number.
         if last and (record is None or record.number > last):
