@@ -19,16 +19,6 @@ cdef enum:
     # UNIT_DATAGRAM_MAX are taken.
     PLACES_MAX = 4160
 
-cdef struct PieceSteps:          # a walk over the messages of a unit, each of which says its length
-    const uint8_t* data
-    uint32_t at                  # the next message
-    uint32_t end
-    uint32_t low_at              # how far behind its begin the low byte of its length is,
-    uint32_t high_at             # the high byte,
-    uint32_t high_mask           # 0: it has none,
-    uint32_t more                # what the length does not count,
-    uint32_t skip                # and what is not part of the message
-
 
 cdef inline void pieces_begin(
     MessageWalk* walk, const Datagram* d, const Unit* unit,
@@ -49,43 +39,9 @@ cdef inline void piece_place(
         size[0] = 0
 
 
-cdef inline void steps_begin(PieceSteps* steps, const Datagram* d, const Unit* unit) noexcept nogil:
-    cdef int delimiter = unit.delimiter
-    steps.data = d.data
-    steps.at = unit.offset
-    steps.end = unit.offset + unit.size
-    steps.skip = message_skip(delimiter)
-    steps.more = steps.skip
-    steps.high_mask = 0xFF
-    steps.low_at = 1
-    steps.high_at = 0
-    if delimiter == DELIMITER_TYPE_BE16:
-        steps.low_at = 2
-        steps.high_at = 1
-        steps.more = 3
-    elif delimiter == DELIMITER_LE16 or delimiter == DELIMITER_LE16_WHOLE:
-        steps.low_at = 0
-        steps.high_at = 1
-    elif delimiter == DELIMITER_U8_WHOLE:
-        steps.low_at = 0
-        steps.high_mask = 0
-
-
-cdef inline uint32_t steps_next(PieceSteps* steps) noexcept nogil:
-    # Where the next message is, as `places` have it. The framing has walked over all of them. (A
-    # branch by the delimiter here would cost every message as much as the rest.)
-    cdef const uint8_t* begin = steps.data + steps.at
-    cdef uint32_t place = steps.at + steps.skip
-    cdef uint32_t span = steps.more + (
-        begin[steps.low_at] | (begin[steps.high_at] & steps.high_mask) << 8)
-    invariant(steps.skip <= span <= steps.end - steps.at)
-    steps.at += span
-    return place | (span - steps.skip) << 16
-
-
 cdef inline uint32_t piece_span(const uint8_t* begin, int delimiter) noexcept nogil:
-    # Bytes of a message and what is before it: the same step, for a loop of each delimiter's own,
-    # where it is a few instructions.
+    # Bytes of a message and what is before it, in a unit over which the framing has walked. It is a
+    # few instructions in a loop of one delimiter's own; elsewhere each message pays for the branch.
     if delimiter == DELIMITER_BE16:
         return <uint32_t>be16(begin) + 2
     if delimiter == DELIMITER_LE16:
@@ -103,13 +59,17 @@ cdef inline void pieces_place(
     uint32_t* places, const Datagram* d, const Unit* unit, bint each_message,
 ) noexcept nogil:
     # Where each message of a unit is, for piece_at: one walk for all who ask.
-    cdef PieceSteps steps
-    cdef uint32_t n
-    if not each_message or unit.delimiter == DELIMITER_NONE:
+    cdef int delimiter = unit.delimiter
+    cdef uint32_t skip = message_skip(delimiter)
+    cdef uint32_t at = unit.offset
+    cdef uint32_t n, span
+    if not each_message or delimiter == DELIMITER_NONE:
         return
-    steps_begin(&steps, d, unit)
     for n in range(min(unit.count, <uint32_t>PLACES_MAX)):
-        places[n] = steps_next(&steps)
+        span = piece_span(d.data + at, delimiter)
+        places[n] = (at + skip) | (span - skip) << 16
+        at += span
+    invariant(at <= unit.offset + unit.size)
 
 
 cdef inline void piece_at(
