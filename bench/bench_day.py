@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.cli.replay import replay_datagrams
+from udpfast.cli.replay_datagrams import Description, replay_datagrams
 from udpfast.config import parse_feed
 
 from .bench_replay import Recording, verify
@@ -69,7 +69,7 @@ def take(core: int, recording: Recording) -> float:
     """Do what the verb does; return the seconds of the processor that it took."""
     began = time.process_time()
     with pinned(core):
-        found = replay_datagrams(recording.path, config=recording.config)
+        found = replay_datagrams(recording.path, Description(recording.config))
     verify(recording, found["counters"])
     return time.process_time() - began
 

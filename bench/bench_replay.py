@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from udpfast.agents.feed.replay_lines import guess_channels
 from udpfast.agents.feed.replayer import Replayer
-from udpfast.cli.replay import replay_datagrams
+from udpfast.cli.replay_datagrams import replay_datagrams
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, parse_feed

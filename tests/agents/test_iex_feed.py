@@ -7,7 +7,7 @@ import pytest
 
 from tests.iex_feed import TOPS, Feed, level, quote, trade
 from tests.shared import shared
-from udpfast.cli.replay import replay_datagrams
+from udpfast.cli.replay_datagrams import Description, replay_datagrams
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import ConfigError
@@ -124,7 +124,7 @@ def test_final_books_of_a_capture_are_those_expected() -> None:
     document = json.loads(shared("venues", "expected.json").read_text())
     (case,) = (one for one in document["files"] if one["framing"] == "iex_tp")
     path = shared("data", "pcap", case["file"])
-    result = replay_datagrams(path, framing="iex_tp", payload="iex_deep")
+    result = replay_datagrams(path, Description(framing="iex_tp", payload="iex_deep"))
     assert result["ledger"].adds_up
     (flow,) = case["flows"]
     symbols = flow["segments"][-1]["symbols"]

@@ -5,65 +5,38 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import closing, suppress
-from itertools import islice
+from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 from msgspec import to_builtins
-from msgspec.structs import replace
 
-from udpfast.agents.feed.replay_lines import (
-    Flow,
-    config_of,
-    flow_at,
-    flows_of,
-    guess_channels,
-    guess_lines,
-    recognise_capture,
-    wire_of,
-)
-from udpfast.agents.feed.replay_source import (
-    CaptureSource,
-    ClockSteps,
-    MessageSource,
-    Place,
-    RawSource,
-)
+from udpfast.agents.feed.replay_lines import Flow, flow_at
+from udpfast.agents.feed.replay_source import Place
 from udpfast.archive.bus_files import stored_journal
-from udpfast.archive.feed_settings import read_feed
 from udpfast.archive.replay_note import Replay
-from udpfast.cli.draw import print_ledger
 from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, Port
+from udpfast.cli.replay_datagrams import (
+    CAPTURE,
+    Description,
+    Destination,
+    replay_datagrams,
+)
 from udpfast.cli.replay_progress import Progress
 from udpfast.cli.replay_records import replay_records
-from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
+from udpfast.cli.replay_target import Pacer
+from udpfast.cli.replay_text import print_result
 from udpfast.client.journal_source import unix_ns
-from udpfast.client.record_words import text_word
-from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
+from udpfast.config import PAYLOADS, load_feed
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.stop import raise_once
 from udpfast.errors import ConfigError
-from udpfast.log.journal_span import Span, check_part, journal_span
+from udpfast.log.journal_span import check_part, journal_span
 from udpfast.log.journal_state import is_raw
-from udpfast.net.pcap import CaptureReader
-from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.wire.framing import FRAMINGS, Framing, MalformedError
-from udpfast.wire.recognise import Recognition
+from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["replay"]
-
-#: Frames that may have held datagrams of the feed, which can no longer be read from the capture.
-UNREADABLE = {
-    "truncated": "cut short by the capture (snaplen)",
-    "malformed": "with headers that contradict each other",
-    "link_unknown": "of a link type that udpfast does not read",
-}
-
-#: IEX's protocols by the payload that decodes them, and how many datagrams are looked at.
-IEX_PROTOCOLS = {"iex_tops": {0x8002, 0x8003}, "iex_deep": {0x8004}}
-SAMPLE_MAX = 500
 
 #: The options, by the headings of the help.
 GROUPS = {
@@ -79,8 +52,6 @@ GROUPS = {
     ),
     "What is said": ("expect", "books_path", "as_json"),
 }
-
-_CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
 
 
 class LineOf(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 has no argument
@@ -216,41 +187,28 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     expected = _expected(options.pop("expect"))
     start = _place(options, "start", "from_position", "--from")
     end = _place(options, "end", "until_position", "--until")
-    path = Path(source)
-    journal = None
-    if not path.is_file():
-        if _CAPTURE.fullmatch(source):
-            raise click.UsageError(f"{source}: no such file")
-        journal = stored_journal(source)
-        if options["raw"]:
-            if not (journal / "raw").is_dir():
-                raise ConfigError(
-                    f"{journal} has no raw capture: its feed kept records only; record.what must "
-                    "be 'raw' or 'both' to keep the datagrams"
-                )
-            journal = journal / "raw"
-    elif options["raw"]:
-        raise click.UsageError(
-            "--raw works only with a journal: a capture file has nothing but datagrams"
-        )
+    path, is_journal = _found(source, options["raw"])
+    config_path = options["config_path"]
     target = options["target"]
-    if journal is not None:
+    if is_journal:
         _check_journal(options)
-        check_part(journal, start, end)
-    if journal is not None and not is_raw(journal) and target[:5] in ("", "ring:"):
-        progress = _progress(journal, options["speed"], start, end, quiet=as_json)
-        pacer = Pacer(options["speed"], progress)
-        with closing(progress):
-            result = replay_records(journal, target, pacer, start, end, progress)
-        if not result["records"] and (start or end):
-            raise ConfigError(
-                f"{journal} covers {_span(journal) or 'nothing'}: the part asked for has no records"
+        check_part(path, start, end)
+    with closing(_progress(path, options["speed"], start, end, quiet=as_json)) as progress:
+        if is_journal and not is_raw(path) and target[:5] in ("", "ring:"):
+            pacer = Pacer(options["speed"], progress)
+            result = replay_records(path, target, pacer, start, end, progress)
+            if not result["records"] and (start or end):
+                raise ConfigError(
+                    f"{path} covers {journal_span(path) or 'nothing'}: "
+                    "the part asked for has no records"
+                )
+        else:
+            described = Description(
+                None if config_path is None else load_feed(config_path),
+                *(options[name] for name in Description._fields[1:]),
             )
-    else:
-        path = path if journal is None else journal
-        progress = _progress(path, options["speed"], start, end, quiet=as_json)
-        with closing(progress):
-            result = replay_datagrams(path, start, end, progress=progress, **options)
+            destination = Destination(*(options[name] for name in Destination._fields))
+            result = replay_datagrams(path, described, destination, start, end, progress)
     if expected:
         result["as_expected"] = result.get("sha256") == expected
     if books_path is not None:
@@ -258,10 +216,32 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))
     else:
-        _print_result(result)
+        print_result(result)
     adds_up = result["ledger"].adds_up if "ledger" in result else True
     fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)
+
+
+def _found(source: str, raw: bool) -> tuple[Path, bool]:
+    # What is replayed, and whether it is a journal.
+    path = Path(source)
+    if path.is_file():
+        if raw:
+            raise click.UsageError(
+                "--raw works only with a journal: a capture file has nothing but datagrams"
+            )
+        return path, False
+    if CAPTURE.fullmatch(source):
+        raise click.UsageError(f"{source}: no such file")
+    journal = stored_journal(source)
+    if raw:
+        if not (journal / "raw").is_dir():
+            raise ConfigError(
+                f"{journal} has no raw capture: its feed kept records only; record.what must "
+                "be 'raw' or 'both' to keep the datagrams"
+            )
+        journal = journal / "raw"
+    return journal, True
 
 
 def _progress(
@@ -290,230 +270,6 @@ def _check_journal(options: dict[str, Any]) -> None:
             raise click.UsageError(f"{name} needs a capture file: a journal already has it")
 
 
-def replay_datagrams(
-    path: Path,
-    start: Place | None = None,
-    end: Place | None = None,
-    *,
-    target: str = "",
-    speed: float = 0.0,
-    batch: int = 64,
-    config_path: Path | None = None,
-    config: FeedConfig | None = None,
-    framing: str | None = None,
-    payload: str | None = None,
-    incremental_lines: tuple[Flow, ...] = (),
-    snapshot_lines: tuple[Flow, ...] = (),
-    host: str = "",
-    interface: str = "",
-    raw: bool = False,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Replay a capture file or a directory of raw capture; return what came of it.
-
-    The options are those of the verb; `config` goes before `config_path`, and `progress` is told
-    how far the replay is.
-    """
-    if config is None and config_path is not None:
-        config = load_feed(config_path)
-    if path.is_dir():
-        found = _open_recorded(path, config, start, end)
-    else:
-        flows = incremental_lines, snapshot_lines
-        found = _open_capture(path, config, (framing, payload), flows, start, end)
-    pacer = Pacer(speed, progress)
-    goal = _open(target, found.config, (batch, host, interface), progress)
-    taken, clock = 0, ClockSteps()
-    try:
-        for part in found.source:
-            taken += len(part.headers)
-            clock.note(part.headers["timestamp_ns"])
-            goal.take(part, pacer)
-        result = goal.finish()
-    finally:
-        goal.close()
-    if not taken and (start or end):
-        raise ConfigError(
-            f"{path} covers {_span(path) or 'nothing'}: the part asked for has no datagrams"
-        )
-    return found.facts() | clock.result() | result
-
-
-class _Opened(NamedTuple):
-    """What is replayed: its feed's settings, its datagrams, and how its framing was told."""
-
-    config: FeedConfig
-    source: CaptureSource | MessageSource | RawSource
-    recognised: dict[str, Any]
-
-    def facts(self) -> dict[str, Any]:
-        """Return what is said of the datagrams, once all were read."""
-        source = self.source
-        return {
-            "capture": {
-                "frames": source.frames,
-                "other_datagrams": source.others,
-                "damage": source.damage,
-            },
-            "missed": source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE),
-            "lines": {
-                channel: [
-                    address
-                    for line in getattr(self.config, channel).lines
-                    for address in line.every_address
-                ]
-                for channel in ("incremental", "snapshot")
-            },
-        } | self.recognised
-
-
-def _open_recorded(
-    path: Path, config: FeedConfig | None, start: Place | None, end: Place | None
-) -> _Opened:
-    config = config or read_feed(path)
-    if config is None:
-        raise ConfigError(
-            f"{path}: expected --config FILE: the raw capture does not say which feed it belongs to"
-        )
-    kind = RawSource if is_raw(path) else MessageSource
-    return _Opened(config, kind(path, config, start, end), {})
-
-
-def _open_capture(
-    path: Path,
-    config: FeedConfig | None,
-    wire: tuple[str | None, str | None],
-    flows: tuple[tuple[Flow, ...], tuple[Flow, ...]],
-    start: Place | None,
-    end: Place | None,
-) -> _Opened:
-    # `wire`: framing and payload, if they were given.
-    framing, payload = wire
-    told = None
-    if framing is None and config is None:
-        told = recognise_capture(path)
-        framing = _told(path, told, any(flows))
-    elif config is None and not any(flows):
-        _check_framing(path, framing or "roq", recognise_capture(path))
-    channels = _channels(path, config, framing, *flows)
-    if config is None:
-        config = config_of(channels, framing or "roq", payload or "auto")
-    elif framing is not None or payload is not None:
-        config = replace(
-            config,
-            wire=wire_of(framing or framing_name(config.wire), payload or config.wire.payload),
-        )
-    _check_payload(path, config.wire.payload)
-    recognised = _recognised(framing_name(config.wire), told)
-    return _Opened(config, CaptureSource(path, channels, start, end), recognised)
-
-
-def _span(path: Path) -> Span | None:
-    # A capture file's positions are numbers of frames: all of it is looked at.
-    if path.is_dir():
-        return journal_span(path)
-    times: list[int] = []
-    frames: list[int] = []
-    with CaptureReader(path) as reader:
-        while (batch := reader.read_batch(1 << 14)) is not None:
-            if len(batch.headers):
-                at_ns = batch.headers["timestamp_ns"]
-                times += int(at_ns.min()), int(at_ns.max())
-                frames += batch.headers["frame"][[0, -1]].tolist()
-    return Span(min(times), max(times), frames[0], frames[-1] + 1) if times else None
-
-
-def _channels(
-    path: Path,
-    config: FeedConfig | None,
-    framing: str | None,
-    incremental_lines: tuple[Flow, ...],
-    snapshot_lines: tuple[Flow, ...],
-) -> dict[str, list[list[Flow]]]:
-    if incremental_lines or snapshot_lines:
-        found = {
-            "incremental": list(incremental_lines),
-            "snapshot": list(snapshot_lines),
-        }
-    elif config is not None:
-        return flows_of(config)
-    elif framing is not None and not framing.startswith("roq"):
-        found = guess_lines(path, Framing(framing))
-    else:
-        found = guess_channels(path)
-    return {channel: [[flow] for flow in flows] for channel, flows in found.items()}
-
-
-def _told(path: Path, told: Recognition, ports: bool) -> str:
-    # Roq's, which is told by its ports, or by what a snapshot bit says, fits nearly anything.
-    if told.name is not None:
-        return told.name
-    if ports or not told.candidates or told.candidates[0].name.startswith("roq"):
-        return "roq"
-    raise ConfigError(f"{path}: {told.why}: choose it with --framing")
-
-
-def _check_framing(path: Path, name: str, told: Recognition) -> None:
-    # All of the capture has to be of this framing. (Roq's revisions cannot be told apart.)
-    if told.name is None or name.startswith("roq") or told.name.startswith("roq"):
-        return
-    if name not in [candidate.name for candidate in told.candidates]:
-        raise ConfigError(f"{path}: expected datagrams of {name}, found {told.name}: {told.why}")
-
-
-def _check_payload(path: Path, name: str) -> None:
-    # IEX's streams say which protocol they carry.
-    if name not in IEX_PROTOCOLS:
-        return
-    framing, found = Framing("iex_tp"), set()
-    with CaptureReader(path) as reader:
-        for datagram in islice(reader, SAMPLE_MAX):
-            with suppress(MalformedError):
-                found |= {unit.stream >> 16 for unit in framing.units(datagram.payload)}
-    if found and not found & IEX_PROTOCOLS[name]:
-        protocols = " or ".join(f"{each:x}" for each in sorted(IEX_PROTOCOLS[name]))
-        others = " and ".join(f"{each:x}" for each in sorted(found))
-        raise ConfigError(
-            f"{path}: expected streams of IEX's protocol {protocols} with payload {name}, "
-            f"found {others}"
-        )
-
-
-def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
-    return {"framing": {"name": name, "why": told.why if told is not None else "you chose it"}}
-
-
-def _open(
-    target: str, config: FeedConfig, options: tuple[int, str, str], progress: Progress | None
-) -> Target:
-    batch, host, interface = options
-    if target.startswith("ring:"):
-        directory = instance_directory(target[5:], create=True)
-        return EngineTarget(config, directory, batch, progress=progress)
-    if target.startswith("journal:"):
-        return EngineTarget(config, None, batch, _new_journal(target[8:]))
-    if target == "udp":
-        return UdpTarget(config, host, interface)
-    if _CAPTURE.fullmatch(target):
-        return FileTarget(Path(target))
-    if target not in ("", "engine"):
-        raise click.UsageError(
-            "--to must be engine, ring:NAME, journal:NAME, udp, or a file ending in .pcap or "
-            f".pcapng, was {target!r}"
-        )
-    return EngineTarget(config, None, batch)
-
-
-def _new_journal(name: str) -> Path:
-    journal = journal_directory(name, create=True)
-    if any(journal.iterdir()):
-        raise ConfigError(
-            f"{journal} is not empty: a replay needs a new journal; choose another name or "
-            "directory"
-        )
-    return journal
-
-
 def _expected(text: str | None) -> str:
     if text is None:
         return ""
@@ -530,71 +286,3 @@ def _place(options: dict[str, Any], time: str, position: str, name: str) -> Plac
     if when is not None:
         return "time", unix_ns(when, name)
     return None if where is None else ("position", where)
-
-
-def _print_result(result: dict[str, Any]) -> None:
-    if "framing" in result:
-        click.echo("framing {name}: {why}".format(**result["framing"]))
-    for channel, addresses in result.get("lines", {}).items():
-        if not addresses:
-            continue
-        click.echo(
-            f"{channel}: "
-            + ", ".join(f"{chr(65 + i)} = {address}" for i, address in enumerate(addresses))
-        )
-    if "ledger" in result:
-        print_ledger(result["counters"], result["ledger"])
-    _print_left_out(result)
-    _print_losses(result)
-    for name, book in result.get("books", {}).items():
-        click.echo(
-            f"book {text_word(name)}: {len(book['bids'])} bids, {len(book['asks'])} asks"
-            + (", STALE" if book["stale"] else "")
-        )
-    for what in ("sent", "unreachable", "written"):
-        if what in result:
-            click.echo(f"{result[what]:,} datagrams {what}")
-    if "sha256" in result:
-        click.echo(f"records {result['records']}, sha256 {result['sha256']}")
-    if not result.get("as_expected", True):
-        click.echo("the SHA-256 is not the expected one")
-
-
-def _print_left_out(result: dict[str, Any]) -> None:
-    # What of the capture was not replayed as it is.
-    capture = result.get("capture", {})
-    if capture.get("other_datagrams"):
-        click.echo(f"{capture['other_datagrams']:,} datagrams to other addresses: left out")
-    frames = capture.get("frames", {})
-    if frames.get("fragments"):
-        click.echo(f"{frames['fragments']:,} IP fragments: left out")
-    for kind, words in UNREADABLE.items():
-        if frames.get(kind):
-            click.echo(f"{frames[kind]:,} frames {words}: not read")
-    if capture.get("damage"):
-        click.echo(f"the capture breaks off early: {capture['damage']}")
-    if "set_back" in result:
-        steps, longest_ns = result["set_back"].values()
-        click.echo(
-            f"the clock was set back {steps} times, by up to {longest_ns / 1e9:.3f} s: what "
-            "follows is replayed in the order of arrival"
-        )
-    if result.get("missed"):
-        click.echo(
-            f"{result['missed']:,} records or datagrams are missing: their recorder missed them, "
-            "or they are damaged"
-        )
-
-
-def _print_losses(result: dict[str, Any]) -> None:
-    for session in result.get("sessions", []):
-        click.echo(
-            f"session {session['old']} -> {session['new']} ({session['reason']}), "
-            + (f"stream {session['stream']}, " if session["stream"] else "")
-            + f"{session['discarded']} pending messages dropped"
-        )
-    for gap in result.get("gaps", []) + result.get("snapshot_gaps", []):
-        click.echo(
-            f"gap {gap['channel']} [{gap['first']}, {gap['last']}] {gap['count']} lost "
-            f"({gap['reason']}, waited {gap['waited_ns'] / 1e6:.2f} ms)"
-        )
