@@ -151,13 +151,11 @@ cdef void _write(
         words = <uint64_t*>(<uint8_t*>record + RECORD_SIZE)
         for j in range(<uint64_t>(size + 7) // 8):
             words[j] = base + _step(j)
-        record.kind = KIND_MESSAGE
-        record.flags = <uint16_t>base
         record.received_ns = <int64_t>base
         record.published_ns = <int64_t>~base
         record.object = <uint32_t>size
         record.number = w.index
-        ring_commit(w, size)
+        ring_commit(w, KIND_MESSAGE, 0, <uint16_t>base, size)
         if n % FLUSH_EVERY == 0:
             ring_flush(w)
     ring_flush(w)

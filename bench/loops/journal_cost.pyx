@@ -104,9 +104,8 @@ def publish_lateness_ns(
                 cpu_relax()
             record = ring_claim(&ring.writer, size)
             memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4 + size)
-            record.kind = KIND_MESSAGE
             record.published_ns = due_ns
-            ring_commit(&ring.writer, size)
+            ring_commit(&ring.writer, KIND_MESSAGE, 0, 0, size)
             ring_flush(&ring.writer)
             target[i] = clock_monotonic_ns() - due_ns if due_ns > back_ns else -1
     return lateness

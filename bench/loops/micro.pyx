@@ -224,9 +224,8 @@ cdef class RingLoop(Loop):
             if record == NULL:
                 break
             memset(record, 0, RECORD_SIZE)
-            record.kind = KIND_MESSAGE
             memcpy(<uint8_t*> record + RECORD_SIZE, self.memory + self.at[slot], self.size[slot])
-            ring_commit(&self.ring.writer, self.size[slot])
+            ring_commit(&self.ring.writer, KIND_MESSAGE, 0, 0, self.size[slot])
             done += ring_poll(
                 &self.cursor.reader, self.cursor._headers, self.cursor._offsets,
                 self.cursor._payloads, self.cursor._room, 1, &lapped) == 1

@@ -41,16 +41,13 @@ cdef inline void _append(
     memcpy(payload, source, size)
     memcpy(payload, &due_ns, sizeof(due_ns))
     memcpy(payload + size - sizeof(number), &number, sizeof(number))
-    record.kind = KIND_MESSAGE
-    record.flags = 0
     record.received_ns = due_ns
     record.published_ns = sent_ns
-    record.line = 0
     record.number = number
     record.object = 0
     record.flight_ns = 0
     record.stream = record.session = 0
-    ring_commit(w, size)
+    ring_commit(w, KIND_MESSAGE, 0, 0, size)
 
 
 cdef inline int64_t _due(const uint8_t* payload) noexcept nogil:

@@ -34,13 +34,12 @@ def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t f
             if record == NULL:
                 break  # no ring is so small
             memset(<uint8_t*> record + 4, 0, RECORD_SIZE - 4)
-            record.kind = KIND_MESSAGE
             record.received_ns = record.published_ns = due_ns[n]
             number = first + n
             record.number = number
             memcpy(<uint8_t*> record + RECORD_SIZE, &due_ns[n], 8)
             memcpy(<uint8_t*> record + RECORD_SIZE + 8, &number, 8)
-            ring_commit(&ring.writer, 16)
+            ring_commit(&ring.writer, KIND_MESSAGE, 0, 0, 16)
             ring_flush(&ring.writer)
             waker_turn(&wake.waker, ring.writer.position, clock_monotonic_ns())
 

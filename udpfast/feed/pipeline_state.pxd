@@ -103,9 +103,8 @@ cdef struct Pipeline:
     bint ready_placed            # if each says its length
     uint32_t ready_first         # which of them is the first one,
     uint32_t ready_piece         # which one is next,
-    uint64_t ready_number        # its number,
-    uint64_t ready_step          # and how far the one behind it is from that
-    Message piece                # the first one: those behind it differ in place and number
+    uint64_t ready_number        # the first one's number,
+    uint64_t ready_step          # and how far each is from the one before
     # other framings than Roq
     int framing
     bint each_message

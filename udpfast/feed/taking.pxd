@@ -2,7 +2,7 @@
 # has to say.
 
 from libc.stdint cimport int64_t, uint32_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
@@ -32,7 +32,7 @@ from udpfast.wire.unit cimport UNIT_SNAPSHOT, Unit
 
 cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
     # The next message, or what the feed itself has to say; 0 when nothing more is due. The payload
-    # is valid until the next call.
+    # is valid until the next call, which gets `m` as this one left it.
     if likely(p.ready != NULL and p.controls.count == 0):
         if likely(p.roq):
             pipeline_take_ready(p, m)
@@ -80,23 +80,22 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
 
 
 cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
-    # The framing is any but Roq's: take the next message of what is ready.
+    # The framing is any but Roq's: take the next message of what is ready. Those behind the first
+    # one differ from it in place and number, and nothing comes between them: while `p.ready` is
+    # not NULL, who has the first one may call this for the others.
     cdef const Unit* unit = p.unit
     cdef uint32_t offset
     if p.ready_piece == p.ready_first:
         message_of_unit(p.ready, p.ready_window, unit, m)
+        m.number = p.ready_number
         counter_add(&p.ready_window.counters[CHANNEL_MESSAGES], unit.count - p.ready_first)
-        if unit.count - p.ready_first > 1:
-            memcpy(&p.piece, m, sizeof(Message))
     else:
-        memcpy(m, &p.piece, sizeof(Message))
+        m.number += p.ready_step
     piece_at(p.places, unit, p.ready_piece, p.ready_placed, &offset, &m.size)
     m.payload = p.ready.data + offset
-    m.number = p.ready_number
     if unlikely(piece_is_empty(unit, m.size)):
         m.flags |= RECORD_HEARTBEAT
         counter_add(&p.ready_window.counters[CHANNEL_HEARTBEATS], 1)
-    p.ready_number += p.ready_step
     p.ready_piece += 1
     if p.ready_piece == unit.count:
         p.ready = NULL

@@ -173,11 +173,12 @@ cdef inline void ring_advance(RingWriter* w, uint64_t end) noexcept nogil:
     # Orders intent before every byte written under it; ring_run reads intent after its copy.
     fence_release()
 
-cdef inline void ring_store_commit(RingWriter* w, uint64_t next, uint64_t word) noexcept nogil:
-    # Zero the commit word at `next`, then commit the record at w.position.
-    store_relaxed(<uint64_t*>(w.data + (next & w.mask)), 0)
+cdef inline void ring_store_commit(
+        uint64_t* record, uint64_t* behind, uint64_t word) noexcept nogil:
+    # Zero the commit word of what comes behind a record, then commit the record.
+    store_relaxed(behind, 0)
     # Orders header, payload and the zero behind them before the commit word; read by ring_run.
-    store_release(<uint64_t*>(w.data + (w.position & w.mask)), word)
+    store_release(record, word)
 
 cdef inline void ring_wrap(RingWriter* w) noexcept nogil:
     # Fill the rest of this lap with a PAD. It consists of a commit word only, so that it fits even
@@ -185,13 +186,15 @@ cdef inline void ring_wrap(RingWriter* w) noexcept nogil:
     cdef uint64_t rest = w.capacity - (w.position & w.mask)
     if w.position + rest + 8 > w.intent:
         ring_advance(w, w.position + rest + 8)
-    ring_store_commit(w, w.position + rest, rest | (<uint64_t>KIND_PAD << 32))
+    ring_store_commit(
+        <uint64_t*>(w.data + (w.position & w.mask)), <uint64_t*>w.data,
+        rest | (<uint64_t>KIND_PAD << 32))
     w.position += rest
 
 cdef inline Record* ring_claim(RingWriter* w, uint32_t payload_size) noexcept nogil:
     # Return the place of the next record, or NULL if it is larger than record_max. The caller fills
-    # the header except for length, position, index and checksum, and writes up to payload_size
-    # bytes behind it. Claiming again without a commit returns the same place.
+    # the header from received_ns to session, and writes up to payload_size bytes behind it.
+    # Claiming again without a commit returns the same place.
     cdef uint64_t size = ring_aligned(RECORD_SIZE + <uint64_t>payload_size)
     cdef uint64_t end
     if unlikely(size > w.record_max):
@@ -203,34 +206,41 @@ cdef inline Record* ring_claim(RingWriter* w, uint32_t payload_size) noexcept no
         ring_advance(w, end)
     return <Record*>(w.data + (w.position & w.mask))
 
-cdef inline void ring_commit(RingWriter* w, uint32_t payload_size) noexcept nogil:
-    # Make the claimed record visible. payload_size is the final size, at most the claimed one.
-    cdef Record* record = <Record*>(w.data + (w.position & w.mask))
+cdef inline void ring_commit(
+        RingWriter* w, int kind, int line, int flags, uint32_t payload_size) noexcept nogil:
+    # Make the claimed record visible. payload_size is the final size, at most the claimed one. Each
+    # field of `w` is read once: for all a compiler knows, a store to the record changes them.
+    cdef uint8_t* data = w.data
+    cdef uint64_t mask = w.mask
+    cdef uint64_t position = w.position
+    cdef uint8_t* at = data + (position & mask)
+    cdef Record* record = <Record*>at
     cdef uint64_t length = RECORD_SIZE + <uint64_t>payload_size
     cdef uint64_t size = ring_aligned(length)
-    cdef uint64_t* last = <uint64_t*>(<uint8_t*>record + size - 8)
+    cdef uint64_t* last = <uint64_t*>(at + size - 8)
     if length != size:  # zero the padding: equal records have equal bytes everywhere
         last[0] &= ~<uint64_t>0 >> (8 * (size - length))
-    record.position = w.position
+    record.position = position
     record.index = w.index
     record.checksum = 0
-    ring_store_commit(
-        w, w.position + size,
-        length | (<uint64_t>record.kind << 32) | (<uint64_t>record.line << 40)
-        | (<uint64_t>record.flags << 48))
-    ring_fetch_ahead(w, size)
-    w.latest = w.position
-    w.position += size
+    w.latest = position
+    w.position = position + size
     w.index += 1
+    ring_store_commit(
+        <uint64_t*>at, <uint64_t*>(data + ((position + size) & mask)),
+        length | (<uint64_t><uint8_t>kind << 32) | (<uint64_t><uint8_t>line << 40)
+        | (<uint64_t><uint16_t>flags << 48))
+    ring_fetch_ahead(data, mask, position, size)
 
-cdef inline void ring_fetch_ahead(RingWriter* w, uint64_t size) noexcept nogil:
+cdef inline void ring_fetch_ahead(
+        uint8_t* data, uint64_t mask, uint64_t position, uint64_t size) noexcept nogil:
     # A ring is larger than the cache, so each cache line of a record misses, and a store that
     # misses holds up the stores behind it. Lines that were requested some records ahead have
     # arrived by then.
-    cdef uint64_t at = (w.position + RING_AHEAD) & ~<uint64_t>(RING_LINE - 1)
-    cdef uint64_t end = w.position + RING_AHEAD + size
+    cdef uint64_t at = (position + RING_AHEAD + RING_LINE - 1) & ~<uint64_t>(RING_LINE - 1)
+    cdef uint64_t end = position + RING_AHEAD + size
     while at < end:
-        prefetch_write(w.data + (at & w.mask))
+        prefetch_write(data + (at & mask))
         at += RING_LINE
 
 

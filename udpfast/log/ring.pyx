@@ -135,12 +135,8 @@ cdef class Ring:
         if record == NULL:
             raise ValueError(
                 f"a payload must have at most {self.payload_max} bytes, has {view.shape[0]}")
-        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: 0 hides it
-        record.kind = kind
-        record.flags = flags
         record.received_ns = received_ns
         record.published_ns = published_ns
-        record.line = line
         record.number = number
         record.object = object
         record.flight_ns = flight_ns
@@ -149,7 +145,7 @@ cdef class Ring:
         if size > 0:
             memcpy(<uint8_t*>record + RECORD_SIZE, &view[0], size)
         position = self.writer.position
-        ring_commit(&self.writer, size)
+        ring_commit(&self.writer, kind, line, flags, size)
         return position
 
     def announce_restart(self, now_ns: int) -> None:

@@ -18,20 +18,18 @@ cdef inline void capture_datagrams(
     cdef const Datagram* item
     cdef Record* record
     cdef Capture* before
-    cdef int i
+    cdef int i, flags
     for i in range(count):
         item = &items[i]
         record = ring_claim(capture, sizeof(Capture) + item.size)
         if unlikely(record == NULL):
             continue  # longer than an eighth of the ring: no datagram is
-        record.kind = KIND_DATAGRAM
-        record.flags = 0
+        flags = 0
         record.received_ns = item.received_ns
         if item.flags & DATAGRAM_NO_TIMESTAMP:
-            record.flags = RECORD_NO_TIMESTAMP
+            flags = RECORD_NO_TIMESTAMP
             record.received_ns = unix_ns
         record.published_ns = unix_ns
-        record.line = item.line
         record.number = 0
         record.object = 0
         record.flight_ns = FLIGHT_UNKNOWN
@@ -42,7 +40,8 @@ cdef inline void capture_datagrams(
         before.flags = item.flags
         before.address = item.address
         memcpy(<uint8_t*>before + sizeof(Capture), item.data, item.size)
-        ring_commit(capture, sizeof(Capture) + item.size)
+        ring_commit(
+            capture, KIND_DATAGRAM, item.line, flags, sizeof(Capture) + item.size)
     ring_flush(capture)
 
 
@@ -54,7 +53,6 @@ cdef inline void capture_clock(
     if unlikely(record == NULL):
         return  # no ring is so small
     memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
-    record.kind = KIND_CLOCK
     record.stream = STREAM_NONE
     record.flight_ns = FLIGHT_UNKNOWN
     record.received_ns = unix_ns
@@ -62,5 +60,5 @@ cdef inline void capture_clock(
     clock.now_ns = now_ns
     clock.reason = <uint32_t>reason
     clock.reserved = 0
-    ring_commit(capture, sizeof(Clock))
+    ring_commit(capture, KIND_CLOCK, 0, 0, sizeof(Clock))
     ring_flush(capture)

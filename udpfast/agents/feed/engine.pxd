@@ -69,7 +69,7 @@ cdef class Engine:
     cdef void _rebuild(self, const Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _count_arrival(self, Datagram* item, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
-    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_neutral(self, const Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_payload(
         self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil
@@ -78,6 +78,9 @@ cdef class Engine:
         self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil
+    cdef bint _decodes(self) noexcept nogil
+    cdef void _publish_run(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef void _expect(self) noexcept nogil
     cdef int _type(self, const Message* message) noexcept nogil
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
@@ -86,8 +89,10 @@ cdef class Engine:
     cdef int32_t _update_flight(
         self, const Message* message, const UpdateHeader* header) noexcept nogil
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil
-    cdef bint _publish_raw(
-        self, Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_framed(self, const Message* message, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_plain(
+        self, const Message* message, int32_t flight_ns, int counter,
+        int64_t unix_ns) noexcept nogil
     cdef void _commit(
-        self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
+        self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, int64_t unix_ns) noexcept nogil

@@ -39,7 +39,7 @@ from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_begin_at, pipeline_init, pipeline_memory_size)
 from udpfast.feed.repair cimport (
     REPAIR_FOUND, Repair, repair_is_parity, repair_next, repair_note, repair_parity)
-from udpfast.feed.taking cimport pipeline_peek, pipeline_take
+from udpfast.feed.taking cimport pipeline_peek, pipeline_take, pipeline_take_piece
 from udpfast.feed.units cimport pipeline_units
 from udpfast.feed.window_state cimport Window
 from udpfast.log.ring cimport Ring
@@ -505,19 +505,15 @@ cdef class Engine:
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last unit, or the passing of time, has set free. Roq's frames name a
-        # message's object and its predecessor, so Roq passes the gate. Venues' messages do not;
-        # their decoders judge them.
+        # message's object and its predecessor, so Roq passes the gate.
         cdef Stages* stages = self.stages
         cdef Message message
         cdef Message* output
         cdef int message_type
+        if unlikely(not stages.pipeline.roq):
+            self._drain_units(unix_ns)
+            return
         while pipeline_take(&stages.pipeline, &message):
-            if unlikely(not stages.pipeline.roq):
-                if not message.flags & RECORD_HEARTBEAT:
-                    if stages.pipeline.ready != NULL and payload_looks_ahead(&stages.payload):
-                        self._expect()
-                    self._publish(&message, TYPE_OPAQUE, unix_ns)
-                continue
             message_type = self._type(&message)
             gate_admit(&stages.gate, &message, self._is_gated(&message, message_type))
             output = gate_take(&stages.gate)
@@ -530,6 +526,48 @@ cdef class Engine:
                         unix_ns)):
                     gate_reject(&stages.gate, output)
                 output = gate_take(&stages.gate)
+
+    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil:
+        # The same for other framings, whose messages the decoders judge, if any does.
+        cdef Stages* stages = self.stages
+        cdef Message message
+        while pipeline_take(&stages.pipeline, &message):
+            if unlikely(message.flags & RECORD_HEARTBEAT):
+                continue
+            if message.kind == KIND_MESSAGE and not self._decodes():
+                self._publish_run(&message, unix_ns)
+                continue
+            if stages.pipeline.ready != NULL and payload_looks_ahead(&stages.payload):
+                self._expect()
+            self._publish_neutral(&message, unix_ns)
+
+    cdef bint _decodes(self) noexcept nogil:
+        # Whether messages of venues become updates.
+        return self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE
+
+    cdef void _publish_run(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # A message of a venue as it is, and those behind it in its unit: each is visible at once,
+        # and they are counted together.
+        cdef Pipeline* pipeline = &self.stages.pipeline
+        cdef int64_t messages = 0, records = 0, size = 0
+        cdef int32_t flight_ns = FLIGHT_UNKNOWN
+        while True:
+            messages += 1
+            if message.sent_ns:
+                flight_ns = self._flight(message, <uint64_t>message.sent_ns)
+            if likely(record_append(self.output, message, flight_ns, unix_ns)):
+                records += 1
+                size += RECORD_SIZE + message.size
+            if pipeline.ready == NULL:
+                break
+            pipeline_take_piece(pipeline, message)
+            if unlikely(message.flags & RECORD_HEARTBEAT):
+                break
+        counter_add(&self.counters.feed[FEED_UNGATED], messages)
+        counter_add(&self.counters.feed[FEED_RECORDS], records)
+        counter_add(&self.counters.feed[FEED_RECORD_BYTES], size)
+        counter_add(&self.counters.feed[FEED_RECORDS_RAW], records)
+        counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], messages - records)
 
     cdef void _expect(self) noexcept nogil:
         # What the payload will ask its tables for, while the datagram at hand has more messages.
@@ -567,26 +605,27 @@ cdef class Engine:
         if message_type != TYPE_OPAQUE and self.carry_updates:
             outcome = self._publish_update(message, unix_ns)
         if (self.carry_messages or outcome == OUTCOME_OPAQUE or outcome == OUTCOME_UNKNOWN) and (
-                not self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)):
+                not self._publish_framed(message, unix_ns)):
             return False
         return outcome not in (OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_NONE)
 
-    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
+    cdef bint _publish_neutral(self, const Message* message, int64_t unix_ns) noexcept nogil:
         # What the feed says, or a message of another framing than Roq.
         cdef int32_t outcome, flight_ns = FLIGHT_UNKNOWN
         if message.kind != KIND_MESSAGE:
             payload_control(&self.stages.payload, message)
-            return self._publish_raw(message, FLIGHT_UNKNOWN, unix_ns)
+            return self._publish_plain(
+                message, FLIGHT_UNKNOWN, FEED_RECORDS_CONTROL, unix_ns)
         counter_add(&self.counters.feed[FEED_UNGATED], 1)
         if message.sent_ns:
             flight_ns = self._flight(message, <uint64_t>message.sent_ns)
-        if self.carry_updates and self.stages.payload.payload != PAYLOAD_NONE:
+        if self._decodes():
             outcome = self._publish_payload(message, flight_ns, unix_ns)
             if unlikely(outcome == OUTCOME_REFUSED):
                 self._publish_damage(message, unix_ns)
             if outcome == 0 and not self.carry_messages:
                 return True
-        return self._publish_raw(message, flight_ns, unix_ns)
+        return self._publish_plain(message, flight_ns, FEED_RECORDS_RAW, unix_ns)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (OUTCOME_*).
@@ -646,33 +685,35 @@ cdef class Engine:
                     stages.context.size, &stages.names, &stages.context)
         return outcome
 
-    cdef bint _publish_raw(
-            self, Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
-        # A message of Roq has its frame too, which says how to read it.
-        cdef bint is_roq = message.kind == KIND_MESSAGE and self.stages.pipeline.roq
-        cdef uint32_t before = FRAME_SIZE if is_roq else 0
-        cdef uint32_t size = before + message.size
+    cdef bint _publish_framed(self, const Message* message, int64_t unix_ns) noexcept nogil:
+        # A message of Roq as published: behind its frame, which says how to read it.
+        cdef uint32_t size = FRAME_SIZE + message.size
         cdef Record* record = output_claim(self.output, size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
-        memcpy(<uint8_t*>record + RECORD_SIZE + before, message.payload, message.size)
-        if likely(is_roq):
-            roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
-            self._commit(record, message, KIND_MESSAGE, message.flags, flight_ns, size, unix_ns)
-        else:
-            self._commit_as(record, message, message.kind, message.flags, flight_ns, size,
-                            message.object, unix_ns)
-            if message.kind != KIND_MESSAGE:
-                if message.kind == KIND_SESSION:
-                    output_note_session(self.output, message.session)
-                counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
-                return True
+        roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
+        memcpy(<uint8_t*>record + RECORD_SIZE + FRAME_SIZE, message.payload, message.size)
+        self._commit(record, message, KIND_MESSAGE, message.flags, FLIGHT_UNKNOWN, size, unix_ns)
         counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
         return True
 
+    cdef bint _publish_plain(
+            self, const Message* message, int32_t flight_ns, int counter,
+            int64_t unix_ns) noexcept nogil:
+        # What the feed says, or any other message, as it is.
+        if unlikely(not record_append(self.output, message, flight_ns, unix_ns)):
+            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
+            return False
+        if unlikely(message.kind == KIND_SESSION):
+            output_note_session(self.output, message.session)
+        counter_add(&self.counters.feed[FEED_RECORDS], 1)
+        counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + message.size)
+        counter_add(&self.counters.feed[counter], 1)
+        return True
+
     cdef void _commit(
-            self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
+            self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, int64_t unix_ns) noexcept nogil:
         if <uint32_t>message.detail == 0 and message.channel == CHANNEL_INCREMENTAL:
             flags |= RECORD_FIRST
@@ -682,13 +723,32 @@ cdef class Engine:
     cdef void _commit_as(
             self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil:
-        record.received_ns = message.received_ns
-        record.published_ns = unix_ns
-        record.number = message.number
-        record.object = object
-        record.flight_ns = flight_ns
-        record.stream = message.stream
-        record.session = message.session
+        record_fill(record, message, object, flight_ns, unix_ns)
         output_commit(self.output, record, kind, message.line, flags, size)
         counter_add(&self.counters.feed[FEED_RECORDS], 1)
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
+
+
+cdef inline void record_fill(
+        Record* record, const Message* message, uint32_t object, int32_t flight_ns,
+        int64_t unix_ns) noexcept nogil:
+    # Fill what output_commit leaves of the header.
+    record.received_ns = message.received_ns
+    record.published_ns = unix_ns
+    record.number = message.number
+    record.object = object
+    record.flight_ns = flight_ns
+    record.stream = message.stream
+    record.session = message.session
+
+
+cdef inline bint record_append(
+        Output output, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
+    # A message as it is; False: it is larger than any record may be.
+    cdef Record* record = output_claim(output, message.size)
+    if unlikely(record == NULL):
+        return False
+    memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
+    record_fill(record, message, message.object, flight_ns, unix_ns)
+    output_commit(output, record, message.kind, message.line, message.flags, message.size)
+    return True

@@ -51,10 +51,7 @@ cdef inline void output_commit(
         ) noexcept nogil:
     # Make the claimed record visible. payload_size: the final one, at most what was claimed.
     if likely(o.ring != NULL):
-        record.kind = <uint8_t>kind
-        record.line = <uint8_t>line
-        record.flags = <unsigned short>flags
-        ring_commit(o.ring, payload_size)
+        ring_commit(o.ring, kind, line, flags, payload_size)
     elif unlikely(o._spared):
         o.missed += 1
         o.log.journal.written.dropped += 1

@@ -87,9 +87,6 @@ cdef class Republisher:
                 raise FormatError(
                     f"record {header.index} has {size} bytes, but the ring takes at most "
                     f"{self.ring.payload_max}: use a larger ring")
-            record.kind = header.kind
-            record.line = header.line
-            record.flags = header.flags
             record.received_ns = header.received_ns
             record.published_ns = header.published_ns
             record.number = header.number
@@ -98,7 +95,7 @@ cdef class Republisher:
             record.stream = header.stream
             record.session = header.session
             memcpy(<uint8_t*>record + RECORD_SIZE, cursor._payloads + cursor._offsets[i], size)
-            ring_commit(&self.ring.writer, size)
+            ring_commit(&self.ring.writer, header.kind, header.line, header.flags, size)
         ring_flush(&self.ring.writer)
         waker_turn(&self._wake.waker, self.ring.writer.position, clock_monotonic_ns())
 
@@ -115,7 +112,8 @@ cdef class Republisher:
         # Not the length: it is not there yet.
         memcpy(<uint8_t*>record + 4, <uint8_t*>&header + 4, RECORD_SIZE - 4)
         memcpy(<uint8_t*>record + RECORD_SIZE, &lapped, sizeof(lapped))
-        ring_commit(&self.ring.writer, sizeof(Lapped))
+        ring_commit(
+            &self.ring.writer, header.kind, header.line, header.flags, sizeof(Lapped))
         ring_flush(&self.ring.writer)
 
     def turn(self) -> None:
