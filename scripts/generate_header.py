@@ -10,10 +10,13 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 from udpfast.log.ring import RING_KIND, RING_LAYOUT
+from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
+from udpfast.shm.image import IMAGE_KIND, IMAGE_LAYOUT
 from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +53,20 @@ PARTS = (
     Part("core/keyed.pxd", "the key of a hash", constants="KEY_"),
     Part("market/names.pxd", "the table of names", constants="NAME", without=("Names",)),
     Part(
+        "shm/image.pxd",
+        "the image",
+        constants="IMAGE_(SLOTS|ATTEMPTS)",
+        without=("ImageWriter", "ImageReader"),
+    ),
+    Part(
+        "market/doubt.pxd",
+        "doubt of an object",
+        constants="DOUBT_(SAID|UNHEARD)",
+        without=("Doubts",),
+    ),
+    Part("market/state.pxd", "the state of a feed", without=("StateValue", "StateObject", "State")),
+    Part("market/state_bytes.pxd", "an image's entries", without=("StateDoubts", "StateOutput")),
+    Part(
         "log/segment.pxd",
         "a journal's files",
         constants="SEGMENT_|SEAL_",
@@ -73,6 +90,7 @@ FUNCTION_PARTS = {
     "objects": "how far an object can be trusted",
     "orders": "the single orders of an instrument",
     "books": "books of price levels, or of single orders",
+    "image": "the state of a feed, for a reader that comes late",
 }
 
 OPENING = """\
@@ -88,6 +106,8 @@ OPENING = """\
  * udpfast_reader_*   open a ring, read new records, wait, find names
  * udpfast_books_*    books of all instruments, each of which says whether it can be trusted
  * udpfast_queues_*   the single orders of one of them
+ * udpfast_image_*    the feed's image: a copy of any object, and where in the ring it stands
+ * udpfast_reader_join  takes all books from the image, and goes on in the ring from there
  *
  * Functions return a result, or a number below 0; then `problem` of their first argument says what
  * was expected and what was found. A struct is for one thread at a time. No function writes
@@ -172,18 +192,20 @@ class Header:
         size, widest = 0, 1
         self.lines += ["", *comment, f"struct {snake(name)} {{"]
         for line in body:
-            match = re.match(r"    (\w+) (\w+)(?:\[(\w+)\])?(?: *# *(.*))?$", line)
+            match = re.match(r"    (\w+) (\w+)((?:\[\w+\])*)(?: *# *(.*))?$", line)
             if match is None:
                 continue
-            type_, field, count, note = match.groups()
+            type_, field, array, note = match.groups()
             width, aligned = self.sizes.get(type_) or (SIZES[type_], SIZES[type_])
             aligned = 1 if packed else aligned
-            size += -size % aligned + width * (int(self.values.get(count, count)) if count else 1)
+            counts = re.findall(r"\w+", array)
+            size += -size % aligned
+            size += width * prod(int(self.values.get(count, count)) for count in counts)
             widest = max(widest, aligned)
             c_type = f"struct {snake(type_)}" if type_ in self.sizes else type_
-            if count in self.values:
-                count = f"UDPFAST_{count}"
-            array = f"[{count}]" if count else ""
+            array = "".join(
+                f"[UDPFAST_{count}]" if count in self.values else f"[{count}]" for count in counts
+            )
             self.lines.append(f"    {c_type} {field}{array};" + (f"  /* {note} */" if note else ""))
         self.lines.append("} UDPFAST_PACKED;" if packed else "};")
         size += -size % widest
@@ -233,6 +255,8 @@ def hashes() -> list[str]:
         f"#define UDPFAST_RING_LAYOUT UINT64_C(0x{RING_LAYOUT ^ PAYLOAD_HASH:016X})",
         f'#define UDPFAST_NAMES_KIND "{NAMES_KIND}"',
         f"#define UDPFAST_NAMES_LAYOUT UINT64_C(0x{NAMES_LAYOUT:016X})",
+        f'#define UDPFAST_IMAGE_KIND "{IMAGE_KIND}"',
+        f"#define UDPFAST_IMAGE_LAYOUT UINT64_C(0x{IMAGE_LAYOUT ^ ENTRY_HASH:016X})",
         f"#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x{LAYOUTS.hash:016X})",
     ]
 

@@ -2,7 +2,7 @@
  *
  * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
  * for each record and each book, and ends with what the last poll returned. The line `orders` asks
- * for the single orders, as of now.
+ * for the single orders, as of now; `join` takes all books from the image first.
  */
 
 #include "udpfast.h"
@@ -137,6 +137,13 @@ int main(int count, char **words)
         if (strcmp(line, "orders\n") == 0) {
             print_orders();
             puts("0");
+            fflush(stdout);
+            continue;
+        }
+        if (strcmp(line, "join\n") == 0) {
+            int joined = udpfast_reader_join(&reader, &books, &orders, 0);
+            print_books();
+            printf("%d %" PRIu64 " %s\n", joined, reader.index, joined < 0 ? reader.problem : "");
             fflush(stdout);
             continue;
         }

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from udpfast.errors import RegionError
 
-__all__ = ["IMAGE_KIND", "Image", "ImageView", "image_path"]
+__all__ = ["IMAGE_KIND", "IMAGE_LAYOUT", "Image", "ImageView", "image_path"]
 
 #: Kind of an image's region.
 IMAGE_KIND = "IMAG"
 
-_LAYOUT = 1  # version of ImageHeader and ImageSlot
+#: Version of ImageHeader and ImageSlot.
+IMAGE_LAYOUT = 1
 
 if sizeof(ImageSlot) != IMAGE_SLOT_SIZE:
     raise ImportError(f"ImageSlot has {sizeof(ImageSlot)} bytes, not {IMAGE_SLOT_SIZE}")
@@ -48,7 +49,8 @@ cdef class Image:
         cdef Image image = Image.__new__(Image)
         cdef Py_ssize_t begin = IMAGE_SLOTS + slots * IMAGE_SLOT_SIZE
         cdef Region region = Region.create(
-            image_path(path), IMAGE_KIND, begin + size_bytes, _LAYOUT ^ entry_hash, replace=True)
+            image_path(path), IMAGE_KIND, begin + size_bytes, IMAGE_LAYOUT ^ entry_hash,
+            replace=True)
         image.region = region
         image.writer.memory = region.pointer
         image.writer.slots = <ImageSlot*>(region.pointer + IMAGE_SLOTS)
@@ -113,7 +115,7 @@ cdef class ImageView:
         """
         cdef ImageView view = ImageView.__new__(ImageView)
         cdef Region region = Region.attach(
-            image_path(path), IMAGE_KIND, _LAYOUT ^ entry_hash, populate=False)
+            image_path(path), IMAGE_KIND, IMAGE_LAYOUT ^ entry_hash, populate=False)
         cdef uint64_t slots
         view.region = region
         if region.size_bytes < IMAGE_SLOTS:

@@ -557,7 +557,7 @@ static inline void udpfast_books_pass_by(struct udpfast_books *books,
 {
     struct udpfast_object *object =
         udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
-    if (object == NULL)
+    if (object == NULL || udpfast_object_ahead(object, record))
         return;
     udpfast_object_heard(object, record);
     object->begun = 1;
@@ -565,13 +565,16 @@ static inline void udpfast_books_pass_by(struct udpfast_books *books,
 }
 
 /* Records were missed, perhaps with doubts of the feed among them: make every book stale. */
-static inline void udpfast_books_missed(struct udpfast_books *books)
+static inline void udpfast_books_missed(struct udpfast_books *books,
+                                        const struct udpfast_record *record)
 {
     uint32_t i;
     for (i = 0; i < books->objects.streams; i++)
         books->objects.heard[i].complete = 0;
     for (i = 0; i < books->objects.count; i++) {
         struct udpfast_object *object = books->objects.all + i;
+        if (udpfast_object_ahead(object, record))
+            continue;
         udpfast_object_sure(&books->objects, object);
         object->doubted = udpfast_object_ungated(object->key) ? 0 : UDPFAST_DOUBT_UNHEARD;
         object->begun = 0;
@@ -618,7 +621,7 @@ static inline void udpfast_books_begin(struct udpfast_books *books,
     udpfast_heard_begin(books->objects.heard + stream, complete);
     for (i = 0; i < books->objects.count; i++) {
         struct udpfast_object *object = books->objects.all + i;
-        if (object->key >> 40 != stream)
+        if (object->key >> 40 != stream || udpfast_object_ahead(object, record))
             continue;
         if (object->book >= 0)
             udpfast_order_book_clear(books->all[object->book]);
@@ -633,7 +636,7 @@ static inline int udpfast_books_reach(struct udpfast_books *books,
                                       const struct udpfast_record *record)
 {
     struct udpfast_heard *heard;
-    if (!udpfast_objects_reach(&books->objects, record))
+    if (!udpfast_objects_reach(&books->objects, udpfast_stream(record)))
         return 0;
     heard = books->objects.heard + udpfast_stream(record);
     if (record->session != heard->session && udpfast_record_is_of_object(record)) {
@@ -657,13 +660,16 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
         udpfast_books_pass_by(books, record);
     if (update->exchange_id == 0 || update->symbol_id == 0) {
         *object = udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
-        if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0)
+        if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0
+            && !udpfast_object_ahead(*object, record))
             udpfast_books_unbind(books, *object); /* it no longer names its instrument */
         result = 0;
     } else {
         *object = udpfast_books_object(books, udpfast_object_key(record), tag);
         if (*object == NULL)
             return UDPFAST_NO_MEMORY;
+        if (udpfast_object_ahead(*object, record))
+            return 0;
         if ((*object)->tag != tag || (*object)->book < 0)
             result = udpfast_books_bind(books, reader, *object, tag);
     }
@@ -684,7 +690,7 @@ static inline int udpfast_books_update(struct udpfast_books *books, struct udpfa
     int snapshot, result;
     if (size < sizeof *update
         || (books->kind == UDPFAST_KIND_ORDERS && !udpfast_orders_whole(update, size))) {
-        udpfast_books_missed(books); /* its book is unknown */
+        udpfast_books_missed(books, record); /* its book is unknown */
         return UDPFAST_FORMAT;
     }
     snapshot = (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0
@@ -776,7 +782,7 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
         object = udpfast_books_object(books, udpfast_object_key(record), tag);
         if (object == NULL) {
             result = UDPFAST_NO_MEMORY;
-        } else {
+        } else if (!udpfast_object_ahead(object, record)) {
             if (udpfast_object_said(&books->objects, object, record))
                 object->missing = 1;
             udpfast_books_mark(books, object);
@@ -794,7 +800,7 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
          * still the writer: its records are late, also its snapshots. */
         if (books->orphaned == UDPFAST_CONNECTION_WRITER)
             books->orphaned = 0;
-        udpfast_books_missed(books);
+        udpfast_books_missed(books, record);
     } else if (record->kind == UDPFAST_KIND_CONNECTION) {
         udpfast_books_note_writer(books, record);
     }

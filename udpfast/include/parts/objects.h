@@ -12,14 +12,10 @@
  * An object belongs to one stream, which all its records name. A GAP of that stream puts it in
  * doubt, and a SESSION of that stream resets it. Roq's two streams count as one here.
  */
-enum {
-    UDPFAST_DOUBT_SAID = 1,
-    UDPFAST_DOUBT_UNHEARD = 2,
-};
-
 struct udpfast_object {
     uint64_t key;    /* Record.object | ungated << 32 | udpfast_stream(record) << 40 */
     uint64_t tag;    /* (exchange_id << 32) | symbol_id; part of the key if ungated */
+    uint64_t until;  /* while a reader joins: its records below this position were applied */
     uint32_t sure;   /* gaps of its stream when the feed was last sure of it */
     int32_t book;    /* index of its book; -1: none */
     int32_t name;    /* index of its name; -1: none */
@@ -29,14 +25,6 @@ struct udpfast_object {
     uint8_t missing; /* its state is missing until a snapshot */
     uint8_t contested; /* another object uses the same names */
     uint8_t reserved[4];
-};
-
-/* What was read of one stream. */
-struct udpfast_heard {
-    uint32_t gaps;   /* number of gaps, each of which may concern any of its objects */
-    uint32_t before; /* gaps when its session began */
-    int32_t session; /* ordinal; -1: none seen yet */
-    int complete;    /* the session was read from its SESSION record on, without a lap */
 };
 
 struct udpfast_objects {
@@ -100,14 +88,13 @@ static inline void udpfast_heard_begin(struct udpfast_heard *heard, int complete
 {
     heard->before = heard->gaps;
     heard->session = -1;
-    heard->complete = complete;
+    heard->complete = (uint8_t) complete;
 }
 
-/* Make room for a record's stream in `heard`, which all other functions require. 0: no memory. */
-static inline int udpfast_objects_reach(struct udpfast_objects *objects,
-                                        const struct udpfast_record *record)
+/* Make room for a stream in `heard`, which all other functions require. 0: no memory. */
+static inline int udpfast_objects_reach(struct udpfast_objects *objects, uint32_t stream)
 {
-    uint32_t stream = udpfast_stream(record), streams = 2 * objects->streams;
+    uint32_t streams = 2 * objects->streams;
     void *heard;
     if (stream < objects->streams)
         return 1;
@@ -122,6 +109,13 @@ static inline int udpfast_objects_reach(struct udpfast_objects *objects,
         udpfast_heard_begin(objects->heard + objects->streams, 0);
     }
     return 1;
+}
+
+/* Whether an object contains a record already: the image that it was taken from was ahead. */
+static inline int udpfast_object_ahead(const struct udpfast_object *object,
+                                       const struct udpfast_record *record)
+{
+    return record->position < object->until;
 }
 
 static inline struct udpfast_heard *udpfast_object_heard_of(const struct udpfast_objects *objects,

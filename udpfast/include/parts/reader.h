@@ -1,6 +1,6 @@
 enum {
     UDPFAST_ENDED = -1,    /* the writer closed the ring normally, and all of it was read */
-    UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be */
+    UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be; or so the image */
     UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
 };
 
@@ -204,8 +204,8 @@ static inline int udpfast_reader_attach(struct udpfast_reader *reader)
     uint8_t *copies;
     int result;
     snprintf(path, sizeof path, "%s/ring", reader->directory);
-    result =
-        udpfast_region_map(&ring, path, UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT, reader->problem);
+    result = udpfast_region_map(&ring, path, UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT, MAP_POPULATE,
+                                reader->problem);
     if (result != 0)
         return result;
     capacity = ring.size - UDPFAST_RING_DATA;
@@ -253,8 +253,8 @@ static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
     snprintf(path, sizeof path, "%s/names", reader->directory);
     if (reader->table != NULL && !udpfast_region_replaced(&reader->names, path))
         return 0;
-    result =
-        udpfast_region_map(&names, path, UDPFAST_NAMES_KIND, UDPFAST_NAMES_LAYOUT, reader->problem);
+    result = udpfast_region_map(&names, path, UDPFAST_NAMES_KIND, UDPFAST_NAMES_LAYOUT,
+                                MAP_POPULATE, reader->problem);
     if (result == UDPFAST_ABSENT || result == UDPFAST_NOT_READY)
         return 0; /* not created yet: tried again later */
     if (result != 0)

@@ -103,9 +103,12 @@ static inline int udpfast_region_check(const struct udpfast_region *region, cons
     return 0;
 }
 
-/* Map one of an instance's files, and check it before any of it is used. Returns 0. */
+/* Map one of an instance's files, and check it before any of it is used. Returns 0.
+ *
+ * populate: MAP_POPULATE, to read all of it at once, or 0.
+ */
 static inline int udpfast_region_map(struct udpfast_region *region, const char *path,
-                                     const char *kind, uint64_t layout, char *problem)
+                                     const char *kind, uint64_t layout, int populate, char *problem)
 {
     struct stat status;
     void *memory;
@@ -137,7 +140,7 @@ static inline int udpfast_region_map(struct udpfast_region *region, const char *
         close(file);
         return result;
     }
-    memory = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    memory = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED | populate, file, 0);
     if (memory == MAP_FAILED) {
         result = udpfast_failed(problem, "map", path);
         close(file);

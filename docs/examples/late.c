@@ -1,0 +1,41 @@
+/* Join a running feed late: all books as they are now, from its image, then the ring from there.
+ * cc -O2 -I"$(python -c 'import udpfast; print(udpfast.get_include())')" -o late late.c
+ * ./late ring:NAME [RECORDS]   the feed's file has [image] enabled = true */
+#include "udpfast.h"
+static struct udpfast_reader reader;
+static struct udpfast_books books;
+
+static void print_books(const char *what)
+{
+    uint32_t i;
+    printf("%s record %" PRIu64 "\n", what, reader.index); /* the next one */
+    for (i = 0; i < books.count; i++) {
+        const struct udpfast_order_book *book = udpfast_books_at(&books, i);
+        struct udpfast_best best = udpfast_order_book_best(book);
+        printf("%s %g %g%s\n", book->symbol, best.bid_price, best.ask_price,
+               book->stale ? " stale" : "");
+    }
+}
+
+int main(int count, char **words)
+{
+    const struct udpfast_record *record;
+    struct udpfast_order_book *book;
+    int64_t left = count == 3 ? atoll(words[2]) : -1, got = udpfast_books_open(&books);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (got == 0)
+        got = udpfast_reader_open(&reader, count > 1 ? words[1] : "", UDPFAST_START_TAIL);
+    if (got == 0)
+        got = udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000));
+    if (got == 0)
+        print_books("joined before");
+    while (got >= 0 && left-- != 0
+           && (got = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SLEEP, -1)) > 0)
+        if (udpfast_books_apply(&books, &reader, record, &book) < 0)
+            fprintf(stderr, "%s\n", books.problem);
+    if (got >= 0 || got == UDPFAST_ENDED)
+        print_books("stopped before");
+    else
+        fprintf(stderr, "%s%s\n", books.problem, reader.problem);
+    return got < 0 && got != UDPFAST_ENDED;
+}

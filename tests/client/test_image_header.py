@@ -1,0 +1,391 @@
+"""`udpfast.h` and a feed's image: a C program joins late with the books of a Python reader."""
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.client.instance import Instance
+from tests.client.test_image_join import ALWAYS, NEVER
+from tests.client.test_image_orders import STEPS, Strategy, feed
+from tests.client.test_late_books import FeedMarket, take
+from tests.client.test_orders_header import said
+from tests.client.test_ring_header import (
+    ABSENT,
+    DAMAGED,
+    ENDED,
+    NOT_READY,
+    REFUSED,
+    CReader,
+    Read,
+    levels,
+    program,
+    read,
+)
+from tests.shared import ROOT
+from udpfast import Books, Reader
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.config import ImageConfig
+from udpfast.core.layout import GAP, Kind
+from udpfast.log.ring import Ring
+from udpfast.market.state_bytes import ENTRY_HASH
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.image import Image, ImageView
+
+__all__ = ["program", "read"]  # fixtures
+
+OUTDATED = -37
+
+Content = dict[tuple[str, str], tuple[bool, str]]
+
+
+def content(books: Books) -> Content:
+    """Return all books as they are compared; whatever a stale one holds, nobody relies on it."""
+    return {
+        (str(exchange), str(symbol)): (
+            book.stale,
+            "" if book.stale else f"{levels(book.bids())} :{levels(book.asks())}",
+        )
+        for (exchange, symbol), book in books.items()
+    }
+
+
+def printed(lines: list[str]) -> Content:
+    """Return the same from what the program prints."""
+    found = {}
+    for line in lines:
+        if line.startswith("book "):
+            head, bids, asks = line.split(" :")
+            words = head.split(" name ")
+            symbol, stale = words[2].rsplit(" ", 3)[:2]
+            found[words[1], symbol] = (stale == "1", "" if stale == "1" else f"{bids} :{asks}")
+    return found
+
+
+def sound(books: Content) -> Content:
+    return {name: book for name, book in books.items() if not book[0]}
+
+
+def keeper_of(directory: Path, **fields: Any) -> ImageKeeper:
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, **fields), directory)
+    keeper.on_start()
+    return keeper
+
+
+@pytest.mark.parametrize("first", range(0, 12, 4))
+def test_books_that_join_are_those_of_python_and_of_a_reader_who_was_there(
+    read: Read, tmp_path: Path, first: int
+) -> None:
+    seen: Counter[bool] = Counter()
+    for seed in range(first, first + 4):
+        join_at_random(read, tmp_path / f"feed-{seed}", seed, seen)
+    assert seen[False] > 5
+    assert seen[True] > 5
+
+
+def join_at_random(read: Read, directory: Path, seed: int, seen: Counter[bool]) -> None:
+    """Join a market some times; count the books by whether they were stale."""
+    rng = random.Random(seed)
+    market = FeedMarket(directory, seed)
+    always, there = Reader(market.address, start="begin"), Books()
+    keeper = keeper_of(market.instance.directory)
+    late: list[CReader] = []
+    for _ in range(40):
+        market.go_on(restarts=False)
+        while keeper.work(rng.choice([NEVER, ALWAYS])):
+            pass
+        take(always, there)
+        expected = sound(content(there))
+        for each in late[-2:]:  # they go on by the ring's own updates
+            assert sound(printed(each.read())) == expected, f"seed {seed}"
+        if rng.random() < 0.4:
+            keeper.publish()
+            late.append(read(market.address))
+            joined = late[-1].read("join")
+            assert joined[-1] == f"0 {always.index} "
+            books = Books()
+            with Reader(market.address, image=True) as reader:
+                take(reader, books)
+            found = content(books)
+            assert printed(joined) == found, f"seed {seed}"
+            assert sound(found) == expected, f"seed {seed}"
+            seen.update(stale for stale, _ in found.values())
+    market.close()
+
+
+@pytest.mark.parametrize("first", range(0, 12, 4))
+def test_objects_that_are_ahead_of_the_mark_get_no_record_twice(
+    read: Read, tmp_path: Path, first: int
+) -> None:
+    """The keeper goes on while its image is copied: the mark is from before, objects from later."""
+    seen: Counter[str] = Counter()
+    for seed in range(first, first + 4):
+        join_ahead(read, tmp_path / f"feed-{seed}", seed, seen)
+    assert seen["joined"] > 10
+    assert seen["sound"] > 5
+
+
+def join_ahead(read: Read, directory: Path, seed: int, seen: Counter[str]) -> None:
+    market = FeedMarket(directory, seed)
+    market.abandon()
+    market.instance = Instance(directory, 1 << 20)
+    always, there = Reader(market.address, start="begin"), Books()
+    keeper = keeper_of(directory)
+    for _ in range(15):
+        entries = []
+        for _ in range(2):
+            market.go_on(restarts=False)
+            while keeper.work(NEVER):
+                pass
+            keeper.publish()
+            with ImageView.attach(keeper_image(directory), ENTRY_HASH) as view:
+                entries.append([view.entry(slot) for slot in range(view.slots)])
+        replace_image(directory, [entries[0][0], *entries[1][1:]])
+        take(always, there)
+        joined = read(market.address).read("join")
+        if joined[-1].startswith(f"{NOT_READY} "):
+            assert "a session began while it was copied" in joined[-1]
+            continue
+        assert joined[-1] == f"0 {always.index} ", f"seed {seed}"
+        assert sound(printed(joined)) == sound(content(there)), f"seed {seed}"
+        seen["joined"] += 1
+        seen["sound"] += len(sound(content(there)))
+    market.close()
+
+
+def keeper_image(directory: Path) -> Path:
+    """Return where the keeper's own image is, also after another one took its place."""
+    kept = directory / "kept"
+    if not kept.exists():
+        os.link(directory / "image", kept)
+    return kept
+
+
+def replace_image(directory: Path, entries: list[bytes | None]) -> None:
+    """Put an image with these entries in the place of a feed's."""
+    other = directory / "other"
+    with Image.create(other, len(entries), 1 << 22, ENTRY_HASH) as image:
+        for slot, entry in enumerate(entries):
+            if entry is not None:
+                assert image.put(slot, entry)
+    other.replace(directory / "image")
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_orders_that_join_are_what_python_has(tmp_path: Path, read: Read, name: str) -> None:
+    directory = tmp_path / "feed"
+    directory.mkdir(mode=0o700)
+    steps = feed(directory, name, "feed")
+    next(steps)
+    keeper = keeper_of(directory, capacity_bytes=1 << 26)
+    compared = 0
+    for step, _ in enumerate(steps):
+        while keeper.work(ALWAYS) > 0:
+            pass
+        if step % 60 != 7:
+            continue
+        keeper.publish()
+        theirs = read(f"ring:{directory}", "tail", 4096)
+        assert theirs.read("join")[-1].startswith("0 ")
+        strategy = Strategy(directory, image=True)
+        strategy.follow()
+        found = {line for line in theirs.read("orders") if line.startswith("orders")}
+        expected = {line for line in said(strategy) if " 0 :" in line}
+        assert {line for line in found if " 0 :" in line} == expected, f"step {step}"
+        compared += len(expected)
+    assert compared > 3
+
+
+CYTHON = """\
+from libc.stdint cimport int64_t, uint8_t
+
+from udpfast.market.state_bytes cimport StateEntry, StateHead
+from udpfast.shm.image cimport ImageView, image_copy
+
+from udpfast.market.state_bytes import ENTRY_HASH
+
+
+def look(path):
+    cdef ImageView view = ImageView.attach(path, ENTRY_HASH)
+    cdef uint8_t room[1 << 16]
+    cdef int64_t size
+    cdef unsigned int objects
+    with view:
+        with nogil:
+            size = image_copy(&view.reader, 0, room, sizeof(room))
+            objects = (<StateHead*> room).objects
+            size = image_copy(&view.reader, 1, room, sizeof(room))
+        return objects, (<StateEntry*> room).until, (<StateEntry*> room).values
+"""
+CYTHON_SETUP = """\
+from Cython.Build import cythonize
+from setuptools import setup
+
+setup(ext_modules=cythonize("look.pyx", include_path=[{root!r}], language_level=3))
+"""
+
+
+def test_cython_copies_an_entry_by_cimport(
+    tmp_path: Path, instance: Instance, kept: ImageKeeper, environment: dict[str, str]
+) -> None:
+    (tmp_path / "look.pyx").write_text(CYTHON)
+    (tmp_path / "setup.py").write_text(CYTHON_SETUP.format(root=str(ROOT)))
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    flags = {"CFLAGS": "-O0"}
+    subprocess.run(
+        command, cwd=tmp_path, env=environment | flags, check=True, stdout=subprocess.DEVNULL
+    )
+    code = f"import look; print(*look.look({str(instance.directory)!r}))"
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment)
+    assert [int(word) for word in said.split()] == [1, 64 + 48 + 1, 1]  # behind SESSION
+
+
+# --- what is not as it should be ------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(instance: Instance) -> Iterator[ImageKeeper]:
+    """Return the keeper of a feed with one book."""
+    instance.append(Kind.SESSION, bytes(48), session=1)
+    instance.book([(10.0, 1.0)], [(11.0, 1.0)])
+    instance.ring.flush()
+    keeper = keeper_of(instance.directory, objects=8)
+    while keeper.work(ALWAYS):
+        pass
+    return keeper
+
+
+def join(read: Read, instance: Instance) -> list[str]:
+    return read(instance.address).read("join")
+
+
+def test_join_without_an_image_says_so_and_the_reader_goes_on(
+    read: Read, instance: Instance
+) -> None:
+    instance.top(1.0, 2.0)
+    instance.ring.flush()
+    reader = read(instance.address)
+    said = reader.read("join")[-1]
+    assert said.startswith(f"{ABSENT} ")
+    assert "set [image] enabled = true in the feed's file" in said
+    instance.top(3.0, 4.0)
+    instance.ring.flush()
+    assert reader.read()[0].startswith(f"record {Kind.TOP_OF_BOOK:d} 1 ")
+
+
+def test_doubt_of_the_feed_is_that_of_the_books(
+    read: Read, instance: Instance, kept: ImageKeeper
+) -> None:
+    assert printed(join(read, instance)) == {("binance-usdm", "BTCUSDT"): (True, "")}, (
+        "nobody said that it is sound"
+    )
+    instance.append(Kind.RECOVERED, bytes(48), session=1, object_type=3, object_id=7)
+    instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
+    instance.ring.flush()
+    assert sound(printed(join(read, instance))), "the ring behind the image says so"
+    while kept.work(ALWAYS):
+        pass
+    gap = np.zeros((), GAP)
+    gap["count"] = 1
+    instance.append(Kind.GAP, gap.tobytes(), session=1)
+    instance.ring.flush()
+    assert not sound(printed(join(read, instance)))
+    while kept.work(ALWAYS):
+        pass
+    assert not sound(printed(join(read, instance)))
+
+
+def test_books_of_a_feed_that_ended_or_died_are_stale(
+    read: Read, instance: Instance, kept: ImageKeeper
+) -> None:
+    instance.append(Kind.RECOVERED, bytes(48), session=1, object_type=3, object_id=7)
+    instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
+    instance.ring.flush()
+    while kept.work(ALWAYS):
+        pass
+    assert sound(printed(join(read, instance)))
+    instance.ring.close()
+    reader = read(instance.address)
+    joined = reader.read("join")
+    assert joined[-1].startswith("0 ")
+    assert printed(joined) == {("binance-usdm", "BTCUSDT"): (True, "")}
+    assert reader.read()[-1].startswith(f"{ENDED} ")
+
+
+def test_image_of_an_earlier_ring_or_too_old_is_outdated(
+    read: Read, instance: Instance, kept: ImageKeeper
+) -> None:
+    for _ in range(12_000):  # more than the ring holds
+        instance.top(1.0, 2.0)
+    instance.ring.flush()
+    assert join(read, instance)[-1].startswith(f"{OUTDATED} ")
+    assert "overwritten" in join(read, instance)[-1]
+    instance.ring.close()
+    (instance.directory / "ring").unlink()
+    with Ring.create(instance.directory, 1 << 16, PAYLOAD_HASH):
+        said = join(read, instance)[-1]
+    assert said.startswith(f"{OUTDATED} ")
+    assert "found that of an earlier one" in said
+
+
+@pytest.mark.parametrize(("offset", "value", "code", "said"), [
+    (0, b"X", REFUSED, "expected a file of udpfast, found other bytes"),
+    (12, b"NAME", REFUSED, "expected kind IMAG, found 'NAME'"),
+    (16, b"\1\1\1\1\1\1\1\1", REFUSED, "it is of another version of udpfast"),
+    (128, b"\0" * 8, REFUSED, "expected slots that fit"),
+    (128, b"\xff" * 8, REFUSED, "expected slots that fit"),
+    (4096 + 8, b"\0" * 8, NOT_READY, "its keeper has not written it yet"),
+    (4096, b"\xff" * 8, NOT_READY, "was replaced at each of 1000 attempts"),
+    (4096 + 16, b"\xff" * 16, DAMAGED, "expected entry 0 inside"),
+    (4096 + 48, b"\x08\0\0\0\0\0\0\0" * 2, DAMAGED, "expected a first entry that fits"),
+    (4160 + 48, b"\x08\0\0\0\0\0\0\0" * 2, DAMAGED, "expected an object in entry 1"),
+])  # fmt: skip
+def test_damaged_image_is_refused_with_a_code(
+    read: Read, instance: Instance, kept: ImageKeeper, offset: int, value: bytes, code: int,
+    said: str,
+) -> None:  # fmt: skip
+    assert join(read, instance)[-1].startswith("0 ")
+    with (instance.directory / "image").open("r+b") as file:
+        file.seek(offset)
+        file.write(value)
+    found = join(read, instance)[-1]
+    assert found.startswith(f"{code} "), found
+    assert said in found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_bytes_in_an_image_never_lead_outside(read: Read, tmp_path: Path, seed: int) -> None:
+    """The program is built with sanitizers: a read outside of its copies would end it."""
+    rng = random.Random(seed)
+    market = FeedMarket(tmp_path / "feed", seed)
+    for _ in range(10):
+        market.go_on(restarts=False)
+    directory = market.instance.directory
+    keeper = keeper_of(directory, objects=16)
+    while keeper.work(NEVER):
+        pass
+    keeper.publish()
+    with ImageView.attach(directory, ENTRY_HASH) as view:
+        entries = [view.entry(slot) for slot in range(view.slots)]
+    reader = read(market.address)
+    codes: Counter[int] = Counter()
+    for _ in range(30):
+        broken = [bytearray(entry) for entry in entries if entry]
+        for _ in range(rng.choice((1, 3, 20))):
+            entry = rng.choice(broken)
+            if entry:
+                entry[rng.randrange(len(entry))] = rng.choice((0, 1, 0xFF, rng.randrange(256)))
+            if rng.random() < 0.1:
+                del entry[rng.randrange(len(entry) + 1) & ~7 :]
+        replace_image(directory, [bytes(entry) for entry in broken])
+        codes[int(reader.read("join")[-1].split()[0])] += 1
+    assert set(codes) <= {0, NOT_READY, DAMAGED, OUTDATED}
+    assert len(codes) > 1
+    market.close()
