@@ -135,7 +135,8 @@ class FloorWay(BurstWay):
         found = self.floor.drain(self.socket, self.mode)
         expect("datagrams", datagrams, found.datagrams)
         expect("sum of seqnos", self.train.checksum, found.checksum)
-        wanted = {"stamps": datagrams, "records": self.train.messages}
+        messages = self.train.messages
+        wanted = {"stamps": datagrams, "records": messages, "promised": messages}
         expect("stamped datagrams, or messages", wanted.get(self.mode, 0), found.found)
         return found.elapsed_ns
 

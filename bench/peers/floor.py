@@ -22,8 +22,9 @@ FLAGS = ("-O2", "-shared", "-fPIC", "-Wall")
 
 #: How `Floor.drain` receives: recvmmsg with 64 slots, recv, recvmmsg with kernel time stamps
 #: (the socket must ask for them), recvmmsg of trains (the socket must have UDP_GRO), recvmmsg of
-#: MoldUDP64 whose messages are copied into a ring, one by one.
-MODES = {"recvmmsg": 0, "recv": 1, "stamps": 2, "gro": 3, "records": 4}
+#: MoldUDP64 whose messages are copied into a ring, one by one; the same with checks, order and the
+#: product's header.
+MODES = {"recvmmsg": 0, "recv": 1, "stamps": 2, "gro": 3, "records": 4, "promised": 5}
 
 Samples = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -38,7 +39,7 @@ class Drained(NamedTuple):
     elapsed_ns: int
     datagrams: int
     checksum: int
-    found: int  # of stamps, how many had one; of records, the messages
+    found: int  # of stamps, how many had one; of records and promised, the messages
 
 
 class Floor:
