@@ -33,7 +33,8 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.ports import free_ports
 from udpfast.net.sender import DatagramSender
 
-from .loops.beside import BesideResult, StampWatch, send_beside
+from .loops.beside import BesideResult, send_beside
+from .loops.publish_watch import StampWatch
 from .partner import Partner
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Trials, interleave
