@@ -1,6 +1,9 @@
 """Inactivity, settings, hostile bytes, and the contract of accept and take."""
 
+import ctypes
 import random
+import resource
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,3 +185,21 @@ def test_pipeline_with_hostile_datagrams_keeps_its_accounts(seed: int) -> None:
             driver.expire(driver.now_ns)
     driver.finish()
     assert len(driver.messages()) > 20
+
+
+def test_pipelines_one_after_the_other_take_the_memory_of_one() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    FeedPipeline()
+    before = resident()
+    between = []
+    for _ in range(20):
+        engine = FeedPipeline()  # 14 MB
+        between += [library.malloc(size) for size in range(16, 200, 16)]
+        del engine
+    assert resident() - before < 14 << 20
+    for place in between:
+        library.free(place)

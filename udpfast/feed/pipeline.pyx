@@ -7,7 +7,6 @@ code behind Python objects, one datagram per call.
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from posix.stdlib cimport posix_memalign
 
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, KIND_MESSAGE, LINES_MAX, Datagram,
     Message,
 )
+from udpfast.core.memory cimport Memory
 from udpfast.feed.control cimport CONTROLS
 from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
 from udpfast.feed.pipeline_state cimport (
@@ -161,7 +161,7 @@ cdef class FeedPipeline:
     """
 
     cdef Pipeline* _pipeline
-    cdef void* _memory
+    cdef Memory _memory          # malloc() would not take again what such a one gave back
     cdef int64_t* _counters
     cdef Datagram _datagram
     cdef object _data            # keeps the bytes alive that a message may point into
@@ -227,8 +227,7 @@ cdef class FeedPipeline:
             sizeof(int64_t))
         if self._pipeline == NULL or self._counters == NULL:
             raise MemoryError
-        if posix_memalign(&self._memory, 64, size) != 0:
-            raise MemoryError(f"pipeline: no {size} bytes")
+        self._memory = Memory(size)
         next_scope = self._counters
         counters.feed = next_scope
         next_scope += FEED_COUNTER_COUNT
@@ -240,10 +239,9 @@ cdef class FeedPipeline:
                 next_scope += LINE_COUNTER_COUNT
         self._lines[CHANNEL_INCREMENTAL] = s.lines[CHANNEL_INCREMENTAL]
         self._lines[CHANNEL_SNAPSHOT] = s.lines[CHANNEL_SNAPSHOT]
-        pipeline_init(self._pipeline, s, self._memory, size, &counters)
+        pipeline_init(self._pipeline, s, self._memory.pointer, size, &counters)
 
     def __dealloc__(self):
-        free(self._memory)
         free(self._counters)
         free(self._pipeline)
 
