@@ -23,7 +23,7 @@ def config() -> FeedConfig:
     return parse_feed(
         {
             "name": "nyse",
-            "wire": {"framing": "nyse_xdp", "payload": "nyse_integrated"},
+            "wire": {"framing": "nyse_xdp", "payload": "nyse_integrated", "streams_max": 4},
             "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9001"}]},
             "recovery": {
                 "lines": [{"name": f"R{i}", "address": f"127.0.0.1:{9101 + i}"} for i in range(2)]
