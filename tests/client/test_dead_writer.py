@@ -344,6 +344,13 @@ def test_what_another_log_follows_is_in_doubt_before_that_has_a_record(instance:
 STUCK_NS = 1_100_000_000
 
 
+def let_it_be_stuck(instance: Instance, books: Books, step: Step) -> None:
+    """Read a sound book; then read that its writer's loop stands still."""
+    read_until(step, lambda _: BTC in books and not books[BTC].stale)
+    instance.ring.note_current(monotonic_ns() - STUCK_NS)
+    read_until(step, lambda found: Kind.CONNECTION in found)
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_book_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
     instance: Instance, face: Callable[[Reader], tuple[Books, Step]]
@@ -352,9 +359,7 @@ def test_book_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
     instance.ring.note_current(monotonic_ns())
     with Reader(instance.address, start="oldest") as reader:
         books, step = face(reader)
-        read_until(step, lambda _: BTC in books and not books[BTC].stale)
-        instance.ring.note_current(monotonic_ns() - STUCK_NS)
-        read_until(step, lambda found: Kind.CONNECTION in found)
+        let_it_be_stuck(instance, books, step)
         assert (reader.state, books[BTC].stale) == ("stuck", True)
         instance.book([(12, 1)], [(13, 1)], stream=1)  # old by now, like all that it catches up
         instance.ring.flush()
@@ -384,9 +389,7 @@ def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(
     instance.ring.note_current(monotonic_ns())
     with Reader(instance.address, start="oldest") as reader:
         books, step = face(reader)
-        read_until(step, lambda _: BTC in books and not books[BTC].stale)
-        instance.ring.note_current(monotonic_ns() - STUCK_NS)
-        read_until(step, lambda found: Kind.CONNECTION in found)
+        let_it_be_stuck(instance, books, step)
         end = instance.ring.position + (2 << 20)
         while instance.ring.position < end:
             instance.append(Kind.MESSAGE, bytes(1000))
@@ -408,9 +411,7 @@ def test_writer_behind_a_stuck_one_ends_the_doubt_though_its_restart_was_missed(
     live(instance)
     with Reader(instance.address, start="oldest") as reader:
         books, step = by_batch(reader)
-        read_until(step, lambda _: BTC in books and not books[BTC].stale)
-        instance.ring.note_current(monotonic_ns() - STUCK_NS)
-        read_until(step, lambda found: Kind.CONNECTION in found)
+        let_it_be_stuck(instance, books, step)
         die(instance)
         other = Instance(instance.directory)
         other.ring.announce_restart(1)
@@ -424,6 +425,18 @@ def test_writer_behind_a_stuck_one_ends_the_doubt_though_its_restart_was_missed(
         other.close()
 
 
+@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
+def test_writer_behind_a_stuck_one_ends_the_doubt_by_its_restart_alone(
+    instance: Instance, capacity: int
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = by_batch(reader)
+        let_it_be_stuck(instance, books, step)
+        die(instance)
+        let_another_writer_go_on(instance, capacity, reader, books, step)
+
+
 def test_stuck_writer_says_so_in_the_records_scope(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         instance.ring.note_current(monotonic_ns() - STUCK_NS)
@@ -434,20 +447,6 @@ def test_stuck_writer_says_so_in_the_records_scope(instance: Instance) -> None:
         said = next(reader)
         assert said.data["scope"] == ConnectionScope.LOOP
         assert said.data["status"] == ConnectionStatus.READY
-
-
-@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
-def test_writer_behind_a_stuck_one_ends_the_doubt_by_its_restart_alone(
-    instance: Instance, capacity: int
-) -> None:
-    live(instance)
-    with Reader(instance.address, start="oldest") as reader:
-        books, step = by_batch(reader)
-        read_until(step, lambda _: BTC in books and not books[BTC].stale)
-        instance.ring.note_current(monotonic_ns() - STUCK_NS)
-        read_until(step, lambda found: Kind.CONNECTION in found)
-        die(instance)
-        let_another_writer_go_on(instance, capacity, reader, books, step)
 
 
 def test_image_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
