@@ -27,6 +27,9 @@ GAPS_S = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 #: By which NiceGUI finds that it is tested, and does not serve.
 PYTEST = ("PYTEST_CURRENT_TEST", "PYTEST_VERSION")
 
+#: What the interpreter says that Ctrl-C interrupts before it has read a line of udpfast.
+NOT_BEGUN = "Fatal Python error: init_import_site"
+
 
 class Trial:
     """One process of `udpfast`, and seeded signals.
@@ -76,6 +79,8 @@ class Trial:
             self.process.kill()
             raise
         text = self.log.read_text()
+        if not begun and signal.SIGINT in sent and code == 1 and text.startswith(NOT_BEGUN):
+            return
         early = () if begun else (130, *(-number for number in sent))
         assert code in (*codes, *early), f"{what}: exit code {code}, after {sent}: {text}"
         assert "Fatal" not in text, f"{what}: {text}"
@@ -288,16 +293,15 @@ with Subscriber(sys.argv[1]) as subscriber:
 def test_program_that_waits_with_join_ends_in_order_by_two_signals(home: Path) -> None:
     for seed in range(4):
         path = feed(home, f"f{seed}")
-        process = subprocess.Popen(
-            [sys.executable, "-c", WAITING, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "waits\n"
-        wait_until(lambda process=process: listens(process))
-        for _ in range(2):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(1e-4 * seed)
-        # A signal that comes when all has been stopped has its ordinary effect again.
-        assert process.wait(PATIENCE_S) in (3, -signal.SIGTERM)
+        command = [sys.executable, "-c", WAITING, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "waits\n"
+            wait_until(lambda process=process: listens(process))
+            for _ in range(2):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(1e-4 * seed)
+            # A signal that comes when all has been stopped has its ordinary effect again.
+            assert process.wait(PATIENCE_S) in (3, -signal.SIGTERM)
         with RingCursor.attach(home / f"shm/f{seed}", payload_hash=PAYLOAD_HASH) as cursor:
             assert cursor.closed_by_writer
