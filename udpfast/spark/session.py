@@ -48,8 +48,10 @@ EVERYWHERE = {
 #: For a JVM that lives for seconds: optimising its code would take longer than running it.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-#: The same for queries: otherwise each would be generated as Java and compiled first.
+#: The same for queries: otherwise each would be generated as Java and compiled first, and the JVM
+#: would be told with each column where in Python it was named.
 INTERPRETED = {
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
