@@ -91,6 +91,10 @@ class _Feed:
         self.killed = False
         self.senders = [DatagramSender(f"127.0.0.1:{port}") for port in ports]
 
+    def close(self) -> None:
+        for sender in self.senders:
+            sender.close()
+
     def settings(self, ports: list[int]) -> str:
         lines = "".join(
             f'[[streams.lines]]\nname = "{name}"\naddress = "127.0.0.1:{port}"\n'
@@ -162,6 +166,8 @@ def run(feeds: int, seconds: float, rate: int, kills: int, seed: int) -> Outcome
             finally:
                 supervisor.kill()
                 supervisor.wait()
+                for feed in made:
+                    feed.close()
     return outcome
 
 

@@ -502,7 +502,7 @@ class Chain:
             stderr=self.log,
             text=True,
         )
-        self.stack.callback(process.wait)
+        self.stack.enter_context(process)
         self.stack.callback(process.kill)
         return process
 

@@ -87,6 +87,9 @@ class Threads:
             AgentRunner(self.takes, idle=self.takes.idle),
         ):
             yield self
+        self.close()
+
+    def close(self) -> None:
         for each in self.sockets:
             each.close()
 
@@ -166,6 +169,7 @@ def test_damage_on_the_way_is_never_seen() -> None:
     link.sockets[0].send(frame)
     with AgentRunner(link.takes, idle=link.takes.idle):
         wait_until(lambda: link.attend().receiver.closed, "the end of the link")
+    link.close()
     assert link.receiver.damaged
     assert content(seq.store).startswith(content(other))
     assert before <= other.end < seq.store.end
@@ -177,6 +181,7 @@ def test_what_is_no_ack_ends_a_source() -> None:
     link.sockets[1].send(link_frame(LinkType.BYE, 0, 0))
     with AgentRunner(link.sends, idle=link.sends.idle):
         wait_until(lambda: link.attend().source.closed, "the end of the link")
+    link.close()
     assert link.source.closed.startswith("not understood")
 
 
@@ -188,6 +193,7 @@ def test_an_ack_of_what_was_not_sent_ends_a_source(more: int) -> None:
     link.sockets[1].send(link_frame(LinkType.ACK, 0, seq.store.epoch, body))
     with AgentRunner(link.sends, idle=link.sends.idle):
         wait_until(lambda: link.attend().source.closed, "the end of the link")
+    link.close()
     assert "an ACK of" in link.source.closed
     assert seq.store.acks.get("one", (0, 0))[0] <= seq.store.end
 
@@ -247,6 +253,7 @@ def test_an_end_that_is_gone_is_found(closed: int) -> None:
     left = (link.takes, link.sends)[closed]
     with AgentRunner(left, idle=left.idle):
         wait_until(lambda: left.broken, "the end of the link")
+    link.close()
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -267,6 +274,7 @@ def test_a_reader_that_takes_a_byte_at_a_time_gets_whole_frames(sealed: bool) ->
             return other.end == seq.store.end
 
         wait_until(level, "the copy")
+    link.close()
     assert content(other) == content(seq.store)
 
 

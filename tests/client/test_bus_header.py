@@ -367,8 +367,9 @@ def test_strategy_from_ring_to_bus_sends_what_sound_books_say(
     instance.append(Kind.STALE, bytes(24), object_type=3, object_id=7, session=1)
     instance.book([(100.0, 1.0)], [(101.0, 9.0)], snapshot=True)  # the feed is in doubt of it
     instance.ring.close()
-    assert strategy.wait(timeout=PATIENCE_S) == 0
-    assert strategy.stdout.read().splitlines() == [
+    told, _ = strategy.communicate(timeout=PATIENCE_S)
+    assert strategy.returncode == 0
+    assert told.splitlines() == [
         "order 1: buy BTCUSDT at 101",
         "order 2: sell BTCUSDT at 100",
         "order 3: buy BTCUSDT at 101",

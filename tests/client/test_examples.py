@@ -25,15 +25,15 @@ BUY, SELL = 1, 2
 def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
     """Run an example until the ring is closed; return what it printed."""
     instance.ring.flush()
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(ROOT / "docs" / "examples" / name), instance.address],
         env=environment, text=True, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    first = process.stdout.readline()  # it is attached: now the ring may end
-    instance.ring.close()
-    rest = process.stdout.read()
-    assert process.wait(timeout=PATIENCE_S) == 0
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        first = process.stdout.readline()  # it is attached: now the ring may end
+        instance.ring.close()
+        rest = process.stdout.read()
+        assert process.wait(timeout=PATIENCE_S) == 0
     return first + rest
 
 

@@ -98,7 +98,7 @@ def dbn(recorded: Path, tmp_path: Path) -> Iterator[Any]:
         words = ("--format", "dbn", "--table", table, "--symbol", "A")
         result = exported(recorded, tmp_path / name, *words)
         assert result.exit_code == 0, result.output + repr(result.exception)
-        return databento.DBNStore.from_file(tmp_path / name)
+        return databento.DBNStore.from_bytes((tmp_path / name).read_bytes())
 
     yield read
 
@@ -180,7 +180,7 @@ def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) 
     words = ("--format", "dbn", "--table", "orders")
     assert exported(tmp_path / "journal", tmp_path / "x.dbn", *words).exit_code == 0
     queues, found = Queues(), []
-    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    rows = databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray()
     for row in rows:
         queues.apply(row)
         if row["flags"] & 128:
@@ -218,7 +218,7 @@ def test_snapshot_in_several_records_is_one_queue_in_mbo(tmp_path: Path, apart: 
     market.close()
     words = ("--format", "dbn", "--table", "orders")
     assert exported(tmp_path / "journal", tmp_path / "x.dbn", *words).exit_code == 0
-    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    rows = databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray()
     queues, found = Queues(), []
     for row in rows:
         queues.apply(row)
@@ -255,7 +255,7 @@ def test_queues_of_mbo_are_those_of_a_strategy_behind_snapshots_in_parts(tmp_pat
     result = exported(journal, tmp_path / "x.dbn", *words)
     assert result.exit_code == 0, result.output
     queues = Queues()
-    for row in databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray():
+    for row in databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray():
         queues.apply(row)
     kept = books.orders("CME", "ESH4")
     assert not kept.stale
@@ -340,7 +340,7 @@ def test_sizes_are_counted_in_the_unit_that_was_chosen_and_losses_are_said(
     words = ["--format", "dbn", "--table", "trades", "--size-unit", "0.5"]
     result = exported(recorded, tmp_path / "x.dbn", *words)
     assert "1 records of losses (GAP, LAPPED) have no place in dbn" in result.output
-    rows = databento.DBNStore.from_file(tmp_path / "x.dbn").to_ndarray()
+    rows = databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray()
     assert rows["size"].tolist() == [2, 10, 1]
     assert rows["instrument_id"].tolist() == [1, 1, 2]
 

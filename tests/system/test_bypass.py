@@ -76,7 +76,8 @@ def run_and_send(process, port):
     # By the same buffer as above: communicate() would not see what it holds.
     out += process.stdout.read()
     err = process.stderr.read()
-    assert process.wait(timeout=PATIENCE_S) == 0, err
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
     return json.loads(alive.splitlines()[-1]), out, err
 
 

@@ -37,7 +37,8 @@ def test_publish_subscribe_and_read_examples_work_together(tmp_path, monkeypatch
     assert "ring:example" in subscriber.stdout.readline()
     reader = start("read_books.py", "ring:example")
     publisher = start("publish.py", str(EXAMPLES / "publish.toml"))
-    assert publisher.wait(PATIENCE_S) == 0
+    publisher.communicate(timeout=PATIENCE_S)
+    assert publisher.returncode == 0
     subscriber.send_signal(signal.SIGTERM)
     output, _ = subscriber.communicate(timeout=PATIENCE_S)
     assert "101 messages, 0 lost" in output

@@ -41,12 +41,16 @@ class Market:
     """Who publishes: IEX's datagrams, of one message each."""
 
     def __init__(self, port: int) -> None:
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._sock.connect(("127.0.0.1", port))
+        self._port = port
         self.number = self._offset = 0
 
     def send(self, count: int) -> None:
         """Send so many, at a pace that a loaded machine follows."""
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.connect(("127.0.0.1", self._port))
+            self._send(sock, count)
+
+    def _send(self, sock: socket.socket, count: int) -> None:
         for at in range(count):
             symbol = SYMBOLS[self.number % len(SYMBOLS)].encode().ljust(8)
             now_ns = time.time_ns()
@@ -54,7 +58,7 @@ class Market:
             body = struct.pack("<cBq8sIqqI", b"Q", 0, now_ns, symbol, 100, price, price, 100)
             body = struct.pack("<H", len(body)) + body
             head = (1, 0, 0x8003, 1, 77, len(body), 1, self._offset, self.number + 1, now_ns)
-            self._sock.send(struct.pack("<BBHIIHHqqq", *head) + body)
+            sock.send(struct.pack("<BBHIIHHqqq", *head) + body)
             self.number += 1
             self._offset += len(body)
             if at % 20 == 19:

@@ -92,6 +92,7 @@ def test_a_feed_that_is_killed_is_started_again_and_the_others_go_on(tmp_path, p
         assert process.wait(PATIENCE_S) == 0, process.stderr.read()
     assert {feed.state for feed in feeds().values()} == {"ended"}
     assert read_group("us").life == "stopped"
+    ear.sock.close()
 
 
 def messages(reader):
@@ -137,6 +138,7 @@ def test_feeds_end_with_a_supervisor_that_is_killed(tmp_path, ports):
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "their end")
     output = CliRunner().invoke(cli, ["stat"]).output
     assert "group us: its supervisor" in " ".join(output.split())
+    ear.sock.close()
 
 
 def test_a_port_that_is_taken_holds_up_that_feed_alone_until_it_is_free(tmp_path, ports):
@@ -176,6 +178,7 @@ def test_a_feed_that_runs_elsewhere_is_named_with_its_process(tmp_path, ports):
         said = f"feed two runs already (pid {os.getpid()})"
         wait_until(lambda: said in feeds()["two"].failure, "the reason")
         assert feeds()["one"].state == "running"
+    ear.sock.close()
 
 
 def test_all_wrong_files_are_named_and_no_feed_is_started(tmp_path, ports):

@@ -168,7 +168,8 @@ def run_process(tables, tmp_path):
 def test_run_ends_cleanly_by_signal(tables, tmp_path, number):
     process = run_process(tables, tmp_path)
     process.send_signal(number)
-    assert process.wait(PATIENCE_S) == 0
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
     with RingCursor.attach(tmp_path / "shm" / "test", payload_hash=PAYLOAD_HASH) as cursor:
         assert cursor.closed_by_writer
 
@@ -187,7 +188,7 @@ def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, 
     send(port, range(10))
     wait_until(lambda: seen(Kind.MESSAGE) and kinds.count(Kind.MESSAGE) == 10, "messages")
     process.kill()
-    process.wait()
+    process.communicate()
     process = run_process(tables, tmp_path)
     wait_until(lambda: seen(Kind.RESTART), "RESTART")
     assert cursor.epoch == 2
@@ -196,7 +197,8 @@ def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, 
     assert Kind.LAPPED not in kinds
     cursor.close()
     process.terminate()
-    assert process.wait(PATIENCE_S) == 0
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("strict", [False, True])

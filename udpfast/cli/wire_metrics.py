@@ -107,6 +107,7 @@ def serve_metrics(listen: str | None, read: Callable[[], Families]) -> Iterator[
     finally:
         server.shutdown()
         thread.join()
+        server.server_close()
 
 
 def _hop(values: LatencyHistogram, negative: LatencyHistogram) -> Hop:

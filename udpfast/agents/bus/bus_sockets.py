@@ -169,6 +169,8 @@ class BusSockets:
             self._server.bind(where)
             self._udp.bind(where)
         except OSError as problem:
+            self._server.close()
+            self._udp.close()
             raise ConfigError(
                 f"stores.{self.disk.name}.port: expected a free port, found {where[1]} of "
                 f"{where[0]} in use: {problem.strerror}"
