@@ -127,12 +127,13 @@ from udpfast.market.collect cimport (
 
 cdef enum:
     OBJECT_TRUSTED = 4           # LIVE to everybody else; see above
-    # A snapshot may name a seqno that the incremental channel did not bring yet: by some
-    # milliseconds of traffic. Everything else lies behind, so that an object that is quiet for
-    # up to 4.2e9 messages keeps its place (half of the circle each would give it 2.1e9).
-    SEQNO_AHEAD_MAX = 1 << 24
-    # Nor does a snapshot lag further than that: what came before was in those that came since.
-    SEQNO_BEHIND_MAX = 1 << 24
+    # The last_seqno of a snapshot may lie ahead of the incremental channel, by some milliseconds of
+    # traffic: by fewer messages than this. Any other last_seqno lies behind. An object may thus be
+    # quiet for up to 4.2e9 messages (if half of the circle lay ahead, for 2.1e9).
+    SNAPSHOT_AHEAD_MAX = 1 << 24
+    # The snapshot channel lags behind by fewer messages than this, too. A number 0 that was missed
+    # longer ago is contained in every snapshot that comes now.
+    SNAPSHOT_BEHIND_MAX = 1 << 24
 
 cdef struct GateSettings:
     uint32_t objects_max
@@ -552,9 +553,9 @@ cdef inline void gate_accept(Gate* gate, Object* object, uint64_t seqno) noexcep
 cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
     # A snapshot says that the object's state was as of `applied`: is that all there is?
     cdef uint8_t status = OBJECT_UNKNOWN
-    if not gate.snapshots_may_lag or (gate.joined and object.applied >= gate.missed_to):
+    if not gate.snapshots_may_lag or object.applied >= gate.missed_to:
         status = OBJECT_LIVE
-    elif object.snapshot_since_gap or object.status == OBJECT_TRUSTED:
+    elif object.snapshot_since_gap:
         status = OBJECT_TRUSTED
     if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:
         gate_recovered(gate, FEED_RECOVERED_SNAPSHOT)
@@ -765,7 +766,7 @@ cdef inline uint64_t position_advance(Gate* gate, uint32_t seqno) noexcept nogil
         gate.joined = True
         gate.missed_to = unwrapped - 1
         gate.snapshots_may_lag = not gate.saw_session_from_first
-        if gate.snapshots_may_lag and <uint32_t>gate.missed_to < SEQNO_BEHIND_MAX:
+        if gate.snapshots_may_lag and <uint32_t>gate.missed_to < SNAPSHOT_BEHIND_MAX:
             gate.zero = position_zero(gate.missed_to)
     if unwrapped > gate.position:
         if unwrapped >> 32 != gate.position >> 32:
@@ -782,6 +783,6 @@ cdef inline uint64_t position_of(Gate* gate, uint32_t seqno) noexcept nogil:
     if gate.position == 0:
         gate.position = position_from(seqno)
     ahead = seqno - <uint32_t>gate.position
-    if ahead < SEQNO_AHEAD_MAX:
+    if ahead < SNAPSHOT_AHEAD_MAX:
         return gate.position + ahead
     return gate.position + ahead - (<uint64_t>1 << 32)
