@@ -62,7 +62,7 @@ cdef inline int beginning_weigh(
             adoption.unseen = 0
         return WEIGHED_ADOPT
     retired = session_retired(w.numbering.sessions, unit.session, now_ns)
-    w.contested = True
+    w.has_runs = True
     if retired != NULL:
         where.verdict = VERDICT_SESSION_RETIRED
         return beginning_prove_ended(p, w, line, retired, d, unit, where, now_ns, adoption)
@@ -218,7 +218,7 @@ cdef inline bint beginning_is_announced(
             line_was_beyond(line, at, unit) or not beginning_is_known(p, w, d, unit)
         ):
             return True
-    return w.contested and runs_go_on_anew(w, line, unit)
+    return w.has_runs and runs_go_on_anew(w, line, unit)
 
 
 cdef inline bint beginning_is_known(

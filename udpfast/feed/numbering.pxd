@@ -1,10 +1,15 @@
-# Which session, and which numbering of it, a stream has. Every unit that is not next in order comes
-# here (numbering_weigh). CONTINUES: it is of the current numbering. ASIDE: it is kept with a run of
-# its line and counted as where.verdict. ADOPT: it completes a run's proof (`adoption`).
+# Which session a stream is in, and which numbering of that session it follows. Each unit that is
+# not simply next in order comes here (numbering_weigh). There are three answers:
+#   CONTINUES   the unit belongs to the current numbering
+#   ASIDE       it is kept with a run of its line, and counted as where.verdict
+#   ADOPT       it completes the proof of a run, and the stream follows that run (`adoption`)
+#
+# While any line may have a run (Window.has_runs), units that are next in order come here as well:
+# they show that the current numbering is alive, unless they go on with a run.
 #
 # Read docs/protocol.md, section 3, first: it has these rules in prose. Then read `weighed` (where a
 # unit lies, and what is said of it) and `run` (what is kept beside the numbering, and its modes).
-# What is proof is in `proof`, a row for each claim.
+# `proof` has the table of proofs: one row for each thing that a run can say of itself.
 
 from libc.stdint cimport int64_t, uint32_t
 
@@ -48,8 +53,8 @@ from udpfast.wire.messages cimport MessageWalk
 from udpfast.wire.unit cimport UNIT_RESET, Unit
 
 cdef enum:
-    # A restarted publisher matches known bytes or open holes only by chance. If over four fifths of
-    # a run do, and as many as this, the old numbering came back.
+    # A restarted publisher repeats known bytes, or fills open holes, only by chance. If more than
+    # four fifths of a run do, and at least KNOWN_MIN datagrams, the old numbering came back.
     KNOWN_PER_CONTRADICTING = 4
     KNOWN_MIN = 8
 
@@ -58,8 +63,8 @@ cdef inline int numbering_weigh(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # THE decision: Weighed. What a sender flags as a retransmission does not come here: it proves
-    # nothing.
+    # THE decision: Weighed. What its sender flags as a retransmission does not come here, because
+    # it proves nothing.
     cdef int weighed
     if where.place == PLACE_KNOWN:
         return numbering_weigh_known(p, w, line, d, unit, where, now_ns, adoption)
@@ -67,7 +72,7 @@ cdef inline int numbering_weigh(
         return beginning_weigh(p, w, line, d, unit, where, now_ns, adoption)
     if unlikely(where.announced):
         where.verdict = VERDICT_SESSION_PENDING
-        w.contested = True
+        w.has_runs = True
         lines_hear(p, w, line, now_ns)
         adoption.reason = SESSION_SAME_ID
         return beginning_prove(
@@ -91,8 +96,8 @@ cdef inline int numbering_weigh_known(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # What a datagram tells that the current numbering has no need of. It refutes nothing, and keeps
-    # the verdict that it was located with.
+    # The current numbering does not need this datagram, but it tells something of its line. It
+    # refutes nothing, and keeps the verdict that it was located with.
     #
     #   what comes                                    what becomes of it
     #   --------------------------------------------  --------------------------------------------
@@ -140,8 +145,8 @@ cdef inline int numbering_weigh_next(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # What the current numbering has a place for: it goes on with it, unless it is of a run that a
-    # line has, or may be.
+    # The current numbering has a place for this unit and goes on with it, unless the unit belongs
+    # to a line's run, or may belong to one.
     #
     #   what comes                                    what becomes of it
     #   --------------------------------------------  --------------------------------------------
@@ -157,7 +162,7 @@ cdef inline int numbering_weigh_next(
     #                                                 on, it refutes all runs
     cdef int64_t at = max(where.at, w.next)
     cdef int64_t last = where.last
-    cdef const Run* run = runs_lead_to(w, unit) if w.contested else NULL
+    cdef const Run* run = runs_lead_to(w, unit) if w.has_runs else NULL
     cdef bint contradicted = (
         run != NULL and run.contradicting != 0 and not run_is_replay(run))
     cdef bint back = line_steps_back(w, line, last)
@@ -172,7 +177,7 @@ cdef inline int numbering_weigh_next(
             p, w, d, unit, where, run if back and contradicted else NULL)):
         where.verdict = VERDICT_SESSION_PENDING
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
-    if likely(not w.contested and not back):
+    if likely(not w.has_runs and not back):
         return WEIGHED_CONTINUES
     if where.further and contradicted and numbering_is_overtaken(p, w, run):
         return numbering_also_of(p, w, line, d, unit, where, True, now_ns, adoption)
@@ -190,8 +195,9 @@ cdef inline int numbering_weigh_next(
 cdef inline bint numbering_denies(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit, Located* where, const Run* run,
 ) noexcept nogil:
-    # Whether a unit that would fill a hole is not of the current numbering: other messages of it
-    # contradict what was accepted, or the run did that it goes on with, far behind its line.
+    # Whether a unit that would fill a hole does not belong to the current numbering. Either other
+    # messages of the unit contradict what was accepted, or the unit goes on with a run that did so,
+    # and lies far behind what its line brought.
     if unit.count > 1 and numbering_contradicts(p, w, d, unit, where):
         return True
     if run == NULL or run.contradicting < RUN_ESTABLISHED:
@@ -203,8 +209,8 @@ cdef inline bint numbering_denies(
 cdef inline bint numbering_contradicts(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit, Located* where,
 ) noexcept nogil:
-    # Whether a unit that would fill a hole has other messages which the current numbering knows by
-    # other bytes: then what fills the hole is not of it either.
+    # Whether the current numbering has other bytes for some messages of a unit that would fill a
+    # hole. Then the message that fills the hole does not belong to it either.
     cdef MessageWalk walk
     cdef Unit piece
     cdef Evidence e
@@ -227,8 +233,8 @@ cdef inline bint numbering_contradicts(
 cdef inline bint numbering_is_overtaken(
     const Pipeline* p, const Window* w, const Run* run,
 ) noexcept nogil:
-    # Whether a run has come from behind to beyond all that was accepted, with other bytes than
-    # that: what follows it does not continue the current numbering.
+    # Whether a run with other bytes has come from behind to beyond all that was accepted. What
+    # follows such a run does not continue the current numbering.
     cdef uint32_t needed = p.proofs[PROOF_BACK].datagrams
     return needed != 0 and runs_brought(w, run).datagrams >= max(needed, <uint32_t>PROOF_LONG)
 
@@ -237,7 +243,7 @@ cdef inline int numbering_also_of(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, bint proven, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # Kept with its run, and accepted, unless that is proven with it.
+    # The unit is kept with its run, and accepted as well, unless it completes the run's proof.
     cdef int weighed
     where.verdict = VERDICT_SESSION_PENDING
     weighed = numbering_prove_back(
@@ -251,13 +257,13 @@ cdef inline int numbering_weigh_beyond(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     Located* where, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # Beyond the window one datagram proves nothing. Unless it lies within a run's step of the
-    # furthest accepted number: then the window is too small and the jump is no jump.
+    # One datagram beyond the window proves nothing. The exception is one within a run's step of the
+    # furthest accepted number: then the window is too small, and nothing has jumped.
     cdef Run* run = &line.run
     if numbering_is_foreign(w, line, unit, where.at):
         where.verdict = VERDICT_REPLAY
         return numbering_prove_back(p, w, line, d, unit, &where.evidence, False, now_ns, adoption)
-    w.contested = True
+    w.has_runs = True
     w.waiting.jump_from = where.at
     if where.at - window_furthest(w) <= run_span(run, RUN_STEP_MAX):
         return WEIGHED_CONTINUES
@@ -285,12 +291,12 @@ cdef inline int numbering_prove_back(
     Pipeline* p, Window* w, LineAccount* line, const Datagram* d, const Unit* unit,
     const Evidence* e, bint proven, int64_t now_ns, Adoption* adoption,
 ) noexcept nogil:
-    # A datagram that does not continue the current numbering, or not that alone: a replay, or
-    # numbers that began anew?
+    # This datagram does not continue the current numbering, or may continue a run as well. It is of
+    # a replay, or of numbers that began anew: it is kept with its line's run until that is proven.
     cdef Run* run = &line.run
     cdef Brought brought
     cdef int row
-    w.contested = True
+    w.has_runs = True
     if numbering_is_elsewhere(w, line):
         if run_returns(run, d, unit) or numbering_is_copy_of_late(w, line, unit, e):
             return WEIGHED_ASIDE
@@ -298,7 +304,7 @@ cdef inline int numbering_prove_back(
         return WEIGHED_ASIDE
     run_keep_known(run, d, unit, e)
     brought = runs_brought(w, run)
-    row = numbering_falls_to(p, w, run, &brought, now_ns, &adoption.reason)
+    row = numbering_choose_proof(p, w, run, &brought, now_ns, &adoption.reason)
     if not proven and not proof_is_met(&p.proofs[row], run, &brought, w, now_ns):
         return WEIGHED_ASIDE
     # A publisher that began anew says so on the incremental channel. If that one goes on meanwhile,
@@ -310,21 +316,22 @@ cdef inline int numbering_prove_back(
     return WEIGHED_ADOPT
 
 
-cdef inline int numbering_falls_to(
+cdef inline int numbering_choose_proof(
     const Pipeline* p, Window* w, const Run* run, const Brought* brought, int64_t now_ns,
     uint32_t* reason,
 ) noexcept nogil:
-    # Which row of the proofs it has to meet, and what that will be called. A publisher that began
-    # anew began where it did before, or further back.
+    # Which row of the table of proofs a run of numbers that fall back has to meet, and which reason
+    # its SESSION record will give. A publisher that began anew began where it did before, or
+    # further back; what goes on from inside the current numbering may be that one, led astray.
     cdef bint inside = window_unwrap(w, run_first(run)) > w.numbering.origin
     cdef bint resumes = numbering_is_previous(w, run.first, 0, now_ns)
     reason[0] = SESSION_RESUMED
-    if inside and numbering_fills_gap(w, window_unwrap(w, run.first_fresh)):
+    if inside and numbering_fills_gap(w, window_unwrap(w, run.first_new)):
         if not resumes or brought.datagrams_ever >= p.proofs[PROOF_GAP].unquiet:
             return PROOF_GAP
     if resumes:
         return PROOF_RESUMED
-    if not (inside and numbering_was_here(w, window_unwrap(w, brought.first_fresh))) and not (
+    if not (inside and numbering_was_here(w, window_unwrap(w, brought.first_new))) and not (
         brought.same_or_filled >= KNOWN_MIN
         and brought.same_or_filled > KNOWN_PER_CONTRADICTING * brought.contradicting
     ):

@@ -88,7 +88,7 @@ cdef inline int pipeline_judge(
         counter_add(&line.counters[LINE_UNUSED_BITS], 1)
     if likely(
         frame.session_id == w.session_id and frame.seqno == <uint32_t>w.next
-        and frame.fragment_max == 0 and w.started and not w.contested and w.connected
+        and frame.fragment_max == 0 and w.started and not w.has_runs and w.connected
         and (w.pending == 0 or window_is_filled_by(w, line))
     ):
         w.forward_ns = now_ns
@@ -115,7 +115,7 @@ cdef inline bint pipeline_adds_fragment(
     cdef uint32_t size = d.size - FRAME_SIZE
     if not (
         frame.session_id == w.session_id and frame.seqno == <uint32_t>at and w.started
-        and not w.contested and w.connected and w.waiting.highest == at and w.pending
+        and not w.has_runs and w.connected and w.waiting.highest == at and w.pending
         and slot.key == at and slot.fragment_max == frame.fragment_max and size
         and not w.waiting.fragments[slot.fragments + frame.fragment].present
         and not line_steps_back(w, line, at)
@@ -173,7 +173,7 @@ cdef inline int pipeline_judge_unit(
             return pipeline_deliver_unsequenced(p, w, line, d, unit, now_ns)
         return pipeline_sent_again(p, w, line, d, unit, now_ns)
     if likely(
-        unit.session == w.session_id and w.started and not w.contested and w.connected
+        unit.session == w.session_id and w.started and not w.has_runs and w.connected
         and w.pending == 0 and unit.count
     ):
         if unlikely(unit.number != window_number(w, w.next)):
@@ -300,7 +300,7 @@ cdef inline int pipeline_name_next(
     if at == w.next:
         w.forward_ns = now_ns
         pace_count(w, 0, now_ns)
-        if unlikely(w.contested):
+        if unlikely(w.has_runs):
             runs_refute(w, line)
     if unlikely(unit.flags & UNIT_END_OF_SESSION):
         w.numbering.ended_at = at

@@ -1,5 +1,6 @@
-# What a run has to prove before a stream follows its numbering: a row for each claim.
-# docs/protocol.md shows the same rows in the same order.
+# The table of proofs: what a run has to prove before a stream follows its numbering. There is one
+# row for each thing that a run can say of itself. docs/protocol.md shows the same rows in the same
+# order, and calls the columns by what they ask for.
 
 from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -47,7 +48,7 @@ cdef struct Proof:
 cdef struct Brought:             # a run, on all lines that prove it; counts are of datagrams
     # since the current numbering last went on
     uint32_t datagrams
-    uint32_t fresh               # with bytes that the current numbering has not
+    uint32_t new_bytes           # with bytes that the current numbering does not have
     uint32_t repeated            # heartbeats that their lines had brought before
     # ever
     uint32_t datagrams_ever      # of the line at hand alone
@@ -55,7 +56,7 @@ cdef struct Brought:             # a run, on all lines that prove it; counts are
     uint32_t same_or_filled      # ... or that filled its holes
     uint32_t contradicting       # with other bytes than it has
     int64_t messages             # that `datagrams` span
-    uint64_t first_fresh         # the number from which on it is not what we know
+    uint64_t first_new           # the number from which on its bytes are not all known
 
 
 cdef inline void proof_set(
@@ -123,9 +124,9 @@ cdef inline bint proof_is_met(
         return True
     if needed == 0 or PROOF_SHARE * run.since_count < needed:
         return False
-    if run.fresh == 0 and proof_is_replay(proof, brought.same, brought.contradicting):
+    if run.new_bytes == 0 and proof_is_replay(proof, brought.same, brought.contradicting):
         return False                     # of slower lines, this one of which brought heartbeats
-    if brought.fresh == 0 and proof.empty > needed:
+    if brought.new_bytes == 0 and proof.empty > needed:
         needed = proof.empty
         if brought.repeated < needed and now_ns - w.forward_ns <= w.line_dead_ns:
             return False

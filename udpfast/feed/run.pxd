@@ -101,7 +101,7 @@ cdef struct Run:
     uint64_t datagram_first      # and its first number
     uint64_t session_id
     uint64_t first               # earliest number of the run, kept or not
-    uint64_t first_fresh         # behind what we know byte for byte, and what was refuted
+    uint64_t first_new           # behind what is known byte for byte, and what was refuted
     uint64_t furthest
     int64_t sent_ns              # of the first: what was sent before it is not of this run
     uint32_t strays              # in a row that did not belong to it
@@ -111,7 +111,7 @@ cdef struct Run:
     uint32_t total               # datagrams that carried it further
     # since the current numbering last went on
     uint32_t since_count         # datagrams that carried the run further
-    uint32_t fresh               # of these: BYTES_NEW or BYTES_OTHER
+    uint32_t new_bytes           # of these: BYTES_NEW or BYTES_OTHER
     uint32_t repeated            # of these: empty, and brought before by this line
     uint64_t since_first         # earliest of them
     int64_t since_ns             # when the first of them came
@@ -192,7 +192,7 @@ cdef inline bint run_is_stray(
         return False
     if e.bytes == BYTES_SAME:
         return True                      # of the current numbering, for all we know
-    if run.fresh and e.bytes == BYTES_EMPTY:
+    if run.new_bytes and e.bytes == BYTES_EMPTY:
         return True
     if run.since_count >= RUN_ESTABLISHED and run.strays < RUN_STRAYS_MAX:
         run.strays += 1
@@ -261,7 +261,7 @@ cdef inline bint run_note(
     if run_has_counted(run, unit, last):
         return True
     if run.mode != RUN_PROVING or (run.same >= run.total and run_first(run) == run.first):
-        run.first_fresh = unit.number
+        run.first_new = unit.number
     run.same += e.bytes == BYTES_SAME
     run.contradicting += e.bytes == BYTES_OTHER
     run.filled += e.filled
@@ -300,7 +300,7 @@ cdef inline void run_prove(
         run.proof = run.proof % 0xFFFF + 1
     run.since_count += 1
     run.total += 1
-    run.fresh += e.bytes >= BYTES_NEW
+    run.new_bytes += e.bytes >= BYTES_NEW
     run.repeated += e.bytes == BYTES_EMPTY and e.repeated
 
 
@@ -328,7 +328,7 @@ cdef inline void run_begin(Run* run, uint8_t claim, const Unit* unit) noexcept n
     run.contradicting = 0
     run.filled = 0
     run.total = 0
-    run.fresh = 0
+    run.new_bytes = 0
     run.repeated = 0
 
 
@@ -368,7 +368,7 @@ cdef inline void run_refute(Run* run) noexcept nogil:
     if run.mode == RUN_PROVING:
         run.mode = RUN_REFUTED
     run.since_count = 0
-    run.fresh = 0
+    run.new_bytes = 0
     run.repeated = 0
     run.broken = 0
 

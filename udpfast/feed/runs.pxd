@@ -53,18 +53,18 @@ cdef inline Brought run_brought(const Run* run) noexcept nogil:
 
 cdef inline void brought_begin(Brought* brought, const Run* run) noexcept nogil:
     memset(brought, 0, sizeof(Brought))
-    brought.first_fresh = run.first_fresh
+    brought.first_new = run.first_new
 
 
 cdef inline void brought_add(Brought* brought, const Run* run, const Run* other) noexcept nogil:
     brought.datagrams += other.since_count
-    brought.fresh += other.fresh
+    brought.new_bytes += other.new_bytes
     brought.repeated += other.repeated
     brought.same += other.same
     brought.same_or_filled += other.same + other.filled
     brought.contradicting += other.contradicting
-    if run_step(run, other.first_fresh, brought.first_fresh) < 0:
-        brought.first_fresh = other.first_fresh
+    if run_step(run, other.first_new, brought.first_new) < 0:
+        brought.first_new = other.first_new
 
 
 cdef inline const Run* runs_lead_to(const Window* w, const Unit* unit) noexcept nogil:
@@ -150,7 +150,7 @@ cdef inline void runs_refute(Window* w, LineAccount* line) noexcept nogil:
     # itself. A session never heard of, and a jump, are the business of their own line.
     cdef LineAccount* other
     cdef uint32_t i
-    w.contested = False
+    w.has_runs = False
     for i in range(w.lines):
         other = &w.line[i]
         if other == line or other.run.claim != CLAIM_AHEAD:
@@ -158,7 +158,7 @@ cdef inline void runs_refute(Window* w, LineAccount* line) noexcept nogil:
         if other == line or other.foreign.claim == CLAIM_ENDED:
             run_refute(&other.foreign)
         if other.run.mode == RUN_PROVING or other.foreign.mode == RUN_PROVING:
-            w.contested = True
+            w.has_runs = True
 
 
 cdef inline uint64_t runs_gather(

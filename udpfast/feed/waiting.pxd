@@ -259,7 +259,7 @@ cdef inline void waiting_reset(Window* w) noexcept nogil:
         slab_reset(w.waiting.slab)
     w.waiting.fragments_tail = w.waiting.fragments_head
     w.pending = 0
-    w.contested = False
+    w.has_runs = False
     w.started = False
     for i in range(w.lines):
         line_reset(&w.line[i])

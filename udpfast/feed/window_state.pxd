@@ -161,7 +161,7 @@ cdef struct Window:
     uint32_t pending             # messages that wait, whole or partial
     uint16_t stream              # ordinal, as records carry it
     uint16_t session             # ordinal, as records carry it
-    bint contested               # a line may hold evidence against the current numbering
+    bint has_runs                # some line may have a run: what is next is weighed, too
     bint started                 # `next` is set: this numbering's first datagram came
     bint several                 # more than one line
     bint connected               # CONNECTION READY was said
