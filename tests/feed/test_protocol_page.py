@@ -11,7 +11,7 @@ from udpfast.core.layout import Kind, SessionReason
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "protocol.md").read_text()
-MS = 1_000_000
+WAITS = {"ms": 1_000_000, "us": 1_000}
 
 
 def rows(heading: str, level: str = "###") -> list[list[str]]:
@@ -72,11 +72,14 @@ def told(driver: Driver) -> str:
 
 
 def bring(driver: Driver, what: str) -> None:
-    """One step: `A 1-5`, `B s2 1`, `A 1-5 anew` (other bytes), `A heartbeats 6-9`, `6 ms`."""
-    if what.endswith(" ms"):
-        driver.expire(driver.now_ns + int(what.split(maxsplit=1)[0]) * MS)
-        return
+    """One step: `A 1-5`, `B s2 1`, `A 1-5 anew` (other bytes), `A heartbeats 6-9`, `6 ms`.
+
+    Lines in small letters are those of the snapshot channel.
+    """
     line, *words = what.split()
+    if words[0] in WAITS:
+        driver.expire(driver.now_ns + int(line) * WAITS[words[0]])
+        return
     session = int(words.pop(0)[1:]) if words[0].startswith("s") else 1
     beats = words[0] == "heartbeats"
     first, _, last = words[beats].partition("-")
@@ -84,8 +87,9 @@ def bring(driver: Driver, what: str) -> None:
     for number in range(int(first), int(last or first) + 1):
         data = payload % number if payload else b""
         driver.send(
-            datagram(number, data, session_id=session),
-            "AB".index(line),
+            datagram(number, data, session_id=session, control=18 if line.islower() else 2),
+            "ABC".index(line.upper()),
+            channel=line.islower(),
             at_ns=driver.now_ns + 100_000,
         )
 

@@ -1,0 +1,178 @@
+"""Where the feed's rules about numberings change from one answer to the other.
+
+The rows are in the words of the examples of docs/protocol.md. Beside those: `us` waits, `C` is a
+third line, and lines in small letters are those of the snapshot channel. Windows hold 512 messages.
+"""
+
+import pytest
+
+from tests.feed.drive import Driver
+from tests.feed.test_protocol_page import bring, told
+
+SLOW = {"lost_packet_wait_ns": 10**9}
+COUNTED = {**SLOW, "out_of_order_max_interval": 16}
+NO_RESTART = {"restart_datagrams": 0}
+FIRST = "SESSION 1 FIRST"
+ANEW = "SESSION 1 SAME_ID"
+
+PROOFS = [
+    # A line that proves a run with others brings a quarter of the 32.
+    ("A 101-200, B 101-200, 20 ms, A 1-31, B 32-38", f"{FIRST}, 101-200"),
+    ("A 101-200, B 101-200, 20 ms, A 1-31, B 32-39", f"{FIRST}, 101-200, {ANEW}, 1-39"),
+    # An ended session goes on once the current one has been quiet for longer than line_dead.
+    ("A 1-3, A s2 1-2, 99200 us, A 4-11", f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-2"),
+    (
+        "A 1-3, A s2 1-2, 99201 us, A 4-11",
+        f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-2, SESSION 1 RESUMED, 4-11",
+    ),
+    # It goes on up to a window behind where it was left.
+    (
+        "A 1-3, A s2 1-2, 200 ms, A 509-516, 6 ms",
+        f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-2, SESSION 1 RESUMED, 505 unseen, 509-516",
+    ),
+    ("A 1-3, A s2 1-2, 200 ms, A 510-517, 6 ms", f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-2"),
+    # Elsewhere it begins anew once the current one has been quiet for a second.
+    ("A 1001-1100, A s2 1-2, 996799 us, A 1-32", f"{FIRST}, 1001-1100, SESSION 2 NEW_ID, 1-2"),
+    (
+        "A 1001-1100, A s2 1-2, 996800 us, A 1-32",
+        f"{FIRST}, 1001-1100, SESSION 2 NEW_ID, 1-2, SESSION 1 NEW_ID, 1-32",
+    ),
+    # Heartbeats that are new to their line prove nothing before line_dead is over.
+    ("A heartbeats 1-200, 20 ms, A heartbeats 1-64", f"{FIRST}, 1-200, {ANEW}, 1-64"),
+    ("A heartbeats 1-200, 93600 us, B heartbeats 1-64", f"{FIRST}, 1-200"),
+    ("A heartbeats 1-200, 93601 us, B heartbeats 1-64", f"{FIRST}, 1-200, {ANEW}, 1-64"),
+    # The old numbering came back if 8 datagrams, and over four fifths, are known.
+    (
+        "A 1-9, A 100-150, 1001 ms, A 1-8, A 9 anew, A 10-40",
+        f"{FIRST}, 1-9, GAP 10-99, 100-150, DISAGREEMENT 9, SESSION 1 RESUMED, 1-9, "
+        "DISAGREEMENT 9, 10-40",
+    ),
+    (
+        "A 1-10, A 100-150, 1001 ms, A 1-8, A 9-10 anew, A 11-41",
+        f"{FIRST}, 1-10, GAP 11-99, 100-150, DISAGREEMENT 9-10, {ANEW}, 1-41",
+    ),
+]
+
+JUMPS = [
+    # Up to 16 behind the furthest is no jump, though it is beyond the window.
+    ("A 1-3, A 515, A 531", f"{FIRST}, 1-3, GAP 4-514, 515, GAP 516-530, 531"),
+    ("A 1-3, A 515, A 532", f"{FIRST}, 1-3"),
+    # 2^30 is too far for a jump.
+    (
+        "A 1-3, A 1073741827-1073741828",
+        f"{FIRST}, 1-3, GAP 4-1073741826, 1073741827-1073741828",
+    ),
+    ("A 1-3, A 1073741828-1073741829", f"{FIRST}, 1-3"),
+    # What begins below 64, at least 8192 further on, begins anew behind the wrap.
+    ("A 4294959005-4294959104, A 1-2", f"{FIRST}, 4294959005-4294959104"),
+    (
+        "A 4294959006-4294959105, A 1-2",
+        f"{FIRST}, 4294959006-4294959105, GAP 4294959106-0, 1-2",
+    ),
+    ("A 4294950001-4294950100, A 63-64", f"{FIRST}, 4294950001-4294950100"),
+    (
+        "A 4294950001-4294950100, A 64-65",
+        f"{FIRST}, 4294950001-4294950100, GAP 4294950101-63, 64-65",
+    ),
+]
+
+BEGINNINGS = [
+    ("A 63-65", f"{FIRST}, 62 unseen, 63-65"),
+    ("A 64-65", f"{FIRST}, 64-65"),
+    # Other lines are waited for as long as for a hole, unless the session begins with number 1.
+    ("A 1, B s2 1-2", f"{FIRST}, 1, SESSION 2 NEW_ID, 1-2"),
+    ("A 1-3, B 1-3, A s2 2-3", f"{FIRST}, 1-3"),
+    ("A 1-3, B 1-3, A s2 2-3, 4799 us, A s2 4", f"{FIRST}, 1-3"),
+    (
+        "A 1-3, B 1-3, A s2 2-3, 4800 us, A s2 4",
+        f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1 unseen, 2-4",
+    ),
+]
+
+RUNS = [
+    # Three strays leave a run of four as it is; the fourth begins another one.
+    (
+        "A 20001-20002, A 19948-19951, A heartbeats 400-434",
+        f"{FIRST}, 20001-20002, {ANEW}, 403-434",
+    ),
+    # The first datagram of a run counts, though another run broke it off.
+    ("A 9008-9009 anew, A 27, A 60-91", f"{FIRST}, 9008-9009, {ANEW}, 33 unseen, 60-91"),
+    # So does one that comes late, on any line.
+    (
+        "A 172-173, B 167-172 anew, B 113 anew, A 125-150 anew",
+        f"{FIRST}, 172-173, DISAGREEMENT 172, {ANEW}, 113",
+    ),
+    # Late datagrams prove nothing.
+    (
+        "A 1, A s2 115-116, A 400-479 anew, A 417-448 anew",
+        f"{FIRST}, 1, SESSION 2 NEW_ID, 115-116",
+    ),
+    # A run begins at once where its line brought a replay.
+    ("A 212-213, A 209-212, A 121-152 anew", f"{FIRST}, 212-213, {ANEW}, 121-152"),
+    # Other bytes than are kept begin another run.
+    (
+        "A 118, A 110-182, A 110-141 anew",
+        f"{FIRST}, 118-182, DISAGREEMENT 118-141, {ANEW}, 110-141",
+    ),
+    # A copy of what its line brought of the current numbering refutes no run that is being proven.
+    ("A 140-142, B 111-142, B 140 anew", f"{FIRST}, 140-142, {ANEW}, 111-140"),
+    # A run of fewer than 64 datagrams does not end the numbering whose end it has reached.
+    (
+        "A 1063-1064, A 1063-1103 anew, A 1071-1104 anew",
+        f"{FIRST}, 1063-1064, DISAGREEMENT 1063-1064, 1065-1104",
+    ),
+    # The snapshot window follows no run that began since the incremental channel last went on.
+    ("A 1, b 132-133, b 101-132 anew", f"{FIRST}, 1, 132-133, DISAGREEMENT 132"),
+    # What is next is delivered, though the numbering before the restart had the same bytes.
+    (
+        "A 82-83, A 50-81 anew, A 81-82",
+        f"{FIRST}, 82-83, {ANEW}, 50-81, DISAGREEMENT 81, 82",
+    ),
+    # What is not next is a straggler of that numbering.
+    ("A 214-215, A 121-152 anew, A 214-264", f"{FIRST}, 214-215, {ANEW}, 121-152"),
+]
+
+SETTINGS = [
+    # A run that contradicted four times fills no hole.
+    (
+        "A 1-109, A 111-300, A 106-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109",
+    ),
+    (
+        "A 1-109, A 111-300, A 107-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 107-109, 110-300",
+    ),
+    # A hole is lost once 16 more than the last accepted came, on all lines that live.
+    ("A 1-3, A 5-19", COUNTED, f"{FIRST}, 1-3"),
+    ("A 1-3, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
+    ("A 1-3, B 1-3, 98400 us, A 5-20", COUNTED, f"{FIRST}, 1-3"),
+    ("A 1-3, B 1-3, 98401 us, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
+    ("A 1-2, A 4, 4999 us", {}, f"{FIRST}, 1-2"),
+    ("A 1-2, A 4, 5 ms", {}, f"{FIRST}, 1-2, GAP 3-3, 4"),
+    # Without restarts, few other bytes are no restart either.
+    ("A 101-200, A 41-48 anew, 20 ms", NO_RESTART, f"{FIRST}, 101-200"),
+]
+
+
+def outcome(comes: str, settings: dict[str, int]) -> str:
+    lines = 1 + max("ABC".index(what[0]) for what in comes.upper().split(", ") if what[0] in "ABC")
+    driver = Driver(
+        lines_incremental=lines, lines_snapshot=lines, window=512, slab_cells=512, **settings
+    )
+    for what in comes.split(", "):
+        bring(driver, what)
+    return told(driver)
+
+
+@pytest.mark.parametrize(("comes", "out"), [*PROOFS, *JUMPS, *BEGINNINGS, *RUNS])
+def test_rule_changes_its_answer_here(comes: str, out: str) -> None:
+    assert outcome(comes, {}) == out
+
+
+@pytest.mark.parametrize(("comes", "settings", "out"), SETTINGS)
+def test_rule_of_a_setting_changes_its_answer_here(
+    comes: str, settings: dict[str, int], out: str
+) -> None:
+    assert outcome(comes, settings) == out
