@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.cli.wire_text import result_text
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
@@ -66,6 +67,10 @@ def test_all_arrive_and_all_come_back(timestamps: str, train: int) -> None:
             # Nothing overtakes on a loopback.
             assert (np.diff(line.out_order) > 0).all()
             assert (line.out_ns >= 0).all() or result.side == "listener"
+        words = {"sender": "way out", "listener": "send to arrival"}
+        shown = result_text(result).replace("lost, way out", "")
+        for side, word in words.items():
+            assert (word in shown) is (side == result.side)
     for line in found.lines.values():
         assert line.returned.all()
         assert (line.back_ns >= 0).all()

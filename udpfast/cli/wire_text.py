@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from udpfast.page.words import duration, literal, moment
 from udpfast.probe import LineResult, Race, Result
-from udpfast.probe.result import percentiles_of, runs_of
+from udpfast.probe.result import LISTENER_OUT, percentiles_of, runs_of
 
 __all__ = ["result_text"]
 
@@ -42,16 +42,17 @@ def _lines(result: Result) -> Iterator[str]:
     here, there = literal(result.offset.here.text), literal(result.offset.there.text)
     yield f"  sender: {here}; listener: {there}"
     yield ""
+    words = WORDS if result.side == "sender" else WORDS | {"out": LISTENER_OUT}
     rows = [["line", "", *SHOWN.values()]]
     for name, line in result.lines.items():
-        for what, word in WORDS.items():
+        for what, word in words.items():
             found = line.percentiles(what)
             if found["count"]:
                 rows.append([name, word, *_figures(found)])
     if len(result.lines) > 1:
         found = percentiles_of(result.first_out_ns)
         if found["count"]:
-            rows.append(["first of all", WORDS["out"], *_figures(found)])
+            rows.append(["first of all", words["out"], *_figures(found)])
     yield from _table(rows)
     yield ""
     yield from _table([_LOSS_HEAD, *(_loss(line, result.side) for line in result.lines.values())])
@@ -65,7 +66,7 @@ def _lines(result: Result) -> Iterator[str]:
     if races:
         yield ""
         for race in races:
-            yield _race(race)
+            yield _race(race, words[race.way])
 
 
 _LOSS_HEAD = [
@@ -89,10 +90,10 @@ def _loss(line: LineResult, side: str) -> list[str]:
     ]
 
 
-def _race(race: Race) -> str:
+def _race(race: Race, way: str) -> str:
     found = race.to_dict()
     won, lost = found["won_first"], found["won_second"]
-    text = f"{WORDS[race.way]}: {race.first} was first {won:,} times"
+    text = f"{way}: {race.first} was first {won:,} times"
     if won:
         text += f" (by {_lead(found['lead_first_ns'])})"
     text += f", {race.second} {lost:,} times"

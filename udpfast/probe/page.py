@@ -23,7 +23,7 @@ from udpfast.page.charts import (
 )
 from udpfast.page.document import cells_of, document
 from udpfast.page.words import duration, literal, moment
-from udpfast.probe.result import PERCENTS, Race, Result, Values, percentiles_of
+from udpfast.probe.result import LISTENER_OUT, PERCENTS, Race, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
 
@@ -89,16 +89,20 @@ def _figures(found: Mapping[str, float]) -> list[str]:
     return [duration(found[name]) for name in ("min", *PERCENTS, "max")]
 
 
+def _ways(result: Result) -> dict[str, str]:
+    return WAYS if result.side == "sender" else WAYS | {"out": LISTENER_OUT}
+
+
 def _delays(result: Result) -> str:
     rows = []
     for name, line in result.lines.items():
-        for what, word in {**WAYS, **HOST}.items():
+        for what, word in (_ways(result) | HOST).items():
             found = line.percentiles(what)
             if found["count"]:
                 rows.append([name, word, *_figures(found)])
     first = percentiles_of(result.first_out_ns)
     if len(result.lines) > 1 and first["count"]:
-        rows.append(["first of all", WAYS["out"], *_figures(first)])
+        rows.append(["first of all", _ways(result)["out"], *_figures(first)])
     percents = [f"p{percent:g}" for percent in PERCENTS.values()]
     return _table(["line", "", "min", *percents, "max"], rows, 2)
 
@@ -142,7 +146,7 @@ def _races(result: Result) -> str:
         ]  # fmt: skip
         rows.append(
             [
-                WAYS[race.way],
+                _ways(result)[race.way],
                 race.first,
                 race.second,
                 f"{found['won_first']:,}",
@@ -176,13 +180,13 @@ def _charts(result: Result) -> Iterator[Chart]:
     )
     curves = [
         (word.capitalize(), percentile_panel(found, CURVE))
-        for what, word in WAYS.items()
+        for what, word in _ways(result).items()
         if (found := _curves(result, what))
     ]
     if curves:
         yield Chart("Distributions", "How much of the probes took how long at most.", curves)
     leads = {
-        f"{race.first} before {race.second}, {WAYS[race.way]}": _curve(race.lead_ns)
+        f"{race.first} before {race.second}, {_ways(result)[race.way]}": _curve(race.lead_ns)
         for race in _shown_races(result)
         if np.isfinite(race.lead_ns).any()
     }

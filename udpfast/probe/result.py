@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from udpfast.probe.offset import Offset
 
-__all__ = ["PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
+__all__ = ["LISTENER_OUT", "PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
 
 Values = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
@@ -22,6 +22,10 @@ Flags = npt.NDArray[np.bool_]
 
 #: Percentiles of every table.
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "p99_99": 99.99}
+
+#: What a listener has instead of the way out: it does not know when a probe departed, and counts
+#: from when it was handed to the sender's kernel.
+LISTENER_OUT = "send to arrival"
 
 _NAN = float("nan")
 
