@@ -34,6 +34,15 @@ def test_settings_that_are_wrong_are_said_without_the_way_through_the_checks():
     assert [frame.name for frame in traceback.extract_tb(caught.tb)][1:] == ["__init__"]
 
 
+def test_core_that_the_host_does_not_have_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    last = os.sysconf("SC_NPROCESSORS_CONF") - 1
+    feed = Subscriber(instance_settings(0, agent={"core": last + 1}))
+    said = f"agent.core: expected a core of this host, 0 to {last}, found {last + 1}"
+    with pytest.raises(ConfigError, match=said):
+        feed.start()
+
+
 def test_second_subscriber_of_a_name_is_refused_without_the_way_to_the_lock(tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     settings = instance_settings(0)

@@ -45,7 +45,7 @@ def test_feed_use_loopback_has_no_interface_to_look_at() -> None:
     [
         (None, "unpinned", False),
         (min(os.sched_getaffinity(0)), None, True),
-        (999, "999, not", False),
+        (999, "999, which this host does not have (0 to ", False),
     ],
 )
 def test_inspect_feed_core_must_be_one_that_is_allowed(
@@ -53,6 +53,7 @@ def test_inspect_feed_core_must_be_one_that_is_allowed(
 ) -> None:
     finding = inspect(feed(agent={} if core is None else {"core": core}))["agent.core"]
     assert finding.ok is ok
+    assert finding.fault is (core == 999)
     assert finding.have.startswith(have or str(core))
 
 

@@ -178,6 +178,7 @@ def test_a_feed_that_runs_elsewhere_is_named_with_its_process(tmp_path, ports):
         said = f"feed two runs already (pid {os.getpid()})"
         wait_until(lambda: said in feeds()["two"].failure, "the reason")
         assert feeds()["one"].state == "running"
+        assert feeds()["two"].restarts == 0, "it is tried again a minute later"
     ear.sock.close()
 
 

@@ -18,13 +18,15 @@ from msgspec.structs import replace
 from udpfast.agents.feed.backoff import Backoff
 from udpfast.archive.groups import FeedState, GroupFeed
 from udpfast.cli.child import child_command
-from udpfast.cli.service import FAILED
+from udpfast.cli.service import EXIT_TAKEN, FAILED
 from udpfast.config.host import HostConfig
 from udpfast.core.clock import realtime_ns
 
 __all__ = ["FeedProcess"]
 
 _HEARD_BYTES = 4096
+#: How long to wait before a feed that runs elsewhere is tried again.
+TAKEN_WAIT_NS = 60_000_000_000
 
 
 class FeedProcess:
@@ -153,9 +155,13 @@ class FeedProcess:
             self._say(f"feed {self.entry.name} was stopped in good order: it stays so")
             return
         wait_ns = self._backoff.ended(now_ns - self._began_ns)
+        again = reason == self.entry.failure
+        if code == EXIT_TAKEN:  # a restart does not help while that process lives
+            wait_ns = TAKEN_WAIT_NS
         self._due_ns = now_ns + wait_ns
         self._note("waiting", failure=reason)
-        self._say(f"feed {self.entry.name}: {reason}; starting it again in {wait_ns / 1e9:g} s")
+        if not (code == EXIT_TAKEN and again):
+            self._say(f"feed {self.entry.name}: {reason}; starting it again in {wait_ns / 1e9:g} s")
 
     def _note(self, state: FeedState, pid: int | None = None, failure: str | None = None) -> None:
         if pid is None:

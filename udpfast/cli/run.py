@@ -13,7 +13,7 @@ from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.options import IntRange, log_level
-from udpfast.cli.service import Service
+from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
@@ -28,9 +28,6 @@ from udpfast.net.bypass import STACKS
 from udpfast.shm.roster import AgentState
 
 __all__ = ["EXIT_TAKEN", "run", "say_removed"]
-
-#: Exit code: another live process writes this instance. To start again does not help.
-EXIT_TAKEN = 3
 
 LOOK_S = 0.1
 STATUS_NS = 1_000_000_000

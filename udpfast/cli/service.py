@@ -11,7 +11,10 @@ import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["FAILED", "Service"]
+__all__ = ["EXIT_TAKEN", "FAILED", "Service"]
+
+#: Exit code: another live process writes this instance. To start again does not help.
+EXIT_TAKEN = 3
 
 #: What a status begins with that says why the feed is not there.
 FAILED = "failed: "

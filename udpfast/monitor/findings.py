@@ -12,6 +12,7 @@ from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
+from udpfast.host.core_list import core_count
 from udpfast.host.finding import unjudged
 from udpfast.monitor.bypass import planned_launch
 from udpfast.monitor.losses import read_counters
@@ -93,7 +94,10 @@ def _agent(config: FeedConfig) -> Finding:
     core = config.agent.core
     allowed = sorted(os.sched_getaffinity(0))
     have = "unpinned" if core is None else str(core)
-    if core is not None and core not in allowed:
+    absent = core is not None and core >= core_count()
+    if absent:
+        have += f", which this host does not have (0 to {core_count() - 1})"
+    elif core is not None and core not in allowed:
         have += f", not allowed (of {', '.join(map(str, allowed))})"
     return Finding(
         "agent.core",
@@ -101,7 +105,7 @@ def _agent(config: FeedConfig) -> Finding:
         have,
         core in allowed,
         "The scheduler moves a loop that is not pinned, which then finds its caches cold.",
-        fault=core is not None and config.agent.strict,
+        fault=absent or (core is not None and config.agent.strict),
     )
 
 

@@ -29,6 +29,7 @@ from udpfast.core.clock import realtime_ns
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
+from udpfast.host.core_list import core_count
 from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import admit_group, instance_directory
@@ -124,6 +125,11 @@ class Subscriber:
             raise
 
     def _start(self) -> None:
+        core = self.config.agent.core
+        if core is not None and core >= core_count():
+            raise ConfigError(
+                f"agent.core: expected a core of this host, 0 to {core_count() - 1}, found {core}"
+            )
         if self.config.output == "store" and self._disk is None:
             self._store = FeedStore(self.config)
             self._said.extend(self._store.disk.store.said)
