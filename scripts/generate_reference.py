@@ -8,6 +8,7 @@ The text between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the rest is w
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from udpfast.core.counter import (
     VERDICTS,
     CounterInfo,
 )
-from udpfast.export.schema import SPARK_TYPES, TABLES, Table
+from udpfast.export.schema import SPARK_TYPES, TABLES, Column
 from udpfast.monitor.memory import feed_memory
 from udpfast.spark.options import OPTIONS
 
@@ -59,18 +60,31 @@ def key_table(settings: Iterable[Setting]) -> str:
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *key_rows(settings)])
 
 
-def column_rows(table: Table) -> Iterator[str]:
-    """Yield one row per column."""
-    for column in table.columns:
+def column_rows(columns: Iterable[Column]) -> Iterator[str]:
+    """Yield a table with one row per column."""
+    yield from ("", "| column | type | what it says |", "|---|---|---|")
+    for column in columns:
         yield f"| `{column.name}` | {SPARK_TYPES[column.type]} | {column.doc} |"
+    yield ""
 
 
 def column_tables() -> str:
-    """Return every table of an export with its columns."""
-    parts = []
+    """Return every table of an export with its columns; those of most tables once, before them."""
+    counts = Counter(column for table in TABLES.values() for column in table.columns)
+    common = [column for column, count in counts.items() if count > len(TABLES) / 2]
+    parts = ["### Common columns", "", "Of most tables, which name those that they lack."]
+    parts += column_rows(common)
     for table in TABLES.values():
-        parts += [f"### {table.name}", "", f"`DIR/{table.name}`: {table.doc}", ""]
-        parts += ["| column | type | what it says |", "|---|---|---|", *column_rows(table), ""]
+        parts += [f"### {table.name}", "", f"`DIR/{table.name}`: {table.doc}"]
+        own = [column for column in table.columns if column not in common]
+        lacking = [f"`{column.name}`" for column in common if column not in table.columns]
+        if len(lacking) > len(common) / 2:
+            parts += column_rows(table.columns)
+            continue
+        but = f", but not {', '.join(lacking)}" if lacking else ""
+        and_ = ", and" if own else "."
+        parts += ["", f"The [common columns](#common-columns){but}{and_}"]
+        parts += column_rows(own) if own else [""]
     return "\n".join(parts)
 
 

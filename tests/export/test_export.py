@@ -430,6 +430,9 @@ def test_damage_is_counted_and_the_rest_exported(
     entries = [exported.entry for exported in Exporter(tmp_path, tmp_path / "root").run()]
     missing = {entry.segment: entry.missing for entry in entries}
     assert missing[damaged] > 0 and sum(missing.values()) == missing[damaged]
+    said = CliRunner().invoke(cli, ["export", str(tmp_path), str(tmp_path / "again")])
+    assert said.exit_code == 1
+    assert f"is damaged: {missing[damaged]:,} records are in no table" in said.stderr
     assert sum(entry.records for entry in entries) == RECORDS - missing[damaged]
 
 

@@ -315,7 +315,7 @@ def test_reference_data_are_definitions(dbn: Any) -> None:
     [
         (
             ["--table", "trades"],
-            "found quantity 0.5 in units of 1; choose a smaller unit .--size-unit",
+            "found quantity 0.5 in units of 1; choose another unit .--size-unit.: 0.1 fits",
         ),
         (["--table", "levels"], "DBN has no schema for the table 'levels': expected orders"),
         ([], "expected one --table"),

@@ -116,6 +116,8 @@ def export(
 
     With --format dbn or hftbacktest, DIRECTORY is the file to write: of one table (dbn), or of one
     instrument's levels and trades (hftbacktest).
+
+    Exit code 1 if records are missing because the journal is damaged; all others are exported.
     """
     load_optional("pyarrow", "export")
     if form != "parquet":
@@ -165,12 +167,20 @@ def export(
             "must be 'raw' or 'both' to keep the datagrams",
             err=True,
         )
+    if summary.missing:
+        click.echo(
+            f"udpfast: {exporter.journal} is damaged: {summary.missing:,} records are in no table; "
+            "udpfast verify says which",
+            err=True,
+        )
     if exporter.unfinished and not follow:
         click.echo(
             "udpfast: skipped the segment that is still being written: export again later, or "
             "use --follow",
             err=True,
         )
+    if summary.missing:
+        raise click.exceptions.Exit(1)
 
 
 _COUNTED = ("nameless", "bytes", "damaged")
@@ -189,6 +199,11 @@ class _Summary:
             (*("segments", "written", "records", "missing", "lost"), *_COUNTED), 0
         )
         self._since_ns = time.monotonic_ns()
+
+    @property
+    def missing(self) -> int:
+        """Records that damage kept from the tables."""
+        return self._counts["missing"]
 
     def add(self, exported: Exported) -> None:
         entry = exported.entry

@@ -456,12 +456,26 @@ class DbnWriter:
         wrong = np.abs(counted - whole) > 1e-9 * np.maximum(np.abs(counted), 1.0)
         wrong |= (whole < 0) | (whole >= self._dbn.UNDEF_ORDER_SIZE)
         if wrong.any():
+            fits = next((unit for unit in _UNITS if _all_whole(values, unit)), None)
+            hint = "no power of ten fits" if fits is None else f"{fits:g} fits the rows so far"
             raise FormatError(
                 f"DBN's sizes are whole numbers below 2^32: found {column} "
-                f"{float(values[wrong][0])!r} in units of {self._unit:g}; choose a smaller unit "
-                "(--size-unit)"
+                f"{float(values[wrong][0])!r} in units of {self._unit:g}; choose another unit "
+                f"(--size-unit): {hint}"
             )
         return np.where(np.isnan(values), absent, whole).astype("i8")
+
+
+#: Units that an error may suggest, the largest first.
+_UNITS = tuple(10.0**exponent for exponent in range(6, -13, -1))
+
+
+def _all_whole(values: NDArray[np.float64], unit: float) -> bool:
+    counted = values[~np.isnan(values)] / unit
+    small = (counted >= 0) & (counted < 2.0**32 - 1)
+    return bool(
+        (small & (np.abs(counted - np.rint(counted)) <= 1e-9 * np.maximum(counted, 1))).all()
+    )
 
 
 def _opened(path: Path, compressed: bool) -> Any:
