@@ -9,7 +9,10 @@ import shutil
 import sys
 from pathlib import Path
 
-COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "lab", "packaging", ".ci")
+COPIED = (
+    *("udpfast", "pyspark_udpfast", "tests", "docs", "scripts", "bench", "lab", "packaging"),
+    ".ci",
+)
 SKIPPED = ("*.so", "__pycache__")
 GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, benchmarks' peers
 

@@ -67,6 +67,14 @@ def test_setup_without_compiler_says_so_before_it_copies_anything(tmp_path: Path
     assert "copying" not in result.stdout
 
 
+def test_mirror_copies_every_package() -> None:
+    from scripts.mirror import COPIED
+
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert {"udpfast", "pyspark_udpfast"} <= packages
+    assert packages <= {*COPIED}
+
+
 @pytest.mark.parametrize("name", ["first.py", "deep/second.py"])
 def test_mirror_copies_changed_and_drops_removed(tmp_path: Path, name: str) -> None:
     sys.path.insert(0, str(ROOT / "scripts"))

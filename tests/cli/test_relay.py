@@ -16,7 +16,10 @@ from udpfast.shm.relay_counts import RelayCounts
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("deribti", "; did you mean 'deribit'?"), ("cme", "; is its feed running (udpfast run)?")],
+    [
+        ("deribti", "; did you mean 'deribit'?"),
+        ("cme", "; there are deribit; is its feed running (udpfast run)?"),
+    ],
 )
 def test_relay_waits_for_a_feed_that_was_never_there_and_says_what_it_may_be(
     name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -25,6 +28,7 @@ def test_relay_waits_for_a_feed_that_was_never_there_and_says_what_it_may_be(
     (tmp_path / "deribit").mkdir(mode=0o700)
     (tmp_path / "deribit" / "ring").touch()
     command = [sys.executable, "-m", "udpfast", "relay", name, "--lines", "A=127.0.0.1:9"]
+    command += ["--log-level", "warning"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as relay:
         assert relay.stderr is not None
         said = relay.stderr.readline()

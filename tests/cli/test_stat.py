@@ -43,7 +43,8 @@ def test_stat_says_who_else_has_instances_and_how_to_look_at_them(
     nobody = pwd.getpwnam("nobody").pw_uid
     for uid in (os.geteuid(), nobody, "x"):
         (tmp_path / f"shm-{uid}").mkdir(mode=0o700)
-    hint = f"user nobody: export UDPFAST_SHM={tmp_path}/shm-{nobody} UDPFAST_TRUST=nobody"
+    where = f"UDPFAST_SHM={tmp_path}/shm-{nobody} UDPFAST_TRUST=nobody"
+    hint = f"User nobody has instances, too; to see them: export {where}"
     assert hint in CliRunner().invoke(cli, ["stat"]).output
     assert hint in str(CliRunner().invoke(cli, ["stat", "deribit"]).exception)
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))

@@ -50,6 +50,17 @@ def test_async_for_returns_all_in_order_and_ends(instance: Instance, idle: str) 
     assert asyncio.run(read()) == [1, 2, 3]
 
 
+def test_async_for_on_a_closed_reader_is_refused(instance: Instance) -> None:
+    async def read(reader: Reader) -> None:
+        async for _ in reader:
+            raise AssertionError("it has no records")
+
+    reader = Reader(instance.address)
+    reader.close()
+    with pytest.raises(ValueError, match="is closed"):
+        asyncio.run(read(reader))
+
+
 def test_sleeping_task_is_woken_by_the_writers_turn(waking: Waking) -> None:
     turns = 0
 

@@ -33,7 +33,7 @@ def test_name_of_an_exports_table_is_its_kind(name: str) -> None:
     [
         ("bok", "was 'bok'; did you mean 'BOOK'"),
         ("top-of-book", "did you mean 'TOP_OF_BOOK'"),
-        ("zzz", "was 'zzz'$"),
+        ("zzz", "was 'zzz'; there are MESSAGE, "),
         (99, "was 99$"),
         (None, "was None$"),
         (2.5, "was 2.5$"),
@@ -56,6 +56,11 @@ def test_names_of_kinds_serve_reader_batch_and_latest(instance: Instance) -> Non
         batch = reader.poll()
         assert batch.select("top_of_book")["bid_price"].tolist() == [1.0]
         assert len(batch.table("book")) == 1
+
+
+def test_unknown_kind_says_which_there_are(instance: Instance) -> None:
+    with pytest.raises(ConfigError, match=r"was 'tob'; there are .*SESSION, .*TOP_OF_BOOK"):
+        Reader(instance.address, kinds="tob")
 
 
 def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -> None:

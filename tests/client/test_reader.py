@@ -496,6 +496,11 @@ def test_option_out_of_range_is_refused(
         Reader(instance.address, **{option: value})  # type: ignore[arg-type]
 
 
+def test_timeout_that_is_text_is_refused_with_what_it_must_be(instance: Instance) -> None:
+    with pytest.raises(ValueError, match="timeout must be 0 or more seconds, or None, was '1'"):
+        Reader(instance.address, timeout="1")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("timeout", [1e10, 1e300, float("inf"), 10**30])
 def test_timeout_that_never_comes_is_one(instance: Instance, timeout: float) -> None:
     with Reader(instance.address) as reader:

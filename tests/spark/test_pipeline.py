@@ -193,6 +193,7 @@ def test_run_refuses_a_job_that_is_none(tmp_path: Path) -> None:
     error = CliRunner().invoke(verb, arguments).exception
     assert isinstance(error, ConfigError)
     assert "job must be one of losses, rates, lines" in str(error)
+    assert str(error).endswith("was 'bar'; did you mean 'bars'?")
 
 
 def test_run_refuses_to_write_into_its_source(export: Path) -> None:

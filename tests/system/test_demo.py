@@ -48,3 +48,5 @@ def test_demo_of_a_venue_has_every_order_in_its_queue(venue):
     assert all(one["orders"] > 10 for one in summary["symbols"].values())
     assert "orders in their queues" in printed
     assert printed.splitlines()[-2] == "ok"
+    doubted = any(one["stale"] for one in summary["symbols"].values())
+    assert ("in doubt: a message that both lines lost" in printed) is doubted

@@ -184,4 +184,9 @@ def print_venue(result: dict[str, Any]) -> None:
             f"{looped:,} lost of the loops; books recovered {feed['recovered_snapshot']:,} times "
             f"by a snapshot, {feed['recovered_chain']:,} times by their own numbers"
         )
+    if result["ok"] and any(one["stale"] for one in result["symbols"].values()):
+        click.echo(
+            "in doubt: a message that both lines lost may have been of these books, and this venue "
+            "repeats nothing that would heal them. That they say so is what is proven here"
+        )
     click.echo("\nok" if result["ok"] else "\nNOT OK")

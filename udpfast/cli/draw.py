@@ -31,7 +31,7 @@ def print_host(host: HostStatus) -> None:
         _print_instances(host)
     else:
         others = hint_of_other_users()
-        say(f"no instance of this user on this host: udpfast run FEED.TOML starts one{others}")
+        say(f"no instance of this user on this host: udpfast run FEED.TOML starts one.{others}")
     click.echo(plain(host_lines(host.host, host.instances)))
 
 

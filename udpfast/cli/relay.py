@@ -13,7 +13,7 @@ from udpfast.agents.relay.relay import Relay
 from udpfast.cli.options import IntRange, log_level
 from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
 from udpfast.core.agent import AgentRunner
-from udpfast.core.log import say_info
+from udpfast.core.log import say_info, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, NotReadyError
 from udpfast.monitor.output import read_output
@@ -104,7 +104,9 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
         directory = _running(name)
         if directory is None:
             if not waiting:
-                say_info(f"udpfast: relay waits for the feed {name}{_hint(name)}")
+                hint = _hint(name)
+                say = say_warning if hint else say_info  # it was never there: perhaps misspelt
+                say(f"udpfast: relay waits for the feed {name}{hint}")
             waiting = True
             continue
         agent = Relay(config, directory, name)

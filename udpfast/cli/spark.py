@@ -77,8 +77,10 @@ def spark() -> None:
     show_default=True,
     help="Lead-lag: buckets to look ahead and behind.",
 )
-@click.option("--start", help="Use only records received from this time on, in the same form.")
-@click.option("--end", help="Use only records received before this time.")
+@click.option(
+    "--from", "start", help="Use only records received from this time on, in the same form."
+)
+@click.option("--until", "end", help="Use only records received before this time.")
 @click.option("--silver", is_flag=True, help="Also write the typed tables.")
 @click.option(
     "--stream", is_flag=True, help="Process only what is new since the last run with --stream."
@@ -179,7 +181,7 @@ def run_pipeline(
     chosen = pipeline.chosen_jobs(jobs)
     at_ns, start_ns, end_ns = (
         None if text is None else unix_ns(text, what)
-        for text, what in ((at, "at"), (start, "start"), (end, "end"))
+        for text, what in ((at, "at"), (start, "from"), (end, "until"))
     )
     parameters = Parameters(bar_s, at_ns, bucket_ms, lags)
     doubts: list[str] = []

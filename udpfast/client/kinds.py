@@ -33,7 +33,8 @@ def kind_of(value: object) -> Kind:
         kind = Kind.__members__.get(value.upper()) or _TABLES.get(value.upper())
         if kind is not None:
             return kind
-        hint = did_you_mean(value.upper(), [*Kind.__members__, *_TABLES])
+        known = [*(name for name in Kind.__members__ if name != "PAD"), *_TABLES]
+        hint = did_you_mean(value.upper(), known) or f"; there are {', '.join(known)}"
     else:
         if value in list(Kind):
             return Kind(value)  # type: ignore[arg-type]

@@ -153,7 +153,13 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         While there are no records, the task sleeps without a thread until the writer wakes it;
         with `idle="spin"` it looks at every turn of the loop instead. Between two runs of records
         the loop's other tasks have their turn. It ends and raises like an ordinary iteration.
+
+        Raises
+        ------
+        ValueError
+            The reader is closed already.
         """
+        self._check_open()
         from udpfast.client.aio import Records
 
         return Records(self)
@@ -539,7 +545,7 @@ cdef bint _restart_ahead(Reader self, int64_t count):
 cdef int64_t reader_deadline(timeout) except -1:
     if timeout is None or timeout == float("inf"):
         return READER_FOREVER
-    if not timeout >= 0:
+    if isinstance(timeout, (str, bytes)) or not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {shown(timeout)}")
     if timeout >= READER_FOREVER // 2_000_000_000:  # beyond: its sum with the clock overflows
         return READER_FOREVER

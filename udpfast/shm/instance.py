@@ -44,6 +44,8 @@ SHARED = ".bus"
 GROUPS = ".groups"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+#: Most instances that an error lists.
+_LISTED_MAX = 8
 #: Hint for a directory that does not exist, and the key that sets its place.
 _HINTS = {
     "journal": ("was it recorded?", "record.directory"),
@@ -143,8 +145,13 @@ def instance_hint(text: str) -> str:
     name = name_in_file(text)
     if name:
         return f"; did you mean {name!r}, the feed of {text}?"
-    near = did_you_mean(text, [each.name for each in list_instances()])
-    return near or f"; is its feed running (udpfast run)?{hint_of_other_users()}"
+    known = sorted(each.name for each in list_instances())
+    near = did_you_mean(text, known)
+    if near:
+        return near
+    more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
+    there = f"; there are {', '.join(known[:_LISTED_MAX])}{more}" if known else ""
+    return f"{there}; is its feed running (udpfast run)?{hint_of_other_users()}"
 
 
 def hint_of_other_users() -> str:
@@ -165,7 +172,7 @@ def hint_of_other_users() -> str:
         except (KeyError, OverflowError):
             user = uid
         where = f"UDPFAST_SHM={_DEFAULT_ROOT}{uid} UDPFAST_TRUST={user}"
-        hints.append(f"; for those of user {user}: export {where}")
+        hints.append(f" User {user} has instances, too; to see them: export {where}")
     return "".join(hints)
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow.fs import FileSystem, FileType
 
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, did_you_mean
 from udpfast.spark.gold import Gold, open_file_system
 from udpfast.spark.jobs import JOBS, Job, Parameters
 from udpfast.spark.silver import SILVER
@@ -65,7 +65,9 @@ def chosen_jobs(names: Sequence[str]) -> list[Job]:
     """
     for name in names:
         if name not in JOBS:
-            raise ConfigError(f"job must be one of {', '.join(JOBS)}, was {name!r}")
+            raise ConfigError(
+                f"job must be one of {', '.join(JOBS)}, was {name!r}{did_you_mean(name, JOBS)}"
+            )
     return [JOBS[name] for name in names or JOBS]
 
 
