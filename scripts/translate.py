@@ -1,6 +1,7 @@
-"""Make Cython faster by a third, for `setup.py`. The compiled modules are the same.
+"""Make Cython faster, and what it writes quicker to compile, for `setup.py`.
 
-This replaces two of Cython's functions. A later Cython that does not call them is only slower.
+This replaces some of Cython's functions. With a later Cython that does not call them a build is
+only slower: the compiled modules do the same.
 """
 
 import functools
@@ -9,6 +10,7 @@ import os
 import re
 from pathlib import Path
 
+import Cython.Compiler.Code
 import Cython.Compiler.Main
 import Cython.Utils
 
@@ -34,56 +36,65 @@ def find_file(folder: str, stem: str, suffix: str) -> str | None:
     return find_versioned_file(folder, stem, suffix) if stem in stems(folder) else None
 
 
-# A module calls only a quarter of the inline functions in the headers that it reads. Cython would
-# analyse all of them and write them into the module's C.
+# A module uses only some definitions of the headers that it reads, and of headers that those read.
+# Cython would read and analyse all of them, and write them into the module's C.
 
 FOLDERS = ("udpfast", "bench", "lab")
-#: All that a function without its body calls. It is defined nowhere: a module that called such a
-#: function by mistake could not be imported.
-NOT_READ = """
-cdef extern from *:
-    \"\"\"
-    void udpfast_function_not_read(void);
-    \"\"\"
-    void udpfast_function_not_read() noexcept nogil
-"""
-#: An inline function of a header, but not of a class.
-FUNCTION = re.compile(
-    r"^(?P<head>cdef inline [^(]*?(?P<name>\w+)\((?:[^\n]|\n[ )])*?:\n)"
-    r"(?P<body>(?:[ ][^\n]*\n|\n)+)",
-    re.MULTILINE,
-)
-CIMPORT = re.compile(r"^(?:from [\w.]+ )?cimport (?:\([^)]*\)|[^\n]*)", re.MULTILINE)
-ALIAS = re.compile(r"\b(\w+) as (\w+)\b")
+#: A definition of a header, or a declaration: all but what is C already. It ends before the next
+#: line that is not indented; a closing bracket is not one.
+DEFINITION = re.compile(r"^(?:cdef(?! extern)|cpdef|ctypedef) .*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
+CIMPORT = re.compile(r"^from ([\w.]+) cimport (\([^)]*\)|[^*\n]*)$", re.MULTILINE)
 COMMENT = re.compile(r'"""(?:.|\n)*?"""|#[^\n]*')
-NAME = re.compile(r"[A-Za-z_]\w*")
+NAME = re.compile(r"\b[A-Za-z_]\w*")
+#: Words of Cython, which name no definition although they begin each.
+WORDS = {"cdef", "class", "const", "cpdef", "enum", "inline", "packed", "struct", "union"}
 
 
 def names(text: str) -> set[str]:
     """Return the names in a text, without those in comments and docstrings."""
-    return set(NAME.findall(COMMENT.sub("", text)))
+    return set(NAME.findall(COMMENT.sub("", text))) - WORDS
+
+
+@functools.cache
+def defined(definition: str) -> set[str]:
+    """Return the name that a definition defines, or those of an enumeration and its members."""
+    text = COMMENT.sub("", definition)
+    if re.match(r"cp?def enum\b", text):
+        return names(text)
+    pointer = re.match(r"ctypedef [^(]*\(\*(\w+)\)", text)  # to a function
+    head = re.split("[(:\n]", text, maxsplit=1)[0]
+    return {pointer[1] if pointer else NAME.findall(head)[-1]}
+
+
+@functools.cache
+def cimported(items: str) -> dict[str, str]:
+    """Return what a `cimport` names, by the name that it gets."""
+    found = [item.split() for item in COMMENT.sub("", items).strip("()").split(",") if item.strip()]
+    return {words[-1]: " ".join(words) for words in found}
 
 
 @functools.cache
 def headers() -> tuple[dict[str, set[str]], set[str]]:
-    """Return the names in each function of all headers, and the names outside functions."""
+    """Return the names in the definitions of each name of all headers, and those outside."""
     within: dict[str, set[str]] = {}
     beside: set[str] = set()
     for folder in FOLDERS:
         for path in Path(folder).rglob("*.pxd"):
             text = path.read_text()
-            for function in FUNCTION.finditer(text):
-                within.setdefault(function["name"], set()).update(names(function[0]))
-            beside |= names(CIMPORT.sub("", FUNCTION.sub("", text)))
-            for statement in CIMPORT.findall(text):
-                for name, alias in ALIAS.findall(statement):
-                    within.setdefault(alias, set()).add(name)
+            for definition in DEFINITION.findall(text):
+                held = names(definition)
+                for name in defined(definition):
+                    within.setdefault(name, set()).update(held)
+            for _, items in CIMPORT.findall(text):
+                for name, item in cimported(items).items():
+                    within.setdefault(name, set()).update(names(item))
+            beside |= names(CIMPORT.sub("", DEFINITION.sub("", text)))
     return within, beside
 
 
 @functools.cache
 def reached(module: Path) -> set[str]:
-    """Return the names that a module uses, directly or through functions that it calls."""
+    """Return the names that a module uses, directly or through definitions that it uses."""
     within, beside = headers()
     own = module.with_suffix(".pxd")
     todo = beside | names(module.read_text()) | (names(own.read_text()) if own.exists() else set())
@@ -95,15 +106,30 @@ def reached(module: Path) -> set[str]:
 
 
 def narrowed(text: str, wanted: set[str]) -> str:
-    """Return a header without the bodies of unwanted functions; all lines keep their number."""
+    """Return a header without unwanted definitions; all lines keep their number."""
 
-    def kept(function: re.Match[str]) -> str:
-        if function["name"] in wanted:
-            return function[0]
-        body = "    udpfast_function_not_read()\n"
-        return function["head"] + body + "\n" * (function["body"].count("\n") - 1)
+    def kept(definition: re.Match[str]) -> str:
+        if defined(definition[0]) & wanted:
+            return definition[0]
+        return "\n" * definition[0].count("\n")
 
-    return FUNCTION.sub(kept, text) + NOT_READ
+    def kept_names(cimport: re.Match[str]) -> str:
+        items = [item for name, item in cimported(cimport[2]).items() if name in wanted]
+        statement = f"from {cimport[1]} cimport {', '.join(items)}" if items else ""
+        return statement + "\n" * cimport[0].count("\n")
+
+    return CIMPORT.sub(kept_names, DEFINITION.sub(kept, text))
+
+
+#: Where Cython's own part of a module's C begins: how types and the module begin and end, and what
+#: deals with Python's objects. It is half of the C, and no loop over records runs it.
+OWN_PART = "/* #### Code section: module_exttypes ### */\n"
+#: It takes GCC half of the time of -O2 and -O3; so it gets what modules get that run seldom.
+QUICK = """\
+#if defined(__OPTIMIZE__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#pragma GCC optimize ("Og")
+#endif
+"""
 
 
 class Context(Cython.Compiler.Main.Context):
@@ -120,8 +146,18 @@ class Context(Cython.Compiler.Main.Context):
             )
         return super().process_pxd(source_desc, scope, module_name)
 
+    def teardown_errors(self, err, options, result):
+        """Mark Cython's own part of the C that a translation wrote."""
+        super().teardown_errors(err, options, result)
+        if result.c_file:
+            made = Path(result.c_file)
+            made.write_text(made.read_text().replace(OWN_PART, QUICK + OWN_PART))
+
 
 def hasten() -> None:
-    """Replace Cython's functions by those above."""
+    """Replace Cython's functions by those above, and let it compress no strings."""
     Cython.Utils.find_versioned_file = find_file
     Cython.Compiler.Main.Context = Context
+    # It would write them in up to three ways, and into each module what expands them at import.
+    getattr(Cython.Compiler.Code, "compression_algorithms", []).clear()
+    headers()  # before there are several processes

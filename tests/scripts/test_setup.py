@@ -60,3 +60,35 @@ def test_source_that_changed_during_a_build_is_newer_than_what_was_made(tmp_path
     )
     assert found.stdout.split() == ["udpfast/log/new.pyx", "udpfast/new.pxd"]
     assert (tmp_path / "ring.c").stat().st_mtime_ns == 2_000
+
+
+FLAGS = """
+import os, pathlib, runpy, setuptools, sys
+setuptools.setup = lambda **settings: None
+build = runpy.run_path("setup.py")
+os.chdir(sys.argv[1])
+command = build["BuildExt"](setuptools.Distribution({"name": "udpfast"}))
+command.build_lib = "built"
+extension = setuptools.Extension("udpfast.ring", ["udpfast/ring.pyx"])
+made = [build["c_source"](extension), command.built(extension)]
+for change in sys.argv[2:]:
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    setattr(extension, change, [("MACRO", "1")] if change == "define_macros" else ["-Og"])
+    command.forget_other_flags(extension)
+    print(*[path.exists() for path in made])
+"""
+
+
+def test_module_built_with_other_flags_or_macros_is_forgotten(tmp_path: Path) -> None:
+    changes = ("extra_compile_args", "extra_compile_args", "define_macros", "define_macros")
+    found = subprocess.run(
+        [sys.executable, "-c", FLAGS, tmp_path, *changes, "extra_link_args"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    kept, forgotten = "True True", "False False"
+    assert found.stdout.splitlines() == [kept, kept, forgotten, kept, forgotten]
