@@ -21,7 +21,7 @@ from udpfast.core.layout cimport Message
 from udpfast.market.change cimport CHANGES_MAX, Change
 from udpfast.net.link cimport LinkDatagram
 from udpfast.net.xdp_frame cimport XDP_OUTCOME_COUNT, xdp_find_datagram
-from udpfast.payload.venue cimport venue_decode, venue_is
+from udpfast.payload.venue cimport venue_decode
 from udpfast.wire.framing cimport framing_units
 from udpfast.wire.messages cimport MessageWalk, message_walk_begin, message_walk_next
 from udpfast.wire.unit cimport UNITS_MAX, Unit
@@ -183,7 +183,7 @@ cdef class GuardedPayload:
     Parameters
     ----------
     number : int
-        Of the payload: its place in PAYLOADS.
+        The payload's place in PAYLOADS. One without a decoder refuses every message.
     """
 
     cdef uint8_t* pages
@@ -193,8 +193,6 @@ cdef class GuardedPayload:
     def __cinit__(self, int number):
         self.payload = number
         self.pages = guarded(ROOM_DATAGRAM)
-        if not venue_is(number):
-            raise ValueError(f"expected the number of a venue's payload, found {number}")
 
     def __dealloc__(self):
         if self.pages != NULL:

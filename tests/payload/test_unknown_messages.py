@@ -179,6 +179,14 @@ def changes(payload: str, data: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("payload", VENUES)
+def test_every_venue_has_a_decoder_of_its_own(payload: str) -> None:
+    assert changes(payload, VENUES[payload].data) != []
+    # No other number of a payload reads the message: there is no decoder that takes the rest.
+    for number in (PAYLOADS.index("none"), PAYLOADS.index("roq"), len(PAYLOADS)):
+        assert GuardedPayload(number).decode(VENUES[payload].data) == REFUSED
+
+
+@pytest.mark.parametrize("payload", VENUES)
 def test_unknown_type_is_a_doubt_unless_the_venue_says_to_skip_it(payload: str) -> None:
     venue = VENUES[payload]
     assert changes(payload, venue.data) != []

@@ -118,7 +118,10 @@ cdef int32_t venue_decode(
         return eobi_decode(message.payload, message.size, changes, CHANGES_MAX)
     if payload == PAYLOAD_B3:
         return b3_decode(message.payload, message.size, changes, CHANGES_MAX)
-    return miax_decode(message.payload, message.size, changes)
+    if payload == PAYLOAD_MIAX:
+        return miax_decode(message.payload, message.size, changes)
+    # No decoder: refuse the message rather than read it by another venue's layout.
+    return OUTCOME_REFUSED
 
 
 cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept nogil:
@@ -135,7 +138,9 @@ cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept no
         return eobi_loop_decode(
             message, venue.numbers + market.stream % LOOPS, market.stream, &loop.eobi,
             venue.changes, CHANGES_MAX)
-    return nyse_loop_decode(message, &loop.nyse, venue.changes, CHANGES_MAX)
+    if venue.payload == PAYLOAD_NYSE_INTEGRATED:
+        return nyse_loop_decode(message, &loop.nyse, venue.changes, CHANGES_MAX)
+    return OUTCOME_REFUSED
 
 
 cdef inline bint is_spoken(const Market* market, const Message* message) noexcept nogil:
