@@ -1,6 +1,7 @@
-# CME MDP 3.0: the messages of one datagram to changes. Levels come by place (32, 46), orders beside
-# them or alone (47), trades (42, 48); all else that has a RptSeq is a link of a chain.
-# Snapshots (52, 53) name the last datagram that they contain.
+# CME MDP 3.0: turns the messages of one datagram into changes. CME_BOOK brings levels by place with
+# the orders behind them, CME_ORDERS brings orders alone, CME_TRADES trades. Every other entry with
+# a RptSeq only continues its instrument's chain. Snapshots name the last datagram that they
+# include. Each template exists in up to three versions (layout.pxd).
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
@@ -17,22 +18,23 @@ cdef struct CmeGroup:
     uint32_t count
 
 cdef struct CmeMessage:
-    const uint8_t* data          # of the datagram's messages
-    const uint8_t* root
-    const uint8_t* at            # behind what was read
-    const uint8_t* end
+    const uint8_t* data          # the datagram's first message
+    const uint8_t* root  # the message's root block
+    const uint8_t* at            # the first byte that was not read yet
+    const uint8_t* end  # the end of the message
     uint32_t block
     int template
-    int64_t unit                 # prices to nine decimals
-    uint32_t longer              # bytes by which its quantities are longer than 32 bits
+    int64_t unit                 # factor that gives prices nine decimals
+    uint32_t longer              # by how many bytes quantities are longer than 32 bits
     int64_t time_ns
-    Change* changes              # the next one
-    Change* stop
+    Change* changes              # where the next change goes
+    Change* stop  # the end of their room
 
 
 cdef inline bint cme_group(
         CmeMessage* m, uint32_t header, uint32_t least, CmeGroup* group) noexcept nogil:
-    # The next group, whose header has 3 or 8 bytes; False: it is none.
+    # Step over the message's next group, whose header has 3 or 8 bytes. Return False if the group
+    # does not fit the message, or its entries are shorter than `least`.
     if m.end - m.at < header:
         return False
     group.block = le16(m.at)
@@ -77,7 +79,7 @@ cdef inline uint32_t cme_count(const uint8_t* at) noexcept nogil:
 
 
 cdef inline int64_t cme_quantity(const CmeMessage* m, const uint8_t* at) noexcept nogil:
-    # What an entry of levels or trades tells; none where it is null.
+    # Return the quantity of a level or trade; 0 if the message has null.
     cdef uint64_t quantity
     if not m.longer:
         return cme_count(at)
@@ -131,7 +133,7 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
             change.orders = cme_count(at + CME_ENTRY_ORDERS)
             change.place = at[CME_ENTRY_LEVEL]
     if m.at == m.end:
-        return True              # before version 7
+        return True              # before version 7 there are no orders here
     if not cme_group(m, 8, 22, &orders):
         return False
     for n in range(orders.count):
@@ -152,7 +154,7 @@ cdef inline bint cme_book(CmeMessage* m) noexcept nogil:
 
 
 cdef inline bint cme_orders(CmeMessage* m, bint snapshot) noexcept nogil:
-    # Orders that stand alone; of a snapshot: of one instrument.
+    # Append orders that come without levels. A snapshot has the orders of one instrument.
     cdef CmeGroup orders
     cdef const uint8_t* at
     cdef Change* change
@@ -242,7 +244,7 @@ cdef inline bint cme_trades(CmeMessage* m) noexcept nogil:
 
 
 cdef inline bint cme_links(CmeMessage* m, uint32_t id, uint32_t chain) noexcept nogil:
-    # Entries that touch no book, but count in their instrument's chain.
+    # Append entries that change no book but continue their instrument's chain.
     cdef CmeGroup group
     cdef uint32_t n
     if not cme_group(m, 3, chain + 4, &group) or m.changes + group.count > m.stop:
@@ -254,7 +256,7 @@ cdef inline bint cme_links(CmeMessage* m, uint32_t id, uint32_t chain) noexcept 
 
 
 cdef inline uint8_t cme_security(int template) noexcept nogil:
-    # Schema SecurityType.
+    # Return the schema's SecurityType.
     if template == CME_FUTURE or template == CME_FUTURE_5:
         return SECURITY_FUTURES
     if template == CME_OPTION or template == CME_OPTION_8:
@@ -263,7 +265,7 @@ cdef inline uint8_t cme_security(int template) noexcept nogil:
 
 
 cdef inline void cme_option(CmeMessage* m) noexcept nogil:
-    # What an option is: behind the feeds come two groups, then what it is on.
+    # Append an option's properties. Its underlying is in the group behind two others.
     cdef CmeGroup attributes, lots, underlyings
     cdef Change* change = cme_change(m, VERB_OPTION, 0, 0)
     change.place = OPTION_CALL if m.root[CME_CALL_OR_PUT] else OPTION_PUT
@@ -311,7 +313,7 @@ cdef inline bint cme_definition(CmeMessage* m) noexcept nogil:
 
 
 cdef inline int cme_state(uint8_t state) noexcept nogil:
-    # Schema TradingStatus.
+    # Return the schema's TradingStatus.
     if state == 17:
         return 5
     if state == 2:
@@ -322,7 +324,8 @@ cdef inline int cme_state(uint8_t state) noexcept nogil:
 
 
 cdef inline bint cme_count_only(CmeMessage* m) noexcept nogil:
-    # What touches no book, and counts in chains. False: it is not that, or not as it has to be.
+    # Append entries that only continue chains. Return False if the template has none, or if the
+    # message does not fit its template.
     cdef int template = m.template
     if template == CME_VOLUME or template == CME_VOLUME_LONG:
         return cme_links(m, CME_VOLUME_ID + m.longer, CME_VOLUME_CHAIN + m.longer)
@@ -337,8 +340,8 @@ cdef inline bint cme_count_only(CmeMessage* m) noexcept nogil:
 
 
 cdef inline bint cme_told(CmeMessage* m) noexcept nogil:
-    # What is told of an instrument or of all of them, whatever their books. False: another
-    # template may say anything, of any book.
+    # Append what is said of instruments apart from their books. Return False for an unknown
+    # template: it might change any book.
     cdef int template = m.template
     cdef Change* change
     if template == CME_RESET:
@@ -354,7 +357,7 @@ cdef inline bint cme_told(CmeMessage* m) noexcept nogil:
 
 
 cdef inline bint cme_message(CmeMessage* m) noexcept nogil:
-    # False: it is not as its template says, or nobody knows the template.
+    # Return False if the message does not fit its template, or the template is unknown.
     cdef int template = m.template
     if m.changes + 4 > m.stop:
         return False

@@ -1,13 +1,13 @@
-# CME MDP 3.0, schema 1: where fields are. Little endian. Groups are stepped by the block lengths on
-# the wire, which grow with the version; offsets count from the root block, or from an entry.
+# CME MDP 3.0, schema 1: offsets of fields. Little endian. Block lengths are read from the wire,
+# because later versions have longer blocks. Offsets count from the root block, or from an entry.
 
-cdef enum:  # of a message: u16 size, then the header of SBE
+cdef enum:  # a message: u16 size, then SBE's header
     CME_SIZE = 0
     CME_BLOCK = 2
     CME_TEMPLATE = 4
     CME_ROOT = 10
 
-cdef enum:  # templates; those below 46 have seven decimals
+cdef enum:  # templates; prices of those below CME_BOOK have seven decimals
     CME_RESET = 4
     CME_FUTURE_5 = 27
     CME_SPREAD_5 = 29
@@ -34,13 +34,13 @@ cdef enum:  # templates; those below 46 have seven decimals
     CME_OPTION = 55
     CME_REPO = 58
     CME_FX = 63
-    CME_BOOK_LONG = 64           # from version 13 on: quantities of 64 bits
+    CME_BOOK_LONG = 64           # from version 13 on, with quantities of 64 bits
     CME_TRADES_LONG = 65
     CME_VOLUME_LONG = 66
     CME_STATISTICS_LONG = 67
     CME_SNAPSHOT_LONG = 69
 
-cdef enum:  # templates of which no book is made
+cdef enum:  # templates that change no book
     CME_HEARTBEAT = 12
     CME_LOGIN = 15
     CME_LOGOUT = 16
@@ -55,24 +55,24 @@ cdef enum:  # root blocks
     CME_EVENT_END = 0x80
     CME_STATUS_ID = 20
     CME_STATUS_STATE = 27
-    CME_LAST = 0                 # of snapshots: u32, the last datagram that they contain
+    CME_LAST = 0                 # u32 in snapshots: the last datagram that they include
     CME_SNAPSHOT_ID = 8
     CME_SNAPSHOT_CHAIN = 12
     CME_SNAPSHOT_TIME = 16
     CME_CHUNKS = 12
     CME_CHUNK = 16
-    CME_SYMBOL = 35              # of definitions: c20
+    CME_SYMBOL = 35              # c20 in definitions
     CME_SYMBOL_SIZE = 20
     CME_DEFINED_ID = 55
     CME_ACTION = 5               # A, D, M
-    CME_TICK = 91                # of 54: i64, nine decimals
-    CME_CALL_OR_PUT = 71         # of options: 0 put, 1 call
+    CME_TICK = 91                # i64 in CME_FUTURE, nine decimals
+    CME_CALL_OR_PUT = 71         # in options: 0 put, 1 call
     CME_STRIKE = 80              # i64
     CME_OPTION_TICK = 111        # i64
-    CME_LAST_TRADED = 7          # type of an event of 9 bytes, with its u64 UNIX ns
+    CME_LAST_TRADED = 7          # type of an event of 9 bytes; a u64 in UNIX ns follows
 
-cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action, type; of 64 and 65
-    # all behind the size is further back by CME_LONGER
+cdef enum:  # entries of CME_BOOK: price, size, id, RptSeq, orders, level, action, type
+    # In the LONG templates all fields behind the size lie CME_LONGER further back.
     CME_LONGER = 4
     CME_ENTRY_SIZE = 8
     CME_ENTRY_ID = 12
@@ -82,9 +82,9 @@ cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action,
     CME_ENTRY_ACTION = 25        # 0 new, 1 change, 2 delete, 3 thru, 4 from, 5 overlay
     CME_ACTION_LAST = 5
     CME_ENTRY_TYPE = 26
-    CME_TRADE_AGGRESSOR = 24     # of 42, 48
+    CME_TRADE_AGGRESSOR = 24     # in CME_TRADES
     CME_TRADE_ID = 26            # u32, from version 7 on
-    CME_TRADE_ID_LONG = 28       # of 65, before what follows
+    CME_TRADE_ID_LONG = 28       # in CME_TRADES_LONG, all of it: CME_LONGER is not added
     CME_TRADE_AGGRESSOR_LONG = 32
     CME_LIMITS_ID = 24
     CME_LIMITS_CHAIN = 28
@@ -93,24 +93,24 @@ cdef enum:  # entries of 32, 46: price, size, id, RptSeq, orders, level, action,
     CME_VOLUME_ID = 4
     CME_VOLUME_CHAIN = 8
 
-cdef enum:  # entries of orders: id, priority, then
-    CME_REFER_QUANTITY = 16      # in 32, 46
-    CME_REFER_ENTRY = 20         # from 1
+cdef enum:  # entries of orders begin with id and priority
+    CME_REFER_QUANTITY = 16      # in CME_BOOK
+    CME_REFER_ENTRY = 20         # the level that it belongs to, from 1
     CME_REFER_ACTION = 21
-    CME_ORDER_PRICE = 16         # in 47, 53
+    CME_ORDER_PRICE = 16         # in CME_ORDERS and CME_SNAPSHOT_ORDERS
     CME_ORDER_QUANTITY = 24
-    CME_ORDER_ID = 28            # in 47
+    CME_ORDER_ID = 28            # in CME_ORDERS
     CME_ORDER_ACTION = 32        # 0 new, 1 change, 2 delete
     CME_ORDER_ACTION_LAST = 2
     CME_ORDER_TYPE = 33
     CME_ORDER_TYPE_53 = 28
 
-cdef enum:  # entries of 52: price, size, orders, level, .., type
+cdef enum:  # entries of CME_SNAPSHOT: price, size, orders, level, .., type
     CME_LEVEL_SIZE = 8
     CME_LEVEL_ORDERS = 12
     CME_LEVEL_PLACE = 16
     CME_LEVEL_TYPE = 21
-    CME_LEVEL_ORDERS_LONG = 16   # of 69
+    CME_LEVEL_ORDERS_LONG = 16   # in CME_SNAPSHOT_LONG
     CME_LEVEL_PLACE_LONG = 20
     CME_LEVEL_TYPE_LONG = 22
 
