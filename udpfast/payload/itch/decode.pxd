@@ -1,5 +1,6 @@
-# ITCH: one message to changes. E and C are trades at the order's price or at the one named; a C
-# that is not printable is on the tape by the cross (Q) that follows. U takes the old order's side.
+# ITCH: turns one message into changes. E trades at the order's price, C at the price that it names.
+# A C that is not printable reaches the tape with the cross (Q) that follows. U keeps the side of
+# the order that it replaces.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -15,12 +16,14 @@ cdef inline int32_t itch_decode(
     cdef uint8_t kind = data[0] if size else 0
     cdef uint32_t least = itch_size(kind)
     if size < max(least, <uint32_t>1):
-        return OUTCOME_REFUSED if size else OUTCOME_OPAQUE  # MoldUDP64 allows one without a byte
+        # MoldUDP64 allows a message of no bytes.
+        return OUTCOME_REFUSED if size else OUTCOME_OPAQUE
     if least == 0:
         return OUTCOME_REFUSED
     memset(change, 0, sizeof(Change))
     if least < ITCH_ORDER + 8:
-        return OUTCOME_OPAQUE        # S and W: they end before an order would
+        # S and W end before the place of an order's id.
+        return OUTCOME_OPAQUE
     change.instrument = be16(data + ITCH_LOCATE)
     change.order = be64(data + ITCH_ORDER)
     change.price = PRICE_NONE
@@ -62,7 +65,7 @@ cdef inline int32_t itch_decode(
         change.order = be64(data + ITCH_CROSS_MATCH)
         change.name = ITCH_CROSS_STOCK + 1
         if change.quantity == 0:
-            return OUTCOME_OPAQUE  # a cross in which nothing traded
+            return OUTCOME_OPAQUE  # nothing traded in this cross
     elif kind == c"R":
         change.verb = VERB_DEFINE
         change.name = ITCH_NAME + 1
@@ -78,7 +81,7 @@ cdef inline int32_t itch_decode(
 
 
 cdef inline int itch_status(uint8_t state) noexcept nogil:
-    # Schema TradingStatus: of a halt, a quotation period and trading.
+    # Return the schema's TradingStatus for a halt, a quotation period or trading.
     if state == c"T":
         return 5
     return 2 if state == c"Q" else 7

@@ -1,32 +1,32 @@
 # Nasdaq TotalView-ITCH 5.0. Big endian.
 #
-# Every message: 0 c1 type, 1 u16 stock locate, 3 u16 tracking, 5 u48 time.
+# Every message begins with 0 c1 type, 1 u16 stock locate, 3 u16 tracking, 5 u48 time.
 
 cdef enum:
     ITCH_LOCATE = 1
-    ITCH_ORDER = 11              # u64 reference
-    ITCH_SIDE = 19               # of A, F: B or S
-    ITCH_SHARES = 20             # of A, F
-    ITCH_STOCK = 24              # of A, F, P: c8
-    ITCH_PRICE = 32              # of A, F, C, P: u32, four decimals
-    ITCH_LESS = 19               # of E, C, X: u32 shares
-    ITCH_MATCH = 23              # of E, C: u64
-    ITCH_PRINTABLE = 31          # of C: Y or N
-    ITCH_NEW_ORDER = 19          # of U: u64
+    ITCH_ORDER = 11              # u64, the order's reference
+    ITCH_SIDE = 19               # in A, F: B or S
+    ITCH_SHARES = 20             # in A, F
+    ITCH_STOCK = 24              # c8, in A, F, P
+    ITCH_PRICE = 32              # u32, four decimals, in A, F, C, P
+    ITCH_LESS = 19               # u32 shares, in E, C, X
+    ITCH_MATCH = 23              # u64, in E, C
+    ITCH_PRINTABLE = 31          # Y or N, in C
+    ITCH_NEW_ORDER = 19          # u64, in U
     ITCH_NEW_SHARES = 27
     ITCH_NEW_PRICE = 31
-    ITCH_TRADE_SHARES = 20       # of P
+    ITCH_TRADE_SHARES = 20       # in P
     ITCH_TRADE_MATCH = 36
-    ITCH_CROSS_SHARES = 11       # of Q: u64
+    ITCH_CROSS_SHARES = 11       # u64, in Q
     ITCH_CROSS_STOCK = 19
     ITCH_CROSS_PRICE = 27
     ITCH_CROSS_MATCH = 31
-    ITCH_NAME = 11               # of R, H: c8
-    ITCH_STATE = 19              # of H: H P Q T
+    ITCH_NAME = 11               # c8, in R, H
+    ITCH_STATE = 19              # H, P, Q or T, in H
 
 
 cdef inline unsigned int itch_size(unsigned char kind) noexcept nogil:
-    # Bytes of a type; 0: none that we know.
+    # Return the size of a type; 0 for an unknown type.
     if kind == c"A":
         return 36
     if kind == c"F" or kind == c"Q":

@@ -1,5 +1,5 @@
-# PITCH: one message to a change. Symbols stand in adds and trades, and are the instrument's id; all
-# else names the order alone.
+# PITCH: turns one message into a change. The symbol is the instrument's id. Only adds, trades and
+# statuses have it; all other messages name the order alone.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -11,7 +11,8 @@ from udpfast.wire.load cimport le16, le32, le64
 
 
 cdef inline uint64_t pitch_symbol(const uint8_t* at, uint32_t size) noexcept nogil:
-    # Six or eight characters, blanks behind: the same symbol has one id in both forms.
+    # Return the id of a symbol of six or eight characters, padded with blanks, so that a symbol has
+    # the same id in both forms.
     cdef uint64_t symbol
     memset(&symbol, c" ", 8)
     memcpy(&symbol, at, size)
@@ -20,7 +21,7 @@ cdef inline uint64_t pitch_symbol(const uint8_t* at, uint32_t size) noexcept nog
 
 cdef inline void pitch_order(
         const uint8_t* data, bint short, uint32_t symbol_size, Change* change) noexcept nogil:
-    # Side, size, symbol and price of an add or a trade.
+    # Read side, size, symbol and price of an add or a trade.
     cdef const uint8_t* symbol = data + (PITCH_SYMBOL - 2 if short else PITCH_SYMBOL)
     change.side = change_side(data[PITCH_SIDE], c"B", c"S")
     change.quantity = le16(data + PITCH_SIZE) if short else le32(data + PITCH_SIZE)
@@ -36,7 +37,7 @@ cdef inline int32_t pitch_decode(
     if size < 2 or size < least:
         return OUTCOME_REFUSED
     if least == 0:
-        return OUTCOME_UNKNOWN   # Cboe says that a receiver has to skip it
+        return OUTCOME_UNKNOWN   # Cboe asks receivers to skip unknown types
     if pitch_touches_none(kind):
         return OUTCOME_OPAQUE
     memset(change, 0, sizeof(Change))
@@ -60,7 +61,8 @@ cdef inline int32_t pitch_decode(
             data, kind == PITCH_TRADE_SHORT, 8 if kind == PITCH_TRADE_EXPANDED else 6, change)
         change.order = le64(data + least - 8)
         if change.side != SIDE_NONE:
-            change.side = 1 - change.side     # the hidden order's; the taker was on the other
+            # The message has the hidden order's side; the taker was on the other one.
+            change.side = 1 - change.side
     elif kind == PITCH_EXECUTED:
         change.verb = VERB_EXECUTE
         change.quantity = le32(data + PITCH_LESS)
@@ -92,7 +94,7 @@ cdef inline int32_t pitch_decode(
 
 
 cdef inline int pitch_status(uint8_t state) noexcept nogil:
-    # Schema TradingStatus: T trading, H and S halted, A Q before trading.
+    # Return the schema's TradingStatus: T trading, H and S halted, A and Q before trading.
     if state == c"T":
         return 5
     return 7 if state == c"H" or state == c"S" else 2

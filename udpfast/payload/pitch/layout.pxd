@@ -1,5 +1,5 @@
-# Cboe multicast PITCH 2.x, US equities. Little endian. Every message: 0 u8 length with itself,
-# 1 u8 type, 2 u32 time offset.
+# Cboe multicast PITCH 2.x, US equities. Little endian. Every message begins with 0 u8 length of the
+# whole, 1 u8 type, 2 u32 time offset.
 
 cdef enum:  # types
     PITCH_TIME = 0x20
@@ -28,21 +28,21 @@ cdef enum:  # types
 cdef enum:  # offsets
     PITCH_TYPE = 1
     PITCH_ORDER = 6              # u64
-    PITCH_SIDE = 14              # of adds and trades: B or S
+    PITCH_SIDE = 14              # in adds and trades: B or S
     PITCH_SIZE = 15              # u16 in short forms, else u32
-    PITCH_SYMBOL = 19            # c6, c8 in expanded forms; 17 in short forms
-    PITCH_LESS = 14              # of executions, reductions, modifications
-    PITCH_EXECUTION = 18         # of 0x23: u64
-    PITCH_LEFT = 18              # of 0x24: u32
+    PITCH_SYMBOL = 19            # c6, in expanded forms c8; in short forms at 17
+    PITCH_LESS = 14              # in executions, reductions, modifications
+    PITCH_EXECUTION = 18         # u64, in 0x23
+    PITCH_LEFT = 18              # u32, in 0x24
     PITCH_EXECUTION_AT = 22
     PITCH_PRICE_AT = 30
     PITCH_STATUS_SYMBOL = 6      # c8
     PITCH_STATE = 14
-    PITCH_KEEPS = 2              # bit of the flags of a modification
+    PITCH_KEEPS = 2              # a bit of a modification's flags
 
 
 cdef inline unsigned int pitch_size(unsigned char kind) noexcept nogil:
-    # Bytes of a type at least; 0: nobody knows it.
+    # Return the least size of a type; 0 for an unknown type.
     if kind == PITCH_UNIT_CLEAR:
         return 6
     if kind == PITCH_ADD_LONG:
