@@ -1,5 +1,6 @@
-# B3 UMDF: one datagram to changes. Orders go by their secondary id: a new one is a new place in the
-# queue. Orders without a price (at market) are in no book. Loops are read by loop.pxd.
+# B3 UMDF: turns one datagram into changes. Orders are known by their secondary id: an order that
+# gets a new one goes to the end of its queue. Orders without a price (at market) are in no book.
+# The loops are in loop.pxd.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -20,7 +21,7 @@ cdef inline void b3_change(Change* change, uint8_t verb, uint64_t instrument) no
 
 cdef inline bint b3_order(
         const uint8_t* block, uint32_t id, uint32_t price, Change* change) noexcept nogil:
-    # Whose order it is, and its price; False: of no side.
+    # Read an order's side, id and price. Return False if its side is neither bid nor offer.
     cdef uint8_t side = block[B3_SIDE]
     change.side = SIDE_BID if side == c"0" else SIDE_ASK
     change.order = change.order_before = le64(block + id)
@@ -31,13 +32,13 @@ cdef inline bint b3_order(
 
 cdef inline int32_t b3_told(
         const uint8_t* block, uint32_t size, uint32_t template, Change* change) noexcept nogil:
-    # A message's changes: 0, 1, or that it is refused.
+    # Append the message's change, if it has one. Return the number of changes, or OUTCOME_REFUSED.
     cdef uint32_t least = B3_ORDER_SIZE if template == B3_ORDER else B3_DELETE_SIZE
     b3_change(change, VERB_CLEAR, le64(block + B3_ID))
     if template == B3_EMPTY_BOOK:
         return 1
     if template == B3_MASS_DELETE:
-        # Which orders are gone, it does not name: the book is not known any more.
+        # It does not name the orders that it deletes. A DELETE of no order puts the book in doubt.
         change.verb = VERB_DELETE
         return 1
     if size < least:
@@ -47,7 +48,8 @@ cdef inline int32_t b3_told(
         if not b3_order(block, B3_DELETE_ID, B3_DELETE_PRICE, change):
             return OUTCOME_REFUSED
         if change.price == PRICE_NONE:
-            change.verb = VERB_PUT       # it may be in no book
+            # Without a price the order may be in no book, and a DELETE of it would raise a doubt.
+            change.verb = VERB_PUT
         return 1
     change.verb = VERB_PUT if block[B3_ACTION] else VERB_ADD
     change.time_ns = <int64_t>le64(block + B3_TIME)
@@ -55,7 +57,8 @@ cdef inline int32_t b3_told(
         return OUTCOME_REFUSED
     change.quantity = <int64_t>le64(block + B3_QUANTITY)
     if change.price == PRICE_NONE:
-        change.verb = VERB_PUT   # it may have had one: it leaves the book
+        # The order may have had a price: without one it leaves the book.
+        change.verb = VERB_PUT
         change.quantity = 0
     return 1
 
@@ -67,7 +70,7 @@ cdef inline bint b3_touches_none(uint32_t template) noexcept nogil:
 
 
 cdef inline uint8_t b3_security(uint8_t kind) noexcept nogil:
-    # Schema SecurityType, of a share, a fund, a future, an option, spot.
+    # Return the schema's SecurityType for shares, funds, futures, options and spot contracts.
     if kind == 3 or kind == 5 or kind == 14 or kind == 17:
         return SECURITY_SPOT
     if kind == 6 or kind == 10 or kind == 12 or kind == 16:
@@ -77,7 +80,7 @@ cdef inline uint8_t b3_security(uint8_t kind) noexcept nogil:
 
 cdef inline int32_t b3_define(
         const uint8_t* block, uint32_t at, Change* change) noexcept nogil:
-    # Where its symbol is, and what it is; `at`: of the block, in what is decoded.
+    # Append a DEFINE. `at` is the offset of the block in the message, by which the name is found.
     cdef int64_t tick = <int64_t>le64(block + B3_TICK)
     cdef int64_t multiplier = <int64_t>le64(block + B3_MULTIPLIER)
     cdef int64_t expires_s = <int64_t>le64(block + B3_EXPIRES)
@@ -111,7 +114,8 @@ cdef inline int32_t b3_traded(
 cdef inline int32_t b3_message(
         const uint8_t* block, uint32_t size, uint32_t template, uint32_t at,
         Change* change) noexcept nogil:
-    # The same, and whether its event goes on; `at`: of the block, in the datagram.
+    # Append the changes of one message, with the marks of its event. `at` is the offset of the
+    # block in the datagram.
     cdef int32_t made
     cdef bint ends
     if template == B3_CHANNEL_RESET:

@@ -1,8 +1,8 @@
-# B3 UMDF: loops of snapshots and of definitions. A snapshot is a header, which says how many orders
-# it has, then messages with orders, which say neither which snapshot nor which part they are. It is
-# whole only if its line's datagrams followed each other by their own numbers, and the counts are
-# exactly those of the header. All of it comes from one line: what another brings meanwhile is not
-# looked at.
+# B3 UMDF: decodes the loops of snapshots and definitions. A snapshot is a header with its numbers
+# of orders, followed by messages with the orders. These name neither their snapshot nor their part.
+# So a snapshot is whole only if the datagrams of its line were consecutive and brought exactly as
+# many orders as the header says. All of it comes from one line; what other lines bring meanwhile is
+# ignored.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -15,16 +15,16 @@ from udpfast.payload.b3.layout cimport *
 from udpfast.wire.load cimport le16, le32, le64
 
 cdef enum:
-    # Headers of other lines that are passed by, until the snapshot at hand is given up: the line
-    # that it comes from is silent.
+    # Headers on other lines that are ignored before the current snapshot is given up: by then its
+    # line is silent.
     B3_LOOP_PATIENCE = 64
 
 cdef struct B3Loop:
     uint64_t instrument
-    uint64_t number              # that the snapshot at hand is as of
-    uint64_t next                # of its line's next datagram
-    uint32_t left[2]             # bids and offers that it still lacks
-    uint32_t part                # of it, that came last
+    uint64_t number              # the last number of changes that the snapshot includes
+    uint64_t next                # the number of its line's next datagram
+    uint32_t left[2]             # bids and offers that have not come yet
+    uint32_t part                # the last part that came, from 1
     uint32_t passed
     uint8_t line
     bint begun
@@ -39,7 +39,7 @@ cdef inline void b3_loop_begin(B3Loop* loop, Change* change) noexcept nogil:
 
 
 cdef inline Change* b3_loop_part(B3Loop* loop, bint more, Change* change) noexcept nogil:
-    # Ends what was told of a snapshot.
+    # Append the end of a part of a snapshot, and say whether more parts follow.
     b3_change(change, VERB_END_SNAPSHOT, loop.instrument)
     change.flags = CHANGE_MORE if more else 0
     return change + 1
@@ -47,7 +47,7 @@ cdef inline Change* b3_loop_part(B3Loop* loop, bint more, Change* change) noexce
 
 cdef inline Change* b3_loop_header(
         B3Loop* loop, const uint8_t* block, uint64_t session, Change* change) noexcept nogil:
-    # A snapshot of a numbering that is not the current one is of no use.
+    # Begin a snapshot. One that belongs to another numbering than the current one is ignored.
     loop.instrument = le64(block + B3_ID)
     loop.number = le32(block + B3_LAST)
     loop.left[SIDE_BID] = le32(block + B3_BIDS)
@@ -64,7 +64,7 @@ cdef inline Change* b3_loop_header(
 cdef inline Change* b3_loop_orders(
         B3Loop* loop, const uint8_t* block, uint32_t size, const uint8_t* end,
         Change* change) noexcept nogil:
-    # NULL: they are not those of the snapshot at hand.
+    # Append orders of the current snapshot. Return NULL if they do not belong to it.
     cdef const uint8_t* at = block + size
     cdef uint32_t _, entry, count
     cdef int side
@@ -88,7 +88,8 @@ cdef inline Change* b3_loop_orders(
         change.quantity = <int64_t>le64(at + B3_ROW_QUANTITY)
         change.order = change.order_before = le64(at + B3_ROW_ID)
         if change.price != PRICE_NONE:
-            change += 1          # at market: it counts, and is in no book
+            # An order at market counts, but is in no book.
+            change += 1
         at += entry
     loop.begun = loop.left[SIDE_BID] != 0 or loop.left[SIDE_ASK] != 0
     return b3_loop_part(loop, loop.begun, change)
@@ -97,8 +98,8 @@ cdef inline Change* b3_loop_orders(
 cdef inline int32_t b3_loop_decode(
         const Message* message, uint64_t session, B3Loop* loop, Change* changes,
         uint32_t room) noexcept nogil:
-    # `session`: the version of the numbering of the changes, 0: none was heard. `detail` is the
-    # datagram's number in its loop.
+    # `session` is the version of the numbering of the changes, or 0 before the first one.
+    # `message.detail` is the datagram's number in its loop.
     cdef const uint8_t* data = message.payload
     cdef const uint8_t* block
     cdef uint32_t at = 0, length, size, template

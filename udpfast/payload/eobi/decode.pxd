@@ -1,6 +1,7 @@
-# T7 EOBI: one datagram to changes. Orders have no ids: the time stamp that is an order's priority,
-# with its side, is the only one of its instrument. Its id here is the stamp doubled, and one more
-# if it sells. Orders without a price (market orders) are in no book. Loops are read by loop.pxd.
+# T7 EOBI: turns one datagram into changes. Orders have no ids. An order's priority, a time stamp,
+# is unique among the orders of its instrument and side, so the id here is twice the stamp, plus one
+# for a sell order. Orders without a price (market orders) are in no book. The loops are in
+# loop.pxd.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -23,7 +24,7 @@ cdef inline Change* eobi_change(
 
 
 cdef inline bint eobi_order(Change* change, uint64_t priority, uint8_t side) noexcept nogil:
-    # Whose order it is; False: of no side.
+    # Set an order's side, id and priority. Return False if its side is neither buy nor sell.
     change.side = SIDE_BID if side == EOBI_BUY else SIDE_ASK
     change.order = priority << 1 | change.side
     change.order_before = priority
@@ -32,14 +33,15 @@ cdef inline bint eobi_order(Change* change, uint64_t priority, uint8_t side) noe
 
 
 cdef inline bint eobi_quantity(Change* change, uint64_t units) noexcept nogil:
-    # With four decimals; False: it is not whole.
+    # Read a quantity with four decimals. Return False if it is not a whole number.
     change.quantity = <int64_t>(units // EOBI_QUANTITY_UNIT)
     return units % EOBI_QUANTITY_UNIT == 0
 
 
 cdef inline bint eobi_is_other(const uint8_t* details) noexcept nogil:
-    # Whether 32 bytes of details are no padded ones of version 13, but those of a version that has
-    # the price four bytes later. Its lower half would be 0 only in prices that no tick allows.
+    # Return True if 32 bytes of details are not version 13 with padding, but a later layout that
+    # has the price four bytes further back. Such a price read by version 13's layout has a lower
+    # half of 0, which no tick size allows.
     cdef uint32_t lower = le32(details + EOBI_PRICE_13)
     cdef uint32_t upper = le32(details + EOBI_PRICE_13 + 4)
     return le32(details + EOBI_DETAILS_13) != 0 or (
@@ -48,7 +50,8 @@ cdef inline bint eobi_is_other(const uint8_t* details) noexcept nogil:
 
 cdef inline bint eobi_details(
         Change* change, const uint8_t* message, uint32_t length, uint32_t at) noexcept nogil:
-    # An order as its details say, by the version that has so many bytes for them; False: none.
+    # Read an order by the version that has this many bytes of details. Return False if there is
+    # none.
     cdef const uint8_t* details = message + at
     cdef uint8_t side
     if length >= at + EOBI_DETAILS_PADDED and eobi_is_other(details):
@@ -87,17 +90,17 @@ cdef inline int32_t eobi_execution(
         return OUTCOME_REFUSED
     change.price = <int64_t>le64(message + EOBI_LAST_PRICE)
     change.order_before = match
-    change.flags = CHANGE_REST if full else 0     # `orders`: nothing is left
+    change.flags = CHANGE_REST if full else 0     # with `orders` 0: nothing is left of the order
     if <int64_t>le64(message + EOBI_EXECUTED_PRICE) == PRICE_NONE:
         change.verb = VERB_TRADE
         change.order = match
-        change.side = 1 - change.side             # the taker's
+        change.side = 1 - change.side             # the side of the taker
     return 1
 
 
 cdef inline int32_t eobi_modify(
         const uint8_t* message, uint32_t length, Change* change) noexcept nogil:
-    # The order leaves its place, and comes at another one.
+    # The order leaves its old place and joins another queue.
     cdef int64_t time_ns
     cdef int32_t count = 0
     cdef Change new

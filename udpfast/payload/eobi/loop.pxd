@@ -1,10 +1,11 @@
-# T7 EOBI: loops of snapshots. A cycle of a product is its summary, which names the last message of
-# the changes that the cycle contains, then of each instrument a summary, which says how many orders
-# follow, and those orders, which say neither which instrument nor which part they are of. So a
-# cycle holds as long as its line's datagrams follow each other by their own numbers, and a snapshot
-# only with exactly as many orders. All of it comes from one line.
+# T7 EOBI: decodes the loops of snapshots. A cycle of a product begins with its summary, which names
+# the last message of changes that the cycle includes. Then come, for each instrument, a summary
+# with its number of orders, and those orders, which name neither their instrument nor their part.
+# So a cycle is whole only while the datagrams of its line are consecutive, and a snapshot only if
+# it brings exactly that many orders. All of it comes from one line.
 #
-# Changes are numbered by datagram, and so is what is held: which messages a datagram had is kept.
+# The summary names a message, but records count datagrams of changes, so EobiNumbers keeps which
+# messages each datagram had.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -17,36 +18,39 @@ from udpfast.payload.eobi.layout cimport *
 from udpfast.wire.load cimport le16, le32, le64
 
 cdef enum:
-    # Cycles that begin on other lines, until that at hand is given up: its line is silent.
+    # Cycles that begin on other lines before the current one is given up: by then its line is
+    # silent.
     EOBI_LOOP_PATIENCE = 64
-    EOBI_SPANS = 1024            # datagrams whose messages are known; a power of two
+    EOBI_SPANS = 1024            # datagrams of changes that are remembered; a power of two
 
-cdef struct EobiSpan:            # the messages of a datagram of changes
+cdef struct EobiSpan:            # the messages of one datagram of changes
     uint64_t number
     uint32_t first
     uint32_t last
 
-cdef struct EobiNumbers:         # of a stream of changes
+cdef struct EobiNumbers:         # the spans of one stream of changes
     EobiSpan spans[EOBI_SPANS]
-    uint64_t count               # ever put there
-    int64_t since_ns             # when the first was sent: a cycle before it is of another session
+    uint64_t count               # how many spans were ever stored
+    # When its first datagram was sent: an earlier cycle belongs to another session.
+    int64_t since_ns
     uint16_t stream
     uint16_t session
     uint8_t reserved[44]
 
 cdef struct EobiLoop:
-    uint64_t number              # of the datagram that the cycle at hand is as of; 0: none is
+    # The last datagram of changes that the current cycle includes; 0: there is no cycle.
+    uint64_t number
     uint64_t instrument
-    uint32_t next                # number of its line's next datagram
-    uint32_t left                # orders that the snapshot at hand lacks
-    uint32_t part                # of it, that came last
+    uint32_t next                # the number of its line's next datagram
+    uint32_t left                # orders that the current snapshot still lacks
+    uint32_t part                # the last part that came, from 1
     uint32_t passed
     uint8_t line
-    bint begun                   # a snapshot is at hand
+    bint begun                   # a snapshot has begun
 
 
 cdef inline void eobi_note(EobiNumbers* numbers, const Message* message) noexcept nogil:
-    # A datagram of changes. Heartbeats have no number of their own.
+    # Store the messages of a datagram of changes. Heartbeats have no number of their own.
     cdef const uint8_t* data = message.payload
     cdef EobiSpan span
     cdef uint32_t at = 0, length
@@ -74,7 +78,7 @@ cdef inline void eobi_note(EobiNumbers* numbers, const Message* message) noexcep
 
 cdef inline uint64_t eobi_number(
         const EobiNumbers* numbers, uint16_t stream, uint32_t last) noexcept nogil:
-    # The number of the datagram that ends with a message; 0: none is known to.
+    # Return the number of the datagram whose last message this is, or 0 if none is known.
     cdef uint64_t at = numbers.count
     cdef uint64_t oldest = at - min(at, <uint64_t>EOBI_SPANS)
     cdef const EobiSpan* span
@@ -86,7 +90,7 @@ cdef inline uint64_t eobi_number(
         if span.last == last:
             return span.number
         if span.first == last + 1:
-            return span.number - 1       # that may be lost itself
+            return span.number - 1       # which may itself be lost
         if span.last < last:
             return 0
     return 0
@@ -101,7 +105,7 @@ cdef inline void eobi_loop_begin(EobiLoop* loop, Change* change) noexcept nogil:
 
 
 cdef inline Change* eobi_loop_part(EobiLoop* loop, Change* change) noexcept nogil:
-    # Ends what was told of a snapshot.
+    # Append the end of a part of a snapshot.
     eobi_change(change, VERB_END_SNAPSHOT, <const uint8_t*>&loop.instrument, 0)
     change.flags = CHANGE_MORE if loop.left else 0
     loop.begun = loop.left != 0
@@ -110,7 +114,7 @@ cdef inline Change* eobi_loop_part(EobiLoop* loop, Change* change) noexcept nogi
 
 cdef inline bint eobi_loop_order(
         EobiLoop* loop, const uint8_t* data, uint32_t length, Change* change) noexcept nogil:
-    # False: it is of no side, or none that is known.
+    # Return False if the order's side or layout is unknown.
     eobi_change(change, VERB_ADD, <const uint8_t*>&loop.instrument, 0)
     if not eobi_details(change, data, length, EOBI_FIELDS):
         return False
@@ -122,7 +126,7 @@ cdef inline bint eobi_loop_order(
 cdef inline bint eobi_loop_product(
         EobiLoop* loop, const Message* message, const EobiNumbers* numbers, uint16_t stream,
         const uint8_t* data) noexcept nogil:
-    # Whether the cycle that begins is the one to follow.
+    # Begin a cycle. Return False if the cycle of another line is being read.
     if loop.number and loop.line != message.line and loop.passed < EOBI_LOOP_PATIENCE:
         loop.passed += 1
         return False
@@ -138,13 +142,14 @@ cdef inline bint eobi_loop_product(
 cdef inline int32_t eobi_loop_decode(
         const Message* message, const EobiNumbers* numbers, uint16_t stream, EobiLoop* loop,
         Change* changes, uint32_t room) noexcept nogil:
-    # `stream`: of the changes. The upper half of `detail` is the datagram's number in its loop.
+    # `stream` is that of the changes. The upper half of `message.detail` is the datagram's number
+    # in its loop.
     cdef const uint8_t* data = message.payload
     cdef uint32_t at = 0, length, template
     cdef uint32_t number = <uint32_t>(message.detail >> 32)
     cdef bint own = loop.line == message.line
     cdef Change* change = changes
-    cdef Change* part = NULL     # where what is told of a snapshot began
+    cdef Change* part = NULL     # where the current part of a snapshot begins
     if own and number != loop.next:
         loop.number = 0
         loop.begun = False
@@ -180,7 +185,8 @@ cdef inline int32_t eobi_loop_decode(
                 change = part
             else:
                 if change.price != PRICE_NONE:
-                    change += 1  # at market: it counts, and is in no book
+                    # An order at market counts, but is in no book.
+                    change += 1
                 if loop.left == 0:
                     change = eobi_loop_part(loop, change)
         at += length

@@ -1,5 +1,6 @@
-# NYSE: one message to a change. A symbol's index is the instrument's id; its mapping has the name
-# and the decimals of its prices. Every message of a symbol counts in its chain, imbalances too.
+# NYSE: turns one message into a change. A symbol's index is the instrument's id; its mapping has
+# the name and the decimals of prices. Every message about a symbol counts in its chain, imbalances
+# too. Refreshes are in loop.pxd.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -30,8 +31,8 @@ cdef inline int32_t nyse_decode(
         change.price = data[NYSE_SCALE]
         return 1
     if kind == NYSE_ADD_REFRESH:
-        # It restores orders, and refreshes are not taken: as an order that is not there, it puts
-        # the symbol in doubt.
+        # The order is restored within a refresh on this line, which is not read. A DELETE of an
+        # unknown order puts the symbol in doubt.
         change.instrument = le32(data + NYSE_TIMED_INDEX)
         change.verb = VERB_DELETE
         return 1
@@ -71,17 +72,18 @@ cdef inline int32_t nyse_decode(
 
 cdef inline int32_t nyse_timed(
         const uint8_t* data, uint32_t kind, Change* change) noexcept nogil:
-    # What has its whole time.
+    # Decode a message that has seconds and nanoseconds.
     change.instrument = le32(data + NYSE_TIMED_INDEX)
     change.chain = le32(data + NYSE_TIMED_CHAIN)
     change.time_ns = (<int64_t>le32(data + NYSE_SECONDS) * 1_000_000_000
                       + le32(data + NYSE_SECONDS + 4))
     change.verb = VERB_CHAIN
     if kind == NYSE_CLEAR:
-        # A refresh follows unasked, and refreshes are not taken; at the beginning there is none.
+        # A refresh follows on this line, which is not read. The first message of a day needs none,
+        # because the book was empty.
         change.verb = VERB_CLEAR
         change.flags = CHANGE_MORE if change.chain > 1 else 0
-        change.chain -= 1        # of the message before the next one
+        change.chain -= 1        # the message has the number of the next one
     elif kind == NYSE_STATUS:
         change.quantity = nyse_state(data[NYSE_STATE])
         if change.quantity:
@@ -90,7 +92,8 @@ cdef inline int32_t nyse_timed(
 
 
 cdef inline int nyse_state(uint8_t state) noexcept nogil:
-    # Schema TradingStatus; 0: the state says nothing of trading, as short sale restrictions do.
+    # Return the schema's TradingStatus; 0 if the state does not concern trading, as with short sale
+    # restrictions.
     if state == c"4" or state == c"6":
         return 7                 # halted, or it does not open or resume
     if state == c"5" or state == c"E" or state == c"O" or state == c"L":

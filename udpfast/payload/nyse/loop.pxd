@@ -1,7 +1,8 @@
-# NYSE: refreshes, as they come on their own line: all orders of one symbol, in one datagram or
-# several. Each has a header, which says its part, of how many, and which numbers the refresh
-# contains; but not the symbol, which the messages behind it name. All of one comes from one line,
-# in a row: two that are asked for at the same time need not be cut at the same orders.
+# NYSE: decodes refreshes, which come on their own line. A refresh has all orders of one symbol, in
+# one datagram or several. Each datagram's header says its part, the number of parts, and the last
+# numbers that the refresh includes; only the messages behind it name the symbol. All of a refresh
+# comes from one line, because two that were requested at the same time may be cut at different
+# orders.
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memset
@@ -14,21 +15,22 @@ from udpfast.payload.nyse.layout cimport *
 from udpfast.wire.load cimport le16, le32, le64
 
 cdef enum:
-    # Refreshes that begin on other lines, until that at hand is given up: its line is silent.
+    # Refreshes that begin on other lines before the current one is given up: by then its line is
+    # silent.
     NYSE_LOOP_PATIENCE = 64
 
-cdef struct NyseLoop:            # the refresh at hand
-    uint32_t number              # that it is as of
-    uint32_t chain               # the symbol's own
+cdef struct NyseLoop:            # the current refresh
+    uint32_t number              # the last number that it includes
+    uint32_t chain               # the same in the symbol's own chain
     uint32_t instrument
     uint16_t parts
-    uint16_t next                # 0: there is none
+    uint16_t next                # the part that comes next; 0: there is no refresh
     uint16_t passed
     uint8_t line
 
 
 cdef inline uint32_t nyse_named(const uint8_t* data, uint32_t kind) noexcept nogil:
-    # Which symbol a message of a refresh is of; 0: it does not say.
+    # Return the symbol that a message of a refresh names, or 0 if it names none.
     if nyse_size(kind) > le16(data):
         return 0
     if kind == NYSE_MAPPING:
@@ -40,7 +42,7 @@ cdef inline uint32_t nyse_named(const uint8_t* data, uint32_t kind) noexcept nog
 
 cdef inline bint nyse_loop_takes(
         NyseLoop* loop, const Message* message, uint32_t instrument) noexcept nogil:
-    # Whether a datagram is the next one of a refresh of this symbol.
+    # Return True if the datagram is the next part of a refresh of this symbol, or begins one.
     cdef const uint8_t* header = message.payload
     cdef uint16_t part = le16(header + NYSE_REFRESH_PART)
     cdef uint16_t parts = le16(header + NYSE_REFRESH_PARTS)
@@ -81,7 +83,7 @@ cdef inline void nyse_loop_part(
 
 
 cdef inline bint nyse_loop_order(const uint8_t* data, Change* change) noexcept nogil:
-    # False: it is of no side.
+    # Return False if the order's side is neither bid nor offer.
     memset(change, 0, sizeof(Change))
     change.verb = VERB_ADD
     change.flags = CHANGE_ROW
@@ -95,7 +97,7 @@ cdef inline bint nyse_loop_order(const uint8_t* data, Change* change) noexcept n
 
 cdef inline int32_t nyse_loop_decode(
         const Message* message, NyseLoop* loop, Change* changes, uint32_t room) noexcept nogil:
-    # All messages of a datagram.
+    # Decode all messages of a datagram.
     cdef const uint8_t* data = message.payload
     cdef uint32_t at = 0, size, kind, named, instrument = 0, part = 0
     cdef bint refresh = message.size >= NYSE_REFRESH_MIN and (
@@ -108,7 +110,7 @@ cdef inline int32_t nyse_loop_decode(
         size, kind = le16(data + at), le16(data + at + NYSE_TYPE)
         named = nyse_named(data + at, kind)
         if refresh and named and instrument and named != instrument:
-            return OUTCOME_REFUSED   # two symbols: it is none that we know
+            return OUTCOME_REFUSED   # a refresh with two symbols is unknown
         instrument = named or instrument
         if kind == NYSE_MAPPING and change + 3 < changes + room:
             if nyse_decode(data + at, size, True, change) == 1:
