@@ -1,6 +1,6 @@
-# Coinbase Derivatives: one datagram to changes. A put adds an order, or changes one. Whether it
-# keeps its place is not said: it goes to the end of its price's queue. Of snapshots, the names are
-# taken: of which instrument one is, its datagram says.
+# Coinbase Derivatives: turns one datagram into changes. A put adds an order or changes one. The
+# venue does not say whether a changed order keeps its place, so it goes to the end of its queue.
+# Only the names in snapshots are used; the datagram says which instrument a snapshot is for.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -32,14 +32,16 @@ cdef inline int32_t coinbase_decode(
 
 
 cdef inline bint coinbase_touches_none(uint32_t template) noexcept nogil:
-    # It is of a snapshot, which is not taken, or of a retransmission.
+    # Return True for parts of a snapshot, which are not used, and for answers to retransmission
+    # requests.
     return (template == COINBASE_SNAPSHOT_ORDER or template == COINBASE_SNAPSHOT_END
             or template == COINBASE_CYCLE_END or template == COINBASE_REQUEST
             or template == COINBASE_REJECT)
 
 
 cdef inline uint32_t coinbase_size(uint32_t template) noexcept nogil:
-    # Bytes of a template that counts in a chain, at least, up to the end of its block; 0: none.
+    # Return the least size, up to the end of its block, of a template that counts in a chain; 0 for
+    # other templates.
     if template == COINBASE_PUT:
         return COINBASE_QUANTITY + 4
     if template == COINBASE_DELETE:
@@ -104,7 +106,7 @@ cdef inline int32_t coinbase_message(
 cdef inline void coinbase_define(
         const uint8_t* message, uint32_t at, uint32_t name, uint32_t size, uint32_t template,
         Change* change) noexcept nogil:
-    # Where its name is, and what it is.
+    # Fill in the name's place and the properties of an instrument.
     cdef uint32_t kind = template % 100 - COINBASE_DEFINITION
     change.name = at + name + 1
     change.quantity = COINBASE_NAME_SIZE

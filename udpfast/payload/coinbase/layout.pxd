@@ -1,6 +1,6 @@
-# Coinbase Derivatives 1.2. Little endian. 0 u16 length with itself, 2 u16 block, 4 u16 template,
-# 6 u16 schema, 8 u16 version, then the block. It begins with the same 22 bytes for all that counts
-# in an instrument's chain.
+# Coinbase Derivatives 1.2. Little endian. A message has 0 u16 length of the whole, 2 u16 block, 4
+# u16 template, 6 u16 schema, 8 u16 version, then the block. In all templates that count in an
+# instrument's chain the block begins with the same 22 bytes.
 
 cdef enum:  # templates
     COINBASE_DEFINITION = 10     # to 12
@@ -13,7 +13,7 @@ cdef enum:  # templates
     COINBASE_TRADE_LAST = 34
     COINBASE_STATISTICS = 40     # to 43
     COINBASE_STATISTICS_LAST = 43
-    COINBASE_SNAPSHOT = 110      # to 112: it begins, with a definition
+    COINBASE_SNAPSHOT = 110      # to 112: the start of a snapshot, with a definition
     COINBASE_SNAPSHOT_LAST = 112
     COINBASE_SNAPSHOT_ORDER = 120
     COINBASE_SNAPSHOT_END = 122
@@ -33,9 +33,9 @@ cdef enum:  # offsets
     COINBASE_ORDER = 32          # i64
     COINBASE_PRICE = 40          # i64, nine decimals
     COINBASE_QUANTITY = 48       # i32
-    COINBASE_NAME = 32           # of a definition: c24, zeros behind
+    COINBASE_NAME = 32           # c24 in a definition, padded with zeros
     COINBASE_SNAPSHOT_NAME = 16
-    COINBASE_TICK = 64           # behind the name's beginning: i64, nine decimals
+    COINBASE_TICK = 64           # counted from the name: i64, nine decimals
     COINBASE_NAME_SIZE = 24
 
 cdef enum:  # flags

@@ -1,5 +1,6 @@
-# CSM: one message to changes. Levels come by place; a refresh in the stream is a snapshot of its
-# security, as of its own number. The bid side of a strategy may rise with its place: places decide.
+# CSM: turns one message into changes. Levels come by place. A refresh in the stream is a snapshot
+# of its instrument, as of its own number. The order of levels is that of their places, because the
+# bids of a strategy may have prices that rise from place to place.
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -22,7 +23,7 @@ cdef inline Change* csm_change(
 
 
 cdef inline bint csm_price(const uint8_t* at, int64_t* price) noexcept nogil:
-    # i8 exponent, i32 mantissa. False: it has more decimals than any price.
+    # Read a price: i8 exponent, i32 mantissa. Return False if it does not fit CSM_DECIMALS.
     cdef int exponent = <int8_t>at[0] + CSM_DECIMALS
     cdef int _
     if exponent < 0 or exponent > 9 + CSM_DECIMALS:
@@ -83,7 +84,7 @@ cdef inline int32_t csm_decode(
 
 
 cdef inline int csm_verb(uint8_t action) noexcept nogil:
-    # 0: nobody knows it.
+    # Return the verb for an action, or 0 if the action is unknown.
     if action == 0:
         return VERB_PLACE_NEW
     if action == 1:

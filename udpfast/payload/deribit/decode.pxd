@@ -1,5 +1,5 @@
-# Deribit: the messages of one datagram to changes. A book names the change before it (a link of its
-# instrument's chain), then levels by price. Tickers repeat what the books say.
+# Deribit: turns the messages of one datagram into changes. A book message names the change before
+# it (its instrument's chain), then levels by price. Tickers repeat what books say, and are skipped.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -11,10 +11,10 @@ from udpfast.payload.deribit.layout cimport *
 from udpfast.wire.load cimport le16, le32, le64
 
 cdef struct DeribitMessage:
-    const uint8_t* data          # of the datagram's messages
-    const uint8_t* root
-    const uint8_t* entries       # of the first group
-    const uint8_t* text          # the first one
+    const uint8_t* data          # the datagram's first message
+    const uint8_t* root  # the message's root block
+    const uint8_t* entries       # the entries of the first group
+    const uint8_t* text          # the first text
     uint32_t block
     uint32_t entry
     uint32_t count
@@ -75,7 +75,8 @@ cdef inline bint deribit_book(DeribitMessage* m) noexcept nogil:
     change.order_before = le64(m.root + DERIBIT_PREVIOUS)
     change.flags = 0 if m.root[DERIBIT_IS_LAST] else CHANGE_MORE
     if m.root == m.data + DERIBIT_HEADER:
-        change.flags |= CHANGE_PART      # here is the rest of one that began in the datagram before
+        # The message may continue one that began in the datagram before.
+        change.flags |= CHANGE_PART
     if not deribit_levels(m, DERIBIT_PRICE, False, time_ms):
         return False
     if m.root[DERIBIT_IS_LAST]:
@@ -117,14 +118,15 @@ cdef inline bint deribit_trades(DeribitMessage* m) noexcept nogil:
 
 
 cdef inline uint64_t deribit_defined(const uint8_t* at) noexcept nogil:
-    # With nine decimals, the nearest; 0: no such number.
+    # Return a double with nine decimals, rounded; 0 if it is not positive or too large.
     cdef double value = deribit_double(at) * 1e9 + 0.5
     return <uint64_t>value if 0 < value < 9e18 else 0
 
 
 cdef inline void deribit_define(
         const DeribitMessage* m, uint32_t earlier, Change* change) noexcept nogil:
-    # What it is. Behind the first bytes, the second template has one less.
+    # Fill in the instrument's properties. In DERIBIT_INSTRUMENT_2 the later fields lie `earlier`
+    # bytes further ahead.
     cdef const uint8_t* at = m.root - earlier
     cdef uint8_t kind
     if m.block < DERIBIT_TICK + 8 - earlier:
@@ -138,7 +140,7 @@ cdef inline void deribit_define(
 
 
 cdef inline void deribit_option(DeribitMessage* m, uint32_t earlier) noexcept nogil:
-    # What an option is, in front of its definition.
+    # Append an option's properties, which belong in front of its definition.
     cdef Change* change
     cdef uint64_t strike
     if m.block < DERIBIT_TICK + 8 - earlier or m.root[DERIBIT_KIND] != DERIBIT_IS_OPTION:
@@ -151,7 +153,7 @@ cdef inline void deribit_option(DeribitMessage* m, uint32_t earlier) noexcept no
 
 
 cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil:
-    # False: it is not as its template says, or nobody knows the template.
+    # Return False if the message does not fit its template, or the template is unknown.
     cdef Change* change
     if template == DERIBIT_BOOK:
         return deribit_book(m)
@@ -162,7 +164,8 @@ cdef inline bint deribit_message(DeribitMessage* m, int template) noexcept nogil
     if m.changes + 2 > m.stop or template < DERIBIT_INSTRUMENT or template > DERIBIT_INSTRUMENT_2:
         return False
     if template == DERIBIT_SNAPSHOT_START:
-        deribit_change(m, VERB_END_SNAPSHOT, 0)   # what comes now has its beginning
+        # A snapshot that was not finished ends here; the next one says itself when it begins.
+        deribit_change(m, VERB_END_SNAPSHOT, 0)
     elif (template == DERIBIT_INSTRUMENT or template == DERIBIT_INSTRUMENT_2) and m.text_size:
         deribit_option(m, 0 if template == DERIBIT_INSTRUMENT else 1)
         change = deribit_change(m, VERB_DEFINE, 0)

@@ -1,6 +1,6 @@
-# ICE: one message to a change. E adds an order, or replaces what is known of it; a trade touches no
-# book, as E or F follow. Prices are raw integers: their scale is on another feed. Orders that are
-# implied by other markets are a book apart.
+# ICE: turns one message into a change. E adds an order or replaces a known one. A trade (G) changes
+# no book, because an E or F follows. Prices are raw integers: their scale is published on another
+# feed. Orders implied by other markets form a book of their own.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -20,7 +20,7 @@ cdef inline int32_t ice_decode(
     if kind == c"J" or kind == c"M" or kind == c"N" or kind == c"g":
         return OUTCOME_OPAQUE    # statistics, open interest, opening prices
     if least == 0:
-        return OUTCOME_UNKNOWN   # no book is ever sound, so there is none to doubt
+        return OUTCOME_UNKNOWN   # ICE's books are never sound, so there is none to put in doubt
     memset(change, 0, sizeof(Change))
     change.side = SIDE_NONE
     change.price = PRICE_NONE
@@ -54,7 +54,7 @@ cdef inline int32_t ice_decode(
 
 
 cdef inline int ice_state(uint8_t state) noexcept nogil:
-    # Schema TradingStatus.
+    # Return the schema's TradingStatus.
     if state == c"O":
         return 5
     if state == c"1":

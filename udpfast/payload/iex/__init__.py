@@ -1,3 +1,3 @@
-"""IEX: messages of TOPS and DEEP into columns."""
+"""IEX: messages of TOPS, DEEP and DEEP+ to changes, and to columns."""
 
 __all__: list[str] = []

@@ -1,10 +1,10 @@
-# IEX: one message of TOPS, DEEP or DEEP+ to changes. The symbol is the instrument's id.
+# IEX: turns one message of TOPS, DEEP or DEEP+ into changes. The symbol is the instrument's id.
 #
-#   Q quote             -> QUOTE, one a side   all that is told of both
-#   8, 5 price level    -> SET                 the whole of what it names, whatever was lost before
+#   Q quote             -> QUOTE twice         one for each side
+#   8, 5 price level    -> SET                 complete: it is right whatever was lost before
 #   a M R L C           -> ADD, CHANGE, DELETE, EXECUTE, CLEAR
 #   T trade             -> TRADE
-#   H, O status, halt   -> STATUS              a symbol trades where both say so
+#   H, O status, halt   -> STATUS              a symbol trades only if both say so
 #   others              -> OUTCOME_OPAQUE
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -27,7 +27,7 @@ cdef inline int32_t iex_decode(
         int payload, const uint8_t* data, uint32_t size, Change* change) noexcept nogil:
     cdef uint8_t kind = data[0] if size else 0
     cdef uint32_t least = iex_size(kind)
-    # What is behind a layout is of a later version of it.
+    # Later versions may append fields, which are ignored.
     if size < max(least, <uint32_t>1):
         return OUTCOME_REFUSED
     if least == 0:
@@ -64,7 +64,7 @@ cdef inline int32_t iex_decode(
 
 
 cdef inline int32_t iex_quote(const uint8_t* data, Change* change) noexcept nogil:
-    # No such side is published as size 0 at price 0.
+    # An empty side is published as size 0 at price 0.
     change.verb = VERB_QUOTE
     change[1] = change[0]
     change.side = SIDE_BID

@@ -1,4 +1,4 @@
-"""IEX messages into columns: one numpy array for each type, in the order of arrival."""
+"""Messages of IEX as columns: one numpy array for each type, in the order of arrival."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,16 +14,16 @@ __all__ = ["DecodedIex", "decode_iex"]
 
 @dataclass(slots=True)
 class DecodedIex:
-    """What many messages held.
+    """The messages of `decode_iex`, sorted by type.
 
     Attributes
     ----------
-    tables : dict
-        Character of the type -> its messages: `number` and the fields of `LAYOUTS`.
-    unknown : dict
-        Type -> how many there were of a type that is in no layout.
-    short : dict
-        Type -> how many were shorter than their layout; they are in no table.
+    tables : dict of str to numpy.ndarray
+        For each type's character a structured array with `number` and the fields of `LAYOUTS`.
+    unknown : dict of str to int
+        How many messages of each type without a layout came; they are in no table.
+    short : dict of str to int
+        How many messages of each type were shorter than its layout; they are in no table.
     """
 
     tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -36,13 +36,17 @@ def decode_iex(messages: Iterable[tuple[int, bytes]]) -> DecodedIex:
 
     Parameters
     ----------
-    messages : iterable of tuple
-        `(number, bytes)`, as `Framing("iex_tp").messages(datagram)` gives them.
+    messages : iterable of (int, bytes)
+        Number and bytes of each message, as `Framing("iex_tp").messages(datagram)` returns them.
+
+    Returns
+    -------
+    DecodedIex
+        Arrays of its own: nothing of `messages` is borrowed.
 
     Notes
     -----
-    The venue may make a message longer: what is behind its layout is left out. One that is shorter
-    is counted, not guessed at.
+    The venue may append fields to a message; they are left out.
     """
     parts: dict[str, list[bytes]] = {}
     numbers: dict[str, list[int]] = {}

@@ -1,23 +1,24 @@
-# IEX TOPS 1.5 and 1.6, DEEP 1.0, DEEP+ 1.04: where fields are. Little endian; prices are integers
-# with four decimals. Every message: 0 c1 type, 1 flags, 2 i64 ns UTC, 10 c8 symbol (all but S).
+# IEX TOPS 1.5 and 1.6, DEEP 1.0, DEEP+ 1.04: offsets of fields. Little endian. Prices are integers
+# with four decimals. Every message begins with 0 c1 type, 1 flags, 2 i64 ns UTC, and, except for S,
+# 10 c8 symbol.
 
 cdef enum:
     IEX_FLAGS = 1
     IEX_TIME = 2
     IEX_SYMBOL = 10
-    IEX_SIZE = 18                # of trades and levels: u32
+    IEX_SIZE = 18                # u32, in trades and levels
     IEX_PRICE = 22
-    IEX_TRADE = 30               # of T: i64
-    IEX_BID_SIZE = 18            # of Q
+    IEX_TRADE = 30               # i64, in T
+    IEX_BID_SIZE = 18            # in Q
     IEX_BID_PRICE = 22
     IEX_ASK_PRICE = 30
     IEX_ASK_SIZE = 38
-    IEX_ORDER = 18               # of DEEP+'s orders: u64
+    IEX_ORDER = 18               # u64, in DEEP+
     IEX_ORDER_SIZE = 26          # u32
     IEX_ORDER_PRICE = 30
-    IEX_ORDER_TRADE = 38         # of L: i64
-    IEX_EVENT_COMPLETE = 1       # bit of the flags of a level
-    IEX_KEEPS_PLACE = 1          # bit of the flags of M
+    IEX_ORDER_TRADE = 38         # i64, in L
+    IEX_EVENT_COMPLETE = 1       # a bit of a level's flags
+    IEX_KEEPS_PLACE = 1          # a bit of M's flags
 
 cdef enum:  # protocols, the upper half of a stream's number
     IEX_PROTOCOL_TOPS_OLD = 0x8002
@@ -27,7 +28,7 @@ cdef enum:  # protocols, the upper half of a stream's number
 
 
 cdef inline unsigned int iex_size(unsigned char kind) noexcept nogil:
-    # Bytes of a type at least; 0: none that we know.
+    # Return the least size of a type; 0 for an unknown type.
     if kind == c"8" or kind == c"5":
         return 30
     if kind == c"T" or kind == c"B" or kind == c"a" or kind == c"M":

@@ -1,7 +1,7 @@
-"""Messages of IEX TOPS 1.5 and 1.6 and DEEP 1.0: where their fields lie.
+"""Messages of IEX TOPS 1.5 and 1.6 and DEEP 1.0 as numpy layouts.
 
-Source: the venue's TOPS and DEEP specifications. Prices are integers with four decimals, times UNIX
-nanoseconds, symbols are filled up with blanks.
+Source: the venue's TOPS and DEEP specifications. Prices are integers with four decimals, times are
+UNIX nanoseconds, symbols are padded with blanks.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ PRICE_DECIMALS = 4
 class Effect(Enum):
     """What a message does to its object.
 
-    COMPLETE makes it sound, CHANGE is right only on a sound one, EVENT needs none.
+    COMPLETE replaces it, CHANGE is right only if the object was, EVENT does not depend on it.
     """
 
     COMPLETE = "complete"
@@ -28,16 +28,16 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IexLayout:
-    """One type of message.
+    """The layout of one type of message.
 
     Attributes
     ----------
     name : str
-        What it is.
+        Name of the type.
     effect : Effect
-        What it does to its object.
+        What a message does to its object.
     dtype : numpy.dtype
-        Of the bytes on the wire, packed; `type` and `flags` first.
+        The bytes on the wire, packed, beginning with `type` and `flags`.
     """
 
     name: str
@@ -53,7 +53,7 @@ def _layout(name: str, effect: Effect, *fields: tuple[str, str]) -> IexLayout:
 _TRADE = [("size", "<u4"), ("price", "<i8"), ("trade_id", "<i8")]
 _LEVEL = [("size", "<u4"), ("price", "<i8")]
 
-#: By the character of the type.
+#: Each type's layout, by the character of the type.
 LAYOUTS: dict[str, IexLayout] = {
     "S": IexLayout(
         "system_event",
@@ -103,7 +103,7 @@ LAYOUTS: dict[str, IexLayout] = {
 
 
 def numbered(dtype: np.dtype[np.void]) -> np.dtype[np.void]:
-    """Return the layout with the message's number in front."""
+    """Return a layout that begins with the message's number, a u64 called `number`."""
     fields: list[tuple[str, npt.DTypeLike]] = [("number", "<u8")]
     fields += [(name, dtype[name]) for name in dtype.names or ()]
     return np.dtype(fields)

@@ -1,4 +1,4 @@
-# MEMX: one message to a change. Ids are given anew each day, by the instrument directory.
+# MEMX: turns one message into a change. Each day the instrument directory gives out new ids.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset

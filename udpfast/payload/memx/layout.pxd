@@ -1,15 +1,17 @@
-# MEMX MEMOIR depth 1.3: SBE, big endian. 0 u16 block, 2 u8 template, 3 u8 schema, 4 u16 version,
-# then the block: 6 u64 UNIX ns, 14 u16 id of the instrument.
+# MEMX MEMOIR depth 1.3. SBE, big endian. A message has 0 u16 block, 2 u8 template, 3 u8 schema, 4
+# u16 version, then the block, which begins with 6 u64 UNIX ns and 14 u16 id of the instrument.
 
 cdef enum:  # templates
     MEMX_INSTRUMENT = 1
-    MEMX_SHORT_SALES = 2         # to SESSION: they touch no book, as trades and SNAPSHOT_END
+    # From here to MEMX_SESSION, from MEMX_TAPE to MEMX_CORRECTED, and MEMX_SNAPSHOT_END: no book
+    # changes.
+    MEMX_SHORT_SALES = 2
     MEMX_SESSION = 5
     MEMX_ADD = 10
     MEMX_DELETE = 11
     MEMX_REDUCE = 12
     MEMX_EXECUTE = 13
-    MEMX_TAPE = 14               # to CORRECTED
+    MEMX_TAPE = 14               # reports of trades
     MEMX_CORRECTED = 16
     MEMX_CLEAR = 18
     MEMX_SNAPSHOT_END = 100
@@ -19,21 +21,21 @@ cdef enum:  # offsets
     MEMX_TEMPLATE = 2
     MEMX_TIME = 6
     MEMX_ID = 14
-    MEMX_NAME = 16               # c6, and c6 of its suffix
+    MEMX_NAME = 16               # c6, then c6 of its suffix
     MEMX_NAME_SIZE = 12
     MEMX_TICK = 34               # i64, six decimals
     MEMX_ORDER = 16              # u64
     MEMX_SIDE = 24
     MEMX_SIZE = 25               # u32
     MEMX_PRICE = 29              # i64, six decimals
-    MEMX_LESS = 24               # of a reduction: u32
-    MEMX_TRADE = 24              # of an execution: u64
+    MEMX_LESS = 24               # u32, in a reduction
+    MEMX_TRADE = 24              # u64, in an execution
     MEMX_TRADE_SIZE = 32
     MEMX_TRADE_PRICE = 36
 
 
 cdef inline unsigned int memx_size(unsigned char template) noexcept nogil:
-    # Bytes of a template at least; 0: nobody knows it.
+    # Return the least size of a template; 0 for an unknown template.
     if template == MEMX_INSTRUMENT:
         return 42
     if template == MEMX_ADD:

@@ -1,4 +1,4 @@
-# MIAX ToM: one message to changes. A quote replaces its side, and is all that is told of it.
+# MIAX ToM: turns one message into changes. A quote replaces its side, which has no other levels.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
