@@ -1,11 +1,11 @@
-# The payloads that become updates: a closed list, chosen by name in the settings.
+# The payloads that the feed decodes into updates: a closed list, chosen by name in the settings.
 #
-#     payload_control(&context, &message)        of GAP and SESSION, before they are published
+#     payload_control(&context, &message)        each GAP and SESSION, before it is published
 #     context.step = 0
 #     while (kind = payload_next(&context, &message, space, room, &names)) > 0:
-#         ... context.found is what to say of the update in its record ...
+#         ... publish the update; context.found holds the fields of its record ...
 #
-# Roq's messages are decoded by payload/roq/decode: they verify what they read by a schema.
+# Roq's messages do not pass here: payload/roq/decode decodes them and verifies them by a schema.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -22,20 +22,21 @@ from udpfast.payload.venue cimport (
 cdef struct PayloadContext:
     int payload                  # Payload
     int step                     # calls of payload_next for this message so far
-    Found found                  # by the last call
+    Found found                  # what the last call found
     Venue venue
 
 
 cdef inline size_t payload_memory_size(
         int payload, const MarketSettings* settings) noexcept nogil:
-    # A multiple of 8.
+    # Return the bytes of memory that the payload needs, a multiple of 8.
     return venue_memory_size(payload, settings) if venue_is(payload) else 0
 
 
 cdef inline void payload_init(
         PayloadContext* context, int payload, const MarketSettings* settings, uint8_t* memory,
         int64_t* feed) noexcept nogil:
-    # Nothing is known. The memory, payload_memory_size bytes aligned to 8, is borrowed.
+    # Start without any books. The caller keeps `memory` alive: payload_memory_size bytes, aligned
+    # to 8.
     memset(context, 0, sizeof(PayloadContext))
     context.payload = payload
     if venue_is(payload):
@@ -44,26 +45,28 @@ cdef inline void payload_init(
 
 cdef inline void payload_control(
         PayloadContext* context, const Message* message) noexcept nogil:
-    # What is lost, or begins, puts in doubt, or empties, what a market keeps.
+    # Apply a GAP or SESSION to the books: a gap puts them in doubt, a session may empty them.
     if venue_is(context.payload):
         venue_control(&context.venue, message)
 
 
 cdef inline bint payload_looks_ahead(const PayloadContext* context) noexcept nogil:
-    # Whether payload_expect is worth its time.
+    # Return True if the payload makes use of payload_expect.
     return context.venue.looks_ahead
 
 
 cdef inline void payload_expect(
         PayloadContext* context, const uint8_t* data, uint32_t size) noexcept nogil:
-    # Between messages: the one that comes AHEAD messages later; without a byte: none is there yet.
+    # Announce the message that follows AHEAD messages later, so that its memory is fetched in time.
+    # Call it between messages; size 0 means that no such message is there yet.
     venue_expect(&context.venue, data, size)
 
 
 cdef inline int32_t payload_next(
         PayloadContext* context, const Message* message, uint8_t* into, uint32_t room,
         Names* names) noexcept nogil:
-    # The next update of a message: its kind; 0: no more; below 0: OUTCOME_*, there is none.
+    # Decode the next update of a message into `into`. Return its kind, 0 if there is no further
+    # update, or OUTCOME_* (below 0) if the message has none.
     if venue_is(context.payload):
         context.step += 1
         return venue_next(&context.venue, message, context.step == 1, into, room, names,

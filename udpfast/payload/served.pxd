@@ -1,13 +1,13 @@
-# Books as a venue's snapshot server tells them, as the agent that asked for them hands them to the
-# feed, whatever the venue: of each instrument its orders, in the order of their queues, in parts
-# that fit a datagram, and at the end that these were all.
+# Answers of a venue's snapshot server, as the agent that asked for them hands them to the feed, the
+# same for all venues. For each instrument come its orders, in the order of their queues, in parts
+# that fit a datagram; SERVED_END follows the last instrument.
 #
-#    0 u32 kind | 4 u32 stream, as its publisher calls it | 8 u64 number
+#    0 u32 kind | 4 u32 stream, the publisher's number | 8 u64 number
 #   16 u64 instrument | 24 c8 name | 32 u32 part, from 1 | 36 u32 parts
 #   40 orders of 32: 0 u64 id, 8 i64 price, 16 i64 quantity, 24 u32 side, 28 u32 zero
 #
-# The number is the last one that the books contain, as records have it. Of the end only the first
-# 16 bytes matter. Native byte order: nobody else reads it.
+# `number` is the last one that the books include, counted as in records. SERVED_END has only the
+# first 16 bytes. The byte order is native, because these bytes stay on the host.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -38,7 +38,7 @@ cdef struct ServedOrder:
 
 
 cdef inline uint32_t served_stream(const uint8_t* data, uint32_t size) noexcept nogil:
-    # The stream that it is of; that of nobody, if it is too short.
+    # Return the stream, or the number of no stream if the answer is too short.
     cdef ServedHead head
     if size < sizeof(ServedHead):
         return 0xFFFFFFFF

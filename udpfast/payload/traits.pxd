@@ -1,9 +1,10 @@
-# Venues, a row each: what their books are made of, how losses show, and what heals them.
+# The traits of each venue, a row each: what its books consist of, how a loss shows, and what
+# repairs it.
 
 from udpfast.market.change cimport Traits
 
 cdef enum:  # Payload, in the order of config.lines.PAYLOADS
-    PAYLOAD_NONE = 0             # messages as published
+    PAYLOAD_NONE = 0             # messages are published as they came
     PAYLOAD_ROQ = 1
     PAYLOAD_IEX_TOPS = 2
     PAYLOAD_IEX_DEEP = 3

@@ -1,4 +1,4 @@
-"""Venues, a row each: what their books are made of, how losses show, and what heals them."""
+"""The traits of venues: what books consist of, how a loss shows, and what repairs it."""
 
 from udpfast.market.change cimport *
 from udpfast.payload.iex.layout cimport (
@@ -9,7 +9,7 @@ __all__ = ["is_said_once"]
 cdef Traits ITCH, PITCH, CME, DERIBIT, CSM, ICE, MIAX, IEX_TOPS, IEX_DEEP, IEX_DEEP_PLUS
 cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
 
-# What a venue has unless its row says otherwise.
+# The traits of a venue, unless its row says otherwise.
 DEFAULT = dict(
     orders=False, chain=CHAIN_NONE, empty_at_start=False, heals=False, loops=False,
     orders_by_instrument=False, nameless=False, doubles=False, depth=0, depth_implied=0,
@@ -67,7 +67,7 @@ B3 = dict(
 
 
 cdef const Traits* venue_traits(int payload) noexcept nogil:
-    # NULL: it is no venue's.
+    # Return NULL if the payload is not a venue's.
     if payload == PAYLOAD_ITCH:
         return &ITCH
     if payload == PAYLOAD_PITCH:
@@ -102,15 +102,15 @@ cdef const Traits* venue_traits(int payload) noexcept nogil:
 
 
 def is_said_once(payload: int) -> bool:
-    """Return whether a venue says something only once, which a late reader does not know.
+    """Return whether a late reader may lack something that the venue says only once.
 
-    That is so where single orders are added, or instruments are defined. Levels and quotes of
-    symbols are said again whenever they change.
+    That is so if the venue adds single orders or defines instruments. Levels and quotes that name
+    their symbol are said again whenever they change.
 
     Parameters
     ----------
     payload : int
-        As `config.PAYLOADS` counts them. One that is no venue's: False.
+        Index in `config.PAYLOADS`. The result is False for one that is not a venue's.
     """
     cdef const Traits* traits = venue_traits(payload)
     return traits != NULL and (traits.orders or traits.names == NAMES_DEFINED)

@@ -1,4 +1,5 @@
-# A venue's messages to updates: its decoder says changes, the market keeps books.
+# Turns a venue's messages into updates: the venue's decoder returns changes, and the market applies
+# them to its books.
 #
 #     venue_next(&venue, &message, step == 0, into, room, &names, &found)
 
@@ -15,9 +16,9 @@ from udpfast.payload.eobi.loop cimport EobiLoop, EobiNumbers
 from udpfast.payload.nyse.loop cimport NyseLoop
 
 cdef enum:
-    LOOPS = 64                   # more share them: one that begins ends what was there
+    LOOPS = 64                   # further streams share them: a loop that begins replaces another
 
-cdef struct VenueLoop:           # what a loop of snapshots is telling
+cdef struct VenueLoop:           # the state of a loop of snapshots
     uint16_t stream
     B3Loop b3
     EobiLoop eobi
@@ -26,13 +27,13 @@ cdef struct VenueLoop:           # what a loop of snapshots is telling
 cdef struct Venue:
     int payload                  # Payload
     Market market
-    Change* changes              # of the message at hand
-    uint32_t changes_count
-    uint32_t applied
-    bint telling                 # updates are being told
-    VenueLoop loops[LOOPS]       # by the stream that brings it
-    EobiNumbers* numbers         # by the stream of changes, LOOPS of them; NULL: not EOBI
-    bint looks_ahead             # venue_expect is worth its time
+    Change* changes              # of the current message
+    uint32_t changes_count  # how many there are
+    uint32_t applied  # how many of them the market has taken
+    bint telling                 # publish_next has more to return
+    VenueLoop loops[LOOPS]       # indexed by the stream that carries the loop, modulo LOOPS
+    EobiNumbers* numbers         # one per stream of changes, LOOPS in all; NULL unless EOBI
+    bint looks_ahead             # venue_expect has a use
     Ahead ahead
 
 
@@ -41,11 +42,12 @@ cdef size_t venue_memory_size(int payload, const MarketSettings* settings) noexc
 cdef void venue_init(
     Venue* venue, int payload, const MarketSettings* settings, uint8_t* memory,
     int64_t* feed) noexcept nogil
-# How many changes a message says, of CHANGES_MAX at most; below 0: OUTCOME_*.
+# Decode a message into at most CHANGES_MAX changes. Return how many there are, or OUTCOME_* (below
+# 0).
 cdef int32_t venue_decode(int payload, const Message* message, Change* changes) noexcept nogil
 cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil
 cdef void venue_control(Venue* venue, const Message* message) noexcept nogil
-# The next update: its kind; 0: no more; below 0: OUTCOME_*.
+# Make the next update in `into`. Return its kind, 0 if there is no further one, or OUTCOME_*.
 cdef int32_t venue_next(
     Venue* venue, const Message* message, bint begins, uint8_t* into, uint32_t room, Names* names,
     Found* found) noexcept nogil

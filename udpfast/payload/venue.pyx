@@ -1,4 +1,4 @@
-"""Venues' messages into updates, by `market`: the closed list of decoders and what joins them."""
+"""Turn venues' messages into updates: the closed list of decoders, over `market`."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -67,8 +67,8 @@ cdef void venue_init(
 
 
 cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil:
-    # By where a message of an order says which. Of one that has something else there, the guess is
-    # wrong: to look what it is costs more.
+    # Read the order's id where most messages have it. For a message that has something else there,
+    # the guess is wrong and costs one useless fetch; to check the message's type would cost more.
     if venue.payload == PAYLOAD_ITCH and size >= ITCH_ORDER + 8:
         ahead_note(
             &venue.market, &venue.ahead, True, be16(data + ITCH_LOCATE), be64(data + ITCH_ORDER))
@@ -125,7 +125,7 @@ cdef int32_t venue_decode(
 
 
 cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept nogil:
-    # A datagram of a snapshot whose parts do not say of which one they are.
+    # Decode a datagram of snapshots whose parts do not name their snapshot.
     cdef Market* market = &venue.market
     cdef VenueLoop* loop = venue.loops + message.stream % LOOPS
     if loop.stream != message.stream:
@@ -144,7 +144,8 @@ cdef int32_t venue_decode_loop(Venue* venue, const Message* message) noexcept no
 
 
 cdef inline bint is_spoken(const Market* market, const Message* message) noexcept nogil:
-    # Whether its stream is one that the payload is of: others may come on the same lines.
+    # Return True if the message's stream carries this payload's protocol. A venue may send several
+    # protocols on the same lines.
     cdef const Traits* traits = market.traits
     cdef uint32_t protocol
     if traits.protocols[0] == 0 or message.stream >= MARKET_STREAMS:
@@ -173,7 +174,8 @@ cdef int32_t venue_next(
                     venue.payload == PAYLOAD_B3 or venue.payload == PAYLOAD_NYSE_INTEGRATED
                     or venue.payload == PAYLOAD_EOBI)):
                 kind = venue_decode_loop(venue, message)
-            elif venue.payload == PAYLOAD_ITCH:    # not worth a call
+            # Nasdaq's messages are so short that the call of venue_decode would show.
+            elif venue.payload == PAYLOAD_ITCH:
                 kind = itch_decode(message.payload, message.size, venue.changes)
             elif likely(is_spoken(market, message)):
                 if venue.numbers != NULL:
@@ -182,7 +184,7 @@ cdef int32_t venue_next(
         if kind < 0:
             return kind
         venue.changes_count = <uint32_t>kind
-        # What counts in a chain and touches no book is told by the message itself.
+        # A message that only continues a chain makes no update: it is published as it came.
         market.untold = kind == 1 and venue.changes.verb == VERB_CHAIN
     while True:
         if venue.telling:
