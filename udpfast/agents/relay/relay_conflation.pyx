@@ -18,7 +18,7 @@ from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_EXTERNAL_LATENCY, KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update_replaces
 from udpfast.market.ladder cimport ladder_copy
-from udpfast.market.publish cimport UPDATE_INCREMENTAL
+from udpfast.market.publish_header cimport UPDATE_INCREMENTAL
 from udpfast.market.state cimport StateValue, state_sound
 from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.updates cimport *
