@@ -1,8 +1,9 @@
-# Ahead: what the next messages are of is fetched while those before them are worked on. A change in
-# a table that no cache holds waits for four lines, each of which says where the next one is: the
-# slot of its order, the order, its instrument, the levels. Each is asked for some messages later.
+# Ahead: fetches the memory that the next messages will need. In a table that no cache holds, a
+# change waits for four cache lines, each of which tells where the next one is: the slot of its
+# order, the order, its instrument, the levels. Each of them is fetched some messages after the one
+# before.
 #
-# Nothing here changes or promises anything: a wrong guess costs the fetch of a line.
+# Nothing here changes a table. A wrong guess costs the fetch of a cache line.
 
 from libc.stdint cimport uint32_t, uint64_t
 
@@ -13,24 +14,25 @@ from udpfast.market.market cimport Market
 from udpfast.market.orders cimport RestingOrder, order_guess, order_hash
 
 cdef enum:
-    AHEAD = 6                    # messages that are looked at before their turn
-    AHEAD_STEP = 2               # messages from one fetch to the next: a table in memory takes two
+    AHEAD = 6                    # how many messages ahead the feed looks
+    # Messages between the fetches of two lines: a fetch from memory takes about two.
+    AHEAD_STEP = 2
     AHEAD_RING = 8
 
-cdef struct Expected:            # what a message will ask for
+cdef struct Expected:            # what a message will need
     uint32_t order_hash
-    uint32_t instrument_hash     # 0: it does not say
-    uint32_t known               # else it is none of an order
+    uint32_t instrument_hash     # 0: the message names no instrument
+    uint32_t known               # 0: the message concerns no order
     RestingOrder* order
     Instrument* instrument
 
 cdef struct Ahead:
-    Expected expected[AHEAD_RING]  # by count
+    Expected expected[AHEAD_RING]  # by `count`, modulo AHEAD_RING
     uint32_t count
 
 
 cdef inline void ahead_hand_over(Market* market, const Ahead* ahead) noexcept nogil:
-    # What was found of the message at hand, for the market to look at first.
+    # Pass what was found for the current message to the market, which looks there first.
     cdef const Expected* e = ahead.expected + (ahead.count - AHEAD - 1 & AHEAD_RING - 1)
     if e.order != NULL:
         market.expected_order = e.order
@@ -41,8 +43,8 @@ cdef inline void ahead_hand_over(Market* market, const Ahead* ahead) noexcept no
 cdef inline void ahead_note(
         Market* market, Ahead* ahead, bint known, uint64_t instrument,
         uint64_t order) noexcept nogil:
-    # Order and instrument (0: it does not say) of the message AHEAD behind the one at hand. Not
-    # known: there is none, or it is of no order.
+    # Note order and instrument (0: not named) of the message that comes AHEAD messages after the
+    # current one. `known` is False if there is no such message yet, or it concerns no order.
     cdef Expected* e = ahead.expected + (ahead.count & AHEAD_RING - 1)
     e.known = known
     if known:
@@ -82,7 +84,7 @@ cdef inline void prefetch_instrument(Instrument* i) noexcept nogil:
     prefetch_write(i)
     prefetch_write(&i.sides[2])  # the second line
     prefetch_write(&i.face[FACE_ORDERS])
-    prefetch_write(&i.top)       # which readers were told last
+    prefetch_write(&i.top)       # what readers were told last
 
 
 cdef inline void ahead_levels(Market* market, Expected* e) noexcept nogil:
@@ -95,7 +97,8 @@ cdef inline void ahead_levels(Market* market, Expected* e) noexcept nogil:
             prefetch_instrument(market.instruments.items + e.order.instrument)
         elif e.order.side <= SIDE_ASK:
             prefetch_best(market, e.instrument, e.order.side)
-    elif e.instrument != NULL:   # a new one, which follows the last one of its instrument
+    # The order is new: it will follow the last one of its instrument.
+    elif e.instrument != NULL:
         if e.instrument.orders_last:
             prefetch_write(market.orders.orders + e.instrument.orders_last - 1)
         prefetch_best(market, e.instrument, SIDE_BID)
@@ -103,7 +106,7 @@ cdef inline void ahead_levels(Market* market, Expected* e) noexcept nogil:
 
 
 cdef inline void prefetch_best(Market* market, const Instrument* i, int side) noexcept nogil:
-    # The best levels of a side, and the place of one more.
+    # Fetch the best levels of a side, and the room for one more.
     prefetch_write(market.slab.levels + i.sides[side].at + i.sides[side].count)
     if i.sides[side].count > 2:
         prefetch_write(market.slab.levels + i.sides[side].at + i.sides[side].count - 3)

@@ -1,11 +1,11 @@
-# A book of price levels, both sides: two sorted arrays, the best level at the end.
+# A book of price levels. Each side is a sorted array with the best level at the end.
 #
-#   bids   99.8  99.9  100.0          <- appended and removed here: what happens near the top
-#   asks  100.3 100.2  100.1             moves a few levels only
+#   bids   99.8  99.9  100.0          <- levels come and go here: a change near the top
+#   asks  100.3 100.2  100.1             moves only a few levels
 #
-# A level's key is its price (bids) or its price negated (asks), so both sides ascend towards the
-# best, and one code serves both. Negation is exact. Nothing here allocates: the owner sees to the
-# room (book_room) before it applies.
+# A level's key is its price (bids) or its negated price (asks), so that both sides ascend towards
+# the best and share one code. Negation is exact. Nothing here allocates: the owner provides room
+# (book_room) before it applies an update.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
@@ -16,8 +16,8 @@ from udpfast.market.update_header cimport Level, level_refused
 from udpfast.market.updates cimport Book
 
 cdef enum:
-    BOOK_MALFORMED = -1          # the counts say more than the payload holds
-    UPDATE_TYPE_SNAPSHOT = 1     # schema UpdateType
+    BOOK_MALFORMED = -1          # the payload is shorter than its counts say
+    UPDATE_TYPE_SNAPSHOT = 1     # the schema's UpdateType
     UPDATE_TYPE_STALE = 3
 
 cdef struct PriceLevel:
@@ -33,21 +33,21 @@ cdef struct BookSide:
 cdef struct PriceBook:
     BookSide bids
     BookSide asks
-    uint64_t removals_unknown    # removals of levels that were not there
+    uint64_t removals_unknown    # removals of levels that did not exist
     uint64_t levels_refused      # NaN, or beyond the capacity
     bint stale
 
 
 cdef inline bint update_replaces(uint16_t flags, uint8_t update_type) noexcept nogil:
-    # Whether an update replaces what was there of its object. The one rule, for whoever keeps,
-    # exports or shows it: its record says so (all of the snapshot channel do), or it does itself,
-    # wherever it came.
+    # Return True if an update replaces all that was known of its object. Whoever keeps, exports or
+    # shows updates uses this rule: the record is flagged as a snapshot (as all of the snapshot
+    # channel are), or the update itself says so.
     return (flags & RECORD_SNAPSHOT) != 0 or update_type == UPDATE_TYPE_SNAPSHOT
 
 
 cdef inline uint32_t book_side_find(const BookSide* side, double key) noexcept nogil:
-    # The first level that is not worse than `key`. Steps of 1, 2, 4, ... down from the top, then
-    # by halves: most updates are near the top.
+    # Return the first level that is not worse than `key`. Search from the top in steps of 1, 2, 4,
+    # ..., then by halves, because most updates are near the top.
     cdef uint32_t high = side.count, low = 0, step = 1, middle
     while step <= high:
         if side.levels[high - step].key < key:
@@ -66,7 +66,7 @@ cdef inline uint32_t book_side_find(const BookSide* side, double key) noexcept n
 
 cdef inline void book_side_set(
         PriceBook* book, BookSide* side, double price, double quantity) noexcept nogil:
-    # Set, insert or (quantity 0) remove one level.
+    # Set a level, insert it, or remove it (quantity 0).
     cdef double key = price * side.sign
     cdef uint32_t at
     cdef PriceLevel* level
@@ -94,7 +94,8 @@ cdef inline void book_side_set(
 
 cdef inline bint book_side_fill(
         BookSide* side, const Level* rows, uint32_t count) noexcept nogil:
-    # Take a whole side at once if its rows go strictly from best to worst, as snapshots do.
+    # Copy a whole side at once if its rows are strictly sorted from best to worst, as those of
+    # snapshots are. Return False otherwise.
     cdef uint32_t i
     cdef double key
     if count > side.capacity:
@@ -124,7 +125,8 @@ cdef inline void book_side_apply(
 
 
 cdef inline int64_t book_room(const uint8_t* payload, uint64_t size) noexcept nogil:
-    # Levels that this payload may add to a side at most; BOOK_MALFORMED if it is too short.
+    # Return by how many levels this payload can lengthen a side at most, or BOOK_MALFORMED if it is
+    # too short.
     cdef const Book* update = <const Book*> payload
     if size < sizeof(Book):
         return BOOK_MALFORMED
@@ -135,9 +137,9 @@ cdef inline int64_t book_room(const uint8_t* payload, uint64_t size) noexcept no
 
 cdef inline void book_apply(
         PriceBook* book, const uint8_t* payload, bint snapshot) noexcept nogil:
-    # Apply a BOOK payload that book_room accepted. A snapshot replaces both sides, an absent
-    # one by nothing; in an update an absent side has no rows, so it does not change. A level that
-    # is refused makes the book stale.
+    # Apply a BOOK payload that book_room accepted. A snapshot replaces both sides; a side without
+    # rows becomes empty. Any other update leaves a side without rows as it is. A refused level
+    # makes the book stale.
     cdef const Book* update = <const Book*> payload
     cdef const Level* rows = <const Level*> (payload + sizeof(Book))
     cdef uint64_t refused = book.levels_refused
@@ -149,11 +151,12 @@ cdef inline void book_apply(
     elif update.header.update_type == UPDATE_TYPE_STALE:
         book.stale = True
     if unlikely(book.levels_refused != refused):
-        book.stale = True  # what it holds is not what the origin holds
+        # The book differs from the origin's.
+        book.stale = True
 
 
 cdef inline double book_side_price(const BookSide* side, uint32_t rank) noexcept nogil:
-    # 0 is the best; rank < count.
+    # `rank` 0 is the best level; it must be below `count`.
     return side.levels[side.count - 1 - rank].key * side.sign
 
 

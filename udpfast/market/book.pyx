@@ -29,7 +29,7 @@ cdef class OrderBook:
     Parameters
     ----------
     levels_max : int
-        Levels per side. What lies beyond is refused, counted in `levels_refused`, and makes the
+        Most levels per side. Further ones are refused, counted in `levels_refused`, and make the
         book stale until a snapshot that fits.
     """
 
@@ -49,7 +49,7 @@ cdef class OrderBook:
         PyMem_RawFree(self.book.asks.levels)
 
     cdef int _reserve(self, BookSide* side, uint64_t more) except -1:
-        # Room for so many more levels, at most levels_max; doubling keeps copies rare.
+        # Make room for `more` levels, up to levels_max in all. Doubling keeps copies rare.
         cdef uint64_t wanted = min(<uint64_t> self.levels_max, side.count + more)
         cdef void* memory
         if wanted <= side.capacity:
@@ -63,7 +63,7 @@ cdef class OrderBook:
         return 0
 
     cdef void swap(self, OrderBook other) noexcept:
-        # Each holds what the other one held.
+        # Exchange the contents of two books.
         cdef PriceBook book = self.book
         self.book = other.book
         other.book = book
@@ -71,20 +71,20 @@ cdef class OrderBook:
     def apply(self, update, *, snapshot: bool = False) -> None:
         """Apply a book update: the payload of a `Kind.BOOK` record, or such a record.
 
-        A level of quantity 0 is removed, an absent side does not change. A snapshot (the
-        update's own type, the record's flag, or `snapshot`) replaces both sides and makes the
-        book live; an update of type stale marks it stale.
+        A level of quantity 0 is removed; a side without rows does not change. A snapshot (by the
+        update's own type, the record's flag, or `snapshot`) replaces both sides and makes the book
+        live. An update of type stale marks the book stale.
 
         Parameters
         ----------
         update : bytes-like, or a record with `kind`, `flags` and `payload`
         snapshot : bool
-            Replace both sides whatever the update says of itself.
+            Replace both sides whatever the update's own type is.
 
         Raises
         ------
         FormatError
-            The record is no `Kind.BOOK`, or the payload is shorter than its counts say.
+            The record's kind is not `Kind.BOOK`, or the payload is shorter than its counts say.
         """
         cdef Py_buffer view
         cdef int64_t room
@@ -128,21 +128,21 @@ cdef class OrderBook:
         Parameters
         ----------
         count : int, optional
-            At most so many levels; default all.
+            Return at most this many levels; default all.
 
         Returns
         -------
         numpy.ndarray
-            shape (n, 2), float64: price, quantity; the best first. A copy.
+            Shape (n, 2), float64: price, quantity; the best first. A copy.
         """
         return self._levels(&self.book.bids, count)
 
     def asks(self, count: int | None = None) -> np.ndarray:
-        """Return the best asks; as `bids`."""
+        """Return the best asks, as `bids` does the bids."""
         return self._levels(&self.book.asks, count)
 
     def best(self) -> tuple[float, float, float, float]:
-        """Return bid price, bid quantity, ask price, ask quantity; NaN, 0 for an empty side."""
+        """Return bid price, bid quantity, ask price, ask quantity; an empty side is NaN and 0."""
         cdef const BookSide* bids = &self.book.bids
         cdef const BookSide* asks = &self.book.asks
         return (
@@ -153,7 +153,7 @@ cdef class OrderBook:
 
     @property
     def mid(self) -> float:
-        """The price in the middle of best bid and best ask; NaN if a side is empty."""
+        """The middle between best bid and best ask; NaN if a side is empty."""
         bid, _, ask, _ = self.best()
         return 0.5 * bid + 0.5 * ask
 
@@ -164,18 +164,18 @@ cdef class OrderBook:
         return ask - bid
 
     def depth(self, count: int = 10) -> np.ndarray:
-        """Return the best levels of both sides beside each other.
+        """Return the best levels of both sides next to each other.
 
         Parameters
         ----------
         count : int
-            Levels of each side.
+            Levels per side.
 
         Returns
         -------
         numpy.ndarray
-            shape (count,), fields bid_price, bid_quantity, ask_price, ask_quantity; the best
-            first. Where a side has fewer levels the price is NaN and the quantity 0. A copy.
+            Shape (count,), fields bid_price, bid_quantity, ask_price, ask_quantity; the best first.
+            If a side has fewer levels, the rest has price NaN and quantity 0. A copy.
         """
         if count < 0:
             raise ValueError(f"count must be 0 or more levels, was {count}")
@@ -205,40 +205,40 @@ cdef class OrderBook:
 
     @property
     def levels(self) -> tuple[int, int]:
-        """The number of bid and of ask levels."""
+        """The numbers of bid levels and of ask levels."""
         return self.book.bids.count, self.book.asks.count
 
     @property
     def crossed(self) -> bool:
-        """Whether the best bid is not below the best ask."""
+        """True if the best bid is at or above the best ask."""
         return (self.book.bids.count > 0 and self.book.asks.count > 0
                 and book_side_price(&self.book.bids, 0) >= book_side_price(&self.book.asks, 0))
 
     @property
     def stale(self) -> bool:
-        """Whether the book must not be trusted: an update was lost, or a level refused."""
+        """True if the book must not be trusted: an update was lost, or a level refused."""
         return self.book.stale
 
     @property
     def removals_unknown(self) -> int:
-        """Removals of levels that were not there."""
+        """How many removals of levels came for levels that did not exist."""
         return self.book.removals_unknown
 
     @property
     def levels_refused(self) -> int:
-        """Levels refused: a price or quantity that is no number, or more than `levels_max`."""
+        """How many levels were refused: NaN as price or quantity, or more than `levels_max`."""
         return self.book.levels_refused
 
     def mark_stale(self) -> None:
-        """Say that the book must not be trusted (`Kind.STALE`, `Kind.GAP`); keeps its levels."""
+        """Mark the book as not to be trusted (`Kind.STALE`, `Kind.GAP`); its levels stay."""
         self.book.stale = True
 
     def mark_live(self) -> None:
-        """Say that the book is sound again (`Kind.RECOVERED`)."""
+        """Mark the book as sound again (`Kind.RECOVERED`)."""
         self.book.stale = False
 
     def clear(self) -> None:
-        """Forget all levels (`Kind.SESSION`, `Kind.RESTART`); keeps the room and the counts."""
+        """Remove all levels (`Kind.SESSION`, `Kind.RESTART`); memory and counts stay."""
         self.book.bids.count = 0
         self.book.asks.count = 0
         self.book.stale = False

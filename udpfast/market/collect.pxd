@@ -1,9 +1,9 @@
-# Where updates wait while their object has no sound state: whole messages, copied into a pool of
-# small blocks that all objects share. A block is what a common update takes; a message of the
-# largest size takes 260 of them. Nothing is allocated after collect_init.
+# Collect: holds updates while their object waits for a snapshot. Whole messages are copied into a
+# pool of small blocks that all objects share. A common update takes one block, the largest message
+# 260. Nothing is allocated after collect_init.
 #
-# Blocks are named by index. A free block's `next` leads to the next free one; blocks that were
-# never used lie behind `blocks_fresh`, so that emptying the whole pool is O(1).
+# Blocks are named by index. The `next` of a free block is the next free block; blocks from
+# `blocks_fresh` on were never used, so that clearing the pool takes constant time.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -11,24 +11,24 @@ from libc.string cimport memcpy
 from udpfast.core.layout cimport KIND_MESSAGE, Message
 
 cdef enum:
-    COLLECT_BLOCK_SIZE = 512     # one typical update (100 to 400 bytes) and both headers
-    COLLECT_BLOCK_BYTES = 504    # of these, behind `next`
+    COLLECT_BLOCK_SIZE = 512     # a typical update (100 to 400 bytes) and both headers
+    COLLECT_BLOCK_BYTES = 504    # of it, behind `next`
     COLLECT_NONE = 0xFFFFFFFF
 
 cdef struct CollectBlock:
-    uint32_t next                # next block of the message, or of the free list
+    uint32_t next                # next block of the message, or next free block
     uint32_t reserved
     uint8_t bytes[504]
 
-cdef struct CollectHead:         # 80 bytes, in front of the payload in a message's first block
-    uint64_t seqno               # unwrapped
-    uint64_t through             # the same, or the last ungated one that continues it
+cdef struct CollectHead:         # 80 bytes, before the payload in a message's first block
+    uint64_t seqno               # extended to 64 bits
+    uint64_t through             # the same, or the last ungated number that continues it
     uint64_t number              # these as of the message
     int64_t received_ns
-    uint64_t detail              # as of the message, as the next two
+    uint64_t detail              # this and session_id as in the message
     uint64_t session_id
     uint32_t object
-    uint32_t next_message        # the next one kept of the same object
+    uint32_t next_message        # the next held message of the same object
     uint32_t size                # payload bytes
     uint32_t blocks
     uint16_t flags
@@ -42,7 +42,7 @@ cdef struct CollectHead:         # 80 bytes, in front of the payload in a messag
 cdef struct Collect:
     CollectBlock* blocks
     uint32_t blocks_max
-    uint32_t blocks_fresh        # blocks[blocks_fresh:] were not used since the last clear
+    uint32_t blocks_fresh        # blocks from here on were not used since the last clear
     uint32_t blocks_used
     uint32_t free_head
 
@@ -69,7 +69,7 @@ cdef inline CollectHead* collect_head(Collect* collect, uint32_t index) noexcept
 
 cdef inline uint32_t collect_put(
         Collect* collect, const Message* message, uint64_t seqno) noexcept nogil:
-    # Copy a message into the pool: its first block, or COLLECT_NONE when there is no room.
+    # Copy a message into the pool. Return its first block, or COLLECT_NONE if there is no room.
     cdef uint32_t needed = <uint32_t>(
         (sizeof(CollectHead) + message.size + COLLECT_BLOCK_BYTES - 1) // COLLECT_BLOCK_BYTES)
     cdef uint32_t first, index, room, left = message.size
@@ -98,7 +98,7 @@ cdef inline uint32_t collect_put(
     room = COLLECT_BLOCK_BYTES - sizeof(CollectHead)
     if left < room:
         room = left
-    if room:                     # memcpy wants a valid pointer even for nothing
+    if room:                     # memcpy needs a valid pointer even for 0 bytes
         memcpy(collect.blocks[first].bytes + sizeof(CollectHead), source, room)
     index = first
     while left > room:
@@ -114,7 +114,7 @@ cdef inline uint32_t collect_put(
 
 cdef inline void collect_read(
         Collect* collect, uint32_t first, uint8_t* target, Message* message) noexcept nogil:
-    # Make a whole message again. Its payload is put together at `target` (MESSAGE_SIZE_MAX bytes).
+    # Restore a message. Its payload is assembled at `target`, which has MESSAGE_SIZE_MAX bytes.
     cdef CollectHead* head = collect_head(collect, first)
     cdef uint32_t index = first, room, left = head.size
     message.payload = target
@@ -144,7 +144,7 @@ cdef inline void collect_read(
 
 
 cdef inline uint32_t collect_drop(Collect* collect, uint32_t first) noexcept nogil:
-    # Give a message's blocks back; returns the next message of the same object.
+    # Free a message's blocks. Return the next held message of the same object.
     cdef CollectHead* head = collect_head(collect, first)
     cdef uint32_t next_message = head.next_message, last = first
     collect.blocks_used -= head.blocks
@@ -156,7 +156,7 @@ cdef inline uint32_t collect_drop(Collect* collect, uint32_t first) noexcept nog
 
 
 cdef inline uint32_t block_take(Collect* collect) noexcept nogil:
-    # The caller has made sure that one is free.
+    # Return a free block. The caller has made sure that there is one.
     cdef uint32_t index = collect.free_head
     collect.blocks_used += 1
     if index != COLLECT_NONE:

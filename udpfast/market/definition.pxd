@@ -1,5 +1,5 @@
-# Instruments as they come to be known: names, depths, decimals, and what holds when the first
-# change of one comes.
+# How instruments become known: their names, depths and decimals, and their state at the first
+# change.
 
 from libc.stdint cimport uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy
@@ -22,8 +22,8 @@ from udpfast.market.trust cimport (
 
 cdef inline void name_instrument(
         Market* market, Instrument* i, const uint8_t* text, uint32_t size) noexcept nogil:
-    # Two by one name would be one book for readers: the second goes on as it was, as long as the
-    # first is there.
+    # Two instruments of one name would be one book to readers. While the first one has books, the
+    # second keeps the name that it has.
     cdef uint32_t id
     cdef Instrument* other
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
@@ -40,7 +40,8 @@ cdef inline void name_instrument(
             if not i.defined:
                 counter_add(&market.feed[FEED_BOOKS_UNDEFINED], 1)
             return
-        other.symbol_id = 0      # nothing came of it, or its session is over
+        # No change of the other one has come, or its session is over.
+        other.symbol_id = 0
         other.symbol_before = 0
     i.symbol_before = i.symbol_id
     instrument_name(&market.instruments, i, id)
@@ -49,7 +50,7 @@ cdef inline void name_instrument(
 
 
 cdef inline void number_instrument(Market* market, Instrument* i) noexcept nogil:
-    # Its number in decimal stands for a name that nobody told.
+    # Until a name comes, use the id in decimal.
     cdef uint8_t text[20]
     cdef int at = 20
     cdef uint64_t rest = i.id
@@ -70,7 +71,7 @@ cdef inline uint32_t text_size(const char* text) noexcept nogil:
 
 
 cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream) noexcept nogil:
-    # As it is known when its first change comes.
+    # Set the state that an instrument has when its first change comes.
     cdef MarketStream* s = market.streams + stream
     cdef int which
     i.stream = stream
@@ -82,14 +83,15 @@ cdef inline void begin_instrument(Market* market, Instrument* i, uint16_t stream
         if has_face(market, which):
             face_forget(market, i, which)
     count_waiting(market, 1)
-    if s.whole:                  # the first number of its chain, if it has one, is 1
+    # In a whole stream, the first number of a chain is 1.
+    if s.whole:
         i.linked = market.traits.chain == CHAIN_DENSE
         instrument_begin_empty(market, i)
 
 
 cdef inline Instrument* instrument_of(
         Market* market, const Change* c, uint16_t stream) noexcept nogil:
-    # NULL: there is no room for it.
+    # Return the instrument of a change, or NULL if the table is full.
     cdef Instrument* i = market.expected
     if unlikely(i.id != c.instrument or market.instruments.count == 0):
         i = instrument_find(&market.instruments, c.instrument)
@@ -100,7 +102,7 @@ cdef inline Instrument* instrument_of(
 
 cdef inline Instrument* meet_instrument(
         Market* market, Instrument* i, const Change* c, uint16_t stream) noexcept nogil:
-    # One that is new, has no name yet, or had no change yet.
+    # Handle an instrument that is new, has no name yet, or had no change yet.
     cdef const char* exchange
     cdef uint8_t text[64]
     cdef uint32_t size
@@ -140,7 +142,8 @@ cdef inline Instrument* meet_instrument(
         i.named = i.defined = True
         name_instrument(market, i, market.message.payload + c.name - 1, 8)
     if unlikely(i.symbol_id == 0 and market.traits.names == NAMES_DEFINED):
-        number_instrument(market, i)     # its name went to another one
+        # Another instrument took its name.
+        number_instrument(market, i)
     if unlikely(i.homeless):
         if stream == STREAM_NOWHERE:
             return i if c.verb == VERB_DEFINE else NULL
@@ -149,7 +152,7 @@ cdef inline Instrument* meet_instrument(
 
 
 cdef inline void replace_all(Market* market, Instrument* i) noexcept nogil:
-    # Readers need all of it anew.
+    # Publish all of the instrument's faces anew.
     cdef int which
     for which in range(FACES):
         i.face[which].replaced = True
@@ -159,8 +162,8 @@ cdef inline void replace_all(Market* market, Instrument* i) noexcept nogil:
 
 cdef inline void instrument_define_depth(
         Market* market, Instrument* i, uint8_t own, uint8_t implied) noexcept nogil:
-    # Levels are right as they are where no side was ever deeper than the smaller of two depths:
-    # nothing fell out of it. Else nobody knows what did.
+    # Set the depths of a book. Its levels stay right if no side was ever deeper than the smaller of
+    # the old and the new depth. Otherwise levels fell out that are unknown now.
     cdef bint outgrown = i.deepest[0] > min(i.depth[0], own) and i.depth[0] != own
     if i.deepest[1] > min(i.depth[1], implied) and i.depth[1] != implied:
         outgrown = True
@@ -171,7 +174,7 @@ cdef inline void instrument_define_depth(
 
 
 cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # Loops say the same again and again: readers are told what is new.
+    # Publish a definition if it is new: loops repeat all of them.
     cdef uint64_t said = <uint64_t>0x9E3779B97F4A7C15 ^ i.symbol_id
     cdef uint8_t kind = 0 if c.side == SIDE_NONE else c.side
     cdef const Change* option = &market.option

@@ -1,31 +1,31 @@
-# Doubt: what may be believed of one object, from the records that were read. The one machine for
-# all who read them: a strategy's books (client/books), and what is kept for those who come late
+# Doubt: decides, from the records read, how far an object can be trusted. All who read records use
+# it: a strategy's books (client/books), and the keepers of last values for late joiners
 # (market/state: an image, the last values of a fan-out).
 #
-# Two doubts are kept apart, because different things end them:
+# There are two kinds of doubt, because different records end them:
 #
-#   doubted   by the feed: a gap (gaps are counted, so that one costs nothing per object here; who
-#             shows the doubt beside each value goes over those of its stream), or STALE. Ends with
-#             RECOVERED, which comes before the update or snapshot that it speaks of. Or UNHEARD:
-#             records were missed, or came before we did, and the feed's word may be among them;
-#             that ends, too, with a message that only passes if the feed is sure.
-#   missing   by who reads: what is held is not what updates build on (there is nothing yet, records
-#             were missed, or the feed replaced what it lost by a snapshot that is still to come).
-#             Ends with a snapshot, or with the very first update of an object. Of each value that
-#             is held of an object, so whoever holds values keeps it; `doubt_*` say when it changes.
-#
-# A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
+#   doubted   The feed doubts the object: a gap, or STALE. Gaps are only counted, so that they cost
+#             nothing per object; whoever shows the doubt beside each value visits the objects of
+#             the stream. RECOVERED ends it, and precedes the update or snapshot that it announces.
+#             Or UNHEARD: records were missed, or came before we joined, and what the feed said may
+#             be among them. A message that passes only if the feed is sure ends that, too.
+#   missing   The reader lacks what updates build on: nothing is held yet, records were missed, or
+#             the feed replaced what it lost by a snapshot that has not come yet. A snapshot ends
+#             it, or the very first update of an object. Each held value of an object can be missing
+#             separately, so its holder keeps that flag; `doubt_*` return when it changes.
+# A snapshot alone does not end the feed's doubt: the feed may publish one while it does not know
 # whether a lost update is newer (market/gate).
 #
-# RECOVERED says whether what was published of the object goes on (`continues`): then what is held
-# is sound at once. Otherwise a snapshot follows, and until it comes our state is an old one.
+# RECOVERED says whether the published updates of the object continue (`continues`): then what is
+# held is sound at once. Otherwise a snapshot follows, and until it comes the held state is old.
 #
-# What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
-# it is an object. Of these only gaps are known, and only what is complete helps.
+# Ungated records (RECORD_UNGATED) of many symbols come under one number: each symbol is an object.
+# Only gaps put these in doubt, and only complete updates end the doubt.
 #
-# An object is of one stream, which all its records name, its snapshots too. A GAP of that stream
-# puts it in doubt, a SESSION of that stream begins it anew; other streams do not concern it. Roq's
-# two streams are one here, as its snapshots repeat what the other one says: one Heard for both.
+# An object belongs to one stream, which all its records name, snapshots included. A GAP of that
+# stream puts it in doubt, a SESSION of that stream resets it; other streams do not concern it.
+# Roq's two streams count as one here, because the snapshot stream repeats the incremental one: both
+# have one Heard.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -43,37 +43,37 @@ cdef enum:
     DOUBT_SLOTS_MIN = 64
     SESSION_UNSEEN = -1          # Heard.session
 
-cdef enum:  # Doubt.doubted; 0: the feed was sure when it had `sure` gaps
+cdef enum:  # Doubt.doubted; 0: the feed was sure when the stream had `sure` gaps
     DOUBT_SAID = 1
     DOUBT_UNHEARD = 2
 
 cdef struct Doubt:
     uint64_t key                 # doubt_key
     uint64_t tag                 # (exchange_id << 32) | symbol_id; ungated: a part of the key
-    uint32_t sure                # gaps counted when the feed was last sure of it
+    uint32_t sure                # the stream's gaps when the feed was last sure of the object
     uint8_t doubted
-    uint8_t begun                # a message of it was applied, or passed by
+    uint8_t begun                # a message of it was applied or skipped
     uint8_t reserved[2]
 
-cdef packed struct Heard:        # of one stream; 16 bytes, a part of an image
-    uint32_t gaps                # that may have been of any of its objects
-    uint32_t before              # of them when its session began
-    int32_t session              # ordinal; SESSION_UNSEEN: none seen yet
-    # The session was seen from its SESSION record on without a lap: then the feed's word on every
-    # object is known, and an object of which it said nothing is in doubt.
+cdef packed struct Heard:        # what was heard of one stream; 16 bytes, a part of an image
+    uint32_t gaps                # gaps that may concern any of its objects
+    uint32_t before              # how many of them came before its session
+    int32_t session              # ordinal; SESSION_UNSEEN: none was seen yet
+    # The session was followed from its SESSION record on without a lap. So everything that the feed
+    # said is known, and an object that it never mentioned is in doubt.
     uint8_t complete
     uint8_t reserved[3]
 
-cdef struct Doubts:              # the objects of a feed
-    Heard* heard                 # by `doubt_stream`
-    uint32_t streams             # of which there is one
+cdef struct Doubts:              # all objects of a feed
+    Heard* heard                 # indexed by doubt_stream
+    uint32_t streams             # how many of them there are
     uint32_t count               # objects
-    Key key                      # of the slots
-    uint32_t* slots              # where an object lies, in words of 8 bytes, + 1; 0: empty
-    uint32_t slots_mask          # at most half of them are full
-    uint32_t stride              # words of an object: its Doubt, then what its owner knows of it
+    Key key                      # for the hash of the slots
+    uint32_t* slots              # offset of an object in words of 8 bytes, + 1; 0: empty
+    uint32_t slots_mask          # at most half of the slots are full
+    uint32_t stride              # words per object: its Doubt, then its owner's fields
     uint64_t* objects
-    uint32_t gated               # how many of them have a gate
+    uint32_t gated               # how many objects have a gate
 
 
 cdef inline uint64_t doubt_tag(uint32_t exchange_id, uint32_t symbol_id) noexcept nogil:
@@ -90,7 +90,7 @@ cdef inline bint doubt_ungated(uint64_t key) noexcept nogil:
 
 
 cdef inline uint32_t doubt_stream(uint16_t stream) noexcept nogil:
-    # Index of the Heard of a record's stream. What is about no stream has that of Roq's.
+    # Return the index of the stream's Heard. Records that concern no stream use that of Roq.
     return 0 if stream < STREAM_FIRST or stream == STREAM_NONE else stream - STREAM_FIRST + 1
 
 
@@ -101,7 +101,7 @@ cdef inline uint32_t doubt_key_stream(uint64_t key) noexcept nogil:
 # --- the objects --------------------------------------------------------------------------------
 
 cdef inline void doubts_init(Doubts* doubts, uint64_t size) noexcept nogil:
-    # `size`: bytes of an object, a multiple of 8.
+    # `size`: bytes per object, a multiple of 8.
     memset(doubts, 0, sizeof(Doubts))
     keyed_draw(&doubts.key)
     doubts.stride = <uint32_t> size // 8
@@ -115,8 +115,8 @@ cdef inline void doubts_free(Doubts* doubts) noexcept nogil:
 
 
 cdef inline bint doubts_reach(Doubts* doubts, uint32_t stream) noexcept nogil:
-    # Have a Heard of each stream up to this one; all else here takes it for granted. False: out of
-    # memory.
+    # Make sure that there is a Heard for each stream up to this one, which all other functions here
+    # rely on. Return False if there is no memory.
     cdef uint32_t streams = max(stream + 1, 2 * doubts.streams)
     cdef Heard* heard
     if likely(stream < doubts.streams):
@@ -133,7 +133,7 @@ cdef inline bint doubts_reach(Doubts* doubts, uint32_t stream) noexcept nogil:
 
 
 cdef inline void heard_begin(Heard* heard, bint complete) noexcept nogil:
-    # Gaps go on counting: some objects of an image may have heard of more of them.
+    # `gaps` goes on counting, because some objects of an image may know of more gaps.
     heard.before = heard.gaps
     heard.session = SESSION_UNSEEN
     heard.complete = complete
@@ -154,7 +154,8 @@ cdef inline uint32_t doubts_hash(const Doubts* doubts, uint64_t key, uint64_t ta
 
 
 cdef inline Doubt* doubts_find(const Doubts* doubts, uint64_t key, uint64_t tag) noexcept nogil:
-    # NULL: no such object. Valid until the next doubts_add. `tag` counts for ungated ones alone.
+    # Return NULL if there is no such object. The result is valid until the next doubts_add. `tag`
+    # matters for ungated objects only.
     cdef uint32_t place
     cdef Doubt* doubt
     if doubts.slots == NULL:
@@ -171,7 +172,7 @@ cdef inline Doubt* doubts_find(const Doubts* doubts, uint64_t key, uint64_t tag)
 
 
 cdef inline Doubt* doubts_find_gated(const Doubts* doubts, const Record* record) noexcept nogil:
-    # The object with a gate that has the record's number.
+    # Return the gated object of the record's number, or NULL.
     return doubts_find(
         doubts, doubt_key(record) & ~(<uint64_t> 1 << 32), 0) if doubts.gated else NULL
 
@@ -205,7 +206,8 @@ cdef inline bint doubts_grow(Doubts* doubts) noexcept nogil:
 
 
 cdef inline Doubt* doubts_add(Doubts* doubts, uint64_t key, uint64_t tag) noexcept nogil:
-    # An object that is not there yet, all else of it zeros; NULL: out of memory.
+    # Add an object that is not there yet; its other fields are zero. Return NULL if there is no
+    # memory.
     cdef Doubt* doubt
     if doubts.slots == NULL or 2 * doubts.count > doubts.slots_mask:
         if not doubts_grow(doubts):
@@ -222,8 +224,8 @@ cdef inline Doubt* doubts_add(Doubts* doubts, uint64_t key, uint64_t tag) noexce
 
 
 cdef inline void doubt_begin(const Doubts* doubts, Doubt* doubt) noexcept nogil:
-    # Nothing was heard of it. What has no gate is in doubt if there was a gap since its stream's
-    # session began.
+    # Reset an object of which nothing was heard. An ungated one is in doubt if there was a gap
+    # since the session of its stream began.
     cdef const Heard* heard = &doubts.heard[doubt_key_stream(doubt.key)]
     doubt.begun = False
     doubt.doubted = 0
@@ -237,13 +239,15 @@ cdef inline void doubt_begin(const Doubts* doubts, Doubt* doubt) noexcept nogil:
 # --- what holds for all of them -----------------------------------------------------------------
 
 cdef inline bint doubts_begin_all(const Record* record) noexcept nogil:
-    # Whether with a SESSION, or RESTART, every object is gone: Roq numbers them anew, and another
-    # writer may. Other streams name their objects alike in all sessions, so theirs begin anew.
+    # Return True if a SESSION or RESTART removes all objects: Roq gives them new numbers, and so
+    # may another writer. Other streams name their objects alike in all sessions, so theirs are only
+    # reset.
     return doubt_stream(record.stream) == 0
 
 
 cdef inline void doubts_begin(Doubts* doubts, bint complete) noexcept nogil:
-    # Objects are numbered anew: a session begins, or (not complete) its beginning was missed.
+    # Remove all objects, because numbers mean other objects now: a session begins, or (not
+    # `complete`) its beginning was missed.
     cdef uint32_t stream
     if doubts.slots != NULL:
         memset(doubts.slots, 0, (<uint64_t> doubts.slots_mask + 1) * sizeof(uint32_t))
@@ -254,31 +258,32 @@ cdef inline void doubts_begin(Doubts* doubts, bint complete) noexcept nogil:
 
 
 cdef inline void doubts_incomplete(Doubts* doubts) noexcept nogil:
-    # Records were missed: an object that comes later is in doubt as well.
+    # Records were missed: objects that appear later are in doubt as well.
     cdef uint32_t stream
     for stream in range(doubts.streams):
         doubts.heard[stream].complete = False
 
 
 cdef inline bint record_is_of_object(const Record* record) noexcept nogil:
-    # A message, decoded or not, or the feed's word on an object.
+    # Return True for messages, decoded or not, and for what the feed says of an object.
     return (KIND_UPDATES <= record.kind < KIND_BUS or record.kind == KIND_MESSAGE
             or record.kind == KIND_STALE or record.kind == KIND_RECOVERED)
 
 
 cdef inline bint doubts_elsewhere(const Doubts* doubts, const Record* record) noexcept nogil:
-    # Whether a record of an object is of another session of its stream than those before: if one
-    # was seen, that session begins here, and its SESSION record was among those missed.
+    # Return True if a record of an object belongs to another session of its stream than the records
+    # before. If one was seen before, the new session begins here, and its SESSION record was
+    # missed.
     return (record.session != doubts_heard(doubts, record).session
             and record_is_of_object(record))
 
 
 cdef inline bint doubts_gap(
         Doubts* doubts, const Record* record, const uint8_t* payload) noexcept nogil:
-    # GAP: whether every object of its stream is in doubt. A message was lost that may have been of
-    # any of them; or snapshots were, all along, somebody else's.
+    # Take a GAP. Return True if it puts every object of its stream in doubt: a lost message may
+    # have concerned any of them, or the snapshots so far were another publisher's.
     cdef Gap gap
-    if record.stream == STREAM_NONE:     # of streams that have no object here
+    if record.stream == STREAM_NONE:     # concerns streams that have no object here
         return False
     if record.stream == CHANNEL_SNAPSHOT:
         if record.length < <int64_t> (RECORD_SIZE + sizeof(Gap)):
@@ -293,7 +298,7 @@ cdef inline bint doubts_gap(
 # --- one object ---------------------------------------------------------------------------------
 
 cdef inline bint doubt_stands(const Doubts* doubts, const Doubt* doubt) noexcept nogil:
-    # Whether the feed, as far as we heard it, is in doubt of the object.
+    # Return True if the feed, as far as we heard, doubts the object.
     return doubt.doubted or doubt.sure != doubts.heard[doubt_key_stream(doubt.key)].gaps
 
 
@@ -305,7 +310,7 @@ cdef inline void doubt_end(const Doubts* doubts, Doubt* doubt) noexcept nogil:
 cdef inline bint doubt_said(
         const Doubts* doubts, Doubt* doubt, const Record* record,
         const uint8_t* payload) noexcept nogil:
-    # STALE or RECOVERED. Whether what is held of the object is missing from now on.
+    # Take a STALE or RECOVERED. Return True if what is held of the object is missing from now on.
     cdef ObjectState said
     cdef bint whole = record.length >= <int64_t> (RECORD_SIZE + sizeof(said))
     if whole:
@@ -314,25 +319,26 @@ cdef inline bint doubt_said(
         doubt_end(doubts, doubt)
         return not (whole and said.continues and doubt.begun)
     if whole and record.flags & RECORD_SNAPSHOT:
-        # What an image says tells whose doubt it is. UNKNOWN: what we hold is all there is unless
-        # the feed finds otherwise; WAITING: the feed is sure, and we have nothing to build on;
-        # STALE: neither.
+        # A STALE from an image says whose doubt it is. UNKNOWN: what is held is complete unless the
+        # feed finds otherwise. WAITING: the feed is sure, but there is nothing to build on. STALE:
+        # both are in doubt.
         doubt_end(doubts, doubt)
         doubt.doubted = 0 if said.status == OBJECT_WAITING else DOUBT_UNHEARD
         return said.status != OBJECT_UNKNOWN
-    doubt.doubted = DOUBT_SAID   # the feed holds back what comes, until a snapshot
+    doubt.doubted = DOUBT_SAID   # the feed holds back updates until a snapshot
     return True
 
 
 cdef inline void doubt_lapped(const Doubts* doubts, Doubt* doubt) noexcept nogil:
-    # Records were missed, the feed's words among them. What is held of the object is missing, too.
+    # Records were missed, perhaps also what the feed said. The caller marks what it holds as
+    # missing.
     doubt_end(doubts, doubt)
     doubt.doubted = 0 if doubt_ungated(doubt.key) else DOUBT_UNHEARD
     doubt.begun = False
 
 
 cdef inline uint64_t doubt_said_tag(const Record* record, const uint8_t* payload) noexcept nogil:
-    # The name of the object that STALE or RECOVERED speaks of; 0: it has none.
+    # Return the name of the object that a STALE or RECOVERED concerns; 0: it has none.
     cdef ObjectState said
     if record.length < <int64_t> (RECORD_SIZE + sizeof(said)):
         return 0
@@ -341,35 +347,35 @@ cdef inline uint64_t doubt_said_tag(const Record* record, const uint8_t* payload
 
 
 cdef inline bint doubt_heard(Doubt* doubt, const Record* record) noexcept nogil:
-    # A message of the object was passed on. The feed passes one of the incremental channel while it
-    # is sure of its object, and says RECOVERED first if it was not. Not so what it had collected,
-    # nor what it does not watch over. Whether that ended a doubt.
+    # A message of the object was published. The feed publishes messages of the incremental channel
+    # only while it is sure of their object, and RECOVERED before them if it was not. That does not
+    # hold for collected or ungated messages. Return True if this ended a doubt.
     if likely(doubt.doubted != DOUBT_UNHEARD) or record.stream == CHANNEL_SNAPSHOT or (
             record.flags & (RECORD_RELEASED | RECORD_UNGATED)):
         return False
     if record.stream != CHANNEL_INCREMENTAL and record.flags & RECORD_SNAPSHOT:
-        return False             # of a channel for recovery, perhaps
+        return False             # it may come from a recovery channel
     doubt.doubted = 0
     return True
 
 
 cdef inline bint doubt_begins(
         const Doubts* doubts, const Doubt* doubt, const Record* record) noexcept nogil:
-    # Whether an update is the very first of its object, and so all there is of it.
+    # Return True if an update is the very first of its object, and so is complete.
     return (record.flags & (RECORD_FIRST | RECORD_UNGATED) == RECORD_FIRST
             and doubts_heard(doubts, record).complete and not doubt.begun)
 
 
 cdef inline void doubt_applied(
         const Doubts* doubts, Doubt* doubt, bint complete) noexcept nogil:
-    # An update of the object was applied; complete: what is held says no more than it.
+    # An update of the object was applied; `complete`: it replaced all that is held.
     doubt.begun = True
     if complete and doubt_ungated(doubt.key):
         doubt_end(doubts, doubt)
 
 
 cdef inline void doubt_passed(Doubt* doubt, const Record* record) noexcept nogil:
-    # A message that brings none of what is held. An object may carry more than that, with a gate or
-    # without: its chain goes through all its messages.
+    # A message changed nothing that is held. It still counts for an object with or without a gate:
+    # the object's chain passes through all its messages.
     doubt_heard(doubt, record)
     doubt.begun = True

@@ -1,4 +1,4 @@
-# Found: what one call of a decoder found, whatever the payload is.
+# Found: the result of one call of a decoder, the same for all payloads.
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t
 
@@ -14,32 +14,32 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
 
-# One rule for types that a decoder does not know. Such a message may change any book: it is
-# refused, which puts its stream in doubt. It is UNKNOWN, and passed on, only where the publisher
-# says that a receiver has to skip it (Roq, IEX, Cboe), or where no book can be sound (ICE). Of what
-# is known to touch no book, the decoder has a list.
-cdef enum:  # Outcome: what a decoder returns instead of a kind
-    OUTCOME_REFUSED = -1         # unsound: deliver nothing
-    OUTCOME_NONE = -2            # a message without a type: deliver nothing
-    OUTCOME_OPAQUE = -3          # sound, of a type that has no update: deliver as MESSAGE
-    OUTCOME_UNKNOWN = -4         # of a type that the decoder does not know: deliver as MESSAGE
-    OUTCOME_ROOM = -5            # sound, but the update needs more room
+# How decoders treat types that they do not know. Such a message may change any book, so it is
+# refused, which puts its stream in doubt. It is UNKNOWN, and passed on, only if the publisher asks
+# receivers to skip unknown types (Roq, IEX, Cboe), or if no book can be sound anyway (ICE). Each
+# decoder lists the known types that change no book.
+cdef enum:  # Outcome: returned instead of a kind
+    OUTCOME_REFUSED = -1         # damaged: publish nothing
+    OUTCOME_NONE = -2            # a message without a type: publish nothing
+    OUTCOME_OPAQUE = -3          # sound, but no update is made of its type: publish as MESSAGE
+    OUTCOME_UNKNOWN = -4         # the decoder does not know its type: publish as MESSAGE
+    OUTCOME_ROOM = -5            # sound, but the update does not fit the room
     OUTCOME_STREAM_STATUS = -6   # consumed: the subscriber publishes its own
 
 cdef struct Found:
-    uint32_t size                # bytes of the update, or that it would need
-    uint32_t object              # of its record
-    uint32_t flags               # of its record: with RECORD_SNAPSHOT it is all that its object is
+    uint32_t size                # of the update in bytes, or what it would need
+    uint32_t object              # Record.object
+    uint32_t flags  # Record.flags; RECORD_SNAPSHOT: the update is all there is of its object
     uint32_t exchange_id
     uint32_t symbol_id
     uint32_t names_full          # names that the table had no room for
-    uint16_t stream              # of its object, + 1; 0: the message's own
-    uint16_t session             # of that stream
-    bint last                    # nothing else comes of this message: there is no need to ask
+    uint16_t stream              # of the object, + 1; 0: the message's own
+    uint16_t session             # ordinal of that stream's session
+    bint last                    # the message has no further update: do not ask again
 
 
 cdef inline void found_count(int64_t* feed, int32_t result, const Found* found) noexcept nogil:
-    # Add one call's outcome to the feed's counters, as decode_count does.
+    # Count the outcome of one call, as decode_count does for Roq.
     if result >= KIND_BOOK:
         counter_add(&feed[FEED_UPDATES], 1)
         if found.names_full:

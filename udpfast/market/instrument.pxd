@@ -1,8 +1,8 @@
-# Instrument: what is kept of one of a venue's instruments, and how far it may be believed. They lie
-# in one table of fixed size, found by the venue's id.
+# Instrument: the state of one of a venue's instruments, and how far it can be trusted. All
+# instruments lie in one table of fixed size, and are found by the venue's id.
 #
-# Three things are believed apart, each a Face: the levels, the single orders where they are no part
-# of the levels, and the levels that are implied by other instruments.
+# Up to three parts of a book are trusted separately, each a Face: the levels; the single orders, if
+# levels are not sums of them; and the levels implied by other instruments.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -17,7 +17,7 @@ cdef enum:  # Faces
     FACE_IMPLIED = 2
     FACES = 3
 
-cdef enum:  # Said: what readers were told of a face last
+cdef enum:  # Said: what readers were last told about a face
     SAID_NOTHING = 0
     SAID_LIVE = 1
     SAID_STALE = 2
@@ -25,68 +25,71 @@ cdef enum:  # Said: what readers were told of a face last
 cdef struct Face:
     uint8_t status               # ObjectStatus: WAITING, LIVE, STALE; LIVE behind a gap is UNKNOWN
     uint8_t said                 # Said
-    uint8_t replaced             # readers need all of it: it is no change of what they have
-    uint8_t begun                # it was not empty once
-    uint32_t sure                # gaps of its stream when it was last sure
+    uint8_t replaced             # readers need the whole face: they cannot use a change of it
+    uint8_t begun                # the face has held something
+    uint32_t sure                # the stream's count of gaps when the face was last sure
     uint32_t told                # the same when readers were last told so
-    uint64_t held_first          # position in the store of what is held, + 1; 0: nothing
+    uint64_t held_first          # position of the first held change, + 1; 0: none is held
     uint64_t held_last
-    uint64_t held_since          # every change behind this number is held
+    uint64_t held_since          # every change with a later number is held
     uint64_t stage               # the snapshot that is being taken in parts, + 1; 0: none
-    uint32_t stage_parts         # how many of them came
-    uint32_t stage_place         # where is noted which, + 1
-    uint64_t staged              # of a whole one that waits for its round's end: its number + 1
+    uint32_t stage_parts         # parts that came
+    uint32_t stage_place         # index of the bits that tell which came, + 1
+    uint64_t staged  # number, + 1, of a complete snapshot that waits for the end of its round
 
-# Its first three cache lines are all that most changes read and write: what names it, its sides,
-# and the beginnings of the first two faces.
+# Most changes touch only the first three cache lines: ids, sides, and the beginning of the first
+# two faces.
 cdef struct Instrument:  # 448 bytes
     uint64_t id
     int64_t time_ns
     uint32_t exchange_id
     uint32_t symbol_id
-    uint32_t symbol_before       # that it was published by until now
+    uint32_t symbol_before  # the name under which it was published until now; 0: it did not change
     uint32_t orders_first        # index + 1
     uint32_t orders_last
     uint16_t stream              # of its changes
-    uint8_t homeless             # no change of it came yet
+    uint8_t homeless             # no change of it has come yet
     uint8_t named
     uint8_t decimals             # of its prices
-    uint8_t measured             # else its depth or decimals are a guess
+    uint8_t measured             # depth and decimals are known; otherwise they are a guess
     uint8_t dirty
     uint8_t top_said
-    uint8_t best_changed         # bits of sides: since the top was told, their best may have
-    uint8_t open                 # its own event goes on
-    uint8_t pending              # its top changed while its event went on
+    # Bits of the sides whose best may have changed since the top was published.
+    uint8_t best_changed
+    uint8_t open                 # the instrument's own event goes on
+    uint8_t pending              # its top changed during an event that goes on
     uint8_t defined
     Side sides[4]
     Face face[FACES]
-    int64_t top[4]               # that readers have: bid price and quantity, those of the ask
+    int64_t top[4]               # what readers have: price and quantity of the bid, then of the ask
     uint64_t chain               # its last number
     uint64_t chain_taken         # of the last snapshot that was taken
-    uint64_t round               # the last snapshot that named it, + 1
-    uint32_t implied_id          # the exchange that implied levels go by
+    uint64_t round               # number of the last snapshot that named it, + 1
+    uint32_t implied_id          # the exchange under which implied levels are published
     uint8_t linked               # chain is known
-    uint8_t passing              # the last number that it was given continued its chain
-    uint8_t depth[2]             # of its own levels, of implied ones
-    uint8_t deepest[2]           # that its levels were, since all of them were known
-    uint8_t status[2]            # of STATUS in two parts: what each said last
-    uint32_t status_since[2]     # gaps of its stream + 1 then; 0: it said nothing
-    uint32_t quoted[2]           # of QUOTE: gaps of its stream + 1 when the side came last
-    Side shown[4]                # what readers have of them, where that is compared
-    uint64_t defined_as          # a hash of what readers were told of its definition; 0: nothing
-    uint8_t unfinished           # its last number has further messages (CHAIN_PREVIOUS)
+    uint8_t passing              # the last change with a number continued the chain
+    uint8_t depth[2]             # levels of a side: its own, implied
+    # How deep its sides were at most since all their levels were known.
+    uint8_t deepest[2]
+    uint8_t status[2]            # STATUS in two parts: the last of each
+    uint32_t status_since[2]     # the stream's gaps + 1 at that time; 0: that part never came
+    uint32_t quoted[2]           # QUOTE: the stream's gaps + 1 when each side last came
+    Side shown[4]                # the sides as readers have them, if they are compared
+    uint64_t defined_as          # a hash of the definition that readers have; 0: they have none
+    uint8_t unfinished           # more messages with its last number follow (CHAIN_PREVIOUS)
     uint8_t unstored             # the table of names had no room for its name
     uint8_t reserved[14]
 
-cdef struct InstrumentSlot:      # as OrderSlot
+cdef struct InstrumentSlot:      # like OrderSlot
     uint32_t hash
     uint32_t instrument          # its index + 1; 0: the slot is empty
 
 cdef struct Instruments:
     Instrument* items
     InstrumentSlot* slots        # at most half are full
-    uint32_t* named              # by symbol, as many: index + 1; those who gave it up do not count
-    uint32_t named_count         # ever put there
+    # By symbol: index + 1. Entries of instruments that lost their name are skipped.
+    uint32_t* named
+    uint32_t named_count         # entries ever made there
     uint32_t slots_mask
     uint32_t instruments_max
     uint32_t count
@@ -107,8 +110,9 @@ cdef inline uint64_t instruments_memory_size(uint64_t instruments_max) noexcept 
 
 cdef inline void instruments_init(
         Instruments* table, uint8_t* memory, uint64_t instruments_max) noexcept nogil:
-    # The memory, instruments_memory_size bytes aligned to 64, is borrowed.
-    invariant(sizeof(Instrument) == 448)     # an odd number of lines: all sets of a cache take part
+    # The caller keeps `memory` alive: instruments_memory_size bytes, aligned to 64.
+    # An odd number of cache lines spreads instruments over all sets of a cache.
+    invariant(sizeof(Instrument) == 448)
     memset(memory, 0, instruments_memory_size(instruments_max))
     memset(table, 0, sizeof(Instruments))
     table.items = <Instrument*>memory
@@ -124,7 +128,7 @@ cdef inline uint32_t instrument_hash(const Instruments* table, uint64_t id) noex
 
 
 cdef inline Instrument* instrument_guess(const Instruments* table, uint32_t hash) noexcept nogil:
-    # The first with this hash, without a look at it; NULL: none has it.
+    # Return the first instrument with this hash without reading it, or NULL. It may be another one.
     cdef uint32_t slot = hash & table.slots_mask
     while table.slots[slot].instrument:
         if table.slots[slot].hash == hash:
@@ -134,7 +138,7 @@ cdef inline Instrument* instrument_guess(const Instruments* table, uint32_t hash
 
 
 cdef inline Instrument* instrument_find(const Instruments* table, uint64_t id) noexcept nogil:
-    # NULL: nobody named it yet.
+    # Return NULL if no message has named the instrument yet.
     cdef uint32_t hash = instrument_hash(table, id)
     cdef uint32_t slot = hash & table.slots_mask
     cdef Instrument* found
@@ -148,7 +152,8 @@ cdef inline Instrument* instrument_find(const Instruments* table, uint64_t id) n
 
 
 cdef inline Instrument* instrument_add(Instruments* table, uint64_t id) noexcept nogil:
-    # One that is not there yet, all else of it zeros; NULL: the table is full.
+    # Add an instrument that is not there yet; its other fields are zero. Return NULL if the table
+    # is full.
     cdef uint32_t hash = instrument_hash(table, id)
     cdef uint32_t slot = hash & table.slots_mask
     cdef Instrument* made
@@ -165,13 +170,14 @@ cdef inline Instrument* instrument_add(Instruments* table, uint64_t id) noexcept
 
 
 cdef inline uint32_t instrument_place(const Instruments* table, uint32_t symbol_id) noexcept nogil:
-    # Where a symbol's search begins. Its ids are ours, one behind the other: they need no key.
+    # Return where the search for a symbol begins. Symbol ids are our own and consecutive, so they
+    # need no keyed hash.
     return symbol_id * <uint32_t>0x9E3779B1 & table.slots_mask
 
 
 cdef inline Instrument* instrument_named(
         const Instruments* table, uint32_t symbol_id) noexcept nogil:
-    # Who goes by a symbol; NULL: nobody.
+    # Return the instrument that has a symbol, or NULL.
     cdef uint32_t slot = instrument_place(table, symbol_id)
     cdef Instrument* found
     while table.named[slot]:
@@ -192,7 +198,8 @@ cdef inline void instrument_put_name(Instruments* table, const Instrument* i) no
 
 cdef inline void instrument_name(
         Instruments* table, Instrument* i, uint32_t symbol_id) noexcept nogil:
-    # It goes by a symbol from now on. Names that were given up are cleared when they are many.
+    # Give the instrument a symbol. When the table is three quarters full, entries of lost names are
+    # cleared.
     cdef uint32_t at
     i.symbol_id = symbol_id
     if unlikely(table.named_count >= table.slots_mask // 4 * 3):

@@ -1,5 +1,5 @@
-# The resting orders of one instrument, as its ORDERS updates made them: the payload of an update
-# that says all, and a table that finds an order's row by its id. Rows lie in no order, as each has
+# The resting orders of one instrument, built from ORDERS updates: the payload of a complete update,
+# and a table that finds the row of an order by its id. The rows are not sorted, because each has
 # its priority.
 
 from libc.stdint cimport uint32_t, uint64_t
@@ -10,14 +10,15 @@ from udpfast.core.keyed cimport Key, keyed_word
 from udpfast.market.updates cimport SIZE_ORDER_ID, Order
 
 cdef enum:
-    KEPT_ORDERS_MAX = 1048576    # of one instrument: 64 MiB of rows
-    KEPT_NEW = 1                 # schema UpdateAction
+    KEPT_ORDERS_MAX = 1048576    # per instrument: 64 MiB of rows
+    KEPT_NEW = 1                 # the schema's UpdateAction
     KEPT_DELETE = 3
 
 cdef struct OrderTable:
-    uint32_t* slots              # index + 1 of a row, by the hash of its id
+    uint32_t* slots              # index of a row, + 1, by the hash of its id
     uint32_t mask
-    uint32_t count               # rows that are in it; another number: it is to be made anew
+    # How many rows the table knows; if this differs from the payload's, it is rebuilt.
+    uint32_t count
 
 
 cdef inline uint32_t order_hash(const Key* key, const Order* row) noexcept nogil:
@@ -34,7 +35,7 @@ cdef inline uint32_t order_hash(const Key* key, const Order* row) noexcept nogil
 cdef inline uint32_t* order_slot(
         const OrderTable* table, const Key* key, const Order* rows,
         const Order* row) noexcept nogil:
-    # Where its row is noted, or would be.
+    # Return the slot of a row, or the one where it would go.
     cdef uint32_t place = order_hash(key, row) & table.mask
     while table.slots[place] and memcmp(
             rows[table.slots[place] - 1].order_id, row.order_id, SIZE_ORDER_ID):
@@ -45,7 +46,7 @@ cdef inline uint32_t* order_slot(
 cdef inline bint orders_index(
         OrderTable* table, const Key* key, const Order* rows, uint32_t count,
         uint64_t room) noexcept nogil:
-    # Have the table know these rows, with room for so many. False: out of memory.
+    # Index these rows, with slots for `room` rows. Return False if there is no memory.
     cdef uint64_t slots = 16
     cdef uint32_t i
     cdef void* memory
@@ -80,7 +81,8 @@ cdef inline void order_put(
 
 cdef inline void order_drop(
         OrderTable* table, const Key* key, Order* rows, const Order* row) noexcept nogil:
-    # The last row takes its place; slots behind it move up, so that no search ends too early.
+    # Move the last row to the freed place, and later slots of the run forward, so that searches
+    # still find them.
     cdef uint32_t* slot = order_slot(table, key, rows, row)
     cdef uint32_t hole, place, home
     cdef uint32_t at = slot[0]

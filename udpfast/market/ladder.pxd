@@ -1,6 +1,5 @@
-# Ladder: one side of a book with all that its rows say, the best row at the end (as in book.pxd,
-# whose sides keep price and quantity alone: a strategy's book is small and hot, this one is
-# handed on whole).
+# Ladder: one side of a book with all fields of its rows, the best row at the end. A strategy's book
+# (book.pxd) has price and quantity only, because it is small and hot; a ladder is passed on whole.
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -10,7 +9,7 @@ from udpfast.market.update_header cimport Level, level_refused
 
 cdef enum:
     LADDER_ROWS_MIN = 64
-    LADDER_ROWS_MAX = 1048576    # as many as a strategy's book keeps; what lies beyond is refused
+    LADDER_ROWS_MAX = 1048576    # as many as a strategy's book has; further rows are refused
 
 cdef struct Ladder:
     Level* rows
@@ -26,7 +25,7 @@ cdef inline void ladder_free(Ladder* ladder) noexcept nogil:
 
 
 cdef inline bint ladder_reserve(Ladder* ladder, uint64_t more) noexcept nogil:
-    # Room for so many more rows, at most LADDER_ROWS_MAX; False: out of memory.
+    # Make room for `more` rows, up to LADDER_ROWS_MAX in all. Return False if there is no memory.
     cdef uint64_t wanted = min(ladder.count + more, <uint64_t>LADDER_ROWS_MAX)
     cdef void* memory
     if wanted <= ladder.capacity:
@@ -42,7 +41,7 @@ cdef inline bint ladder_reserve(Ladder* ladder, uint64_t more) noexcept nogil:
 
 
 cdef inline uint32_t ladder_find(const Ladder* ladder, double key) noexcept nogil:
-    # The first row that is not worse than `key`: in growing steps from the top, then by halves.
+    # Return the first row that is not worse than `key`, as book_side_find does.
     cdef uint32_t high = ladder.count, low = 0, step = 1, middle
     while step <= high:
         if ladder.rows[high - step].price * ladder.sign < key:
@@ -60,7 +59,8 @@ cdef inline uint32_t ladder_find(const Ladder* ladder, double key) noexcept nogi
 
 
 cdef inline bint ladder_set(Ladder* ladder, const Level* row) noexcept nogil:
-    # Set, insert or (quantity 0) remove one row. False: refused, no number or no room.
+    # Set a row, insert it, or remove it (quantity 0). Return False if it is refused: NaN, or no
+    # room.
     cdef double key = row.price * ladder.sign
     cdef uint32_t at
     cdef Level* place
@@ -86,7 +86,8 @@ cdef inline bint ladder_set(Ladder* ladder, const Level* row) noexcept nogil:
 
 
 cdef inline bint ladder_fill(Ladder* ladder, const Level* rows, uint32_t count) noexcept nogil:
-    # Take all rows at once if they go strictly from best to worst, as snapshots do.
+    # Copy all rows at once if they are strictly sorted from best to worst, as those of snapshots
+    # are. Return False otherwise.
     cdef uint32_t i
     cdef double key
     if count > ladder.capacity:
@@ -104,8 +105,8 @@ cdef inline bint ladder_fill(Ladder* ladder, const Level* rows, uint32_t count) 
 
 cdef inline bint ladder_apply(
         Ladder* ladder, const Level* rows, uint32_t count, bint snapshot) noexcept nogil:
-    # All rows of an update, in order; a snapshot begins with nothing. ladder_reserve came before.
-    # False: a row was refused, so this is not what the origin holds.
+    # Apply all rows of an update, after ladder_reserve. A snapshot replaces the rows. Return False
+    # if a row was refused, so that the ladder differs from the origin's.
     cdef uint32_t i
     cdef bint sound = True
     if snapshot:
@@ -119,7 +120,7 @@ cdef inline bint ladder_apply(
 
 cdef inline uint32_t ladder_copy(
         const Ladder* ladder, uint32_t depth, Level* out) noexcept nogil:
-    # The best rows, the best first: `depth` of them, or all if it is 0.
+    # Copy the best `depth` rows, or all if `depth` is 0, the best first. Return how many.
     cdef uint32_t count = ladder_depth(ladder, depth), i
     for i in range(count):
         out[i] = ladder.rows[ladder.count - 1 - i]

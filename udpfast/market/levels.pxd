@@ -1,4 +1,4 @@
-# Levels by price and by place: what a change does to them, and to a book.
+# Levels by price and by place: what a change does to them and to the rest of a book.
 
 from libc.stdint cimport uint32_t, uint8_t
 
@@ -15,11 +15,11 @@ from udpfast.market.side cimport (
     side_put, side_free)
 
 cdef enum:
-    DEPTH_ANY = 255              # deeper than a side is
+    DEPTH_ANY = 255              # deeper than any side
 
 
 cdef inline void face_empty(Market* market, Instrument* i, int face) noexcept nogil:
-    # Nothing is left, and that is known.
+    # Empty a face: its book is known to be empty.
     if face == FACE_ORDERS or market.traits.levels == LEVELS_OF_ORDERS:
         drop_orders(market, i)
     if face != FACE_ORDERS:
@@ -34,7 +34,7 @@ cdef inline void face_empty(Market* market, Instrument* i, int face) noexcept no
 
 
 cdef inline void face_forget(Market* market, Instrument* i, int face) noexcept nogil:
-    # What is there is not known any more.
+    # Empty a face whose contents are unknown from now on.
     face_empty(market, i, face)
     if market.traits.levels == LEVELS_BY_PLACE and face != FACE_ORDERS:
         i.deepest[face >> 1] = DEPTH_ANY
@@ -67,7 +67,7 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
 
 
 cdef inline void instrument_reach(Instrument* i, uint8_t side, uint32_t depth) noexcept nogil:
-    # A side is so deep, or was before its last place fell out of it.
+    # Note how deep a side was, including a last place that has fallen out of it.
     if depth > i.deepest[side >> 1]:
         i.deepest[side >> 1] = <uint8_t>min(depth, <uint32_t>DEPTH_ANY)
 
@@ -98,11 +98,11 @@ cdef inline bint apply_place(Market* market, Instrument* i, const Change* c) noe
 
 
 cdef inline bint apply_book(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # False: what it says cannot be, or there is no room.
+    # Return False if the change is impossible, or if there is no room.
     if VERB_ADD <= c.verb <= VERB_DELETE:
         return apply_order(market, i, c)
     if not VERB_SET <= c.verb <= VERB_PLACE_OVERLAY:
-        return True              # it only counts in a chain
+        return True              # it only continues a chain
     if unlikely(c.side > SIDE_ASK_IMPLIED):
         counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
         return False

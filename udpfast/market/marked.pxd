@@ -1,4 +1,4 @@
-# What changed since readers were told last, and small questions of a market that every room asks.
+# What changed since the last publication, and small helpers that all rooms of a market use.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -11,13 +11,13 @@ from udpfast.market.market cimport (
 from udpfast.market.orders cimport RestingOrder, order_find
 from udpfast.market.side cimport SideLevel, side_is_best
 
-cdef enum:  # schema UpdateAction
+cdef enum:  # the schema's UpdateAction
     ACTION_NEW = 1
     ACTION_CHANGE = 2
     ACTION_DELETE = 3
 
 cdef enum:
-    BOTH_SIDES = 3               # bits of SIDE_BID and SIDE_ASK
+    BOTH_SIDES = 3               # a bit each for SIDE_BID and SIDE_ASK
 
 
 cdef inline uint32_t index_of(const Market* market, const Instrument* i) noexcept nogil:
@@ -29,7 +29,7 @@ cdef inline MarketStream* stream_of(const Market* market, const Instrument* i) n
 
 
 cdef inline void need_snapshot(Market* market, const Instrument* i) noexcept nogil:
-    # One that contains everything up to now.
+    # A snapshot is needed that includes everything up to now.
     cdef MarketStream* s = stream_of(market, i)
     s.needs = max(s.needs, s.number + 1)
 
@@ -48,7 +48,7 @@ cdef inline uint32_t scope_of(const Market* market, const Instrument* i) noexcep
 
 
 cdef inline RestingOrder* order_of(Market* market, uint64_t id, uint32_t scope) noexcept nogil:
-    # NULL: no such order rests.
+    # Return NULL if no such order rests.
     cdef RestingOrder* order = market.expected_order
     if likely(order.id == id and order.scope == scope):
         return order
@@ -70,7 +70,7 @@ cdef inline void instrument_mark(Market* market, Instrument* i) noexcept nogil:
 cdef inline void level_touch(
         Market* market, Instrument* i, uint8_t side, int64_t price,
         const SideLevel* level) noexcept nogil:
-    # A level that changed; NULL: there is none at that price.
+    # Note that a level changed; `level` is NULL if none is left at that price.
     cdef Touched* touched
     instrument_mark_dirty(market, i)
     if level == NULL or side_is_best(&market.slab, &i.sides[side], level):
@@ -108,7 +108,7 @@ cdef inline void order_touch(
 
 
 cdef inline bint has_face(const Market* market, int face) noexcept nogil:
-    # Whether the venue tells it apart from the others.
+    # Return True if the venue's books have this face separately.
     if face == FACE_ORDERS:
         return market.traits.orders and market.traits.levels != LEVELS_OF_ORDERS
     if face == FACE_IMPLIED:
@@ -117,7 +117,7 @@ cdef inline bint has_face(const Market* market, int face) noexcept nogil:
 
 
 cdef inline Face* face_of(const Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # The face of the book that a change speaks of.
+    # Return the face that a change concerns.
     if VERB_ADD <= c.verb <= VERB_DELETE and market.traits.levels != LEVELS_OF_ORDERS:
         return &i.face[FACE_ORDERS]
     if (c.side == SIDE_BID_IMPLIED or c.side == SIDE_ASK_IMPLIED) and has_face(

@@ -1,23 +1,23 @@
-# Market: the instruments of one feed, their books, and how far each may be believed. It takes what
-# a venue's decoder says (change.pxd) and knows no venue.
+# Market: the instruments of one feed, their books, and how far each can be trusted. It applies what
+# a venue's decoder returns (change.pxd) and knows no venue.
 #
 #     market_session, market_gap          what the feed says of a stream
-#     market_begin(&market, &message)     then, of each of its changes:
+#     market_begin(&market, &message)     then, for each of its changes:
 #     market_apply(&market, &change)
-#     publish.pxd: publish_next           updates, until there are none; more changes may follow
+#     publish.pxd: publish_next           updates, until there are none; then more changes
 #
-# A book has up to three faces, each believed for itself: levels, implied levels, orders. What
-# becomes of the face that a change speaks of, by how far it is believed when the change arrives:
+# A book has up to three faces, which are trusted separately: levels, implied levels, orders. What
+# arrives, and what becomes of the face that it concerns, by the state of that face:
 #
 #   what arrives                     LIVE      UNKNOWN: a gap since      STALE, WAITING
-#   a gap in its stream              UNKNOWN, at no cost: gaps are counted
-#   a change that continues a chain  apply     it was not hit: apply     hold until a snapshot
+#   a gap in its stream              UNKNOWN; costs nothing, because gaps are only counted
+#   a change that continues a chain  apply     nothing was lost: apply   hold until a snapshot
 #   one that does not                STALE     STALE                     hold
 #   one without a chain              apply     STALE                     hold
 #   a clear, a quote                 apply     LIVE                      LIVE
-#   by place                         apply     as by its chain           places come to be known
-#   a snapshot as of a number        pass by   LIVE if it is as new      LIVE, then what was held
-#   an order that is not there, no room, less than nothing: STALE, and a counter
+#   a change by place                apply     by its chain              its place becomes known
+#   a snapshot as of a number        ignore    LIVE if new enough        LIVE, then apply the held
+#   an unknown order, no room, a quantity below 0: STALE, and a counter
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -30,11 +30,11 @@ from udpfast.market.side cimport LevelSlab
 
 cdef enum:
     MARKET_STREAMS = 4160        # streams_max is at most 4,096
-    TOUCHED_MAX = 1024           # levels, and orders, that one batch of updates tells of
-    HELD_MAX = 65536             # unless the settings say how many; a power of two
-    STAGES = 64                  # snapshots in parts that are taken at a time
+    TOUCHED_MAX = 1024           # levels, and orders, that one batch of updates can tell of
+    HELD_MAX = 65536             # unless the settings give another number; a power of two
+    STAGES = 64                  # snapshots in parts that are taken at the same time
     STAGE_PARTS_MAX = 4096
-    STREAM_NOWHERE = 4159        # no feed has that many
+    STREAM_NOWHERE = 4159        # no feed has so many streams
 
 cdef struct MarketSettings:      # [books]
     bint levels
@@ -43,36 +43,36 @@ cdef struct MarketSettings:      # [books]
     uint32_t depth               # 0: all levels
     uint32_t orders_max
     uint32_t instruments_max
-    uint8_t places[2]            # depths of books by place that are not defined; 0: not known
-    bint awaits_definitions      # the lines that bring them are there
-    bint loops                   # those of snapshots are
-    uint32_t held_max            # changes kept for the snapshots of a server; 0: there is none
+    uint8_t places[2]            # depths of books by place before a definition; 0: unknown
+    bint awaits_definitions      # there are lines that bring definitions
+    bint loops                   # there are lines that bring snapshots
+    uint32_t held_max            # changes held for a server's snapshots; 0: there is no server
 
 cdef struct MarketStream:
     uint32_t gaps
-    uint32_t venue               # what its publisher calls it
-    uint64_t number              # of the message at hand, or the last that was lost
+    uint32_t venue               # the publisher's number of the stream
+    uint64_t number              # of the current message, or the last lost one
     uint64_t lost                # the last number that was lost, or not seen at the beginning
     uint16_t session             # its ordinal
-    uint64_t session_id          # as the messages of its changes have it
-    uint8_t seen                 # a session of it began
-    uint8_t whole                # nothing is missing since all of it was empty
+    uint64_t session_id          # as in the messages of its changes
+    uint8_t seen                 # a session has begun
+    uint8_t whole                # nothing is missing since all its books were empty
     uint8_t open                 # an event goes on
-    uint8_t broken               # of snapshots: a part may be missing
-    int64_t gap_time_ns          # of the first change behind its last gap; 0: none came yet
-    uint64_t needs               # a snapshot must be as of this number - 1 at least; 0: none must
-    uint64_t overwritten         # the last number of its changes that was held, and is no more
+    uint8_t broken               # snapshot streams: a part may be missing
+    int64_t gap_time_ns          # time of the first change after its last gap; 0: none came yet
+    uint64_t needs               # a snapshot must include this number - 1; 0: any will do
+    uint64_t overwritten         # the last number of its held changes that was overwritten
 
 cdef struct HeldChange:
     Change change                # `name`: its stream
     uint64_t number
-    uint64_t next                # of the same face, position + 1
+    uint64_t next                # the next one of the same face, position + 1
 
 cdef struct Touched:             # a level that changed
     uint32_t instrument
     uint32_t side
     int64_t price
-    int64_t quantity             # that it has now; 0: there is no such level
+    int64_t quantity             # what it has now; 0: the level is gone
     uint64_t orders
 
 cdef struct TouchedOrder:
@@ -82,28 +82,28 @@ cdef struct TouchedOrder:
     int64_t quantity
     uint32_t instrument
     uint8_t side
-    uint8_t action               # schema UpdateAction
+    uint8_t action               # the schema's UpdateAction
     uint8_t reserved[2]
 
-cdef struct Row:                 # a trade, a status or a definition: it touches no book
-    int64_t price                # of a definition: the tick size
-    int64_t quantity             # of a definition: the multiplier
+cdef struct Row:                 # a trade, status or definition: it changes no book
+    int64_t price                # definition: the tick size
+    int64_t quantity             # definition: the multiplier
     uint64_t id
     int64_t time_ns
     uint32_t instrument
     uint8_t verb
     uint8_t side
-    uint8_t option_type          # of a definition, as the rest
+    uint8_t option_type          # in definitions, as are the fields below
     uint8_t underlying_size
-    uint32_t underlying          # where its text begins in the message, + 1; 0: it has none
-    int64_t strike               # PRICE_NONE: it is not said
+    uint32_t underlying          # offset of its text in the message, + 1; 0: it has none
+    int64_t strike               # PRICE_NONE: not said
 
-cdef struct Emission:            # where publish_next is
+cdef struct Emission:            # how far publish_next has come
     uint32_t row
     uint32_t dirty
     uint32_t step
     uint32_t at
-    bint plain                   # of the instrument at hand: is_plain
+    bint plain                   # is_plain, for the current instrument
 
 cdef struct Market:
     const Traits* traits
@@ -116,35 +116,37 @@ cdef struct Market:
     MarketStream* streams
     HeldChange* held
     uint64_t held_mask
-    bint heals                   # snapshots come, by the venue or of a server
-    uint16_t waiting             # the FeedCounter of instruments whose levels are not LIVE
-    uint64_t held_count          # ever
-    uint64_t arrivals            # places given in queues
+    bint heals                   # snapshots come, from the venue or a server
+    uint16_t waiting             # the FeedCounter for instruments whose levels are not LIVE
+    uint64_t held_count          # held changes, ever
+    uint64_t arrivals            # places in queues given out, ever
     Touched* touched
     uint32_t touched_count
     TouchedOrder* order_rows
     uint32_t order_rows_count
     Row* rows
     uint32_t rows_count
-    Change option                # said of the definition that comes next; verb 0: nothing was
-    uint32_t* dirty              # instruments whose updates are to be told
+    Change option                # what was said of the definition that comes next; verb 0: nothing
+    uint32_t* dirty              # instruments with unpublished changes
     uint32_t dirty_count
-    uint32_t* pending            # whose tops are to be told when their event ends
+    # Instruments whose tops are published when their event ends.
+    uint32_t* pending
     uint32_t pending_count
-    uint64_t* stage_bits         # which parts of snapshots came
+    # For each snapshot in parts, a bit for each part that came.
+    uint64_t* stage_bits
     Instrument** stage_owner
     uint32_t stage_turn
-    # the message at hand
+    # The current message.
     const Message* message
     Names* names
-    uint16_t stream              # whose instruments its changes are of
-    bint refused                 # it says what cannot be, and nobody knows of which instrument
-    bint untold                  # it says what no update tells
-    bint flush                   # enough was gathered: publish
-    # What was fetched ahead for it (ahead.pxd), maybe: its id says whether it is that.
+    uint16_t stream              # the stream of the instruments that it changes
+    bint refused                 # it is impossible, and the instrument it concerns is unknown
+    bint untold                  # it says something that no update tells
+    bint flush                   # enough has changed: publish before the next change
+    # What ahead.pxd fetched for the message; the id in it tells whether the guess was right.
     Instrument* expected
     RestingOrder* expected_order
-    Instrument* taking           # of the snapshot at hand; NULL: it is passed by
+    Instrument* taking  # the instrument of the current snapshot; NULL: the snapshot is ignored
     uint64_t taking_number
     uint32_t taking_chain
     uint8_t taking_face
@@ -153,13 +155,14 @@ cdef struct Market:
 
 
 cdef inline bint market_full(const Market* market) noexcept nogil:
-    # Whether updates have to be told before a further change.
+    # Return True if updates must be published before another change is applied.
     return market.flush or market.touched_count + 2 > TOUCHED_MAX or (
         market.order_rows_count + 2 > TOUCHED_MAX) or market.rows_count + 2 > CHANGES_MAX
 
 
 cdef size_t market_memory_size(const Traits* traits, const MarketSettings* settings) noexcept nogil
-# Nothing is known. The memory, market_memory_size bytes aligned to 8, is borrowed.
+# Start without instruments. The caller keeps `memory` alive: market_memory_size bytes, aligned to
+# 8.
 cdef void market_init(
     Market* market, const Traits* traits, const MarketSettings* settings, uint8_t* memory,
     int64_t* feed) noexcept nogil

@@ -1,4 +1,4 @@
-"""The books of one feed, of whatever venue: what changes do to them. `market.pxd` has the rules."""
+"""The books of one feed, for any venue: what changes do to them. The rules are in `market.pxd`."""
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memset
@@ -25,7 +25,7 @@ from udpfast.market.trust cimport (
 
 __all__ = []
 
-cdef enum:  # schema TradingStatus
+cdef enum:  # the schema's TradingStatus
     STATUS_OPEN = 5
     STATUS_HALT = 7
 
@@ -38,19 +38,21 @@ cdef inline uint64_t orders_max_of(const Traits* traits, const MarketSettings* s
 
 
 cdef inline uint64_t levels_max_of(const Traits* traits, const MarketSettings* s) noexcept nogil:
-    # Blocks of all sides, and of books of orders two levels for each order.
+    # Enough for the blocks of all sides, and two levels for each order if levels are sums of
+    # orders.
     cdef uint64_t sides = 128 if traits.levels == LEVELS_BY_PLACE else 32
     return max(<uint64_t>LEVELS_MIN, sides * s.instruments_max) + 2 * orders_max_of(traits, s)
 
 
 cdef inline uint64_t held_max_of(const Traits* traits, const MarketSettings* s) noexcept nogil:
-    # 0: nothing is held, since nothing ever heals.
+    # Return 0 if nothing is to be held, because no snapshot ever comes.
     return s.held_max if s.held_max else (HELD_MAX if traits.heals else 0)
 
 
 cdef inline bint is_stranded(const Traits* traits, const MarketSettings* s) noexcept nogil:
-    # Whether a book that waits would come with snapshots, and nothing brings any. Quotes say all of
-    # a book themselves; what neither begins nor chains never has a sound one, whatever is set.
+    # Return True if a waiting book would need a snapshot, and nothing brings any. Quotes are
+    # complete by themselves. A book without a known beginning and without a chain is never sound,
+    # whatever the settings say.
     if traits.levels == LEVELS_OF_QUOTES or not (
             traits.heals or traits.empty_at_start or traits.chain != CHAIN_NONE):
         return False
@@ -119,7 +121,7 @@ cdef void market_init(
 
 
 cdef void market_clear(Market* market, uint16_t stream) noexcept nogil:
-    # Everything of a stream is empty, and that is known.
+    # All books of a stream are known to be empty.
     cdef MarketStream* s = market.streams + stream
     cdef Instrument* i = market.instruments.items
     cdef uint32_t at
@@ -152,8 +154,8 @@ cdef inline void add_row(
 
 
 cdef int64_t join_status(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # What both parts say together, 0: nobody knows, as one was not heard since the last gap. One
-    # halt is enough; that it trades takes both.
+    # Combine both parts of a status. Return 0 if that is unknown, because one part did not come
+    # since the last gap. One halt is enough; trading takes both.
     cdef uint32_t since = stream_of(market, i).gaps + 1
     cdef uint8_t first, second
     i.status[c.place - 1] = <uint8_t>c.quantity
@@ -166,7 +168,7 @@ cdef int64_t join_status(Market* market, Instrument* i, const Change* c) noexcep
 
 
 cdef void instrument_quote(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # All that is told of a side.
+    # Replace a side by its only level.
     cdef Side* side = &i.sides[c.side & 1]
     cdef SideLevel* level
     side_free(&market.slab, side)
@@ -182,7 +184,7 @@ cdef void instrument_quote(Market* market, Instrument* i, const Change* c) noexc
 
 
 cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # The trade of an order, before the order is less by it.
+    # Note the trade of an order before the order is reduced.
     cdef RestingOrder* order
     if c.flags & CHANGE_SILENT:
         return
@@ -190,24 +192,26 @@ cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept n
         market.untold = True
         return
     order = order_of(market, c.order, scope_of(market, i))
-    if order != NULL:            # the taker was on the other side
+    # The taker was on the other side.
+    if order != NULL:
         add_row(market, i, c, order.price if c.price == PRICE_NONE else c.price, c.order_before,
                 1 - (order.side & 1), VERB_TRADE)
     elif c.price != PRICE_NONE:
         add_row(market, i, c, c.price, c.order_before, SIDE_NONE, VERB_TRADE)
     else:
-        market.untold = True     # only the order, which is not there, had its price
+        # Only the order had the price, and the order is unknown.
+        market.untold = True
 
 
 cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # A change of a book, of which its chain was followed.
+    # Apply or hold a change of a book. Its chain was followed already.
     cdef Face* face = face_of(market, i, c)
     cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
     if unlikely(face.status == OBJECT_LIVE and not chained and not face_is_sure(market, i, face)):
         face_become_stale(market, i, face)
     if unlikely(face.status != OBJECT_LIVE and not chained):
         if market.traits.absolute:
-            apply_book(market, i, c)     # it is told, and stays in doubt
+            apply_book(market, i, c)     # readers get it, and the book stays in doubt
         else:
             face_hold(market, i, face, c)
         return
@@ -226,7 +230,7 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
 
 
 cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
-    # A change of an order that is not there: of which instrument, nobody knows.
+    # Note a change of an unknown order that names no instrument.
     cdef bint whole = market.streams[market.stream].whole
     if c.verb == VERB_EXECUTE:
         market.untold = True
@@ -238,11 +242,11 @@ cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
 
 
 cdef inline Instrument* market_find(Market* market, const Change* c) noexcept nogil:
-    # The instrument of a change, which may be one that names only its order; NULL: none has it.
+    # Return the instrument of a change, which may name only its order; NULL if there is none.
     cdef Instrument* i
     if c.instrument or market.traits.names == NAMES_DEFINED:
         i = instrument_of(market, c, market.stream)
-        market.untold = market.untold or i == NULL   # there was no room for it
+        market.untold = market.untold or i == NULL   # NULL: the table is full
         return i
     i = changed_instrument(market, c)
     if i == NULL:
@@ -251,9 +255,9 @@ cdef inline Instrument* market_find(Market* market, const Change* c) noexcept no
 
 
 cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # A trade or a status, which are rows of their own.
+    # Note a trade or a status; they are updates of their own.
     if c.verb == VERB_TRADE and not i.measured and market.traits.levels != LEVELS_BY_PLACE:
-        market.untold = True     # at which price, nobody knows yet
+        market.untold = True     # the decimals of its price are unknown yet
         return
     add_row(market, i, c, c.price, c.order, c.side, c.verb)
     if c.verb == VERB_STATUS and c.place:
@@ -261,13 +265,13 @@ cdef inline void instrument_tell(Market* market, Instrument* i, const Change* c)
 
 
 cdef inline void instrument_apply(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # What changes its book, or is told beside it.
+    # Apply a change that concerns the instrument's book, or tells something beside it.
     if c.verb == VERB_TRADE or c.verb == VERB_STATUS:
         instrument_tell(market, i, c)
     if market.traits.chain != CHAIN_NONE:
         if c.chain or (c.verb == VERB_CHAIN and c.order):
             instrument_follow_chain(market, i, c)
-        # What is no change of the levels may be a part of their chain.
+        # A change may belong to the chain of the levels without changing them.
         if not levels_are_live(market, i) and (c.chain or face_of(market, i, c) != (
                 &i.face[FACE_ORDERS])):
             face_hold(market, i, &i.face[FACE_LEVELS], c)
@@ -277,12 +281,12 @@ cdef inline void instrument_apply(Market* market, Instrument* i, const Change* c
         if c.verb == VERB_EXECUTE:
             execute_row(market, i, c)
         i.open = c.verb == VERB_SET and (c.flags & CHANGE_MORE) != 0
-        market.untold = market.untold or i.symbol_id == 0    # no book without a name is told
+        market.untold = market.untold or i.symbol_id == 0  # a book without a name is not published
         apply_gated(market, i, c)
 
 
 cdef void apply_beside(Market* market, MarketStream* s, const Change* c) noexcept nogil:
-    # What is of no instrument, or of the one at hand.
+    # Apply a change that concerns no instrument, or the current snapshot.
     if c.verb == VERB_EVENT_END or c.verb == VERB_EVENT_BEGIN:
         s.open = c.verb == VERB_EVENT_BEGIN
         market.flush = c.verb == VERB_EVENT_END and (
@@ -319,7 +323,8 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
         if market.taking == i:
             take_row(market, c)
     elif unlikely(i.stream != market.stream):
-        levels_become_stale(market, i)   # two streams have it: no book of it is the one
+        # Two streams bring the instrument, so that neither has all of its book.
+        levels_become_stale(market, i)
         market.untold = True
     elif c.verb == VERB_CLEAR:
         instrument_begin_empty(market, i)
@@ -333,7 +338,7 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
 
 
 cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
-    # Its session is over.
+    # Reset an instrument whose session is over.
     cdef int which
     if not i.homeless:
         count_waiting(market, -(i.face[FACE_LEVELS].status != OBJECT_LIVE))
@@ -356,7 +361,7 @@ cdef void forget_instrument(Market* market, Instrument* i) noexcept nogil:
 
 cdef void market_session(
         Market* market, uint16_t stream, uint16_t ordinal, const Session* session) noexcept nogil:
-    # What was there of its stream is void.
+    # Reset the stream and its instruments.
     cdef MarketStream* s
     cdef uint32_t at
     cdef Instrument* i
@@ -408,7 +413,7 @@ cdef void market_begin(Market* market, const Message* message, Names* names) noe
 
 
 cdef uint16_t home_of(const Market* market, const Message* message) noexcept nogil:
-    # The stream of the changes that a message speaks of: snapshots may come on another one.
+    # Return the stream of the changes that a message belongs to: snapshots may come on another one.
     cdef uint16_t stream
     if message.stream >= MARKET_STREAMS:
         return STREAM_NOWHERE
@@ -423,5 +428,6 @@ cdef uint16_t home_of(const Market* market, const Message* message) noexcept nog
             if market.streams[stream].seen and market.streams[stream].venue == (
                     market.streams[message.stream].venue - market.traits.snapshots_from):
                 return stream
-        return STREAM_NOWHERE    # nothing of its changes was heard: what is lost cannot be known
+        # None of its changes were heard, so nobody can tell what is lost.
+        return STREAM_NOWHERE
     return message.stream

@@ -1,17 +1,17 @@
-# Exchange and symbol names, interned: a name is stored once, records carry its id.
+# Names: exchanges and symbols, interned. A name is stored once, and records carry its id.
 #
 #   0         64                      64 + 4 * slots         + 128 * (capacity + 1)
 #   +---------+-----------------------+----------------------+
 #   | header  | slots: u32 ids, hashed| entries[0..capacity] |
 #   +---------+-----------------------+----------------------+
 #
-# One writer (the loop) interns; any number of readers, in other processes too, turn ids into
-# bytes. An entry is written completely before `count` is stored with release, and never changes
-# afterwards; a reader that loaded `count` with acquire may read entries 1..count without a lock.
-# Only the writer looks at the slots. Ids begin at 1; 0 = no name. The empty name is a name.
+# One writer (the loop) interns; any number of readers, also in other processes, turn ids into
+# bytes. An entry is complete before `count` is stored with release, and never changes afterwards; a
+# reader that loaded `count` with acquire may read entries 1..count without a lock. Only the writer
+# reads the slots. Ids begin at 1, and 0 means no name. The empty name is a name.
 #
-# The memory is borrowed and must be aligned to 8. A writer that attaches to used memory goes on
-# with its ids, so they outlive a restart of the writer.
+# The memory is borrowed and must be aligned to 8. A writer that attaches to used memory keeps its
+# ids, so they outlive a restart of the writer.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -21,19 +21,19 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_fold, keyed_word
 
 cdef enum:
-    NAME_SIZE_MAX = 120          # longer ones get no id; at the origin they have 64 bytes at most
+    NAME_SIZE_MAX = 120          # longer ones get no id; the origin's have at most 64 bytes
     NAMES_CAPACITY_MAX = 16777216
     NAMES_MAGIC = 0x73656D616E667564   # "dufnames"
 
 cdef struct NamesHeader:  # 64 bytes
     uint64_t magic
-    uint64_t capacity            # names that fit
-    uint64_t slots               # a power of two, at least 2 * capacity: short probes
+    uint64_t capacity            # how many names fit
+    uint64_t slots               # a power of two, at least 2 * capacity, which keeps probes short
     uint64_t count               # names published; stored last, with release
-    Key key                      # of the slots: drawn when the table is made
+    Key key                      # for the hashes; drawn when the table is made
     uint64_t reserved[2]
 
-cdef struct NameEntry:  # 128 bytes: two cache lines, of which short names touch one
+cdef struct NameEntry:  # two cache lines; a short name touches only one
     uint32_t hash
     uint32_t size
     uint8_t text[NAME_SIZE_MAX]
@@ -42,7 +42,7 @@ cdef struct Names:  # a view of the memory; copies are cheap
     NamesHeader* header
     uint32_t* slots
     NameEntry* entries           # entries[id]; entries[0] is never used
-    uint64_t capacity            # as it was checked: the memory may be another process's
+    uint64_t capacity            # as checked once: the memory may belong to another process
 
 
 cdef inline uint64_t names_slots(uint64_t capacity) noexcept nogil:
@@ -53,13 +53,13 @@ cdef inline uint64_t names_slots(uint64_t capacity) noexcept nogil:
 
 
 cdef inline uint64_t names_memory_size(uint64_t capacity) noexcept nogil:
-    # Bytes that a table for `capacity` names takes.
+    # Return the bytes that a table for `capacity` names takes.
     return (sizeof(NamesHeader) + 4 * names_slots(capacity)
             + (capacity + 1) * sizeof(NameEntry))
 
 
 cdef inline bint names_attach(Names* names, uint8_t* memory, uint64_t size) noexcept nogil:
-    # View a table that was initialised before; False if the memory holds none of this size.
+    # View a table that exists. Return False if the memory does not hold one of this size.
     cdef NamesHeader header
     if size < sizeof(NamesHeader):
         return False
@@ -80,7 +80,7 @@ cdef inline bint names_attach(Names* names, uint8_t* memory, uint64_t size) noex
 
 cdef inline bint names_init(
         Names* names, uint8_t* memory, uint64_t size, uint64_t capacity) noexcept nogil:
-    # Make an empty table; False if the memory is too small or the capacity out of range.
+    # Make an empty table. Return False if the memory is too small or the capacity out of range.
     cdef NamesHeader* header = <NamesHeader*> memory
     if not 0 < capacity <= <uint64_t> NAMES_CAPACITY_MAX or size < names_memory_size(capacity):
         return False
@@ -105,7 +105,7 @@ cdef inline uint64_t _load32(const uint8_t* p) noexcept nogil:
 
 
 cdef inline uint64_t name_tail(const uint8_t* text, uint32_t size) noexcept nogil:
-    # The last eight bytes; all of a shorter name.
+    # Return the last eight bytes, or all of a shorter name.
     if size >= 8:
         return _load64(text + size - 8)
     if size >= 4:
@@ -116,7 +116,8 @@ cdef inline uint64_t name_tail(const uint8_t* text, uint32_t size) noexcept nogi
 
 
 cdef inline bint name_same(const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
-    # memcmp without the call: most names have less than 24 bytes. Tails overlap.
+    # Compare as memcmp does, but without a call: most names have less than 24 bytes. The last eight
+    # bytes may overlap the ones before.
     cdef uint32_t at = 0
     while at + 8 < size:
         if _load64(a + at) != _load64(b + at):
@@ -127,7 +128,8 @@ cdef inline bint name_same(const uint8_t* a, const uint8_t* b, uint32_t size) no
 
 cdef inline uint32_t name_hash(
         const Key* key, const uint8_t* text, uint32_t size) noexcept nogil:
-    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before.
+    # Hash by multiplying and folding, eight bytes at a time. The last eight may overlap the ones
+    # before.
     cdef uint64_t hash_ = key.mask + size
     cdef uint32_t at = 0
     while at + 8 < size:
@@ -136,24 +138,24 @@ cdef inline uint32_t name_hash(
     return <uint32_t> keyed_word(key, hash_ ^ name_tail(text, size))
 
 
-# The id of a name that did not stand where its hash says, or is new; 0 if the table is full.
+# Return the id of a name that is new, or not in the slot of its hash; 0 if the table is full.
 cdef uint32_t names_probe(
     Names* names, const uint8_t* text, uint32_t size, uint32_t hash_) noexcept nogil
 
 
 cdef inline bint names_is(
         const Names* names, uint32_t name_id, const uint8_t* text, uint32_t size) noexcept nogil:
-    # Whether this id is that of this name.
+    # Return True if the id belongs to this name.
     cdef const NameEntry* entry = names.entries + name_id
-    # Above the count: its writer was killed before it published the name.
+    # An id above the count: the writer was killed before it published the name.
     return (name_id != 0 and name_id <= names.header.count and entry.size == size
             and name_same(entry.text, text, size))
 
 
 cdef inline uint32_t names_intern(
         Names* names, const uint8_t* text, uint32_t size) noexcept nogil:
-    # The id of a name, new or known; 0 if the table is full, or the name longer than
-    # NAME_SIZE_MAX: cut names would be one name for all that share a beginning.
+    # Return the id of a name, which may be new; 0 if the table is full, or if the name is longer
+    # than NAME_SIZE_MAX. Long names are not cut, because all with the same beginning would be one.
     cdef uint32_t hash_, name_id
     if unlikely(size > NAME_SIZE_MAX):
         return 0
@@ -164,13 +166,13 @@ cdef inline uint32_t names_intern(
 
 
 cdef inline uint64_t names_count(const Names* names) noexcept nogil:
-    # Acquire: pairs with the release in names_probe, orders reads of entries behind it.
+    # Acquire: pairs with the release in names_probe; entries are read after it.
     return min(load_acquire(&names.header.count), names.capacity)
 
 
 cdef inline const uint8_t* names_get(
         const Names* names, uint32_t name_id, uint32_t* size) noexcept nogil:
-    # The bytes of a name; NULL if no name with that id was published.
+    # Return a name's bytes, or NULL if no name with that id was published.
     cdef const NameEntry* entry
     if name_id == 0 or name_id > names_count(names):
         return NULL

@@ -1,4 +1,4 @@
-"""The name table's Python face: ids to names for readers, interning for tests and publishers."""
+"""The name table for Python: ids to names for readers, interning for tests and publishers."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -23,7 +23,7 @@ cdef uint32_t names_probe(
     cdef uint32_t mask = <uint32_t> (header.slots - 1)
     cdef uint32_t slot = hash_ & mask, name_id
     cdef NameEntry* entry
-    while True:  # ends: at most half of the slots are used
+    while True:  # ends, because at most half of the slots are used
         name_id = names.slots[slot]
         if name_id == 0 or name_id > header.count:
             break
@@ -44,15 +44,21 @@ cdef uint32_t names_probe(
 
 
 def name_text(bytes name) -> str:
-    r"""Return a name as text: a byte that is no UTF-8 is shown as `\xNN`.
+    r"""Return a name as text, in which a byte that is not UTF-8 appears as `\xNN`.
 
-    A sign for "no character" in its place would make one name of two that differ.
+    A replacement character would make two different names equal.
     """
     return name.decode("utf-8", "backslashreplace")
 
 
 def name_table_size(capacity: int) -> int:
-    """Return the bytes that a table for `capacity` names takes."""
+    """Return the bytes that a table for `capacity` names takes.
+
+    Raises
+    ------
+    ValueError
+        The capacity is out of range.
+    """
     if not 0 < capacity <= NAMES_CAPACITY_MAX:
         raise ValueError(f"capacity must be 1 to {NAMES_CAPACITY_MAX} names, was {capacity}")
     return names_memory_size(capacity)
@@ -60,22 +66,22 @@ def name_table_size(capacity: int) -> int:
 
 @cython.final
 cdef class NameTable:
-    """Interned names over borrowed memory: `table[id]` is the name, ids begin at 1.
+    """Interned names over borrowed memory: `table[id]` is the name, and ids begin at 1.
 
     Parameters
     ----------
     memory : bytes-like, optional
-        Aligned to 8 and kept alive by the table. Read-only memory makes a table that cannot
-        intern. Without it the table owns its memory.
+        Aligned to 8 bytes and kept alive by the table. A table over read-only memory cannot intern.
+        Without `memory` the table owns its memory.
     capacity : int, optional
-        Make an empty table for so many names. 0 attaches to the table that `memory` holds.
+        Make an empty table for this many names. With 0, attach to the table in `memory`.
     key : bytes, optional
-        With `capacity`: of the table that this one is to be a copy of.
+        With `capacity`: the `key` of the table that this one is to copy.
 
     Raises
     ------
     FormatError
-        The memory holds no name table, or is too small for what it says.
+        The memory holds no name table, or is too small for the one that it holds.
     ValueError
         The memory is too small for `capacity`, or not aligned.
     """
@@ -101,7 +107,7 @@ cdef class NameTable:
                     raise ValueError(f"key must have {sizeof(Key)} bytes, has {len(key)}")
                 memcpy(&self.names.header.key, <const char*> key, sizeof(Key))
         elif not names_attach(&self.names, start, view.shape[0]):
-            raise FormatError(f"expected a name table, found {view.shape[0]} bytes that are none")
+            raise FormatError(f"expected a name table, found {view.shape[0]} bytes without one")
 
     def __len__(self) -> int:
         """Return the number of names."""
@@ -109,23 +115,23 @@ cdef class NameTable:
 
     @property
     def capacity(self) -> int:
-        """The number of names that fit."""
+        """How many names fit."""
         return self.names.capacity
 
     @property
     def key(self) -> builtins.bytes:
-        """What its hashes go by: 16 bytes."""
+        """The key of its hashes: 16 bytes."""
         return (<const char*> &self.names.header.key)[:sizeof(Key)]
 
     @property
     def mark(self) -> int:
-        """By which this table is told from others, never 0: a checksum of what its hashes go by."""
+        """Identifies this table, never 0: a checksum of `key`."""
         cdef Key* key = &self.names.header.key
         return <uint32_t> ~crc32c_words(
             CRC32C_BEGIN, <const uint8_t*> key, sizeof(Key)) or 1
 
     def bytes(self, name_id: int) -> builtins.bytes | None:
-        """Return a name's bytes; None for 0, and for one that is damaged: its hash tells.
+        """Return a name's bytes, or None for id 0 and for a damaged entry, as its hash shows.
 
         Raises
         ------
@@ -146,14 +152,19 @@ cdef class NameTable:
         return PyBytes_FromStringAndSize(<const char*> text, size)
 
     def __getitem__(self, name_id: int) -> str | None:
-        """Return a name as text (`name_text`); None as `bytes` does."""
+        """Return a name as text (`name_text`), or None, as `bytes` does."""
         text = self.bytes(name_id)
         return None if text is None else name_text(text)
 
     def intern(self, name: str | builtins.bytes) -> int:
-        """Return the id of a name (str or bytes), new or known.
+        """Return the id of a name, which may be new.
 
-        0 if the table is full, or the name longer than 120 bytes.
+        Return 0 if the table is full, or if the name is longer than 120 bytes.
+
+        Raises
+        ------
+        ValueError
+            The memory is read-only.
         """
         cdef const uint8_t[::1] text
         if not self._writable:

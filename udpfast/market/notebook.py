@@ -1,4 +1,4 @@
-"""How an order book looks in a notebook, and the tables that all objects are shown as there."""
+"""Order books and other objects as tables in a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS_SHOWN = 10
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption: str) -> str:
-    """Return a table in HTML: numbers to the right, with separators; everything else escaped."""
+    """Return an HTML table. Numbers are right-aligned with separators; all else is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return (
@@ -27,7 +27,7 @@ def html_table(columns: Sequence[str], rows: Iterable[Sequence[object]], caption
 
 
 def book_html(book: OrderBook) -> str:
-    """Return the best levels of a book, bids to the left, and whether it can be trusted."""
+    """Return the best levels of a book as HTML, bids on the left, and if it can be trusted."""
     bids, asks = book.bids(LEVELS_SHOWN), book.asks(LEVELS_SHOWN)
     rows = []
     for place in range(max(len(bids), len(asks))):
@@ -43,12 +43,12 @@ def book_html(book: OrderBook) -> str:
 
 
 def book_state(book: OrderBook) -> str:
-    """Return in a word whether a book can be trusted."""
+    """Return a word for whether a book can be trusted: STALE, CROSSED or sound."""
     return "STALE" if book.stale else "CROSSED" if book.crossed else "sound"
 
 
 def price_word(value: float) -> str:
-    """Return a price or a quantity as short as it can be said."""
+    """Return a price or quantity in at most 12 digits, or "" for NaN."""
     return "" if math.isnan(value) else f"{value:.12g}"
 
 

@@ -1,5 +1,5 @@
 # OrderQueues: the resting orders of one instrument, from ORDERS records. Rows lie in one array and
-# are found by id; queues are made when they are asked for, so that an update costs a lookup a row.
+# are found by id. Queues are built only on demand, so that an update costs one lookup per row.
 
 from libc.stdint cimport uint32_t, uint8_t
 
@@ -11,7 +11,7 @@ cdef class OrderQueues:
     cdef uint32_t _room
     cdef dict _places            # id -> index of its row
     cdef readonly bint stale
-    cdef bint contested          # another object goes by its name
+    cdef bint contested          # another object has the same name
     cdef object name             # (exchange, symbol)
 
     cdef _apply(self, const uint8_t* rows, uint32_t count, bint snapshot)

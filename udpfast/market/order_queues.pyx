@@ -16,25 +16,25 @@ from udpfast.market.updates import ORDER
 
 __all__ = ["OrderPlace", "OrderQueues"]
 
-cdef enum:  # schema Side and UpdateAction
+cdef enum:  # the schema's Side and UpdateAction
     SIDE_BUY = 1
     SIDE_SELL = 2
     ACTION_DELETE = 3
 
 
 class OrderPlace(NamedTuple):
-    """Where an order stands in the queue of its price.
+    """The place of an order in the queue of its price.
 
     Attributes
     ----------
     side : str
         `"bid"` or `"ask"`.
     price, quantity : float
-        Of the order itself.
+        The order's own.
     orders_before : int
-        Orders that are filled before it at its price.
+        Orders at its price that are filled before it.
     quantity_before : float
-        Their quantity.
+        Their total quantity.
     """
 
     side: str
@@ -52,7 +52,7 @@ cdef class OrderQueues:
     Attributes
     ----------
     stale : bool
-        Whether they must not be trusted.
+        True if they must not be trusted.
     """
 
     def __cinit__(self):
@@ -92,7 +92,7 @@ cdef class OrderQueues:
         self._rows[<uint32_t> place] = row[0]
 
     cdef _drop(self, bytes name):
-        # The last row takes its place.
+        # Move the last row to the freed place.
         cdef const Order* last
         place = self._places.pop(name, None)
         if place is None:
@@ -114,12 +114,12 @@ cdef class OrderQueues:
         return _name(order_id) in self._places
 
     def bids(self, count: int | None = None) -> NDArray[np.void]:
-        """Return the bids, the best price first, those of one price in the order of their queue.
+        """Return the bids, the best price first, orders of one price in the order of their queue.
 
         Parameters
         ----------
         count : int, optional
-            At most so many orders; default all.
+            Return at most this many orders; default all.
 
         Returns
         -------
@@ -130,16 +130,16 @@ cdef class OrderQueues:
         return self._queue(SIDE_BUY, count)
 
     def asks(self, count: int | None = None) -> NDArray[np.void]:
-        """Return the asks; as `bids`."""
+        """Return the asks, as `bids` does the bids."""
         return self._queue(SIDE_SELL, count)
 
     def bid_levels(self, count: int | None = None) -> NDArray[np.void]:
-        """Return what the bids of each price sum up to, the best price first.
+        """Return the total of the bids at each price, the best price first.
 
         Parameters
         ----------
         count : int, optional
-            At most so many prices; default all.
+            Return at most this many prices; default all.
 
         Returns
         -------
@@ -149,11 +149,11 @@ cdef class OrderQueues:
         return self._levels(SIDE_BUY, count)
 
     def ask_levels(self, count: int | None = None) -> NDArray[np.void]:
-        """Return what the asks of each price sum up to; as `bid_levels`."""
+        """Return the total of the asks at each price, as `bid_levels` does for bids."""
         return self._levels(SIDE_SELL, count)
 
     def place(self, order_id: str | int) -> OrderPlace:
-        """Return where an order stands.
+        """Return an order's place in its queue.
 
         Parameters
         ----------

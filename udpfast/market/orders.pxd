@@ -1,10 +1,10 @@
-# Orders: every resting order of a feed, by id. One table of fixed size: open addressing by a keyed
-# hash, and lists by index; nothing allocates. An order's place in the queue of its price is its
-# `priority`: lower is earlier.
+# Orders: all resting orders of a feed, found by id. The table has a fixed size and allocates
+# nothing: open addressing by a keyed hash, and lists by index. `priority` is an order's place in
+# the queue of its price: lower is earlier.
 #
-# A slot has the hash of its order beside the order's index, so that a search passes over the slots
-# of others, and a removal moves them, without a look at their orders: each of those is a cache line
-# that nobody fetched yet.
+# A slot holds the hash of its order beside the order's index. So a search skips the slots of other
+# orders, and a removal moves them, without reading those orders: each would be a cache line that
+# was not fetched.
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -13,31 +13,31 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 
 cdef enum:
-    SCOPE_NONE = 0xFFFFFFFF      # of who rests no more
+    SCOPE_NONE = 0xFFFFFFFF      # scope of an entry that is free
 
 cdef struct RestingOrder:  # 64 bytes: a cache line
     uint64_t id                  # the venue's
     uint64_t priority
     int64_t price
     int64_t quantity
-    uint32_t scope               # within which its id is one: a stream or an instrument
+    uint32_t scope               # a stream or an instrument: ids are unique within it
     uint32_t instrument
-    uint32_t next                # of the same instrument, + 1; free ones: the next free one, + 1
+    uint32_t next  # of the same instrument, + 1; in free entries: the next free one, + 1
     uint32_t before
-    uint32_t hash                # of its id and scope
+    uint32_t hash                # of id and scope
     uint8_t side
     uint8_t reserved[11]
 
 cdef struct OrderSlot:
     uint32_t hash
-    uint32_t order               # its index + 1; 0: the slot is empty
+    uint32_t order               # index of the order, + 1; 0: the slot is empty
 
 cdef struct RestingOrders:
     RestingOrder* orders
-    OrderSlot* slots             # at most half are full
+    OrderSlot* slots             # at most half of the slots are full
     uint32_t slots_mask
     uint32_t orders_max
-    uint32_t used                # ever handed out
+    uint32_t used                # entries ever used
     uint32_t free                # the first free one, + 1
     uint32_t count
     Key key
@@ -56,7 +56,8 @@ cdef inline uint64_t orders_memory_size(uint64_t orders_max) noexcept nogil:
 
 cdef inline void orders_init(
         RestingOrders* table, uint8_t* memory, uint64_t orders_max) noexcept nogil:
-    # The memory, orders_memory_size bytes aligned to 64, is borrowed, and touched once.
+    # The caller keeps `memory` alive: orders_memory_size bytes, aligned to 64. All of it is touched
+    # here, so that no page fault comes later.
     memset(memory, 0, orders_memory_size(orders_max))
     memset(table, 0, sizeof(RestingOrders))
     table.orders = <RestingOrder*>memory
@@ -74,7 +75,7 @@ cdef inline uint32_t order_hash(
 
 
 cdef inline RestingOrder* order_guess(const RestingOrders* table, uint32_t hash) noexcept nogil:
-    # The first with this hash, without a look at it; NULL: none has it.
+    # Return the first order with this hash without reading it, or NULL. It may be another one.
     cdef uint32_t slot = hash & table.slots_mask
     while table.slots[slot].order:
         if table.slots[slot].hash == hash:
@@ -86,7 +87,7 @@ cdef inline RestingOrder* order_guess(const RestingOrders* table, uint32_t hash)
 cdef inline RestingOrder* order_seek(
         const RestingOrders* table, uint64_t id, uint32_t scope, uint32_t hash,
         uint32_t* at) noexcept nogil:
-    # NULL: no such order rests, and `at` is the slot that it would have.
+    # Return NULL if no such order rests; `at` is the slot that it would get.
     cdef uint32_t slot = hash & table.slots_mask
     cdef RestingOrder* order
     while table.slots[slot].order:
@@ -101,14 +102,15 @@ cdef inline RestingOrder* order_seek(
 
 cdef inline RestingOrder* order_find(
         const RestingOrders* table, uint64_t id, uint32_t scope) noexcept nogil:
-    # NULL: no such order rests.
+    # Return NULL if no such order rests.
     cdef uint32_t slot
     return order_seek(table, id, scope, order_hash(table, id, scope), &slot)
 
 
 cdef inline bint order_add(
         RestingOrders* table, uint64_t id, uint32_t scope, RestingOrder** added) noexcept nogil:
-    # One that is not there yet, all else of it zeros. False: it is there; NULL: the table is full.
+    # Add an order; its other fields are zero. Return False if it already rests. `added` is NULL if
+    # the table is full.
     cdef uint32_t hash = order_hash(table, id, scope)
     cdef uint32_t slot, index
     cdef RestingOrder* order
@@ -135,7 +137,7 @@ cdef inline bint order_add(
 
 
 cdef inline void order_remove(RestingOrders* table, RestingOrder* order) noexcept nogil:
-    # Those behind it in its run of slots move up, so that no slot has to be marked.
+    # Move later slots of the run forward, so that no slot has to be marked as deleted.
     cdef uint32_t index = <uint32_t>(order - table.orders)
     cdef uint32_t mask = table.slots_mask
     cdef uint32_t hole = order.hash & mask

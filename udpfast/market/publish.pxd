@@ -1,9 +1,9 @@
-# What changed in a market, as the updates that readers know: TRADES, MARKET_STATUS and
-# REFERENCE_DATA in their order, then of each instrument that changed STALE or RECOVERED, BOOK,
-# ORDERS and TOP_OF_BOOK.
+# Publish: turns what changed in a market into updates. First come TRADES, MARKET_STATUS and
+# REFERENCE_DATA in the order of the changes, then, for each changed instrument, STALE or RECOVERED,
+# BOOK, ORDERS and TOP_OF_BOOK.
 #
-# What readers were told last is in each Face. A book that is no change of what they have is told
-# whole (RECORD_SNAPSHOT). While an event goes on, updates have PRESENT_MORE, and tops wait.
+# Each Face knows what readers were told last. If readers cannot use changes of a book, it is
+# published whole (RECORD_SNAPSHOT). During an event, updates have PRESENT_MORE, and tops wait.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -20,9 +20,9 @@ from udpfast.market.publish_header cimport face_sure, state_write
 from udpfast.market.publish_rows cimport row_write
 
 cdef enum:
-    PUBLISH_ROOM = 65536 - 64    # bytes of an update at most
+    PUBLISH_ROOM = 65536 - 64    # the largest update
 
-cdef enum:  # steps of one instrument
+cdef enum:  # the steps of publishing one instrument
     STEP_RENAMED = 0
     STEP_LEVELS_SAY = 3
     STEP_LEVELS = 4
@@ -35,7 +35,7 @@ cdef enum:  # steps of one instrument
 
 
 cdef inline bint face_wanted(const Market* market, const Instrument* i, int which) noexcept nogil:
-    # Whether readers get it at all.
+    # Return True if readers get this face.
     if i.symbol_id == 0 or i.exchange_id == 0:
         return False
     if which == FACE_ORDERS:
@@ -47,7 +47,7 @@ cdef inline bint face_wanted(const Market* market, const Instrument* i, int whic
 
 cdef inline int32_t instrument_say(
         Market* market, Instrument* i, int which, uint8_t* into, Found* told) noexcept nogil:
-    # STALE or RECOVERED, where readers are to know; 0: nothing.
+    # Write STALE or RECOVERED if readers do not know it yet. Return 0 if there is nothing to tell.
     cdef Face* face = &i.face[which]
     cdef uint8_t said = face.said
     cdef uint32_t gaps = market.streams[i.stream].gaps
@@ -59,13 +59,14 @@ cdef inline int32_t instrument_say(
         return 0
     if status != OBJECT_LIVE:
         face.said = SAID_STALE if said else SAID_NOTHING
-        # Changes of an absolute book are taken in doubt, too: the gap said enough.
+        # An absolute book takes changes while it is in doubt, and the gap told readers of the
+        # doubt.
         if said != SAID_LIVE or market.traits.absolute:
             return 0
         return state_write(market, i, which, KIND_STALE, False, into, told)
     if not face_sure(market, i, which) or (
             market.settings.awaits_definitions and not i.defined):
-        return 0                 # nobody knows yet; a gap said so
+        return 0                 # still unknown, of which the gap told readers
     face.said = SAID_LIVE
     if said == SAID_LIVE and face.told == gaps:
         return 0
@@ -85,22 +86,22 @@ cdef inline bint is_told(const Market* market, const Instrument* i, int which) n
 
 
 cdef inline bint is_plain(const Market* market, const Instrument* i) noexcept nogil:
-    # Whether nothing is to be said but what changed: nothing is in doubt, readers know that, and
-    # the orders are all that it has beside the levels.
+    # Return True if there is nothing to publish but changes: nothing is in doubt, readers know
+    # that, and the book consists of levels and orders only.
     return market.traits.levels == LEVELS_OF_ORDERS and i.symbol_before == 0 and (
         not market.traits.depth_implied) and is_told(market, i, FACE_LEVELS) and (
         not market.settings.orders or is_told(market, i, FACE_ORDERS))
 
 
 cdef inline bint in_doubt_told(const Market* market, const Instrument* i) noexcept nogil:
-    # Whether its changes are told while nobody knows the rest: each is right by itself.
+    # Return True if changes of a book in doubt are published: each of them is right by itself.
     return market.traits.absolute and i.symbol_id != 0 and (
         i.face[FACE_LEVELS].status != OBJECT_LIVE)
 
 
 cdef inline int32_t instrument_say_renamed(
         Market* market, Instrument* i, int which, uint8_t* into, Found* told) noexcept nogil:
-    # Nothing more comes by the name before.
+    # Write a STALE that ends the object of the old name.
     cdef Instrument old
     cdef int32_t kind = 0
     if i.symbol_before and i.face[which].said == SAID_LIVE:
@@ -115,7 +116,7 @@ cdef inline int32_t instrument_say_renamed(
 
 cdef inline int32_t publish_step(
         Market* market, Instrument* i, uint8_t* into, uint32_t room, Found* told) noexcept nogil:
-    # The update of the step at hand, or 0; and on to the next step.
+    # Do the current step, and go on to the next one. Return the kind of its update, or 0.
     cdef Emission* e = &market.emission
     cdef uint32_t step = e.step
     cdef int32_t kind = 0
@@ -124,7 +125,7 @@ cdef inline int32_t publish_step(
         e.step = STEP_ORDERS if market.settings.orders else STEP_TOP
         if e.step == STEP_TOP and not (market.settings.top and (
                 i.best_changed or not i.top_said)):
-            e.step = STEPS       # that would tell nothing
+            e.step = STEPS       # the steps up to here would write nothing
         if market.settings.levels:
             kind = few_write(market, i, into, told)
     elif step < STEP_LEVELS_SAY:
@@ -158,7 +159,7 @@ cdef inline int32_t publish_step(
             kind = top_write(market, i, into, told)
     elif market.settings.top and is_told(market, i, FACE_LEVELS):
         if i.open or (i.top_said and not i.best_changed):
-            return 0             # the next level brings the end of an open event
+            return 0             # the next level ends the open event
         if not market.streams[i.stream].open:
             kind = top_write(market, i, into, told)
         elif not i.pending:
@@ -169,7 +170,7 @@ cdef inline int32_t publish_step(
 
 
 cdef inline void publish_pending(Market* market) noexcept nogil:
-    # Tops that waited for the end of their event.
+    # Mark the instruments whose event has ended, so that their tops are published.
     cdef uint32_t n, kept = 0
     cdef Instrument* i
     for n in range(market.pending_count):
@@ -195,8 +196,8 @@ cdef inline void end_updates(Market* market) noexcept nogil:
 
 cdef inline int32_t publish_next(
         Market* market, uint8_t* into, uint32_t room, Found* told) noexcept nogil:
-    # The next update, with `told.last` where it is known to be the last; 0: all is told. Then more
-    # changes may follow.
+    # Write the next update. Return its kind, or 0 if there is none, so that more changes may
+    # follow. `told.last` is set if it is known to be the last one.
     cdef Emission* e = &market.emission
     cdef int32_t kind
     cdef Instrument* i

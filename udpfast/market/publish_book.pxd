@@ -1,4 +1,4 @@
-# BOOK, ORDERS and TOP_OF_BOOK: what changed in the book of one instrument.
+# BOOK, ORDERS and TOP_OF_BOOK: updates of one instrument's book.
 
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef enum:  # values of the schema
 
 cdef inline const SideLevel* level_at(
         Market* market, const Side* side, uint32_t rank) noexcept nogil:
-    # 0 is the best.
+    # `rank` 0 is the best level.
     cdef SideLevel* levels = side_levels(&market.slab, side)
     return levels + (rank if market.traits.levels == LEVELS_BY_PLACE else side.count - 1 - rank)
 
@@ -47,7 +47,7 @@ cdef inline uint32_t depth_shown(const Market* market, const Side* side) noexcep
 
 
 cdef inline bint by_comparison(const Market* market) noexcept nogil:
-    # Whether what changed is found by comparing with what readers have.
+    # Return True if changes are found by comparing the book with what readers have.
     return market.traits.levels == LEVELS_BY_PLACE or market.settings.depth != 0
 
 
@@ -57,7 +57,8 @@ cdef inline bint rows_full(const uint8_t* into, const Level* row, uint32_t room)
 
 cdef inline Level* compare_side(
         Market* market, Instrument* i, int at, Level* row) noexcept nogil:
-    # Rows of one side that differ from what readers have of it.
+    # Write a row for each level of a side that differs from what readers have. Return the end of
+    # the rows.
     cdef Side* side = &i.sides[at]
     cdef Side* shown = &i.shown[at]
     cdef const SideLevel* old = side_levels(&market.slab, shown)
@@ -93,7 +94,8 @@ cdef inline void remember_side(Market* market, Instrument* i, int at) noexcept n
     cdef uint32_t count = depth_shown(market, side), b
     shown.count = 0
     if not side_reserve(&market.slab, shown, count):
-        return                   # the next update is compared with nothing: it says too much
+        # Without a copy to compare with, the next update has more rows than it needs.
+        return
     for b in range(count):
         side_levels(&market.slab, shown)[b] = level_at(market, side, b)[0]
     shown.count = count
@@ -101,7 +103,8 @@ cdef inline void remember_side(Market* market, Instrument* i, int at) noexcept n
 
 cdef inline Level* touched_side(
         Market* market, Instrument* i, uint32_t at, Level* row) noexcept nogil:
-    # Rows of one side for all prices that changes named.
+    # Write a row for each price of a side that changes named, as it is now. Return the end of the
+    # rows.
     cdef Touched* touched
     cdef const SideLevel* now
     cdef SideLevel level
@@ -118,7 +121,8 @@ cdef inline Level* touched_side(
             level.price = touched.price
             level.quantity = touched.quantity
             level.orders = <uint32_t>touched.orders
-            if unlikely(i.face[at & SIDE_BID_IMPLIED].replaced):     # it may be gone since
+            # The level may have been removed since.
+            if unlikely(i.face[at & SIDE_BID_IMPLIED].replaced):
                 now = side_find(&market.slab, &i.sides[at], touched.price)
                 level.quantity = now.quantity if now != NULL else 0
                 level.orders = now.orders if now != NULL else 0
@@ -131,7 +135,8 @@ cdef inline Level* touched_side(
 cdef inline int32_t levels_write(
         Market* market, Instrument* i, int face, uint8_t* into, uint32_t room,
         Found* told) noexcept nogil:
-    # BOOK; `emission.at` levels of a whole one were told before. 0: nothing changed.
+    # Write a BOOK; `emission.at` is how many levels of a whole book were written before. Return 0
+    # if nothing changed.
     cdef Emission* e = &market.emission
     cdef Book* book = <Book*>into
     cdef Level* row = <Level*>(into + sizeof(Book))
@@ -174,7 +179,8 @@ cdef inline int32_t levels_write(
         header.present = PRESENT_ROWS | PRESENT_ASKS
         told.flags |= RECORD_SNAPSHOT
     if market.traits.absolute and header.row_count == 0:
-        return 0                 # a book begins with its first level: that is all of it
+        # An absolute book is whole with its first level.
+        return 0
     if e.at < count:
         header.present |= PRESENT_MORE
     else:
@@ -189,7 +195,7 @@ cdef inline int32_t levels_write(
 
 
 cdef inline bint is_few(const Market* market, const Instrument* i) noexcept nogil:
-    # Whether what changed is a level or two of a plain instrument, and nothing of another one.
+    # Return True if only one or two levels of one plain instrument changed.
     cdef const Touched* touched = market.touched
     if market.touched_count == 0 or market.touched_count > 2 or market.dirty_count != 1 or (
             market.settings.depth or i.face[FACE_LEVELS].replaced):
@@ -200,14 +206,14 @@ cdef inline bint is_few(const Market* market, const Instrument* i) noexcept nogi
 
 cdef inline int32_t few_write(
         Market* market, Instrument* i, uint8_t* into, Found* told) noexcept nogil:
-    # BOOK where is_few: what levels_write makes of it, without a search. `told` is zeros.
+    # Write the BOOK that levels_write would, without a search, if is_few. `told` must be zeros.
     cdef const Touched* touched = market.touched
     cdef const Touched* end = touched + market.touched_count
     cdef UpdateHeader* header = header_clear(market, i, into, sizeof(Book))
     cdef Book* book = <Book*>into
     cdef Level* row = <Level*>(into + sizeof(Book))
     if end - touched == 2 and touched.price == touched[1].price and touched.side == touched[1].side:
-        touched += 1             # what it became in the end
+        touched += 1             # only the last change of a level counts
     header.row_count = <uint32_t>(end - touched)
     while touched < end:
         memset(row, 0, sizeof(Level))
@@ -247,7 +253,7 @@ cdef inline void order_write(
 
 cdef inline int32_t orders_write(
         Market* market, Instrument* i, uint8_t* into, uint32_t room, Found* told) noexcept nogil:
-    # ORDERS; `emission.at`: where it goes on, + 1. 0: nothing changed.
+    # Write ORDERS; `emission.at` is where to continue, + 1. Return 0 if nothing changed.
     cdef Emission* e = &market.emission
     cdef Face* face = &i.face[FACE_ORDERS]
     cdef uint32_t index = <uint32_t>(i - market.instruments.items)
@@ -300,7 +306,7 @@ cdef inline double best_price(
 
 cdef inline int32_t top_write(
         Market* market, Instrument* i, uint8_t* into, Found* told) noexcept nogil:
-    # TOP_OF_BOOK; 0: it is the same.
+    # Write a TOP_OF_BOOK. Return 0 if it did not change.
     cdef int64_t top[4]
     cdef const SideLevel* best
     cdef TopOfBook* update = <TopOfBook*>into

@@ -1,4 +1,4 @@
-# What every update of an instrument begins with, and STALE and RECOVERED.
+# The common beginning of an instrument's updates, and STALE and RECOVERED.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memset
@@ -20,7 +20,7 @@ cdef enum:  # values of the schema
 
 cdef inline double price_of(
         const Market* market, const Instrument* i, int64_t price) noexcept nogil:
-    # The double that is nearest to the decimal price.
+    # Return the double nearest to the decimal price.
     if market.traits.doubles:
         return change_undouble(price)
     if -(<int64_t>1 << 53) <= price <= <int64_t>1 << 53:
@@ -37,14 +37,14 @@ cdef inline bint face_sure(const Market* market, const Instrument* i, int which)
     if market.traits.levels == LEVELS_OF_ORDERS:
         face = &i.face[FACE_LEVELS]
     if not i.measured and (which != FACE_ORDERS or market.traits.levels != LEVELS_BY_PLACE):
-        return False             # what falls out of a side is not told, or what prices mean
+        return False  # prices mean nothing yet, or it is unknown which levels fall out of a side
     return face.status == OBJECT_LIVE and face.sure == market.streams[i.stream].gaps
 
 
 cdef inline UpdateHeader* header_clear(
         const Market* market, const Instrument* i, uint8_t* into, uint32_t size) noexcept nogil:
-    # In two parts: the compiler writes each out. `rep stos`, its way for all of it, takes longer
-    # to begin than they take.
+    # Clear in two parts, for which the compiler writes out the stores. For the whole it would use
+    # `rep stos`, which takes longer to start than these stores take.
     cdef UpdateHeader* header = <UpdateHeader*>into
     memset(into, 0, 64)
     memset(into + 64, 0, size - 64)
@@ -81,7 +81,7 @@ cdef inline void tell_whose(
         told.object |= OBJECT_ORDERS
     told.flags = RECORD_UNGATED
     if i.stream == STREAM_NOWHERE:
-        return                   # it was defined, and nothing of it came yet
+        return                   # it was defined, but had no change yet
     if market.traits.levels != LEVELS_NONE and not face_sure(market, i, face):
         told.flags |= RECORD_DOUBT
     told.stream = i.stream + 1

@@ -1,4 +1,4 @@
-# TRADES, MARKET_STATUS and REFERENCE_DATA: updates that touch no book.
+# TRADES, MARKET_STATUS and REFERENCE_DATA: updates of changes that concern no book.
 
 from libc.math cimport NAN
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
@@ -19,13 +19,13 @@ from udpfast.market.updates cimport (
 
 
 cdef inline double defined_number(const Market* market, int64_t mantissa) noexcept nogil:
-    # NaN: it is not said.
+    # Return NaN if the number was not said.
     return <double>mantissa / market.price_units[DEFINED_DECIMALS] if mantissa else NAN
 
 
 cdef inline void text_write(
         char* into, uint32_t room, const uint8_t* text, uint32_t size) noexcept nogil:
-    # A text of a message, without what fills its field up behind it.
+    # Copy a text of a message without its padding, cut to the room and ended by a zero.
     size = min(size, room - 1)
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
         size -= 1
@@ -71,7 +71,7 @@ cdef inline int32_t row_write(
         header.update_type = UPDATE_SNAPSHOT
         (<MarketStatus*>into).trading_status = <uint8_t>row.quantity
         told.object |= <uint32_t>OBJECT_STATUS
-        told.flags = RECORD_UNGATED   # whatever its book is
+        told.flags = RECORD_UNGATED   # it does not depend on the book
         if i.symbol_id:
             told.flags |= RECORD_SNAPSHOT
         else:

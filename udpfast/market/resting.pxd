@@ -1,4 +1,4 @@
-# Resting orders: what a change does to them, and to the levels that are sums of them.
+# Resting orders: what a change does to them, and to the levels that are their sums.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
@@ -15,7 +15,7 @@ from udpfast.market.orders cimport RestingOrder, order_add, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
 
 cdef enum:
-    # No level is more: readers get doubles, which are exact until there.
+    # Readers get doubles, which are exact up to here.
     QUANTITY_MAX = 9_007_199_254_740_992
 
 
@@ -30,7 +30,7 @@ cdef inline void link_order(Market* market, Instrument* i, RestingOrder* order) 
 
 
 cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
-    # It rests no more.
+    # Remove an order from its instrument's list and from the table.
     if order.before:
         market.orders.orders[order.before - 1].next = order.next
     else:
@@ -45,7 +45,8 @@ cdef inline void take_order(Market* market, Instrument* i, RestingOrder* order) 
 cdef inline bint level_add(
         Market* market, Instrument* i, const RestingOrder* order, int64_t quantity,
         int orders) noexcept nogil:
-    # So much more, and so many orders more, at the order's price. False: no room, or too much.
+    # Add quantity and number of orders to the level at the order's price. Return False if there is
+    # no room, or if the sum is too large.
     cdef Side* side = &i.sides[order.side]
     cdef SideLevel* level
     if market.traits.levels != LEVELS_OF_ORDERS:
@@ -161,7 +162,7 @@ cdef inline void drop_orders(Market* market, Instrument* i) noexcept nogil:
 
 
 cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # False: what it says cannot be.
+    # Return False if the change is impossible.
     cdef RestingOrder* order
     cdef uint8_t side
     if c.verb == VERB_ADD:

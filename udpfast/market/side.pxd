@@ -1,7 +1,7 @@
-# Side: one side of a book, in integers. Levels lie in blocks from a slab that is there from the
-# start; nothing allocates.
+# Side: one side of a book, in integers. Levels lie in blocks of a slab that exists from the start;
+# nothing allocates.
 #
-#   by price   sorted, the best at the end: what happens near the top moves a few levels only
+#   by price   sorted, the best level at the end: a change near the top moves only a few levels
 #   by place   places[0] is the best; a place may be unknown
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -10,26 +10,26 @@ from libc.string cimport memmove, memset
 from udpfast.core.check cimport likely, unlikely
 
 cdef enum:
-    BLOCK_LEVELS = 8             # of the smallest block; each class has twice the one before
+    BLOCK_LEVELS = 8  # of the smallest block; each class is twice as large as the one before
     BLOCK_CLASSES = 24
-    SEEK_NEAR = 16               # levels from the best that are compared one by one
+    SEEK_NEAR = 16               # levels from the best on that are compared one by one
 
 cdef struct SideLevel:  # 24 bytes
     int64_t price
     int64_t quantity
     uint32_t orders
-    uint32_t unknown             # by place: nobody said yet what is there
+    uint32_t unknown             # by place: no message has said yet what is there
 
 cdef struct LevelSlab:
     SideLevel* levels
     uint32_t count               # of all blocks together
-    uint32_t used                # by blocks that were ever handed out
-    uint32_t free[BLOCK_CLASSES]  # the first free block of a class, + 1
+    uint32_t used                # by blocks that were ever in use
+    uint32_t free[BLOCK_CLASSES]  # per class the first free block, + 1
 
 cdef struct Side:  # 12 bytes
-    uint32_t at                  # of its block in the slab
+    uint32_t at                  # where its block begins in the slab
     uint32_t count
-    uint8_t cls                  # of its block, + 1; 0: it has none
+    uint8_t cls                  # class of its block, + 1; 0: it has no block
     uint8_t ask
     uint8_t reserved[2]
 
@@ -43,7 +43,7 @@ cdef inline uint32_t side_room(const Side* side) noexcept nogil:
 
 
 cdef inline void side_free(LevelSlab* slab, Side* side) noexcept nogil:
-    # Its block goes back, and with it its levels.
+    # Free the side's block, and with it its levels.
     if side.cls:
         slab.levels[side.at].orders = slab.free[side.cls - 1]
         slab.free[side.cls - 1] = side.at + 1
@@ -52,7 +52,7 @@ cdef inline void side_free(LevelSlab* slab, Side* side) noexcept nogil:
 
 
 cdef inline bint side_reserve(LevelSlab* slab, Side* side, uint32_t wanted) noexcept nogil:
-    # Room for so many levels; False: the slab is full.
+    # Make room for `wanted` levels. Return False if the slab is full.
     cdef uint32_t cls = side.cls
     cdef uint32_t size, at
     cdef Side old = side[0]
@@ -81,11 +81,11 @@ cdef inline bint side_reserve(LevelSlab* slab, Side* side, uint32_t wanted) noex
 # --- by price ------------------------------------------------------------------------------------
 
 cdef inline uint32_t side_seek(LevelSlab* slab, const Side* side, int64_t price) noexcept nogil:
-    # The first level that is not worse than the price. Most changes are among the best few levels:
-    # those are counted four at a time, without a branch that nobody could predict. Behind them in
-    # growing steps, then by halves.
+    # Return the first level that is not worse than the price. Most changes concern the best few
+    # levels: these are counted four at a time, without a branch that could be mispredicted. Behind
+    # them the search goes in growing steps, then by halves.
     cdef const SideLevel* levels = slab.levels + side.at
-    cdef int64_t flip = -<int64_t>side.ask         # a key ascends towards the best
+    cdef int64_t flip = -<int64_t>side.ask         # makes keys ascend towards the best
     cdef int64_t key = price ^ flip
     cdef uint32_t high = side.count, low = 0, step = 1, middle, better
     while high >= 4 and side.count - high < SEEK_NEAR:
@@ -116,7 +116,7 @@ cdef inline bint side_is_best(
 
 
 cdef inline SideLevel* side_find(LevelSlab* slab, const Side* side, int64_t price) noexcept nogil:
-    # NULL: there is no such level.
+    # Return NULL if there is no such level.
     cdef uint32_t at = side_seek(slab, side, price)
     if at < side.count and slab.levels[side.at + at].price == price:
         return slab.levels + side.at + at
@@ -124,7 +124,7 @@ cdef inline SideLevel* side_find(LevelSlab* slab, const Side* side, int64_t pric
 
 
 cdef inline SideLevel* side_put(LevelSlab* slab, Side* side, int64_t price) noexcept nogil:
-    # The level of this price, an empty one if there was none; NULL: the slab is full.
+    # Return the level at this price, a new one if there was none; NULL if the slab is full.
     cdef uint32_t at = side_seek(slab, side, price)
     cdef SideLevel* level
     if at < side.count and slab.levels[side.at + at].price == price:
@@ -148,7 +148,7 @@ cdef inline void side_drop(LevelSlab* slab, Side* side, SideLevel* level) noexce
 # --- by place ------------------------------------------------------------------------------------
 
 cdef inline bint places_unknown(LevelSlab* slab, Side* side, uint32_t depth) noexcept nogil:
-    # Nobody knows what is at any place.
+    # Mark all places as unknown. Return False if the slab is full.
     cdef uint32_t i
     if not side_reserve(slab, side, depth + 1):
         return False
@@ -160,7 +160,7 @@ cdef inline bint places_unknown(LevelSlab* slab, Side* side, uint32_t depth) noe
 
 
 cdef inline uint32_t places_missing(LevelSlab* slab, const Side* side) noexcept nogil:
-    # How many places nobody knows.
+    # Return how many places are unknown.
     cdef uint32_t i, missing = 0
     for i in range(side.count):
         missing += slab.levels[side.at + i].unknown
@@ -170,7 +170,7 @@ cdef inline uint32_t places_missing(LevelSlab* slab, const Side* side) noexcept 
 cdef inline bint place_new(
         LevelSlab* slab, Side* side, uint32_t place, uint32_t depth,
         const SideLevel* level) noexcept nogil:
-    # False: there is no such place, or no room.
+    # Insert a level. Return False if there is no such place, or no room.
     cdef SideLevel* at
     if place == 0 or place > side.count + 1 or place > depth:
         return False
@@ -185,7 +185,7 @@ cdef inline bint place_new(
 
 cdef inline bint place_set(
         LevelSlab* slab, Side* side, uint32_t place, const SideLevel* level) noexcept nogil:
-    # False: nothing is at that place.
+    # Return False if there is no such place.
     if place == 0 or place > side.count:
         return False
     slab.levels[side.at + place - 1] = level[0]
@@ -194,7 +194,7 @@ cdef inline bint place_set(
 
 cdef inline bint place_delete(
         LevelSlab* slab, Side* side, uint32_t first, uint32_t last) noexcept nogil:
-    # Places first to last are gone, and the rest moves up.
+    # Remove the places `first` to `last`; those behind them move up.
     cdef SideLevel* at
     if first == 0 or first > last or last > side.count:
         return False

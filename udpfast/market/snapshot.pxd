@@ -1,4 +1,4 @@
-# Snapshots: whether one is taken, its rows and parts, and what was held behind it.
+# Snapshots: whether one is taken, its rows and parts, and the held changes that follow it.
 
 from libc.stdint cimport uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp, memset
@@ -26,7 +26,8 @@ from udpfast.market.trust cimport (
 
 cdef inline bint face_replay(
         Market* market, Instrument* i, Face* face, uint64_t number) noexcept nogil:
-    # What was held behind a snapshot that was taken. False: it does not continue it.
+    # Apply the held changes that are newer than a snapshot. Return False if they do not continue
+    # it.
     cdef uint64_t at = face.held_first
     cdef HeldChange* held
     cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
@@ -56,8 +57,8 @@ cdef inline bint face_replay(
 
 cdef inline bint stage_part(
         Market* market, Instrument* i, Face* face, const Change* c) noexcept nogil:
-    # Say whether to take this part of a snapshot. Where rows stand in the order of the queue, parts
-    # are taken in theirs, and the first one begins anew.
+    # Return True if this part of a snapshot is to be taken. If rows come in the order of the queue,
+    # parts must come in order, and the first one starts the snapshot again.
     cdef uint64_t* bits
     cdef uint32_t slot, part = c.orders - 1
     cdef bint begun = face.stage == c.order + 1 and face.stage_place != 0 and (
@@ -89,7 +90,8 @@ cdef inline bint stage_part(
 cdef inline bint is_called(
         const Market* market, const Instrument* i, const uint8_t* text,
         uint32_t size) noexcept nogil:
-    # By its symbol; one for which the table of names had no room may be called anything.
+    # Return True if the instrument has this symbol. One for which the table of names had no room
+    # may have any.
     cdef uint32_t known_size = 0
     cdef const uint8_t* known = names_get(market.names, i.symbol_id, &known_size)
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
@@ -100,13 +102,13 @@ cdef inline bint is_called(
 cdef inline bint snapshot_is_too_old(
         const Market* market, const Instrument* i, const Face* face, const Change* c
         ) noexcept nogil:
-    # Whether something that it does not have is lost.
+    # Return True if something is lost that the snapshot does not include.
     cdef const MarketStream* s = market.streams + i.stream
     cdef bint newer
     if market.traits.chain != CHAIN_PREVIOUS:
         return c.order < max(s.lost, face.held_since) or c.order > s.number
-    # Its number is none of the changes' stream. What was held behind the last gap has to continue
-    # it; else the snapshot has to be later than what came behind the gap.
+    # The snapshot's number does not belong to the stream of changes. Either the changes held since
+    # the last gap must continue it, or it must be later than the first change after the gap.
     newer = s.gaps == 0 or (s.gap_time_ns != 0 and c.time_ns > s.gap_time_ns) or (
         face.held_first != 0 and face.held_since >= s.lost)
     return market.streams[market.message.stream].broken or not newer or (
@@ -125,7 +127,8 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
     market.taking = NULL
     i.round = c.order + 1
     if c.name and i.named and not is_called(market, i, market.message.payload + c.name - 1, 8):
-        counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)    # of another day, or market
+        # It belongs to another day or market.
+        counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
         need_snapshot(market, i)
         return
     if face_is_sure(market, i, face) and (
@@ -138,7 +141,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         return
     if which == FACE_LEVELS and i.linked and face.status == OBJECT_LIVE and (
             chain == i.chain and not i.unfinished):
-        levels_resume(market, i)        # what it has is as new
+        levels_resume(market, i)        # what is held is as new as the snapshot
         if levels_are_live(market, i):
             return
     if s.lost > face.held_since:
@@ -155,7 +158,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
             return
         market.taking_part = face.stage_parts < c.chain
     elif c.flags & CHANGE_PART and c.orders:
-        # Each follows the one before it: of those that were passed by, none is here.
+        # Each part follows the one before; after an ignored part the rest is ignored, too.
         if c.orders != 1 and (face.stage != c.order + 1 or face.stage_parts != c.orders - 1):
             return
         if c.orders == 1:
@@ -170,7 +173,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
         face_empty(market, i, which)
         if which == FACE_LEVELS and has_face(market, FACE_IMPLIED):
             face_empty(market, i, FACE_IMPLIED)
-    face_turn(market, i, face, OBJECT_STALE)  # until it is complete
+    face_turn(market, i, face, OBJECT_STALE)  # until the snapshot is complete
     market.taking = i
     market.taking_face = <uint8_t>which
     market.taking_number = c.order
@@ -178,7 +181,7 @@ cdef inline void begin_snapshot(Market* market, Instrument* i, const Change* c) 
 
 
 cdef inline void break_snapshot(Market* market, Instrument* i) noexcept nogil:
-    # What it says cannot be, or there is no room for it: none of it holds.
+    # Discard the current snapshot: it is impossible, or there is no room for it.
     counter_add(&market.feed[FEED_SNAPSHOTS_BROKEN], 1)
     need_snapshot(market, i)
     market.taking = NULL
@@ -204,7 +207,8 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
         i.unfinished = False
         i.chain = i.chain_taken = (
             market.taking_number if market.traits.chain == CHAIN_PREVIOUS else market.taking_chain)
-    if market.traits.nameless:   # what was held names orders of any instrument: all at once
+    # Held changes name orders of any instrument: they are applied all at once, at the round's end.
+    if market.traits.nameless:
         face.staged = market.taking_number + 1
         return
     sound = face_replay(market, i, face, market.taking_number)
@@ -220,7 +224,8 @@ cdef inline void end_snapshot(Market* market, const Change* c) noexcept nogil:
 
 
 cdef inline Instrument* changed_instrument(Market* market, const Change* c) noexcept nogil:
-    # Whose change was held: its own, or that of the order; NULL: there is no such order.
+    # Return the instrument of a held change, which may name only its order; NULL if there is no
+    # such order.
     cdef RestingOrder* order
     if c.instrument:
         return instrument_find(&market.instruments, c.instrument)
@@ -230,8 +235,9 @@ cdef inline Instrument* changed_instrument(Market* market, const Change* c) noex
 
 
 cdef inline bint market_replay_round(Market* market, uint64_t number) noexcept nogil:
-    # What was held behind a snapshot of all instruments of a stream, in the order in which it came.
-    # False: it does not continue it, and none of it holds.
+    # All instruments of a stream have a snapshot as of `number`: apply the changes held since then,
+    # in the order in which they came. Return False if they do not continue it; then none of the
+    # snapshots counts.
     cdef MarketStream* s = market.streams + market.stream
     cdef uint64_t at = 0
     cdef HeldChange* held
@@ -267,7 +273,7 @@ cdef inline bint market_replay_round(Market* market, uint64_t number) noexcept n
 
 
 cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
-    # An instrument of which no snapshot told anything was empty.
+    # An instrument without a snapshot in this round has an empty book.
     cdef MarketStream* s = market.streams + market.stream
     cdef Instrument* i
     cdef Change begin = c[0]
@@ -285,7 +291,7 @@ cdef inline void end_round(Market* market, const Change* c) noexcept nogil:
         s.needs = max(s.needs, s.number + 1)
         return
     if c.order >= s.lost and c.order <= s.number:
-        s.whole = True           # all that there is has been told of
+        s.whole = True           # the round told of everything that exists
         if c.order + 1 >= s.needs:
             s.needs = 0
 
@@ -298,7 +304,7 @@ cdef inline void end_told(Market* market, const Change* c) noexcept nogil:
 
 
 cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
-    # A row of a snapshot.
+    # Take a row of a snapshot.
     cdef SideLevel level
     cdef Side* side
     cdef Instrument* i = market.taking
@@ -306,7 +312,7 @@ cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
         return
     if c.side > SIDE_ASK_IMPLIED or market.taking_face == FACE_ORDERS or (
             market.traits.levels != LEVELS_BY_PLACE):
-        # A row of no side is refused as a change of no side is.
+        # Rows without a side are refused, as changes without a side are.
         if unlikely(not apply_book(market, i, c)):
             market.streams[market.message.stream].broken = True
             break_snapshot(market, i)

@@ -1,4 +1,4 @@
-"""What a ring says is true at one position of it. The rules are in `state.pxd`; C face only."""
+"""What a ring says is true at one position. The rules are in `state.pxd`; only for Cython."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport UINT32_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -90,7 +90,7 @@ cdef bint state_reach(State* state, uint32_t stream) noexcept nogil:
 
 
 cdef void state_begin_all(State* state, bint complete) noexcept nogil:
-    # Forget every object: a session begins, or (not complete) its beginning was missed.
+    # Forget all objects: a session begins, or (not `complete`) its beginning was missed.
     state_drop_objects(state, complete)
     state.mark.generation += 1
     if state.sessions != NULL:
@@ -98,8 +98,8 @@ cdef void state_begin_all(State* state, bint complete) noexcept nogil:
 
 
 cdef void state_begin(State* state, const Record* header) noexcept nogil:
-    # The same for the stream of a SESSION, or of the first record of one that was missed. What is
-    # ahead of it knows already.
+    # The same for one stream: its SESSION came, or the first record of a session whose SESSION was
+    # missed. Objects that are ahead of the record know already.
     cdef bint complete = header.kind == KIND_SESSION
     cdef uint32_t stream = doubt_stream(header.stream), i
     cdef StateObject* object
@@ -131,7 +131,7 @@ cdef void state_begin_object(
     object.waits = 0
     state_touch(state, object, header)
     if header.kind != KIND_SESSION:
-        object.until = header.position  # what the record itself says of it comes next
+        object.until = header.position  # keep the record itself, which comes next
 
 
 cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil:
@@ -142,7 +142,7 @@ cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept no
 
 
 cdef void state_miss_all(State* state, uint64_t count, uint64_t position) noexcept nogil:
-    # Records are missing at `position`: what is ahead of it knows already.
+    # Records are missing at `position`. Objects that are ahead of it know already.
     cdef StateObject* object
     cdef uint32_t i
     state.mark.lapped += count
@@ -185,7 +185,8 @@ cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept n
 
 cdef const uint8_t* value_text(
         uint16_t kind, const uint8_t* payload, uint32_t* size) noexcept nogil:
-    # What else tells values of one kind and symbol apart: account, label, user. A multiple of 8.
+    # Return the text that identifies a value beside kind and symbol: account, label, user. Its size
+    # is a multiple of 8.
     size[0] = 0
     if kind == KIND_GATEWAY_STATUS or kind == KIND_EXTERNAL_LATENCY:
         size[0] = SIZE_ACCOUNT
@@ -198,7 +199,7 @@ cdef const uint8_t* value_text(
 
 
 cdef inline bint value_is_alone(uint16_t kind) noexcept nogil:
-    # An object has one book, or one set of orders, whatever name it goes by.
+    # An object has only one book and one set of orders, whatever its name is.
     return kind == KIND_BOOK or kind == KIND_ORDERS
 
 
@@ -236,7 +237,7 @@ cdef uint32_t value_place(
 cdef StateValue* state_value(
         State* state, const StateObject* object, uint16_t kind, uint64_t tag,
         const uint8_t* payload) noexcept nogil:
-    # Its object is a part of the place, so a value that is the same in all else is compared too.
+    # The hash covers the object, but is no proof: compare the object as well.
     cdef uint32_t hash_ = value_place(state, object, kind, tag, payload)
     cdef uint32_t place = hash_
     cdef StateValue* value
@@ -287,7 +288,8 @@ cdef StateValue* state_value_add(
         return NULL
     value = state.values + state.values_count
     memset(value, 0, sizeof(StateValue))
-    # What it is told apart by is compared with the next one's before it has a whole payload.
+    # The next value is compared with this one before it has a whole payload, so copy what
+    # identifies it.
     if value_text(kind, payload, &size) != NULL and not state_keep(
             value, payload, state_fixed(kind, &size)):
         return NULL
@@ -308,7 +310,7 @@ cdef StateValue* state_value_add(
 
 
 cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) noexcept nogil:
-    # The value's payload is this one. False: out of memory.
+    # Make this the value's payload. Return False if there is no memory.
     cdef void* memory
     if size > value.room:
         memory = realloc(value.payload, size)
@@ -358,7 +360,7 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         memcpy(&restart, payload, sizeof(Restart))
         state.mark.epoch = restart.epoch
     elif header.kind == KIND_LAPPED:
-        # In the ring itself: of what was published once more, and is missing where it came from.
+        # The ring has a LAPPED of its own if its source missed records that it publishes again.
         lapped.missed = 0
         if size >= sizeof(Lapped):
             memcpy(&lapped, payload, sizeof(Lapped))
@@ -373,7 +375,8 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         elif connection.scope == CONNECTION_LINE and header.line < LINES_MAX:
             state_note_line(&state.mark, header, &connection)
     if rc < 0:
-        return rc  # not contained
+        # The record is not contained.
+        return rc
     state.mark.position = header.position + ((header.length + 7) & ~7)
     state.mark.index = header.index + 1
     return 0
@@ -387,7 +390,7 @@ cdef void state_go_elsewhere(State* state, const Record* header) noexcept nogil:
 
 cdef void state_note_line(
         StateMark* mark, const Record* header, const Connection* said) noexcept nogil:
-    # A joiner learns which of its lines are silent.
+    # Note which lines are silent, for late joiners.
     cdef uint8_t bit = <uint8_t>(1 << header.line)
     if said.status == CONNECTION_DISCONNECTED:
         mark.silent_lines[header.stream] |= bit
@@ -399,7 +402,8 @@ cdef void state_note_line(
 
 cdef StateObject* state_object(
         State* state, const Record* header, uint64_t tag, int* rc) noexcept nogil:
-    # The object of a record, new or known. NULL: the record is no news, or (*rc) has no room.
+    # Return the object of a record, new or known. Return NULL if the object contains the record
+    # already, or if there is no room (*rc < 0: no memory).
     cdef uint64_t key = doubt_key(header)
     cdef StateObject* object = <StateObject*>doubts_find(&state.doubts, key, tag)
     if object != NULL:
@@ -432,7 +436,7 @@ cdef void state_touch(State* state, StateObject* object, const Record* header) n
 
 
 cdef void state_pass_by(State* state, const Record* header) noexcept nogil:
-    # A message of which nothing is kept, or one without a gate, for the gated object of its number.
+    # Count an update that is not kept, or an ungated one, for the gated object of its number.
     cdef StateObject* object = <StateObject*>doubts_find_gated(
         &state.doubts, header)
     if object != NULL and object.until <= header.position:
@@ -468,7 +472,7 @@ cdef int state_gate(State* state, const Record* header, const uint8_t* payload) 
 
 
 cdef void state_miss(State* state, const StateObject* object) noexcept nogil:
-    # No value of the object is what updates build on.
+    # Mark all values of the object as missing.
     cdef uint32_t index = object.values
     while index:
         state.values[index - 1].missing = True
@@ -484,7 +488,7 @@ cdef int state_update(
     cdef uint32_t row
     cdef int rc = 0
     if size < sizeof(UpdateHeader):
-        state_miss_all(state, 0, header.position)  # nobody knows of which object
+        state_miss_all(state, 0, header.position)  # it may concern any object
         return 0
     memcpy(&update, payload, sizeof(update))
     tag = doubt_tag(update.exchange_id, update.symbol_id)
@@ -512,7 +516,8 @@ cdef int state_update(
             return -ENOMEM
     if value.tag != tag:
         value.tag = tag
-        value.missing = True     # what it holds is the book of the name before
+        # What is held is the book of the old name.
+        value.missing = True
         value.size = value.bids.count = value.asks.count = 0
         state_touch(state, object, header)
     state.took = <uint32_t>(value - state.values) + 1
@@ -520,14 +525,14 @@ cdef int state_update(
 
 
 cdef int state_leave(State* state, StateObject* object, const Record* header) noexcept nogil:
-    # An update that is not kept; its object goes on.
+    # An update is not kept, but its object continues.
     object.unkept = True
     state_passed(state, object, header)
     return 0
 
 
 cdef bint update_sound(uint16_t kind, const uint8_t* payload, uint64_t size) noexcept nogil:
-    # Whether it is as long as it says.
+    # Return True if the payload is as long as its counts say.
     cdef uint32_t row
     cdef uint64_t fixed = state_fixed(kind, &row)
     if size < fixed or size - fixed < <uint64_t>(<const UpdateHeader*>payload).row_count * row:
@@ -536,15 +541,15 @@ cdef bint update_sound(uint16_t kind, const uint8_t* payload, uint64_t size) noe
 
 
 cdef bint update_nameless(const Record* header, const UpdateHeader* update) noexcept nogil:
-    # Whether a text that was cut, or a name that got no id, may be what tells it from others. What
-    # has a gate is told by its object, but for metrics, of whose texts and rows there are many.
+    # Return True if a cut text, or a name without an id, could make two values equal. A gated value
+    # is identified by its object, except metrics, of which an object may have many.
     if header.kind in (KIND_GATEWAY_STATUS, KIND_EXTERNAL_LATENCY, KIND_CUSTOM_METRICS):
         return True
     return header.flags & RECORD_UNGATED and (update.exchange_id == 0 or update.symbol_id == 0)
 
 
 cdef void state_damaged(State* state, StateObject* object, const Record* header) noexcept nogil:
-    # An update that is shorter than it says: nobody knows of which value of its kind.
+    # An update is shorter than it says, so all values of its kind may be wrong.
     cdef uint32_t index = object.values
     cdef bint found = False
     while index:
@@ -558,7 +563,7 @@ cdef void state_damaged(State* state, StateObject* object, const Record* header)
 cdef int state_take(
         State* state, StateObject* object, StateValue* value, const Record* header,
         const uint8_t* payload) noexcept nogil:
-    # One update of one value.
+    # Apply one update to one value.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef uint32_t row
     cdef uint64_t fixed = state_fixed(header.kind, &row)
@@ -586,8 +591,9 @@ cdef int state_take(
         rc = 0 if state_keep(
             value, payload, <uint32_t>(fixed + <uint64_t>update.row_count * row)) else -ENOMEM
     if rc < 0:
-        return rc  # and nothing of it was taken
-    # Who says so of a book, or of anything else, doubts it.
+        # Nothing of the update was applied.
+        return rc
+    # Any update can say that it is stale.
     value.missing = (rc == UNSOUND or update.update_type == UPDATE_TYPE_STALE
                      or (value.missing and not whole and not snapshot))
     state_passed(state, object, header)
@@ -598,7 +604,7 @@ cdef int state_take(
 
 cdef int state_take_book(
         StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
-    # 0; UNSOUND: the book does not hold what the origin holds; -ENOMEM.
+    # Return 0, UNSOUND (the book differs from the origin's) or -ENOMEM.
     cdef const Book* update = <const Book*>payload
     cdef const Level* rows = <const Level*>(payload + sizeof(Book))
     cdef uint64_t bids = update.bid_count, asks = update.ask_count
@@ -614,7 +620,7 @@ cdef int state_take_book(
 
 cdef int state_take_orders(
         State* state, StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
-    # As state_take_book, of every order. UNSOUND: there would be too many.
+    # As state_take_book, for all orders. Return UNSOUND if there are too many.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef const Order* added = <const Order*>(payload + sizeof(Orders))
     cdef Order* rows
@@ -637,7 +643,7 @@ cdef int state_take_orders(
         value.room = <uint32_t>size
     rows = <Order*>(value.payload + sizeof(Orders))
     if snapshot or value.size == 0:
-        value.orders.count = UINT32_MAX      # of other rows
+        value.orders.count = UINT32_MAX      # the table knows other rows
     if not orders_index(&value.orders, &state.doubts.key, rows, count, most + 8):
         return -ENOMEM
     for i in range(update.row_count):
@@ -654,8 +660,8 @@ cdef int state_take_orders(
 cdef int state_merge(
         State* state, StateValue* value, const uint8_t* payload, uint32_t fixed,
         uint32_t row) noexcept nogil:
-    # The rows of an update replace those of the same type or name; others stay. UNSOUND: there
-    # would be too many to look through.
+    # Replace the rows of the same type or name by those of the update; others stay. Return UNSOUND
+    # if there are too many to search.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef uint32_t count = (<const UpdateHeader*>value.payload).row_count, i, at
     cdef uint64_t size = fixed + (<uint64_t>count + update.row_count) * row

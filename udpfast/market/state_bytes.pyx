@@ -1,4 +1,4 @@
-"""A state as entries of an image, and as the records of a late joiner: for callers in Cython."""
+"""A state as entries of an image and as records for a late joiner; mostly for Cython."""
 
 from libc.errno cimport EAGAIN, EBADMSG, EMSGSIZE, ENOMEM
 from libc.stdint cimport int32_t
@@ -29,13 +29,13 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["ENTRY_HASH", "read_mark"]
 
-_LAYOUT = 6  # of StateHead, StateStream, StateEntry, StateEntryValue: counts their changes
+_LAYOUT = 6  # changes with StateHead, StateStream, StateEntry and StateEntryValue
 
-#: Tells the layouts that entries have.
+#: Identifies the layouts of entries.
 ENTRY_HASH: int = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
 
 cdef enum:
-    STREAMS_MAX = STREAM_NONE    # no stream of a record is beyond it
+    STREAMS_MAX = STREAM_NONE    # records have no larger stream
 
 if sizeof(StateEntry) != 64 or sizeof(StateEntryValue) != 88:
     raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 64; "
@@ -43,13 +43,18 @@ if sizeof(StateEntry) != 64 or sizeof(StateEntryValue) != 88:
 
 
 def read_mark(bytes entry) -> dict[str, int]:
-    """Return what an image's first entry says of the image as a whole.
+    """Return what an image's first entry says about the image as a whole.
 
     Returns
     -------
-    dict
+    dict of str to int
         `epoch` of the ring's writer; `objects` known in this session; `objects_refused` and
-        `values_refused`: those not kept; `lapped`: records that its keeper missed, ever.
+        `values_refused`, which were not kept; `lapped`: records that its keeper missed, ever.
+
+    Raises
+    ------
+    FormatError
+        The entry is too short.
     """
     cdef StateHead head
     if len(entry) < <Py_ssize_t>sizeof(head):
@@ -70,7 +75,7 @@ cdef uint64_t padded(uint64_t size) noexcept nogil:
 # --- values -------------------------------------------------------------------------------------
 
 cdef uint64_t value_size(const StateValue* value, uint32_t depth) noexcept nogil:
-    # Bytes of its payload as an update; 0: there is none yet.
+    # Return the size of its payload as an update; 0 if there is none yet.
     if value.size == 0 or value.record.kind != KIND_BOOK:
         return value.size
     return sizeof(Book) + sizeof(Level) * (
@@ -78,7 +83,7 @@ cdef uint64_t value_size(const StateValue* value, uint32_t depth) noexcept nogil
 
 
 cdef void value_write(const StateValue* value, uint32_t depth, uint8_t* out) noexcept nogil:
-    # Its payload as an update that says all.
+    # Write its payload as a complete update.
     cdef Book* book = <Book*>out
     cdef Level* rows = <Level*>(out + sizeof(Book))
     cdef UpdateHeader* update = <UpdateHeader*>out
@@ -114,8 +119,8 @@ cdef uint64_t entry_size(
 
 
 cdef uint32_t value_from(const State* state, uint32_t index) noexcept nogil:
-    # The first value, from that one on, which says something; nothing but its payload tells what a
-    # value is of, if it is no book. 0: none.
+    # Return this value or the first one after it that has a payload or is a book; 0 if there is
+    # none. A value other than a book is identified by its payload only.
     while index and state.values[index - 1].size == 0 and (
             state.values[index - 1].record.kind != KIND_BOOK):
         index = state.values[index - 1].next
@@ -185,14 +190,14 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
         return -EBADMSG
     memcpy(&head, entry, sizeof(head))
     if head.generation != state.mark.generation:
-        # An older one: its place is another object's now, for which there was no room.
+        # An older entry: its place belongs to an object now for which there was no room.
         return -EAGAIN if <int>(head.generation - state.mark.generation) > 0 else 0
     if state.doubts.count >= state.objects_max or (
             doubt_key_stream(head.doubt.key) > STREAMS_MAX
             or doubts_find(&state.doubts, head.doubt.key, head.doubt.tag) != NULL):
         return -EBADMSG
     if not state_reach(state, doubt_key_stream(head.doubt.key)):
-        return -ENOMEM           # a stream that came after the head was written
+        return -ENOMEM           # the stream came after the head was written
     object = state_add(state, head.doubt.key, head.doubt.tag)
     if object == NULL:
         return -ENOMEM
@@ -215,7 +220,7 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
 cdef int64_t copy_whole(
         entry_copy copy, const void* source, uint32_t i, uint8_t** memory,
         uint64_t* room) noexcept nogil:
-    # As `copy`, into memory that grows as it must.
+    # Copy a whole entry, into memory that grows as needed.
     cdef int64_t size = copy(source, i, memory[0], room[0])
     cdef uint64_t wanted
     cdef void* grown
@@ -273,7 +278,7 @@ cdef int read_all(
 
 cdef bint head_sound(
         const uint8_t* entry, uint64_t size, uint64_t entries, StateHead* head) noexcept nogil:
-    # Whether it is as long as it says, and says nothing that cannot be.
+    # Return True if the head is as long as it says, and contains nothing impossible.
     if size < sizeof(StateHead):
         return False
     memcpy(head, entry, sizeof(StateHead))
@@ -298,7 +303,7 @@ cdef int doubts_read(
     if size < 0:
         rc = <int>size
     elif size != room:
-        rc = -EAGAIN             # a stream came meanwhile
+        rc = -EAGAIN             # a stream was added meanwhile
     elif not head_sound(memory, <uint64_t>size, entries, &head):
         rc = -EBADMSG
     else:
@@ -326,8 +331,8 @@ cdef void doubts_read_entries(
 
 cdef inline void doubts_count(
         StateDoubts* out, uint32_t gaps, const StateEntry* entry) noexcept nogil:
-    # A venue's instruments have one doubt each, that of their levels; nothing else without a gate
-    # has one of its own. An entry may know of later gaps than the head.
+    # Count a venue's instruments once, by their levels, and nothing else that is ungated. An entry
+    # may know of more gaps than the head.
     if doubt_ungated(entry.doubt.key) and (
             doubt_key_stream(entry.doubt.key) == 0
             or <uint32_t>entry.doubt.key >= <uint32_t>OBJECT_IMPLIED):
@@ -360,7 +365,8 @@ cdef int entry_read_value(
     if fixed == 0 or size - at[0] < padded(head.size):
         return -EBADMSG
     at[0] += padded(head.size)
-    if head.size < fixed:        # nothing yet: of a book, which nothing but its object tells
+    # A book without a payload: only its object identifies it.
+    if head.size < fixed:
         if head.size or head.record.kind != KIND_BOOK:
             return -EBADMSG
     if object.values_count == STATE_VALUES_MAX or (
@@ -425,8 +431,8 @@ cdef Record* output_claim(
 
 
 cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
-    # A reader that follows them is where one is that followed the ring all the time. SESSION is
-    # said only if it was seen: who joins without it must not take silence for knowledge.
+    # A reader of these records is as far as one that followed the ring all the time. A SESSION that
+    # was not seen is left out: a joiner would take the silence of the feed for knowledge.
     cdef const StateMark* mark = &state.mark
     cdef const StateObject* object
     cdef Record* record
@@ -451,7 +457,7 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
                     return -ENOMEM
                 memcpy(<uint8_t*>record + RECORD_SIZE, &mark.line_connection[i][line],
                        sizeof(Connection))
-    # One object may be both: what its gate says shall be the last word on it.
+    # An object may be gated and ungated: what its gate says comes last.
     for gated in range(2):
         for i in range(state.doubts.count):
             object = state_at(state, i)
@@ -462,8 +468,8 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
 
 cdef int object_records(
         const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
-    # RECOVERED comes before the values that it speaks of, as in a ring; a doubt behind them:
-    # UNKNOWN the feed's, WAITING ours, STALE both.
+    # As in a ring, RECOVERED precedes the values that it announces. A doubt follows them: UNKNOWN
+    # if it is the feed's, WAITING if something is missing here, STALE for both.
     cdef bint doubted = doubt_stands(&state.doubts, &object.doubt)
     cdef bint missing = object_misses(state, object)
     cdef int rc = 0
@@ -479,7 +485,7 @@ cdef int object_records(
 
 
 cdef bint object_misses(const State* state, const StateObject* object) noexcept nogil:
-    # Whether a value is missing which updates build on: the book, if there is one.
+    # Return True if a value is missing on which updates build: the book, if there is one.
     cdef const StateValue* value
     cdef uint32_t index = object.values
     cdef bint book = False, missing = index == 0
@@ -495,7 +501,7 @@ cdef bint object_misses(const State* state, const StateObject* object) noexcept 
 
 cdef int object_values(
         const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
-    # What is missing is handed on as far as it is a book: the last that was known of it.
+    # A missing book is passed on as it was last known; other missing values are not.
     cdef const StateValue* value
     cdef Record* record
     cdef uint32_t index = object.values
@@ -546,8 +552,8 @@ cdef int output_state(
 
 
 cdef void output_place(Record* record) noexcept nogil:
-    # As a message of the snapshot channel: no number of the incremental one is its own. Of other
-    # framings each object is of a stream.
+    # Place the record in the snapshot channel, because no number of the incremental one is its own.
+    # With framings other than Roq's each object keeps its stream.
     if record.stream < STREAM_FIRST:
         record.stream = CHANNEL_SNAPSHOT
     record.line = 0

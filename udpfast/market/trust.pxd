@@ -1,5 +1,5 @@
-# How far a face may be believed, and what changes that: a chain that goes on or does not, places
-# that come to be known, a book that begins empty. What cannot be applied yet is held here.
+# How far a face can be trusted, and what changes that: a chain that continues or breaks, places
+# that become known, a book that begins empty. Changes that cannot be applied yet are held here.
 
 from libc.stdint cimport uint64_t
 
@@ -18,7 +18,7 @@ from udpfast.market.side cimport places_missing
 
 cdef inline void face_turn(
         Market* market, Instrument* i, Face* face, uint8_t status) noexcept nogil:
-    # An instrument waits as long as its levels do.
+    # Set a face's status, and count the instrument as waiting while its levels are not LIVE.
     if face == &i.face[FACE_LEVELS]:
         count_waiting(market, (status != OBJECT_LIVE) - (face.status != OBJECT_LIVE))
     face.status = status
@@ -35,12 +35,12 @@ cdef inline void face_drop_held(Market* market, Face* face, uint64_t since) noex
 
 
 cdef inline bint face_held_is_lost(const Market* market, const Face* face) noexcept nogil:
-    # The first of what was held of it was overwritten.
+    # Return True if the first held change of the face was overwritten.
     return face.held_first != 0 and face.held_first + market.held_mask <= market.held_count
 
 
 cdef inline void keep_change(Market* market, uint16_t stream, const Change* c) noexcept nogil:
-    # At the end of what is held; the oldest of all is overwritten.
+    # Append a change to those that are held. The oldest of all is overwritten.
     cdef HeldChange* held = market.held + (market.held_count & market.held_mask)
     cdef MarketStream* s
     if market.held_count > market.held_mask:
@@ -74,19 +74,19 @@ cdef inline void face_hold(
 
 
 cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) noexcept nogil:
-    # What is kept of it is not what the venue has.
+    # The face differs from what the venue has.
     cdef int which = <int>(face - i.face)
     cdef MarketStream* s = stream_of(market, i)
     if face.status == OBJECT_LIVE:
         counter_add(&market.feed[FEED_STALE], 1)
         if face_is_sure(market, i, face):
             need_snapshot(market, i)
-        if face.held_first == 0:  # of what was unsure nothing came since the gap
+        if face.held_first == 0:  # an unsure face had no change since the gap
             face.held_since = s.number if face_is_sure(market, i, face) else s.lost
     face_turn(market, i, face, OBJECT_STALE)
     face.stage = face.staged = 0
     i.top_said = False
-    if market.traits.absolute:   # what is there stands until something else is said of it
+    if market.traits.absolute:   # what is held is right until the venue says otherwise
         face.replaced = False
     else:
         face_forget(market, i, which)
@@ -94,14 +94,14 @@ cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) no
 
 
 cdef inline void levels_become_stale(Market* market, Instrument* i) noexcept nogil:
-    # Those whose chain is broken.
+    # Make all faces stale whose chain is broken.
     face_become_stale(market, i, &i.face[FACE_LEVELS])
     if has_face(market, FACE_IMPLIED):
         face_become_stale(market, i, &i.face[FACE_IMPLIED])
 
 
 cdef inline bint levels_are_live(const Market* market, const Instrument* i) noexcept nogil:
-    # Whether nothing has to be held that its chain counts.
+    # Return True if no change of the chain needs to be held.
     return i.face[FACE_LEVELS].status == OBJECT_LIVE and (
         not has_face(market, FACE_IMPLIED) or i.face[FACE_IMPLIED].status == OBJECT_LIVE)
 
@@ -118,7 +118,7 @@ cdef inline void face_become_live(Market* market, Instrument* i, Face* face) noe
 
 
 cdef inline void levels_resume(Market* market, Instrument* i) noexcept nogil:
-    # Its chain goes on: no gap hit what it counts.
+    # The chain continues, so no gap concerned the levels.
     cdef Face* face = &i.face[FACE_LEVELS]
     cdef int which
     for which in range(FACES):
@@ -132,7 +132,7 @@ cdef inline void levels_resume(Market* market, Instrument* i) noexcept nogil:
 
 
 cdef inline void instrument_begin_empty(Market* market, Instrument* i) noexcept nogil:
-    # Nothing was before: all of it is known.
+    # The instrument begins with empty books, so all of them are known.
     cdef int which
     for which in range(FACES):
         if has_face(market, which):
@@ -141,18 +141,18 @@ cdef inline void instrument_begin_empty(Market* market, Instrument* i) noexcept 
 
 
 cdef inline bint is_whole(const MarketStream* s, uint64_t number, const Change* c) noexcept nogil:
-    # False: it may be the rest of a change that began in a datagram that did not come.
+    # Return False if the change may be the rest of one that began in a datagram that was lost.
     return not c.flags & CHANGE_PART or s.lost == 0 or number != s.lost + 1
 
 
 cdef inline bint previous_goes_on(const Instrument* i, const Change* c) noexcept nogil:
-    # Whether a change is the next message of the number at hand, or begins the next number.
+    # Return True if a change is the next message of the current number, or begins the next number.
     return c.order == i.chain if i.unfinished else c.order_before == i.chain
 
 
 cdef inline bint held_goes_on(
         const Market* market, const Instrument* i, const HeldChange* held) noexcept nogil:
-    # Whether what was held goes on where its instrument ends.
+    # Return True if a held change continues the instrument's chain.
     if market.traits.chain == CHAIN_PREVIOUS:
         return previous_goes_on(i, &held.change) and (
             is_whole(market.streams + i.stream, held.number, &held.change))
@@ -161,7 +161,7 @@ cdef inline bint held_goes_on(
 
 cdef inline bint instrument_follow_previous(
         Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # Whether a change that names the one before goes on where that ended.
+    # As instrument_follow_chain, for a chain in which each change names the one before.
     cdef const MarketStream* s = stream_of(market, i)
     cdef bint whole = is_whole(s, s.number, c)
     cdef bint goes_on = i.linked and whole and previous_goes_on(i, c) and (
@@ -176,8 +176,8 @@ cdef inline bint instrument_follow_previous(
 
 cdef inline bint instrument_follow_chain(
         Market* market, Instrument* i, const Change* c) noexcept nogil:
-    # Whether a change goes on where the one before ended; else its levels are stale by now, or it
-    # is older than what is there.
+    # Return True if a change continues the chain. Otherwise the levels are stale now, unless the
+    # change is older than what is held.
     cdef uint64_t number = c.chain
     cdef bint goes_on = i.linked and number == i.chain + 1
     if market.traits.chain == CHAIN_PREVIOUS:
@@ -194,19 +194,21 @@ cdef inline bint instrument_follow_chain(
     i.passing = False
     if market.traits.chain == CHAIN_PREVIOUS and i.linked and (
             number <= i.chain and number <= i.chain_taken):
-        return False             # the snapshot, which may come early, contains it
+        # The snapshot came early and includes the change.
+        return False
     i.chain = number
     i.linked = True
-    i.passing = market.traits.levels == LEVELS_BY_PLACE   # places come to be known from here on
+    i.passing = market.traits.levels == LEVELS_BY_PLACE   # places become known from here on
     levels_become_stale(market, i)
     return i.passing
 
 
 cdef inline void face_check_places(Market* market, Instrument* i, Face* face) noexcept nogil:
-    # By place, and not all known: whole as soon as they are.
+    # Make a book by place LIVE as soon as all its places are known.
     cdef int which = <int>(face - i.face)
     if unlikely(i.sides[which].cls == 0 or i.sides[which + 1].cls == 0):
-        return                   # there was no room to note which are not
+        # There was no room to mark places as unknown.
+        return
     if places_missing(&market.slab, &i.sides[which]) == 0 and (
             places_missing(&market.slab, &i.sides[which + 1]) == 0) and i.linked:
         face_become_live(market, i, face)

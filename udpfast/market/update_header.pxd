@@ -1,18 +1,21 @@
-# What every update begins with, and a level of a book: all that most readers of updates need. A
-# new kind (updates.pxd) changes neither, and compiles none of them anew.
+# The common beginning of all updates, and a level of a book: all that most readers of updates need.
+# A new kind (updates.pxd) changes neither of them, so these readers are not recompiled.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef enum:  # Present, in UpdateHeader.present
     PRESENT_SOURCE_INFO = 1
-    PRESENT_ROWS = 2             # the list (of a book: its bids) was there, perhaps empty
-    PRESENT_ASKS = 4             # Book: absent = no change on that side
+    PRESENT_ROWS = 2             # the list (of a book: its bids) was present, perhaps empty
+    # Book; if it is absent, that side did not change.
+    PRESENT_ASKS = 4
     PRESENT_LAYER = 8            # TopOfBook
-    PRESENT_MORE = 16            # Book: its event goes on, in the next update of the same book
+    # Book: its event goes on in the next update of the same book.
+    PRESENT_MORE = 16
     PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
-    PRESENT_ROW_TEXT = 1         # the same in the `present` of a row
+    PRESENT_ROW_TEXT = 1         # the first text of a row, in the `present` of the row
 
-cdef enum:  # of a venue, beside the symbol's id, which is below 2^24: objects of their own
+# Objects of a venue, told apart by these bits; the symbol's id is below 2^24.
+cdef enum:
     OBJECT_IMPLIED = 0x10000000
     OBJECT_ORDERS = 0x20000000
     OBJECT_TRADES = 0x40000000

@@ -1,4 +1,4 @@
-# The fixed layouts of decoded payloads: what a record of kind BOOK and above carries.
+# The layouts of decoded payloads, which records of kind BOOK and above carry.
 #
 #   0               88                        sizeof(struct)              n * sizeof(row)
 #   +---------------+--------------------------+-----+-----+-----+
@@ -6,17 +6,17 @@
 #   +---------------+--------------------------+-----+-----+-----+
 #
 # Every kind begins with an UpdateHeader; six kinds end with `row_count` rows of one struct. All
-# sizes are multiples of 8 and every number lies on a multiple of its own size, so numpy reads the
-# columns in place. Fields keep their schema names; a field that a kind does not have is 0.
+# sizes are multiples of 8, and every number is aligned to its own size, so numpy reads the columns
+# in place. Fields keep the names of the schema; a field that a kind does not have is 0.
 #
-# Text: exchange and symbol are ids into the name table (names.pxd). Other strings are bytes of
-# fixed width, filled with zeros; longer ones are cut at a character and the record is flagged
-# RECORD_TRUNCATED. An absent string, list or table is told from an empty one by a bit of `present`.
+# Text: exchange and symbol are ids of the name table (names.pxd). Other strings are bytes of fixed
+# width, padded with zeros; longer ones are cut at a character, and the record is flagged
+# RECORD_TRUNCATED. A bit of `present` tells an absent string, list or table from an empty one.
 #
-# What names every kind follows from these structs (scripts/generate_layouts.py): `Kind`, its size,
-# dtype, stub, table of exports, udpfast.h. So the comment behind a struct has a form: its kind, its
-# bytes, its rows, the event that it is made of. What depends on whether an update is an event, says
-# all, or is a part, is told by hand: tests/market/test_kinds.py names the places.
+# scripts/generate_layouts.py derives all lists of kinds from these structs: `Kind`, its size, dtype
+# and stub, the table of exports, udpfast.h. So the comment behind a struct has a fixed form: its
+# kind, its bytes, its rows, the event that it is made from. Whether an update is an event, is
+# complete, or is a part of something is stated by hand: tests/market/test_kinds.py names the places.
 #
 # Deprecated schema fields are not kept: no current publisher writes them.
 
@@ -24,14 +24,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.market.update_header cimport *
 
-# Widths of text: the bounds at the origin (roq-api), rounded up where alignment wants it.
+# Widths of text: the limits of the origin (roq-api), rounded up for alignment.
 cdef enum:
     SIZE_ACCOUNT = 32
     SIZE_CFI_CODE = 16           # six characters by ISO 10962
     SIZE_CURRENCY = 32
     SIZE_DESCRIPTION = 128
     SIZE_LABEL = 32
-    SIZE_MEASUREMENT = 32        # the origin has 8; names that differ behind that stay apart
+    SIZE_MEASUREMENT = 32        # the origin has 8; longer names stay apart
     SIZE_ORDER_ID = 36
     SIZE_SYMBOL = 64
     SIZE_TIME_ZONE = 32          # the longest name of the tz database has 32 bytes

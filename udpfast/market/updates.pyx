@@ -1,7 +1,7 @@
-"""Decoded payloads as numpy sees them: the dtypes of `updates.pxd`, and views without copies.
+"""Decoded payloads for numpy: the dtypes of `updates.pxd`, and views without copies.
 
-Every dtype is read from its C struct at import, so the two cannot drift apart. What the fields
-mean, and their units, is said once, beside the structs in `updates.pxd`.
+Every dtype is read from its C struct at import, so that they always agree. The structs in
+`updates.pxd` say what the fields mean, and in which unit.
 """
 
 import re
@@ -35,7 +35,7 @@ cdef union Layout:  # one of each struct: only their formats are wanted, not val
 
 
 def _formats():
-    """The PEP 3118 format of each struct, as Cython makes it, by constant name."""
+    """Return the PEP 3118 format of each struct, as Cython makes it, by constant name."""
     cdef Layout layout
     # One typed view: casts alone leave out what Cython's shared code declares.
     cdef Level[::1] views = <Level[:1]> &layout.level
@@ -74,7 +74,7 @@ def _formats():
     }
 
 
-#: Cython takes a struct of two doubles for a complex number. Name, size, fields.
+#: Structs of two doubles, which Cython would describe as a complex number: name, size, fields.
 _PAIRS = (
     ("TICK_SIZE_STEP", sizeof(TickSizeStep), ("min_price", "tick_size")),
 )
@@ -93,13 +93,13 @@ _KINDS = {
     26: ("CUSTOM_METRICS", "MEASUREMENT"),
 }
 
-# One item of a struct format: the brackets of the header, or `I:name:` or `(36)c:name:`.
+# One item of a struct's format: a bracket of the header, or `I:name:` or `(36)c:name:`.
 _ITEM = re.compile(r"T\{|\}(?::\w+:)?|(?:\((\d+)\))?([A-Za-z])\:(\w+):")
 _TYPES = {"Q": "<u8", "q": "<i8", "I": "<u4", "i": "<i4", "H": "<u2", "B": "u1", "d": "<f8"}
 
 
 def _dtype(memoryview view) -> np.dtype:
-    """The dtype of a packed struct, with the header's fields lying flat."""
+    """Return the dtype of a packed struct, in which the header's fields are among its own."""
     fields = []
     for width, code, name in _ITEM.findall(view.format.replace("^", "")):
         if name and width:
@@ -139,13 +139,13 @@ __all__ = [
 #: The fixed part of each decoded kind's payload.
 UPDATE_DTYPES = {Kind(kind): _DTYPES[name] for kind, (name, _) in _KINDS.items()}
 
-#: The rows that follow it: `row_count` of them (of a book: its bids, then its asks).
+#: The rows behind it: `row_count` of them (in a book: its bids, then its asks).
 ROW_DTYPES = {Kind(kind): _DTYPES[row] for kind, (_, row) in _KINDS.items() if row}
 
 #: The `payload_hash` of rings that carry updates: it covers all of these.
 PAYLOAD_HASH = layout_hash(*UPDATE_DTYPES.values(), *ROW_DTYPES.values())
 
-#: The layouts of a feed's records, as its journals have them beside their segments.
+#: The layouts of a feed's records, which journals store beside their segments.
 LAYOUTS = Layouts(
     RECORD,
     {int(kind): each for kind, each in {**CONTROL_DTYPES, **UPDATE_DTYPES}.items()},
@@ -153,15 +153,16 @@ LAYOUTS = Layouts(
 
 
 class Update(NamedTuple):
-    """A decoded payload, viewed in place: valid as long as the memory it was made from.
+    """A decoded payload, viewed in place: valid as long as the memory behind it.
 
     Attributes
     ----------
     kind : Kind
+        The record's kind.
     header : numpy.void
         One item of `UPDATE_DTYPES[kind]`: `update.header["exchange_time_utc"]`.
     rows : numpy.ndarray
-        shape (row_count,), dtype `ROW_DTYPES[kind]`; empty for kinds without rows.
+        Shape (row_count,), dtype `ROW_DTYPES[kind]`; empty for kinds without rows.
     """
 
     kind: Kind
@@ -190,7 +191,7 @@ def view_update(kind: int, payload) -> Update:
     kind : Kind
         The record's kind, one of `UPDATE_DTYPES`.
     payload : bytes-like
-        The record's payload; longer is allowed (padding), shorter is not.
+        The record's payload. It may be longer (padding), but not shorter.
 
     Raises
     ------

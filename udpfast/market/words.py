@@ -1,4 +1,4 @@
-"""The words of enumerations, by the fields that carry their numbers."""
+"""The names of enumeration values, by the fields that carry their numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _numbered(words: str) -> dict[int, str]:
     return dict(enumerate(words.split()))
 
 
-#: Words of the records that udpfast makes itself, by kind and field.
+#: Names of values in the records that udpfast makes itself, by kind and field.
 CONTROL_WORDS: dict[tuple[Kind, str], dict[int, str]] = {
     (Kind.GAP, "reason"): _words(GapReason),
     (Kind.SESSION, "reason"): _words(SessionReason),
@@ -41,7 +41,7 @@ CONTROL_WORDS: dict[tuple[Kind, str], dict[int, str]] = {
     (Kind.CONNECTION, "scope"): _words(ConnectionScope),
 }
 
-#: Enumerations of updates and their rows: their words by number. 0 is "Undefined" in each.
+#: Enumerations of updates and their rows: names by number. 0 is "Undefined" in each.
 ENUMS: dict[str, dict[int, str]] = {
     "Interval": _numbered("Undefined _1 _5 _10 _15 _30 _60 _300 _600 _900 _1800"),
     "OptionType": _numbered("Undefined Call Put"),
@@ -63,7 +63,7 @@ ENUMS: dict[str, dict[int, str]] = {
     "UpdateType": _numbered("Undefined Snapshot Incremental Stale"),
 }
 
-#: The fields that have them.
+#: Which fields carry which enumeration.
 UPDATE_ENUMS = {
     "action": "UpdateAction",
     "oms_request_id_type": "RequestIdType",
@@ -78,7 +78,7 @@ UPDATE_ENUMS = {
     "update_type": "UpdateType",
 }
 
-#: Their words, by field.
+#: The names of values, by field.
 UPDATE_WORDS: dict[str, dict[int, str]] = {
     field: ENUMS[name] for field, name in UPDATE_ENUMS.items()
 }
