@@ -1,10 +1,10 @@
-# Event payload in, update out: verified, then written straight into the ring space given.
+# Decodes an event payload into an update: verifies it, then writes straight into the given room.
 #
 #     result = decode_event(payload, size, space, room, &names, &context)
-#     if result > 0: the kind; context.size bytes of `space` are the update (updates.pxd)
-#     else:          an OUTCOME_* code (market/found); `space` holds nothing of use
+#     if result > 0: the update's kind; context.size bytes of `space` are the update (updates.pxd)
+#     else:          an OUTCOME_* code (market/found); `space` has no defined contents
 #
-# decode_count adds what a call found to the feed's counters.
+# decode_count adds the outcome of a call to the feed's counters.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -40,31 +40,31 @@ cdef enum:
 cdef struct DecodeContext:
     uint64_t support_mask        # setting: GatewayStatus.supported & support_mask is published
     Shapes shapes                # the verifier's memory
-    Plans plans                  # the fast types' (fast.pxd)
-    # what the last call found; zeroed by each call
+    Plans plans                  # plans of the fast types (fast.pxd)
+    # The outcome of the last call; each call zeroes it first.
     uint32_t size                # bytes of the update
     uint32_t message_type        # union code
     uint32_t exchange_id
     uint32_t symbol_id
-    uint32_t flags               # RECORD_TRUNCATED (a text, or a name that got no id) or 0
+    uint32_t flags               # RECORD_TRUNCATED (a cut text, or a name without an id) or 0
     uint32_t truncated           # texts that were cut
     uint32_t names_full          # names that the table had no room for
-    uint32_t names_long          # names longer than an entry of the table
+    uint32_t names_long          # names longer than the table allows
     uint64_t fields_unknown
 
 
 # Decode one event payload.
 #
 # payload, size   borrowed, any alignment
-# into, room      where the update goes; 8-aligned when it is to be read in place
-# names           exchange and symbol names are interned here
+# into, room      where the update goes; aligned to 8 if it is to be read in place
+# names           the table in which exchange and symbol are interned
 cdef int32_t decode_event(
     const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
     DecodeContext* context) noexcept nogil
 
 
-# The same by the general path alone, which every payload can take: what decode_event's shorter
-# path is compared with.
+# The same by the general path alone, which takes every payload. Tests compare decode_event's
+# shorter path with it.
 cdef int32_t decode_any(
     const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
     DecodeContext* context) noexcept nogil
@@ -76,14 +76,15 @@ cdef inline void decode_init(DecodeContext* context, uint64_t support_mask) noex
 
 
 cdef inline uint32_t decode_size_bound(uint32_t payload_size) noexcept nogil:
-    # No update of such a payload is larger. The verifier sees to it that a row takes 8 bytes of
-    # payload at least; the widest row (Trade) has 136, the widest fixed part 608.
+    # Return a size that no update of such a payload exceeds. The verifier makes sure that a row
+    # takes at least 8 bytes of payload; the widest row (Trade) has 136 bytes, the widest fixed part
+    # 608.
     return 608 + (payload_size >> 3) * 136
 
 
 cdef inline void decode_count(
         int64_t* feed, int32_t result, const DecodeContext* context) noexcept nogil:
-    # Add one call's outcome to the feed's counters (core/counter, FeedCounter).
+    # Count the outcome of one call (core/counter, FeedCounter).
     if result > 0:
         counter_add(&feed[FEED_UPDATES], 1)
         if context.truncated:

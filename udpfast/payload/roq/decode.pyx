@@ -39,7 +39,7 @@ cdef inline uint32_t _count(const uint8_t* vector) noexcept nogil:
 
 cdef inline UpdateHeader* _begin(
         Target* target, uint32_t fixed, uint32_t rows, uint32_t row_size) noexcept nogil:
-    # Make sure of the room and clear the fixed part; NULL if the room is too small.
+    # Check the room and clear the fixed part. Return NULL if the room is too small.
     cdef UpdateHeader* header = <UpdateHeader*> target.into
     target.context.size = fixed + rows * row_size
     if unlikely(target.context.size > target.room):
@@ -53,7 +53,7 @@ cdef inline UpdateHeader* _begin(
 cdef inline void _market(
         Target* target, UpdateHeader* header, uint32_t exchange, uint32_t symbol,
         uint32_t update_type, uint32_t sending_time) noexcept nogil:
-    # What all types about one instrument have, by their slots; 0 = this type has none.
+    # Fill in what all types about one instrument have, by their slots; 0: this type has none.
     cdef const Table* value = &target.value
     header.exchange_id = fill_name(
         table_reference(value, exchange), target.names, target.context)
@@ -340,23 +340,23 @@ cdef int32_t decode_any(
 
 
 class Decoded(NamedTuple):
-    """What became of one payload.
+    """The outcome of decoding one payload.
 
     Attributes
     ----------
     kind : Kind or Outcome
-        The update's kind, or why there is none.
+        The update's kind, or why there is no update.
     payload : bytes
-        The update, laid out by `UPDATE_DTYPES[kind]`; empty without one.
+        The update, with the layout `UPDATE_DTYPES[kind]`; empty if there is none.
     flags : RecordFlag
         `TRUNCATED` if a text was cut, or a name got no id.
     message_type : int
-        Union code of the event; 0 = none.
+        Union code of the event; 0: none.
     exchange_id, symbol_id : int
-        Ids of the name table; 0 = absent.
+        Ids of the name table; 0: absent.
     fields_unknown, truncated, names_full, names_long : int
-        Fields beyond the schema; texts cut; names that the table had no room for; names that are
-        longer than its entries.
+        Fields beyond the schema; cut texts; names for which the table had no room; names longer
+        than the table allows.
     """
 
     kind: Kind | Outcome
@@ -373,14 +373,14 @@ class Decoded(NamedTuple):
 
 @cython.final
 cdef class Decoder:
-    """Decodes one payload after another, as the feed's loop does: it remembers vtables.
+    """Decodes payloads one after another, as the feed's loop does, and remembers their vtables.
 
     Parameters
     ----------
     names : NameTable
-        Takes the exchange and symbol names.
+        The table in which exchange and symbol are interned.
     support_mask : int
-        What the feed carries: `GatewayStatus.supported` is masked with it.
+        `GatewayStatus.supported` is masked with it: what the feed carries.
     """
 
     cdef DecodeContext context
@@ -400,7 +400,12 @@ cdef class Decoder:
         payload : bytes-like
             The message's payload as published.
         room : int, optional
-            Bytes that the update may take; default: as many as it needs.
+            Most bytes of the update; default: as many as it needs.
+
+        Returns
+        -------
+        Decoded
+            Its bytes are a copy.
 
         Raises
         ------
@@ -431,21 +436,26 @@ cdef class Decoder:
             context.names_long)
 
     def decode_into(self, const uint8_t[::1] payload, into: Buffer | NDArray[np.uint8]) -> int:
-        """Decode one event payload into memory of the caller's: the fast way to numpy.
+        """Decode one event payload into the caller's memory: the fast way to numpy.
 
         Parameters
         ----------
         payload : bytes-like
             The message's payload as published.
         into : writable bytes-like
-            Takes the update, from its first byte on; what lies behind the update is undefined.
+            Takes the update from its first byte on; the bytes behind the update are undefined.
             Views of it (`view_update`, or rows of dtype `LEVEL` behind a book's first 96 bytes)
-            may be made once and stay valid.
+            can be made once, and stay valid.
 
         Returns
         -------
         int
             A `Kind`, or a negative `Outcome`: `ROOM` if `into` is too small.
+
+        Raises
+        ------
+        ValueError
+            The payload is longer than a message can be.
         """
         cdef Py_buffer view
         cdef uint8_t nothing = 0
@@ -470,5 +480,5 @@ def decode(
 
 
 def size_bound(payload_size: int) -> int:
-    """Return a number of bytes that no update of a payload of this size exceeds."""
+    """Return a size in bytes that no update of a payload of this size exceeds."""
     return decode_size_bound(payload_size)

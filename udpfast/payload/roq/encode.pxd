@@ -1,4 +1,4 @@
-# Updates in, event payloads out: the inverse of decode, for books, tops of book and trades.
+# Encodes books, tops of book and trades as event payloads: the inverse of decode.
 #
 #   0      4              16      30                44                 88
 #   +------+--------------+-------+-----------------+------------------+---------------------
@@ -6,9 +6,9 @@
 #   |      |              | table | seqno @48       | stamps @56 .. 88 | names, vectors, rows
 #   +------+--------------+-------+-----------------+------------------+---------------------
 #
-# Written forwards: all that is referred to lies behind what refers to it, as the format wants.
-# The first 88 bytes have fixed places, so a sender stamps the moment of sending with two stores.
-# Default values are left out, as the official encoders do: fewer bytes, fewer fragments.
+# It is written forwards: what is referred to lies behind what refers to it, as the format requires.
+# The first 88 bytes have fixed places, so that a sender can stamp the time of sending with two
+# stores. Default values are left out, as the official encoders do: fewer bytes, fewer fragments.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -37,7 +37,7 @@ cdef struct Text:
     const uint8_t* start         # NULL = absent
     uint32_t size
 
-cdef struct Writer:  # memory is zeroed before
+cdef struct Writer:  # the memory was zeroed before
     uint8_t* start
     uint32_t at
 
@@ -70,13 +70,13 @@ cdef inline uint64_t bits_of(double value) noexcept nogil:
 
 
 cdef inline void write_align(Writer* writer, uint32_t boundary, uint32_t rest) noexcept nogil:
-    # Move on until at % boundary == rest.
+    # Advance until at % boundary == rest.
     writer.at += (rest - writer.at) & (boundary - 1)
 
 
 cdef inline uint32_t table_add(
         TableOut* table, uint16_t slot, uint16_t size, uint64_t bits) noexcept nogil:
-    # A scalar that is left out when it is 0; returns the field's index.
+    # Add a scalar, which is left out if it is 0. Return the field's index.
     cdef FieldOut* field = &table.field[table.count]
     field.slot = slot
     field.size = size if bits else 0
@@ -87,7 +87,7 @@ cdef inline uint32_t table_add(
 
 cdef inline uint32_t table_add_double(
         TableOut* table, uint16_t slot, double value) noexcept nogil:
-    # A number whose default is NaN.
+    # Add a number whose default is NaN.
     cdef uint32_t index = table_add(table, slot, 8, bits_of(value))
     table.field[index].size = 8 if value == value else 0
     return index
@@ -99,7 +99,7 @@ cdef inline uint32_t table_add_reference(
 
 
 cdef inline uint32_t write_table(Writer* writer, TableOut* table) noexcept nogil:
-    # Vtable, then the table with its widest fields first. Returns the table's place.
+    # Write the vtable, then the table with its widest fields first. Return the table's place.
     cdef uint8_t* data = writer.start
     cdef uint32_t vtable, size, i, at
     cdef uint16_t end = 4
@@ -147,7 +147,7 @@ cdef inline void write_text(
 
 cdef inline uint32_t write_vector(
         Writer* writer, const FieldOut* field, uint32_t count) noexcept nogil:
-    # The references of a vector; returns the place of the first.
+    # Write the references of a vector. Return the place of the first one.
     if field.size == 0:
         return 0
     write_align(writer, 4, 0)
@@ -159,12 +159,12 @@ cdef inline uint32_t write_vector(
 
 cdef inline void write_head(
         Writer* writer, int message_type, const UpdateHeader* header) noexcept nogil:
-    # The first 88 bytes; the value begins behind them.
+    # Write the first 88 bytes; the value begins behind them.
     cdef uint8_t* data = writer.start
     cdef uint16_t[5] event = [10, 13, 4, 12, 8]
     cdef uint16_t[7] source = [14, 44, 4, 12, 20, 28, 36]
     if not header.present & PRESENT_SOURCE_INFO:
-        event[2] = 0  # unreferenced: its places stay, nobody reads them
+        event[2] = 0  # the source info is not referred to, but keeps its place
     store(data, EVENT_TABLE_AT, 4)
     memcpy(data + 4, event, sizeof(event))
     store(data + EVENT_TABLE_AT, EVENT_TABLE_AT - 4, 4)
@@ -187,7 +187,8 @@ cdef inline void write_value(Writer* writer, TableOut* table) noexcept nogil:
 cdef inline void write_levels(
         Writer* writer, uint32_t references, const Level* rows, uint32_t count,
         uint16_t* vtables) noexcept nogil:
-    # Level tables; those with the same fields present share a vtable (vtables[mask], 0 = none).
+    # Write the tables of levels. Tables with the same fields share a vtable: vtables[mask] is its
+    # place, 0 if it was not written yet.
     cdef uint8_t* data = writer.start
     cdef const Level* row
     cdef uint32_t i, mask, at, field
@@ -235,7 +236,8 @@ cdef inline void write_level_vtable(
     cdef uint16_t[6] sizes = [8, 8, 8, 4, 2, 1]
     cdef uint32_t i, offset = 4, end = 4
     write_align(writer, 2, 0)
-    vtables[mask] = <uint16_t> (writer.at >> 1)  # halved: a message has 131,072 bytes
+    # Halved to fit 16 bits: a message has 131,072 bytes.
+    vtables[mask] = <uint16_t> (writer.at >> 1)
     for i in range(6):
         if mask >> i & 1:
             store(writer.start + writer.at + slots[i], offset, 2)
@@ -246,7 +248,7 @@ cdef inline void write_level_vtable(
     writer.at += end
 
 
-# Encode into zeroed memory of at least the bound; return the payload's size.
+# Encode into zeroed memory that is large enough for the message. Return the payload's size.
 cdef uint32_t encode_book_update(
     uint8_t* into, const Book* book, const Level* rows, Text exchange, Text symbol) noexcept nogil
 cdef uint32_t encode_top_of_book_update(

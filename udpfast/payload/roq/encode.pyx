@@ -1,4 +1,4 @@
-"""Encode updates as event payloads: fast for books, tops of book and trades; all kinds somehow."""
+"""Encode updates as event payloads: books, tops of book and trades fast, other kinds slowly."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_Resize
@@ -31,16 +31,16 @@ __all__ = [
 
 
 class SourceInfo(NamedTuple):
-    """Where and when the origin made an event; times in ns.
+    """Where and when the origin made an event. Times are in ns.
 
     Attributes
     ----------
     seqno : int
-        Of the origin's stream, 64 bits.
+        Number in the origin's stream, 64 bits.
     send_time_utc, create_time_utc : int
         UNIX ns.
     send_time, create_time : int
-        The origin's monotonic clock. `stamp` sets both send times of an encoded payload.
+        By the origin's monotonic clock. `stamp` sets both send times of an encoded payload.
     """
 
     seqno: int = 0
@@ -52,14 +52,14 @@ class SourceInfo(NamedTuple):
 
 _U8, _U16, _I64, _U64 = (1 << 8) - 1, (1 << 16) - 1, (1 << 63) - 1, (1 << 64) - 1
 
-_NO_STAMPS = SourceInfo()  # there, so that `stamp` can set them
+_NO_STAMPS = SourceInfo()  # present, so that `stamp` can set them
 
 # --- in C ---------------------------------------------------------------------------------------
 
 cdef inline uint32_t _begin(
         TableOut* table, Text exchange, uint16_t exchange_slot, Text symbol,
         uint16_t symbol_slot) noexcept nogil:
-    # The names come first: fields 0 and 1.
+    # The names are fields 0 and 1.
     table.count = 0
     table_add_reference(table, exchange_slot, exchange.start != NULL)
     return table_add_reference(table, symbol_slot, symbol.start != NULL)
@@ -143,7 +143,7 @@ cdef uint32_t encode_top_of_book_update(
 
 
 cdef inline uint32_t _width(const char* text, uint32_t width) noexcept nogil:
-    # Bytes of a text in its fixed width.
+    # Return the length of a text in its fixed width.
     while width and text[width - 1] == 0:
         width -= 1
     return width
@@ -213,7 +213,7 @@ cdef bytes _encoded(object name):
 
 
 cdef object _encode(int kind, const uint8_t* update, bytes exchange, bytes symbol):
-    # `update` was laid out by us, or viewed by view_update.
+    # `update` was laid out by this module, or checked by view_update.
     cdef const UpdateHeader* header = <const UpdateHeader*> update
     cdef Text exchange_text = _text(exchange), symbol_text = _text(symbol)
     cdef uint64_t bound = (VALUE_ENCODED_MAX + exchange_text.size + symbol_text.size
@@ -241,7 +241,7 @@ cdef object _encode(int kind, const uint8_t* update, bytes exchange, bytes symbo
 
 
 cdef object _fits(str name, object value, object low, object high):
-    # A number as it is, if its field holds it: none is cut to what is left of it.
+    # Refuse a number that does not fit its field, rather than cut it.
     if not low <= value <= high:
         raise RangeError(f"{name} must be {low} to {high}, was {value}")
     return value
@@ -271,7 +271,7 @@ cdef int _header(
 
 
 cdef int _levels(Level* into, object rows) except -1:
-    # Rows of dtype LEVEL, or pairs of price and quantity, into zeroed memory.
+    # Copy rows of dtype LEVEL, or pairs of price and quantity, into zeroed memory.
     cdef Py_buffer view
     cdef Py_ssize_t i
     if not isinstance(rows, np.ndarray):
@@ -307,7 +307,7 @@ cdef uint8_t _trade_text(char* into, Py_ssize_t width, object text, int bit) exc
 
 
 cdef int _trades(Trade* into, object rows) except -1:
-    # Rows of dtype TRADE, or tuples, into zeroed memory.
+    # Copy rows of dtype TRADE, or tuples, into zeroed memory.
     cdef Py_buffer view
     cdef Trade* trade
     if isinstance(rows, np.ndarray):
@@ -397,7 +397,7 @@ def encode_top_of_book(
         update_type: int = 2, stream_id: int = 0, exchange_time_utc: int = 0,
         exchange_sequence: int = 0, sending_time_utc: int = 0, price_precision: int = 0,
         quantity_precision: int = 0, source: SourceInfo | None = _NO_STAMPS) -> bytearray:
-    """Encode a TopOfBook; an absent side has the price NaN. The rest is as in `encode_book`."""
+    """Encode a TopOfBook; an empty side has the price NaN. All else is as in `encode_book`."""
     cdef TopOfBook top
     memset(&top, 0, sizeof(TopOfBook))
     _header(&top.header, source, stream_id, exchange_time_utc, exchange_sequence,
@@ -441,8 +441,7 @@ def encode_trades(
 def encode_update(kind: int, payload: Buffer, NameTable names) -> bytes | bytearray:
     """Encode the payload of a decoded record again: the inverse of `decode`, for every kind.
 
-    Books, tops of book and trades take a few hundred ns, the others go through the official
-    runtime.
+    Books, tops of book and trades take a few hundred ns; other kinds use the official runtime.
 
     Parameters
     ----------
@@ -477,24 +476,24 @@ def encode_update(kind: int, payload: Buffer, NameTable names) -> bytes | bytear
 
 
 def stamp(uint8_t[::1] payload, send_time_utc: int, send_time: int) -> bool:
-    """Set both send times of an encoded payload, in place, at the moment of sending.
+    """Set both send times of an encoded payload in place, at the moment of sending.
 
     Parameters
     ----------
     payload : writable bytes-like
-        As made by this module (any encoder's payload that carries both fields will do).
+        Made by this module, or by any encoder that writes both fields.
     send_time_utc, send_time : int
-        ns: UNIX, and this host's monotonic clock.
+        In ns: UNIX time, and this host's monotonic clock.
 
     Returns
     -------
     bool
-        False if the payload carries no such fields: it was left as it is.
+        False if the payload lacks the fields; it is unchanged then.
 
     Raises
     ------
     FormatError
-        The payload is no sound event.
+        The payload is not a valid event.
     """
     cdef Table event, source
     cdef const uint8_t* at

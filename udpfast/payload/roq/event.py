@@ -1,8 +1,8 @@
-"""Events as dictionaries, by schema names: for people, for `tail --json` and for conformance.
+"""Events as dictionaries with the schema's names: for people, `tail --json` and conformance.
 
-Numbers stay numbers, enums their numbers; NaN and infinities become the strings `"nan"`, `"inf"`,
-`"-inf"`, so that the result is JSON. An absent string, list or table is None. This is the slow
-and general way, for all messages of the schema; `decode` is the fast one, for eleven of them.
+Numbers stay numbers, and enums their numbers. NaN and infinities become the strings `"nan"`,
+`"inf"`, `"-inf"`, so that the result is JSON. An absent string, list or table is None. This way is
+slow and takes all messages of the schema; `decode` is fast and takes eleven of them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _PRESENT_SOURCE_INFO, _PRESENT_ROWS, _PRESENT_ASKS, _PRESENT_LAYER, _PRESENT_TEX
 
 
 def _format(type_: str) -> str:
-    """The struct format of a scalar or enum type."""
+    """Return the struct format of a scalar or enum type."""
     if type_ in ENUMS:
         return "<I" if type_ in ("Encoding", "Priority") else "<B"
     return _FORMATS[type_]
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can say."""
+    """Return a value that JSON can represent."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value
@@ -112,7 +112,7 @@ def _uint32(data: bytes, at: int) -> int:
 
 
 class _Reader:
-    """Reads a verified buffer."""
+    """Reads a verified buffer; positions are offsets in it."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -137,7 +137,7 @@ class _Reader:
         return result
 
     def value(self, at: int | None, field: Field) -> Any:
-        """Return the field at a position, or what its absence means."""
+        """Return the field at a position, or its default if `at` is None."""
         if field.type == "string" or field.type in TABLES or field.type.startswith("["):
             return None if at is None else self.reference(self.follow(at), field.type)
         if at is not None:
@@ -162,7 +162,7 @@ class _Reader:
         return [_plain(value) for (value,) in values]
 
     def follow(self, at: int) -> int:
-        """Return where the reference at a position leads."""
+        """Return the position to which the reference at a position leads."""
         return at + _uint32(self.data, at)
 
 
@@ -219,7 +219,7 @@ def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, An
 
 
 def _texts(dtype: np.dtype[Any]) -> list[str]:
-    """The text fields in struct order, which is that of their bits in `present`."""
+    """Return the text fields in the order of the struct, which is that of their bits."""
     return [name for name in dtype.names or () if dtype[name].kind == "S"]
 
 
@@ -233,7 +233,7 @@ def _column(row: np.void, field: Field) -> Any:
 
 
 def _columns(row: np.void, table: str) -> dict[str, Any]:
-    """A row as a dictionary in schema order; its texts' bits are counted in struct order."""
+    """Return a row as a dictionary in the order of the schema."""
     texts = _texts(row.dtype)
     result: dict[str, Any] = {}
     for field in TABLES[table]:
@@ -285,7 +285,7 @@ def encode_event(event: dict[str, Any]) -> bytes:
 
 
 def _build_table(builder: flatbuffers.Builder, table: str, values: dict[str, Any]) -> int:
-    """Build what the table refers to, then the table; return its offset."""
+    """Build all that the table refers to, then the table. Return its offset."""
     fields = TABLES[table]
     unknown = values.keys() - {field.name for field in fields}
     if unknown:
@@ -330,7 +330,7 @@ _PREPEND = {
 
 
 def _build_reference(builder: flatbuffers.Builder, type_: str, value: Any) -> int:
-    """Build a string, table or vector; return its offset."""
+    """Build a string, table or vector. Return its offset."""
     if type_ == "string":
         return int(builder.CreateString(value))
     if type_ in TABLES:

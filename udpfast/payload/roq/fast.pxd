@@ -1,15 +1,15 @@
-# The three types that a feed is made of, verified and written in one walk: books, tops of book
-# and trades.
+# The fast path for the three types that make up most of a feed: books, tops of book and trades. One
+# walk both verifies and writes them.
 #
 #     kind = fast_decode(payload, size, into, room, names, context)
-#     if kind == 0: not for this walk, nothing was done; take event_verify and decode's fill
+#     if kind == 0: not for this path, nothing was done; use event_verify and decode's general path
 #
-# The walk says yes only to what event_verify accepts, and then writes what decode's general path
-# writes, byte for byte. Whatever is odd (damage, a vtable that is no plan, too little room) is
-# left to that path, so there is one place that judges. Names are interned when all else is sound.
+# The walk accepts only what event_verify accepts, and writes what decode's general path writes,
+# byte for byte. Everything unusual (damage, a vtable without a plan, too little room) is left to
+# that path, so that only one place judges. Names are interned only when all else is sound.
 #
-# What the three types share lies in their plans where the book has it (plan_field): the slots of
-# MarketByPriceUpdate are used for all of them.
+# What the three types have in common has the same slot in their plans (plan_field): that of
+# MarketByPriceUpdate.
 
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -45,14 +45,14 @@ cdef extern from *:
         void* to, const uint8_t* first, const uint8_t* second,
         const uint64_t* mask) noexcept nogil
 
-cdef struct Walk:  # one message on its way
+cdef struct Walk:  # the message being walked
     const uint8_t* data
     uint64_t size
     uint64_t tables_left
     uint64_t fields_unknown
 
 cdef struct FastRows:  # a vector of tables
-    uint64_t at                  # of its first reference
+    uint64_t at                  # offset of its first reference
     uint32_t count
     uint32_t present
 
@@ -72,14 +72,15 @@ cdef inline bint fast_table(
 
 cdef inline uint64_t fast_target(
         const Walk* walk, const PlannedTable* table, uint32_t offset) noexcept nogil:
-    # Where a reference within a checked table leads: anywhere.
+    # Return where a reference in a checked table leads, which may be anywhere.
     return <uint64_t> (table.at - walk.data) + offset + load_u32(table.at + offset)
 
 
 cdef inline bint fast_text(
         const Walk* walk, const PlannedTable* table, uint32_t slot,
         const uint8_t** text) noexcept nogil:
-    # A string: its length, its bytes, and the zero behind them. NULL = absent.
+    # Check a string: its length, its bytes, and the zero behind them. *text is NULL if it is
+    # absent.
     cdef uint32_t offset = plan_offset(table.plan, slot)
     cdef uint64_t at, end
     text[0] = NULL
@@ -95,7 +96,7 @@ cdef inline bint fast_text(
 
 cdef inline bint fast_rows(
         Walk* walk, const PlannedTable* table, uint32_t slot, FastRows* rows) noexcept nogil:
-    # The vector itself; its tables are not looked at, but paid for.
+    # Check a vector of tables, but not the tables themselves; they count against tables_left.
     cdef uint32_t offset = plan_offset(table.plan, slot)
     rows.at = 0
     rows.count = 0
@@ -116,7 +117,7 @@ cdef inline bint fast_rows(
 
 cdef inline bint fast_level(
         Walk* walk, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
-    # Any level, by its plan.
+    # Write any level by its plan.
     cdef const uint8_t* table = walk.data + at
     if unlikely(plan == NULL or at + plan.extent > walk.size):
         return False
@@ -133,7 +134,7 @@ cdef inline bint fast_level(
 
 cdef inline bint fast_level_other(
         Walk* walk, Plans* plans, Places* places, uint64_t table, Level* into) noexcept nogil:
-    # A level that is not known as a usual one, or lies at the very end.
+    # Write a level that is not a usual one, or lies at the very end.
     cdef const Plan* plan
     cdef uint64_t vtable
     if unlikely(table > walk.size - 8):
@@ -151,8 +152,8 @@ cdef inline bint fast_level_other(
 cdef inline bint fast_levels(
         Walk* walk, Plans* plans, Places* places, uint64_t at, uint32_t count,
         Level* into) noexcept nogil:
-    # Without a branch that depends on which levels are removals, nor on how they are padded: no
-    # processor guesses that.
+    # No branch here depends on which levels are removals or how they are padded, because no
+    # processor could predict that.
     cdef const uint8_t* data = walk.data
     cdef const UsualLevel* usual
     cdef uint64_t end = at + 4 * <uint64_t> count, size = walk.size, table, vtable, word
@@ -162,7 +163,7 @@ cdef inline bint fast_levels(
         at += 4
         if likely(table <= last):
             vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
-            if unlikely(vtable > size - 8):  # also when it lies before the buffer
+            if unlikely(vtable > size - 8):  # also if it lies before the buffer
                 return False
             word = load_u64(data + vtable)
             usual = &plans.usual[word >> 1 & 1]
@@ -218,7 +219,7 @@ cdef inline int32_t fast_top_of_book(
     cdef TopOfBook* top = <TopOfBook*> into
     cdef uint32_t offset = plan_offset(value.plan, SLOT_MARKET_BY_PRICE_UPDATE_BIDS)
     cdef PlannedTable layer
-    # One without a layer says nothing and is rare.
+    # A message without a layer says nothing and is rare.
     if unlikely(
             room < sizeof(TopOfBook) or offset == 0 or walk.tables_left == 0
             or not fast_table(walk, &context.plans.layer, TABLE_LAYER,
@@ -288,7 +289,7 @@ cdef inline void fast_source(UpdateHeader* header, const PlannedTable* source) n
         memset(header, 0, 40)
         return
     header.present |= PRESENT_SOURCE_INFO
-    if likely(plan.straight == 5):  # in the same order as here
+    if likely(plan.straight == 5):  # the fields have the same order as here
         memcpy(header, at + plan_offset(plan, SLOT_SOURCE_INFO_SEQNO), 40)
         return
     header.source_seqno = plan_u64(plan, at, SLOT_SOURCE_INFO_SEQNO)
@@ -299,7 +300,8 @@ cdef inline void fast_source(UpdateHeader* header, const PlannedTable* source) n
 
 
 cdef inline void fast_header(UpdateHeader* header, const PlannedTable* value) noexcept nogil:
-    # What the types share. Fields that one of them does not have are absent in its plans.
+    # Fill in what the types have in common. A field that a type does not have is absent in its
+    # plans.
     cdef const Plan* plan = value.plan
     cdef const uint8_t* at = value.at
     header.exchange_time_utc = <int64_t> plan_u64(
@@ -326,7 +328,7 @@ cdef inline int32_t fast_decode(
     cdef const uint8_t* exchange
     cdef const uint8_t* symbol
     cdef int32_t kind
-    if unlikely(size < 32):  # three tables take more
+    if unlikely(size < 32):  # three tables need more
         return 0
     if not likely(head_find(&context.plans, payload, size, &found)):
         if not head_walk(&context.plans, payload, size, &found):

@@ -1,8 +1,8 @@
-"""A book as far as a message carries it: the levels nearest the touch, whatever lies beyond.
+"""The part of a market's book that fits a message: the levels nearest the touch.
 
-A message has 131,072 bytes, which is some 4,670 levels; a market's book may have any number. What
-is published is at all times a book of its own, the best levels of each side, and each change of
-the market becomes the change of that book: a level that leaves makes room for the next one beyond.
+A message has 131,072 bytes, which is room for some 4,670 levels; a market's book may have more.
+What is published is at all times a book of its own, the best levels of each side, and each change
+of the market becomes a change of that book: if a level leaves, the next one beyond takes its place.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Levels = npt.NDArray[np.float64]
 #: 256 fragments of 512 bytes.
 MESSAGE_SIZE_MAX = 131_072
 
-#: What a level of price and quantity takes of a message: 24 bytes and a reference to it.
+#: Bytes of a message that a level of price and quantity takes: 24, and a reference to it.
 LEVEL_SIZE = 28
 
 
 class BookMessage(NamedTuple):
-    """What to publish: changes to the book as published, or (`snapshot`) all of it."""
+    """What to publish: changes to the published book or, with `snapshot`, all of it."""
 
     snapshot: bool
     bids: Levels
@@ -38,16 +38,16 @@ class BookMessage(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What a message could not carry of a book.
+    """What of a book the messages could not carry.
 
     Attributes
     ----------
     levels : int
-        Of the book as it is now.
+        Levels left out of the book as it is now.
     levels_most : int
-        The most at any time.
+        The most that were left out at any time.
     changes : int
-        Changes of such levels, all of them.
+        How many changes of such levels were not published.
     """
 
     levels: int
@@ -57,7 +57,7 @@ class LeftOut(NamedTuple):
 
 def levels_that_fit(exchange: str | bytes, symbol: str | bytes) -> int:
     """Return how many levels of this instrument, of both sides together, fit into a message."""
-    rows = [(1.0, 1.0), (2.0, 0.0)]  # a level and a removal: each has a form of its own
+    rows = [(1.0, 1.0), (2.0, 0.0)]  # a level and a removal, whose tables differ
     everything = dict.fromkeys(
         (
             *("stream_id", "exchange_time_utc", "exchange_sequence", "sending_time_utc"),
@@ -73,13 +73,13 @@ def levels_that_fit(exchange: str | bytes, symbol: str | bytes) -> int:
 
 
 class FittedBook:
-    """A market's book, and of it what is published.
+    """A market's book, and the part of it that is published.
 
     Parameters
     ----------
     levels_max : int
-        Published at most, of both sides together. Each side has half of them, and what the other
-        one leaves.
+        Most levels to publish, of both sides together. Each side has half of them, and what the
+        other side does not need.
     """
 
     def __init__(self, levels_max: int) -> None:
@@ -93,19 +93,19 @@ class FittedBook:
     def apply(
         self, bids: npt.ArrayLike, asks: npt.ArrayLike, *, snapshot: bool
     ) -> BookMessage | None:
-        """Take a message of the market; return what to publish of it. None: nothing.
+        """Apply a message of the market. Return what to publish, or None if that is nothing.
 
         Parameters
         ----------
         bids, asks : array-like
-            Shape (n, 2): price and quantity; 0 removes the level.
+            Shape (n, 2): price and quantity; quantity 0 removes the level.
         snapshot : bool
             They are the whole book, not changes to it.
 
         Raises
         ------
         ValueError
-            A price or quantity is no finite number; the book is as it was.
+            A price or quantity is not finite; the book is unchanged then.
         """
         rows = [np.asarray(side, np.float64).reshape(-1, 2) for side in (bids, asks)]
         if not all(np.isfinite(side).all() for side in rows):
@@ -128,11 +128,11 @@ class FittedBook:
         return BookMessage(False, *(_rows(side.items()) for side in changes))
 
     def whole(self) -> BookMessage:
-        """Return all that is published, best levels first."""
+        """Return all that is published, the best levels first."""
         return BookMessage(True, self._bids.shown_levels(), self._asks.shown_levels())
 
     def describe(self) -> str:
-        """Say what of the book is left out, as part of a sentence."""
+        """Return a part of a sentence that says what is left out of the book."""
         return (
             f"its book has {self.shown + self.beyond:,} levels, but a message can carry only "
             f"{self.shown:,}: the levels furthest from the best prices were left out"
@@ -145,12 +145,12 @@ class FittedBook:
 
     @property
     def beyond(self) -> int:
-        """How many levels are not."""
+        """How many levels are left out."""
         return len(self._bids.keys) + len(self._asks.keys) - self.shown
 
     @property
     def left_out(self) -> LeftOut:
-        """What is not published, and was not."""
+        """What is and was left out."""
         changes = self._bids.changes_beyond + self._asks.changes_beyond
         return LeftOut(self.beyond, self._levels_most, changes)
 
@@ -165,12 +165,13 @@ class _Side:
 
     def __init__(self, sign: float) -> None:
         self.keys: list[float] = []
-        self.shown = 0  # so many of them, the last ones, are published
+        self.shown = 0  # the last ones, as many as are published
         self.changes_beyond = 0
         self._sign = sign
         self._quantities: dict[float, float] = {}  # by key
         self._edge = inf  # the worst key that is published
-        self._touched: dict[float, bool | None] = {}  # since the cut: was published; None: new
+        # Changed since the cut: whether it was published; None: new.
+        self._touched: dict[float, bool | None] = {}
 
     def clear(self) -> None:
         self.keys, self._quantities = [], {}
@@ -178,7 +179,7 @@ class _Side:
 
     def apply(self, rows: Sequence[Sequence[float]]) -> None:
         quantities, keys, sign, edge = self._quantities, self.keys, self._sign, self._edge
-        in_bulk = len(rows) > 64 + len(keys) // 16  # sorted once instead of kept in order
+        in_bulk = len(rows) > 64 + len(keys) // 16  # sorting once costs less than many insertions
         for price, quantity in rows:
             key = price * sign
             there = key in quantities
@@ -196,7 +197,7 @@ class _Side:
             self.keys = sorted(quantities)
 
     def cut(self, room: int) -> dict[float, float]:
-        """Publish the best `room` levels from now on; return what that changes, by price."""
+        """Publish the best `room` levels from now on. Return what that changes, by price."""
         keys, quantities, touched, before = self.keys, self._quantities, self._touched, self._edge
         first = len(keys) - room
         edge = keys[first] if room else inf
@@ -208,7 +209,7 @@ class _Side:
                 changes[key] = 0.0
             elif was_shown is not None or key in quantities:
                 self.changes_beyond += 1
-        # What was published is a run at the end of what there was: only its border can move.
+        # The published levels are a run at the end, so that only their border can move.
         at = first
         while at < len(keys) and keys[at] < before:
             changes[keys[at]] = quantities[keys[at]]

@@ -1,13 +1,13 @@
 # FlatBuffers: unchecked reads of verified buffers, and the verifier that makes them safe.
 #
-# A buffer is little-endian, and so are we. Nothing is assumed about alignment: a payload may begin
-# anywhere in a datagram, so every load is a memcpy, which compiles to one plain instruction.
+# A buffer is little-endian, as is the host. Nothing is aligned: a payload may begin anywhere in a
+# datagram, so every load is a memcpy, which compiles to one plain instruction.
 #
 #   root -> table: i32 distance back to its vtable | fields inline, references as u32 forward
 #           vtable: u16 own bytes | u16 table bytes | u16 offset of field 0 (0 = absent) | ...
 #
-# Read only what event_verify accepted. It checks every table, vector and string that the schema
-# can reach from the root; what a later schema may have added is counted and not looked at.
+# Read only what event_verify accepted. It checks every table, vector and string that the schema can
+# reach from the root. Fields of a later schema are counted and skipped.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -28,9 +28,9 @@ from udpfast.payload.roq.schema cimport (
 )
 
 cdef enum:
-    VTABLE_SIZE_MAX = 516        # 256 fields; the schema's largest table has 43: bounds the cost
+    VTABLE_SIZE_MAX = 516        # 256 fields, to limit the cost; the schema's largest table has 43
     DEPTH_MAX = 16               # nesting of tables; the schema itself needs 4
-    EVENT_DAMAGED = -1           # what event_type and event_verify say of a broken buffer
+    EVENT_DAMAGED = -1           # returned by event_type and event_verify for a broken buffer
 
 
 cdef inline uint16_t load_u16(const uint8_t* at) noexcept nogil:
@@ -86,12 +86,12 @@ cdef inline const uint8_t* follow(const uint8_t* reference) noexcept nogil:
 
 
 cdef inline uint16_t table_offset(const Table* table, uint32_t slot) noexcept nogil:
-    # Where the field lies within the table; 0 = absent.
+    # Return the field's offset in the table; 0 if it is absent.
     return load_u16(table.vtable + slot) if slot < table.vtable_size else 0
 
 
 cdef inline const uint8_t* table_reference(const Table* table, uint32_t slot) noexcept nogil:
-    # Where the field's reference points to; NULL = absent.
+    # Return what the field refers to; NULL if it is absent.
     cdef uint16_t offset = table_offset(table, slot)
     return follow(table.at + offset) if offset else NULL
 
@@ -130,41 +130,41 @@ cdef enum:
 
 cdef struct Reference:
     uint16_t offset              # of the field within its table
-    uint16_t code_offset         # union: where its type code lies; 0 = none
+    uint16_t code_offset         # in a union: offset of its type code; 0: none
     uint8_t kind                 # FIELD_STRING .. FIELD_UNION
-    uint8_t size                 # of a vector's elements
-    uint8_t table                # what it refers to
+    uint8_t size                 # of an element of a vector
+    uint8_t table                # the table's index that it refers to
 
 cdef struct Shape:
-    # What a vtable's bytes say of a table of one type. A publisher uses the same few vtables for
-    # ever, so two of each type are remembered and compared: cheaper than reading them.
-    uint16_t vtable_size         # 0 = nothing learned yet
+    # What a vtable says about a table of one type. A publisher uses the same few vtables all the
+    # time, so two per type are remembered: to compare them is cheaper than to read them.
+    uint16_t vtable_size         # 0: nothing is remembered
     uint16_t reference_count
     uint32_t extent              # bytes of the table up to the end of its last known field
-    uint32_t fields_unknown      # present fields beyond the schema
+    uint32_t fields_unknown      # present fields that the schema does not have
     Reference reference[SHAPE_REFERENCES_MAX]
     uint8_t vtable[SHAPE_VTABLE_MAX]
 
-cdef struct Shapes:  # zeroed at start; one per thread
+cdef struct Shapes:  # zeroed at the start; one per thread
     Shape shape[TABLE_COUNT][2]
-    uint8_t oldest[TABLE_COUNT]  # which of the two to forget next
+    uint8_t oldest[TABLE_COUNT]  # which of the two is replaced next
 
 cdef struct Verification:
-    uint64_t fields_unknown      # present fields beyond the schema, over all tables
-    int32_t message_type         # union code, 0 = none; also of codes beyond the schema
+    uint64_t fields_unknown      # present fields that the schema does not have, in all tables
+    int32_t message_type         # union code, also one beyond the schema; 0: none
 
 
-# Check a whole event. Returns its union code (0 NONE, above 51 unknown), or EVENT_DAMAGED: also
-# where a type is without its value. Cost is bounded by the buffer's size: a table takes 8 bytes at
-# least (its vtable distance and one reference), so more tables than size / 8 mean that one is
-# referred to twice. What `shapes` remembers changes the cost only, never the result.
+# Check a whole event. Return its union code (0: NONE, above 51: unknown), or EVENT_DAMAGED, also if
+# there is a type without a value. The buffer's size bounds the cost: a table takes at least 8 bytes
+# (its vtable distance and one reference), so more tables than size / 8 mean that one is referred to
+# twice. `shapes` only saves time; it never changes the result.
 cdef int event_verify(
     const uint8_t* payload, uint32_t size, Shapes* shapes, Verification* result) noexcept nogil
 
 
 cdef inline int event_type(const uint8_t* payload, uint32_t size) noexcept nogil:
-    # The union code alone, read within bounds; EVENT_DAMAGED if even that is broken. Cheap: for
-    # deciding about a message before it is verified.
+    # Return only the union code, read within bounds, or EVENT_DAMAGED if that is impossible. This
+    # is a cheap way to decide about a message before it is verified.
     cdef uint64_t table, vtable, vtable_size, offset
     cdef int64_t distance
     if size < 8:
@@ -174,7 +174,7 @@ cdef inline int event_type(const uint8_t* payload, uint32_t size) noexcept nogil
         return EVENT_DAMAGED
     distance = <int32_t> load_u32(payload + table)
     vtable = <uint64_t> (<int64_t> table - distance)
-    if vtable > size - 4:  # also when it lies before the buffer
+    if vtable > size - 4:  # also if it lies before the buffer
         return EVENT_DAMAGED
     vtable_size = load_u16(payload + vtable)
     if vtable_size < 4 or vtable + vtable_size > size:
@@ -188,7 +188,7 @@ cdef inline int event_type(const uint8_t* payload, uint32_t size) noexcept nogil
 
 
 cdef inline bint event_gated(int message_type) noexcept nogil:
-    # Whether this type has a state that snapshots carry: it waits for one when it missed an update.
+    # Return True if objects of this type have snapshots: after a lost update they wait for one.
     return (message_type == MESSAGE_MARKET_BY_PRICE_UPDATE
             or message_type == MESSAGE_MARKET_BY_ORDER_UPDATE
             or message_type == MESSAGE_REFERENCE_DATA
@@ -198,8 +198,8 @@ cdef inline bint event_gated(int message_type) noexcept nogil:
 
 
 cdef inline bint event_expected(int message_type, int channel) noexcept nogil:
-    # Whether this type may come on this channel (0 incremental, 1 snapshot). All may on the
-    # incremental one; three never come as snapshots.
+    # Return True if this type may come on this channel (0 incremental, 1 snapshot). All types may
+    # come on the incremental channel; three never come as snapshots.
     return channel == 0 or not (
         message_type == MESSAGE_TOP_OF_BOOK
         or message_type == MESSAGE_TRADE_SUMMARY

@@ -1,4 +1,4 @@
-"""The verifier of event payloads: nothing is read before it said yes."""
+"""The verifier of event payloads: no payload is read before it was verified."""
 
 from libc.string cimport memset
 
@@ -30,18 +30,19 @@ if MESSAGE_COUNT > 256:
     raise ImportError(f"a union code is one byte, the schema has {MESSAGE_COUNT}")
 
 
-cdef struct Walk:  # one buffer on its way through the verifier
+cdef struct Walk:  # the buffer being verified
     const uint8_t* data
     uint64_t size
     Shapes* shapes
-    uint64_t tables_left         # budgets: what is referred to twice is paid for twice
+    uint64_t tables_left         # budgets: what is referred to twice is counted twice
     uint64_t strings_left
     uint64_t fields_unknown
 
 
 cdef inline bint _same(const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
-    # Whether two vtables of one size say the same of their fields. The table's own size, bytes 2
-    # and 3, differs with padding and says nothing that the verifier uses. Tails overlap.
+    # Return True if two vtables of the same size place their fields alike. The table's own size,
+    # bytes 2 and 3, depends on padding and is not used. The last eight bytes compared may overlap
+    # the ones before.
     cdef uint32_t at = 4
     if size < 12:
         if size < 8:
@@ -56,10 +57,10 @@ cdef inline bint _same(const uint8_t* a, const uint8_t* b, uint32_t size) noexce
 
 
 cdef inline const Shape* _shape(Walk* walk, uint64_t vtable, uint32_t index) noexcept nogil:
-    # The shape of a table by its vtable; NULL if the vtable is no sound one.
+    # Return the shape of a table by its vtable, or NULL if the vtable is not sound.
     cdef Shape* shape = &walk.shapes.shape[index][0]
     cdef uint32_t size
-    if unlikely(vtable > walk.size - 4):  # also when it lies before the buffer: size >= 8
+    if unlikely(vtable > walk.size - 4):  # also if it lies before the buffer: size >= 8
         return NULL
     size = load_u16(walk.data + vtable)
     if unlikely(size < 4 or vtable + size > walk.size):
@@ -76,7 +77,7 @@ cdef inline const Shape* _shape(Walk* walk, uint64_t vtable, uint32_t index) noe
 
 cdef bint _learn(
         const uint8_t* vtable, uint32_t size, uint32_t index, Shape* shape) noexcept nogil:
-    # Read a vtable of a type.
+    # Learn the vtable of a table of this type.
     cdef const SchemaTable* schema = SCHEMA_TABLES + index
     cdef const SchemaField* field
     cdef Reference* reference
@@ -111,13 +112,13 @@ cdef bint _learn(
 
 
 cdef inline uint64_t _vtable(const Walk* walk, uint64_t at) noexcept nogil:
-    # Where a table's vtable lies. A distance that leads out of the buffer, even below zero, gives
-    # a number beyond its size.
+    # Return where a table's vtable lies. A distance that leads out of the buffer, even below zero,
+    # gives a number beyond its size.
     return <uint64_t> (<int64_t> at - <int32_t> load_u32(walk.data + at))
 
 
 cdef inline bint _string(const Walk* walk, uint64_t at) noexcept nogil:
-    # Length, bytes, and the zero behind them that the format promises.
+    # Check a length, the bytes, and the zero behind them, which the format requires.
     cdef uint64_t size
     if unlikely(at + 5 > walk.size):
         return False
@@ -125,7 +126,7 @@ cdef inline bint _string(const Walk* walk, uint64_t at) noexcept nogil:
     return at + 5 + size <= walk.size and walk.data[at + 4 + size] == 0
 
 
-cdef struct Known:  # a vtable of this vector; a copy, because shapes are forgotten
+cdef struct Known:  # a vtable of this vector; a copy, because shapes get replaced
     uint64_t vtable
     uint32_t extent
     uint32_t fields_unknown
@@ -133,8 +134,8 @@ cdef struct Known:  # a vtable of this vector; a copy, because shapes are forgot
 
 cdef inline bint _leaves(
         Walk* walk, uint64_t at, uint64_t count, uint32_t index) noexcept nogil:
-    # A vector of tables that refer to nothing: most of all, the levels of a book. Their few
-    # vtables (rows with and without a quantity, padded or not) are remembered by place.
+    # Check a vector of tables without references: mostly the levels of a book. Their few vtables
+    # (rows with and without a quantity, padded or not) are remembered by place.
     cdef const uint8_t* data = walk.data
     cdef uint64_t size = walk.size, end = at + 4 * count, unknown = 0, table, vtable
     cdef Known[VTABLE_SLOTS] knowns
@@ -142,7 +143,7 @@ cdef inline bint _leaves(
     cdef const Shape* shape
     cdef int slot
     for slot in range(VTABLE_SLOTS):
-        knowns[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
+        knowns[slot].vtable = <uint64_t> 1 << 63  # no 32-bit distance leads there
     while at < end:
         table = at + load_u32(data + at)
         if unlikely(table + 4 > size):
@@ -167,7 +168,7 @@ cdef inline bint _leaves(
 
 cdef bint _vector(
         Walk* walk, uint64_t at, const Reference* reference, int depth) noexcept nogil:
-    # A vector of scalars, strings or tables.
+    # Check a vector of scalars, strings or tables.
     cdef uint64_t count, _
     if at + 4 > walk.size:
         return False
@@ -199,8 +200,8 @@ cdef bint _vector(
 
 
 cdef bint _table(Walk* walk, uint64_t at, uint32_t index, int depth) noexcept nogil:
-    # A table and all that it refers to. No type of the schema contains itself, so the shape
-    # stays as it is while the tables below are looked at.
+    # Check a table and all that it refers to. No type of the schema contains itself, so the shape
+    # is not replaced while the tables below are checked.
     cdef const Shape* shape
     cdef const Reference* reference
     cdef uint64_t target
@@ -252,25 +253,25 @@ cdef int event_verify(
     result.message_type = table_u8(&event, SLOT_EVENT_VALUE_TYPE)
     if 0 < result.message_type < MESSAGE_COUNT and (
             table_offset(&event, SLOT_EVENT_VALUE) == 0):
-        return EVENT_DAMAGED     # it says what it carries, and carries nothing
+        return EVENT_DAMAGED     # it has a type, but no value
     return result.message_type
 
 
 def verify(const uint8_t[::1] payload) -> tuple[int, int]:
-    """Check an event payload whole.
+    """Verify an event payload.
 
     Returns
     -------
     message_type : int
-        Its union code: 0 for an event without a type, above 51 for one of a later schema.
+        Its union code: 0 for an event without a type, above 51 for a type of a later schema.
     fields_unknown : int
-        Present fields of a later schema; they were skipped.
+        Present fields of a later schema, which were skipped.
 
     Raises
     ------
     FormatError
         An offset, length or count leads out of the buffer, tables nest or repeat too much, or an
-        event that names its type has no value.
+        event with a type has no value.
     """
     cdef Verification result
     cdef Shapes shapes
@@ -286,14 +287,14 @@ def verify(const uint8_t[::1] payload) -> tuple[int, int]:
 
 
 def message_type(const uint8_t[::1] payload) -> int:
-    """Return the union code of an event that nobody verified; -1 if it cannot be found."""
+    """Return the union code of an event that is not verified; -1 if it cannot be found."""
     if payload.shape[0] == 0:
         return EVENT_DAMAGED
     return event_type(&payload[0], <uint32_t> payload.shape[0])
 
 
 def is_gated(message_type: int) -> bool:
-    """Return whether messages of this type wait for a snapshot when their object missed one."""
+    """Return whether objects of this type wait for a snapshot after a lost update."""
     return event_gated(message_type)
 
 

@@ -1,6 +1,6 @@
-# From verified tables into the layouts of updates.pxd: one function per struct, private to decode.
+# Copies verified tables into the layouts of updates.pxd: one function per struct, used by decode.
 #
-# The fixed part was zeroed before; what is absent in the payload and zero by the schema is left.
+# The fixed part was zeroed before, so that an absent field whose default is zero needs no store.
 
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
@@ -46,8 +46,8 @@ cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept 
 
 cdef inline uint32_t fill_name(
         const uint8_t* text, Names* names, DecodeContext* context) noexcept nogil:
-    # The id of an interned name, 0 = absent. `text` is a verified string, NULL = absent. A name
-    # that gets no id is none: the record says that it lacks one.
+    # Return the id of a name, 0 if it is absent. `text` is a verified string, or NULL. For a name
+    # that gets no id the record is flagged as truncated.
     cdef uint32_t size, name_id
     if text == NULL:
         return 0
@@ -65,7 +65,7 @@ cdef inline uint32_t fill_name(
 cdef inline uint32_t fill_text_at(
         char* into, uint32_t width, const uint8_t* text, uint32_t bit,
         DecodeContext* context) noexcept nogil:
-    # Copy a string into its fixed width; returns `bit` if it was there, else 0.
+    # Copy a string into its fixed width. Return `bit` if it is present, else 0.
     cdef uint32_t size
     if text == NULL:
         memset(into, 0, width)
@@ -74,7 +74,7 @@ cdef inline uint32_t fill_text_at(
     text += 4
     if unlikely(size > width):
         size = width
-        while size and text[size] & 0xC0 == 0x80:  # not inside a UTF-8 character
+        while size and text[size] & 0xC0 == 0x80:  # do not cut inside a UTF-8 character
             size -= 1
         context.truncated += 1
         context.flags |= RECORD_TRUNCATED
@@ -114,7 +114,7 @@ cdef inline void level_shape(LevelShape* shape, const uint8_t* at) noexcept nogi
 
 cdef inline void fill_levels(
         Level* into, const uint8_t* vector, LevelShape* shapes) noexcept nogil:
-    # The levels of one message share a few vtables: their offsets are looked up once.
+    # The levels of one message share a few vtables, so their offsets are looked up only once.
     cdef uint32_t count = load_u32(vector), _
     cdef LevelShape* shape = shapes
     cdef const uint8_t* at
@@ -245,7 +245,7 @@ cdef inline void fill_reference_data(
 
 cdef inline void fill_gateway_status(
         GatewayStatus* into, const Table* value, DecodeContext* context) noexcept nogil:
-    # What is published is what this feed carries of what the origin supports (docs/protocol.md, 4).
+    # Publish what this feed carries out of what the origin supports (docs/protocol.md, 4).
     into.supported_by_origin = table_u64(value, SLOT_GATEWAY_STATUS_SUPPORTED)
     into.supported = into.supported_by_origin & context.support_mask
     into.available = table_u64(value, SLOT_GATEWAY_STATUS_AVAILABLE)

@@ -1,12 +1,12 @@
-# Plans: how a table with these vtable bytes is read, worked out once and remembered.
+# Plans: how to read a table that has a certain vtable, worked out once and remembered.
 #
-# A publisher uses the same few vtables for ever. A plan says where each field of such a table
-# lies and how far the table must reach, so that reading it again takes one bounds check and no
-# look at the schema. Plans are found by the vtable's bytes: first the one that was used last, then
-# among eight, from the place on that a hash of the bytes gives.
+# A publisher uses the same few vtables all the time. A plan says where each field of such a table
+# lies and how long the table must be, so that reading the next one takes one bounds check and no
+# look at the schema. Plans are found by the vtable's bytes: first the last one used, then among
+# eight, beginning where a hash of the bytes says.
 #
-# An absent field has offset 0 and mask 0: `load & mask` reads the table's first bytes (every plan
-# reaches over 8) and gives 0 without a branch.
+# An absent field has offset 0 and mask 0: `load & mask` reads the first bytes of the table (every
+# plan requires at least 8) and gives 0 without a branch.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -16,44 +16,46 @@ from udpfast.market.update_header cimport Level
 from udpfast.payload.roq.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
 
 cdef enum:
-    PLAN_FIELDS = 16             # the fast types have 13 at most
-    PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
-    PLAN_WAYS = 8                # plans of one type that are remembered
+    PLAN_FIELDS = 16             # the fast types have at most 13
+    PLAN_VTABLE_MAX = 44         # with room for fields of a later schema
+    PLAN_WAYS = 8                # plans per type that are remembered
     HEAD_SIZE = 192              # bytes in which the first three tables begin
     HEAD_WAYS = 16
-    HEAD_PATIENCE = 64           # misses before a head gives way to another
+    HEAD_PATIENCE = 64           # misses before a head is replaced
 
 cdef struct Plan:  # 256 bytes
     uint32_t extent              # bytes of the table up to the end of its last known field
-    uint16_t vtable_size         # 0 = nothing remembered
-    uint16_t fields_unknown      # present fields beyond the schema
-    uint16_t fields              # present fields of the schema
-    uint16_t straight            # that many from the first on are numbers of 8 bytes, side by side
+    uint16_t vtable_size         # 0: nothing is remembered
+    uint16_t fields_unknown      # present fields that the schema does not have
+    uint16_t fields              # present fields that the schema has
+    uint16_t straight            # how many fields, from the first, are adjacent numbers of 8 bytes
     uint8_t vtable[PLAN_VTABLE_MAX]
     uint16_t offset[PLAN_FIELDS]
     uint64_t mask[PLAN_FIELDS]   # of a number: all bits, or none if it is absent
     uint8_t reserved[40]
 
-cdef struct PlanSet:  # of one type
+cdef struct PlanSet:  # the plans of one type
     Plan plan[PLAN_WAYS]
     uint64_t last                # index of the plan used last
-    uint64_t learned             # changes when a plan gives way to another
+    uint64_t learned             # plans ever made: shows that one was replaced
 
-cdef struct UsualLevel:  # a level with a price and a quantity, or with a price alone; 64 bytes
-    uint64_t key                 # first 8 bytes of its vtable, with ones where they do not matter:
-    uint64_t fill                # ones there, for the table's own size and an offset that is none
+cdef struct UsualLevel:  # a level with price and quantity, or with price only; 64 bytes
+    # The first 8 bytes of its vtable, with ones where they do not matter: in the table's own size,
+    # and in the offset that a vtable of 6 bytes does not have. `fill` has only these ones.
+    uint64_t key
+    uint64_t fill
     uint64_t price               # offsets
     uint64_t quantity
     uint64_t mask[2]             # of price and quantity
-    uint64_t extent              # 0 = not known yet
+    uint64_t extent              # 0: not known yet
     uint64_t reserved
 
 cdef struct Head:  # how messages begin: root, event, source info, value; 1 KiB
     uint8_t bytes[HEAD_SIZE]
-    uint8_t mask[HEAD_SIZE]      # of those that say where a table lies and how it is read
-    uint32_t length              # of both, a multiple of 32; 0 = nothing remembered
-    uint32_t reach               # bytes that the tables need
-    uint32_t source              # places; 0 = absent
+    uint8_t mask[HEAD_SIZE]      # the bytes that say where tables lie and how to read them
+    uint32_t length              # of both, a multiple of 32; 0: nothing is remembered
+    uint32_t reach               # how long the message must be
+    uint32_t source              # places of tables; 0: absent
     uint32_t value
     uint32_t code                # of the value
     uint32_t fields_unknown
@@ -64,14 +66,14 @@ cdef struct Head:  # how messages begin: root, event, source info, value; 1 KiB
 
 cdef struct Heads:
     Head head[HEAD_WAYS]
-    uint64_t code_at             # where the head learned last has its code
+    uint64_t code_at             # place of the type code in the head learned last
 
-cdef struct Plans:  # zeroed at start; one per thread
+cdef struct Plans:  # zeroed at the start; one per thread
     PlanSet event
     PlanSet source_info
     PlanSet value[3]             # of books, tops of book, trades
-    UsualLevel usual[2]          # by bit 1 of the vtable's size, 8 or 6: usual in this feed
-    PlanSet level                # of all others
+    UsualLevel usual[2]          # by bit 1 of the vtable's size, 8 or 6
+    PlanSet level                # of all other levels
     PlanSet layer
     PlanSet trade
     Heads heads
@@ -79,8 +81,9 @@ cdef struct Plans:  # zeroed at start; one per thread
 
 cdef inline bint vtable_same(
         const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
-    # Whether two vtables of one size, 6 to 44, place their fields alike. The table's own size,
-    # bytes 2 and 3, differs with padding and is not used. Tails overlap.
+    # Return True if two vtables of the same size, 6 to 44, place their fields alike. The table's
+    # own size, bytes 2 and 3, depends on padding and is not used. The last eight bytes compared may
+    # overlap the ones before.
     cdef uint64_t difference
     if size < 12:
         return vtable_key(a, size) == vtable_key(b, size)
@@ -96,7 +99,8 @@ cdef inline bint vtable_same(
 
 
 cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept nogil:
-    # All bits that say something, of a vtable with up to 3 fields; of a longer one, a mixture.
+    # Return the significant bits of a vtable with up to 3 fields; for a longer one a mixture of
+    # them.
     if size >= 12:
         return load_u64(vtable + 4) ^ load_u64(vtable + size - 8) << 1
     if size >= 8:
@@ -104,16 +108,17 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
     return load_u16(vtable + 4)
 
 
-# The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not sound,
-# or is none for a plan. `index` is of udpfast_schema_tables.
+# Return the plan for a vtable, learning it if necessary. `room`: bytes from its start to the end of
+# the buffer, at least 6. NULL: the vtable is not sound, or not suitable. `index` is the type's
+# index in udpfast_schema_tables.
 cdef const Plan* plan_search(
     PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
 
-cdef struct PlannedTable:  # where it lies and how it is read
+cdef struct PlannedTable:  # where a table lies and how to read it
     const uint8_t* at
-    const Plan* plan             # NULL = absent
+    const Plan* plan             # NULL: absent
 
-cdef struct Beginning:  # of one message
+cdef struct Beginning:  # the first tables of one message
     PlannedTable source
     PlannedTable value
     uint32_t code
@@ -135,20 +140,20 @@ cdef extern from *:
     bint head_same "udpfast_head_same" (
         const uint8_t* a, const uint8_t* b, const uint8_t* mask, uint32_t length) noexcept nogil
 
-# Walk from the root to the value, a book, a top of book or trades; False if one of the tables is
-# not sound, or it is another value. Remembers how the message begins.
+# Walk from the root to the value: a book, a top of book or trades. Return False if a table is not
+# sound, or the value is of another type. Remember how the message begins.
 cdef bint head_walk(
     Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil
 
 
 cdef inline uint32_t head_way(uint32_t code, uint32_t root) noexcept nogil:
-    # The three values go different ways, and so do the roots that padding makes.
+    # Each of the three types has its own heads, and so has each root that padding causes.
     return (code << 2 & 12) | (root >> 2 & 3)
 
 
 cdef inline bint head_find(
         const Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil:
-    # As head_walk, if the message begins as one before did: the same bytes say the same again.
+    # As head_walk, if the message begins with the same bytes as an earlier one.
     cdef const Head* head
     if unlikely(plans.heads.code_at >= size):
         return False
@@ -165,25 +170,26 @@ cdef inline bint head_find(
     return True
 
 
-cdef struct Places:  # the vtables of unusual levels in one message, the two that came last
+cdef struct Places:  # the last two vtables of unusual levels in one message
     uint64_t vtable[2]
     const Plan* plan[2]
 
-# The plan of levels with the vtable at that place, and remember it, as usual if it may be so; NULL
-# if it is not sound.
+# Return the plan of levels with the vtable at that place, and remember it, as a usual one if
+# possible. Return NULL if the vtable is not sound.
 cdef const Plan* place_learn(
     Places* places, Plans* plans, const uint8_t* data, uint64_t size,
     uint64_t vtable) noexcept nogil
 
 
 cdef inline void places_forget(Places* places) noexcept nogil:
-    places.vtable[0] = <uint64_t> 1 << 63  # where no 32-bit distance leads
+    places.vtable[0] = <uint64_t> 1 << 63  # no 32-bit distance leads there
     places.vtable[1] = <uint64_t> 1 << 63
 
 
 cdef inline uint64_t usual_last(const UsualLevel* usual, uint64_t size) noexcept nogil:
-    # The last place from which every usual level lies within the buffer; 0, where none is, if
-    # there is no such place, or none is usual yet: a vtable of zeros would fit what is not known.
+    # Return the last place from which a usual level lies within the buffer. Return 0, where no
+    # level is, if there is no such place, or no level is usual yet: a vtable of zeros would match
+    # an empty key.
     cdef uint64_t extent = max(usual[0].extent, usual[1].extent)
     return size - extent if usual[0].extent and extent <= size else 0
 
@@ -191,13 +197,13 @@ cdef inline uint64_t usual_last(const UsualLevel* usual, uint64_t size) noexcept
 cdef inline const Plan* plan_find(
         PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size,
         uint64_t at) noexcept nogil:
-    # The plan of the table at `at`, which it fits; NULL as plan_search.
+    # Return the plan of the table at `at`; NULL as plan_search, or if the table leaves the buffer.
     cdef uint64_t vtable
     cdef const Plan* plan = &plans.plan[plans.last]
     if unlikely(at + 8 > size):
         return NULL
     vtable = at - <uint64_t> <int64_t> <int32_t> load_u32(data + at)
-    if unlikely(vtable > size - 6):  # also when it lies before the buffer
+    if unlikely(vtable > size - 6):  # also if it lies before the buffer
         return NULL
     if unlikely(
             plan.vtable_size == 0 or vtable + plan.vtable_size > size

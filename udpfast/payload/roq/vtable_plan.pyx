@@ -1,4 +1,4 @@
-"""What plans do seldom: learning a vtable, finding one that was not the last."""
+"""The rare part of plans: to learn a vtable, and to find a plan that was not the last one."""
 
 from libc.string cimport memset
 
@@ -12,8 +12,8 @@ if sizeof(Plan) != 256 or sizeof(UsualLevel) != 64 or sizeof(Head) != 1024:
 
 
 cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
-    # Where a plan keeps a field. Tops of book and trades are brought into the order of the
-    # book's fields, so that one code reads what they share.
+    # Return the place of a field in a plan. Fields of tops of book and trades get the places that
+    # they have in books, so that one code reads what the types have in common.
     cdef uint8_t[10] top_of_book = [0, 1, 2, 3, 5, 6, 7, 12, 8, 9]
     cdef uint8_t[9] trades = [0, 1, 2, 3, 6, 7, 12, 8, 9]
     if index == TABLE_TOP_OF_BOOK:
@@ -63,7 +63,8 @@ cdef const Plan* plan_search(
             return plan
         if plan.vtable_size == 0:
             break
-    else:  # all are taken: one gives way
+    # All are taken, so replace one.
+    else:
         way = plans.learned % PLAN_WAYS
         plan = &plans.plan[way]
     plan_learn(plan, vtable, size, index)
@@ -94,7 +95,7 @@ cdef const Plan* place_learn(
     plan = plan_search(&plans.level, TABLE_MBP_UPDATE, data + vtable, size - vtable)
     if plan == NULL:
         return NULL
-    if plans.level.learned != learned:  # perhaps over one that a place refers to
+    if plans.level.learned != learned:  # it may have replaced a plan in `places`
         places_forget(places)
     if plan.fields == (plan.vtable_size - 4) >> 1 <= 2 and vtable <= size - 8:
         usual_learn(&plans.usual[plan.vtable_size >> 1 & 1], plan, data + vtable)
@@ -115,7 +116,8 @@ cdef inline bint head_mark(Head* head, uint64_t at, uint64_t size) noexcept nogi
 
 cdef inline bint head_mark_table(
         Head* head, const Plan* plan, const uint8_t* data, uint64_t at) noexcept nogil:
-    # Its distance to its vtable, and that but for the table's own size, which is not used.
+    # Mark the distance to its vtable, and the vtable except for the table's size, which is not
+    # used.
     cdef uint64_t vtable = at - <uint64_t> <int64_t> <int32_t> load_u32(data + at)
     head.reach = max(head.reach, <uint32_t> at + plan.extent)
     return (head_mark(head, at, 4) and head_mark(head, vtable, 2)
