@@ -1,18 +1,18 @@
-"""Rows of a level as a table of Arrow, typed as the schema says.
+"""Rows of a level as an Arrow table, with the types of the schema.
 
 | in the schema | column |
 |---|---|
 | integer, float, double | the same width |
 | char, an array of them | string |
 | another array | fixed-size list |
-| enum | dictionary of strings: the name, or the number where it has none |
-| set | list of strings: the names, or the number of a bit that has none |
-| composite of mantissa and constant exponent from 0 down | decimal |
+| enum | dictionary of strings: the name, or the number if it has no name |
+| set | list of strings: the names, or the number of a bit without a name |
+| composite of mantissa and constant exponent, at most 0 | decimal |
 | another composite | struct |
 | constant | the same value in each row |
-| data | string where it has an encoding, else binary |
+| data | string if it has an encoding, else binary |
 
-What is null's value, or what the row's writer did not have, is null.
+A null value, and a field that the row's writer did not have, is null.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["level_arrays", "level_schema", "level_table", "place_names"]
 
 Array: TypeAlias = NDArray[Any]
 _PLACES = ("payload", "row", "parent")
-#: Digits that a decimal of Arrow has at most.
+#: Most digits of an Arrow decimal.
 _DIGITS_MAX = 38
 _NUMBERS = {
     **{
@@ -49,10 +49,10 @@ _NUMBERS = {
 
 
 def place_names(layout: LevelLayout) -> tuple[str, ...]:
-    """Return the names of the columns that say where a row is from, unlike any of the schema's.
+    """Return the names of the columns that say where a row comes from.
 
-    Which payload of the batch, which row of this table, and of a group which row of the table of
-    the level above.
+    They are the index of the payload in the batch, the row in this table and, for a group, the row
+    in the table of the level above. The names differ from all in the schema.
     """
     taken = {each.name for each in layout.level.fields} | {each.name for each in layout.level.datas}
     bar = "_"
@@ -63,7 +63,7 @@ def place_names(layout: LevelLayout) -> tuple[str, ...]:
 
 
 def level_table(rows: Rows, layout: LevelLayout) -> pa.Table:
-    """Return all rows of a level."""
+    """Return all rows of a level as a table."""
     places = rows.places(layout.level.path)
     arrays: dict[str, pa.Array] = {}
     values = (places["payload"], np.arange(len(places)), places["parent"])
@@ -81,7 +81,7 @@ def level_schema(layout: LevelLayout) -> pa.Schema:
 
 
 def level_arrays(rows: Rows, layout: LevelLayout) -> dict[str, pa.Array]:
-    """Return the columns of `level_schema`."""
+    """Return the columns of `level_schema`, by name."""
     level = layout.level
     places = rows.places(level.path)
     columns = _Columns(places["version"], places["size"])
@@ -103,7 +103,8 @@ def _is_text(field: Field) -> bool:
 
 
 def _decimal(field: Field) -> tuple[Field, int, int] | None:
-    # Mantissa, digits, digits behind the point of a composite that is a decimal number.
+    # Return mantissa, digits, and digits behind the point of a composite that is a decimal; else
+    # None.
     kind = field.type
     if not isinstance(kind, Composite) or len(kind.members) != 2:
         return None
@@ -145,7 +146,7 @@ def _data_type(data: Data) -> pa.DataType:
 
 
 class _Columns:
-    # Columns of rows that versions wrote in blocks of different sizes.
+    # Columns of rows that several versions may have written, in blocks of different sizes.
     def __init__(self, versions: Array, sizes: Array) -> None:
         self._versions = versions
         self._sizes = sizes
@@ -232,7 +233,8 @@ def _is_null(raw: Array, null: Any) -> Array:
 
 
 def _texts(raw: Array, kind: Text, optional: bool, absent: Array) -> pa.Array:
-    # Few texts are many rows: each is decoded once. numpy hides zero bytes at the end of one.
+    # A few texts make up many rows, so each is decoded once. numpy hides zero bytes at a text's
+    # end.
     keys, places = np.unique(raw, return_inverse=True)
     words = [legible(trimmed(bytes(key).ljust(kind.size, b"\0"), kind.codec)) for key in keys]
     if optional:
@@ -284,7 +286,7 @@ def _data_array(rows: Rows, path: str, data: Data) -> pa.Array:
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
-            pass  # some bytes are no characters
+            pass  # some bytes are not characters
     words = [
         None if each is None else legible(decoded(each, data.codec)) for each in found.to_pylist()
     ]

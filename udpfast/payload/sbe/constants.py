@@ -1,4 +1,4 @@
-"""Where a schema's fields lie, as the constants of a decoder's `layout.pxd`."""
+"""Offsets of a schema's fields as the constants of a decoder's `layout.pxd`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from udpfast.payload.sbe.model import (
 __all__ = ["constant_name", "list_messages", "write_constants"]
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-#: Longer lines have their comment above.
+#: A line that would be longer gets its comment above.
 _COLUMNS = 100
 
 
 def constant_name(*names: str) -> str:
-    """Return names, as a schema writes them, as one name of a constant."""
+    """Return the schema's names, joined to the name of a constant."""
     return "_".join(_WORDS.sub("_", name) for name in names).upper()
 
 
 def list_messages(model: SchemaModel) -> Iterator[tuple[int, int, int, str, str]]:
-    """Yield template, bytes of the root block, version that brought it, name and groups of each."""
+    """Yield template, block size, first version, name and groups of each message."""
     for message in sorted(model.messages, key=lambda one: one.id or 0):
         groups = ", ".join(group.name for group in message.groups)
         yield message.id or 0, message.block_length, message.since, message.name, groups
@@ -38,8 +38,8 @@ def list_messages(model: SchemaModel) -> Iterator[tuple[int, int, int, str, str]
 def write_constants(model: SchemaModel, messages: list[Level]) -> Iterator[str]:
     """Yield the lines of a `layout.pxd` for these messages.
 
-    An offset counts from the block that it is in: a block is as long as its message says, which
-    tells what of it a version has, and may be longer than here.
+    Offsets count from their block. A block is as long as its message says, which tells which
+    fields its version has, and may be longer than here.
     """
     endian = "big" if model.order == ">" else "little"
     yield f"# {model.package}, schema {model.id}, version {model.version}: SBE, {endian} endian."
@@ -84,7 +84,7 @@ def _level(level: Level, path: str) -> Iterator[str]:
 
 
 def _kind(field: Field) -> str:
-    # Its bytes, and what stands for nothing in them.
+    # Describe the field's bytes, and its null.
     kind = field.type
     if isinstance(kind, Composite):
         inner = [one for one in kind.members if one.size]

@@ -1,7 +1,7 @@
 """A schema's XML as plain elements, each with its file and line.
 
-Nothing but the file itself and what it includes from the same host is read: a document type
-declaration is refused, and with it every entity.
+Only the file itself is read, and files beside it that it includes. A document type declaration is
+refused, and so are all entities.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from udpfast.errors import FormatError, shown
 
 __all__ = ["Element", "Problems", "SchemaError", "read_document"]
 
-#: The largest schema known to us has 0.4 MB; more than this is not one.
+#: The largest known schema has 0.4 MB.
 FILE_BYTES_MAX = 1 << 24
-#: Elements inside elements: groups nest, and recursion has an end.
+#: Elements inside elements; limits the recursion.
 DEPTH_MAX = 64
-#: Errors that one exception lists.
+#: How many errors an exception lists.
 LISTED_MAX = 100
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
-_SEPARATOR = "\t"  # no name of XML has one
+_SEPARATOR = "\t"  # does not occur in names of XML
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class SchemaError(FormatError):
-    """A schema is not what SBE wants it to be; says every place, what was expected and found.
+    """A schema is invalid. The message lists every place, what was expected, and what was found.
 
     Attributes
     ----------
     problems : tuple of str
-        `FILE:LINE: <element name>: expected ..., found ...`, one for each.
+        For each problem `FILE:LINE: <element name>: expected ..., found ...`.
     """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -48,7 +48,7 @@ class SchemaError(FormatError):
 
 @dataclass(slots=True)
 class Element:
-    """One element.
+    """An element of XML.
 
     Attributes
     ----------
@@ -56,11 +56,12 @@ class Element:
         Without its namespace.
     namespace : str
         Empty if it has none.
-    attributes : dict
+    attributes : dict of str to str
         Those without a namespace.
     text : str
-        Of its own.
+        Its own text, without that of its children.
     children : list of Element
+        In the order of the file.
     file, line
         Where it begins.
     """
@@ -75,12 +76,12 @@ class Element:
 
     @property
     def name(self) -> str:
-        """What it calls itself; empty if it has no name."""
+        """The attribute `name`; empty if there is none."""
         return self.attributes.get("name", "")
 
     @property
     def label(self) -> str:
-        """Tag and name."""
+        """Tag and name, as error messages show them."""
         return f"<{self.tag}{' ' * bool(self.name)}{self.name}>"
 
     def __str__(self) -> str:
@@ -88,13 +89,13 @@ class Element:
 
 
 class Problems:
-    """What is wrong with a schema, collected, so that one look shows all."""
+    """Collects all that is wrong with a schema, so that one error shows everything."""
 
     def __init__(self) -> None:
-        self._found: dict[str, None] = {}  # in order, each once
+        self._found: dict[str, None] = {}  # in order, without repetitions
 
     def add(self, element: Element, expected: str, found: object) -> None:
-        """Say what an element should have had, and what it has."""
+        """Note what an element should have had, and what it has."""
         said = found if isinstance(found, str) else shown(found)
         self._found[f"{element}: expected {expected}, found {said}"] = None
 
@@ -108,12 +109,12 @@ class Problems:
 
 
 def read_document(path: str | os.PathLike[str]) -> Element:
-    """Return the root element of a schema, with what it includes in place.
+    """Return the root element of a schema, with included files in place.
 
     Raises
     ------
     SchemaError
-        It is not well-formed, or holds what is refused (see the module).
+        The file is not well-formed XML, or has something that is refused (see the module).
     OSError
         The file cannot be read.
     """

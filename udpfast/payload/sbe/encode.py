@@ -1,4 +1,4 @@
-"""A message out of values."""
+"""Makes messages from values."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ class Encoder:
 
     Parameters
     ----------
-    layouts : dict
-        Path -> LevelLayout.
+    layouts : dict of str to LevelLayout
+        The levels by their paths.
     header : Prefix
+        The message header.
     order : str
-        Byte order.
+        Byte order, `"<"` or `">"`.
     schema_id, version : int
+        Of the schema.
     """
 
     def __init__(
@@ -48,9 +50,16 @@ class Encoder:
         Parameters
         ----------
         path : str
-            Its name.
-        values, header : mapping
-            Of its fields, groups and data; of what else its header has.
+            The message's name.
+        values : mapping
+            Its fields, groups and data.
+        header : mapping
+            The header's members that do not follow from the schema.
+
+        Raises
+        ------
+        FormatError, RangeError
+            A value is missing, of another kind, or does not fit.
         """
         level = self._layouts[path].level
         out = bytearray()
@@ -109,7 +118,8 @@ class Encoder:
         where: str,
         others: Mapping[str, Any],
     ) -> None:
-        # A header: its numbers, what somebody gave for the rest, nothing for what is left.
+        # Append a header: its numbers, what the caller gave for other members, null or zero for the
+        # rest.
         known = self._prefixes.get(id(prefix))
         if known is None:
             known = prefix, prefix_block(prefix, self._order)

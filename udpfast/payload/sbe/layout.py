@@ -1,4 +1,4 @@
-"""Each level of a schema as the walk, numpy and `struct` want it: instructions, dtypes, codecs."""
+"""The levels of a schema as instructions for the walk, numpy dtypes and `struct` codecs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADER = ("blockLength", "templateId", "schemaId", "version")
 
 
 def field_dtype(field: Field, order: str) -> np.dtype[Any]:
-    """Return a field as numpy reads it in place: numbers, bytes, arrays, structs of them."""
+    """Return the dtype by which numpy reads a field in place."""
     kind = field.type
     if isinstance(kind, Composite):
         return _struct_dtype(kind.members, kind.size, order)
@@ -56,24 +56,27 @@ def _struct_dtype(fields: tuple[Field, ...], size: int, order: str) -> np.dtype[
 
 
 class Block:
-    """A block of fixed size: of a level, or of a header.
+    """A block of fixed size: the block of a level, or a header.
 
     Parameters
     ----------
     members : tuple of Field
+        Its fields.
     size : int
         Bytes.
     order : str
-        Byte order.
+        Byte order, `"<"` or `">"`.
 
     Attributes
     ----------
     codec : BlockCodec
+        Converts the fields.
     struct : struct.Struct
-        Of the whole block.
+        The layout of the whole block.
     dtype : numpy.dtype
+        The same for numpy.
     since : int
-        Version that brought its newest field.
+        The version that brought its newest field.
     """
 
     def __init__(self, members: tuple[Field, ...], size: int, order: str) -> None:
@@ -86,7 +89,7 @@ class Block:
         self._order = order
 
     def read(self, data: memoryview, offset: int, size: int, version: int) -> dict[str, Any]:
-        """Return the fields of a block whose writer had a version, and gave it a size."""
+        """Return the fields of a block that was written with a version and a size in bytes."""
         if size >= self.size:
             return self.codec.read(self.struct.unpack_from(data, offset), 0, version, size)
         short = bytes(data[offset : offset + size]).ljust(self.size, b"\0")
@@ -94,14 +97,14 @@ class Block:
 
     @cached_property
     def absent(self) -> NDArray[np.uint8]:
-        """A block in which nothing is there: each field is its type's null."""
+        """A block with all fields absent: each has its type's null."""
         block = np.zeros(1, self.dtype)
         _make_absent(block, self._members)
         return np.frombuffer(block.tobytes(), np.uint8)
 
     @cached_property
     def leaves(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Offset and end of each value in the block, and the version that brought it."""
+        """Offset and end of each single value in the block, and the version that brought it."""
         found = self.codec.leaves
         places = np.array([(leaf.offset, leaf.end) for leaf in found], np.int64).reshape(-1, 2)
         return places, np.array([leaf.since for leaf in found], np.uint64)
@@ -125,11 +128,13 @@ class LevelLayout:
     Attributes
     ----------
     level : Level
+        What the schema says of it.
     index : int
-        Of its rows in a walk.
+        Index of its rows in a walk.
     parent : LevelLayout or None
-        None: a root.
+        The level above; None for a root.
     block : Block
+        Its fields.
     """
 
     def __init__(self, level: Level, index: int, parent: LevelLayout | None, order: str) -> None:
@@ -140,12 +145,12 @@ class LevelLayout:
 
     @cached_property
     def block(self) -> Block:
-        """Its fields. Made when first asked for: a schema may have a thousand levels."""
+        """Its fields, made when first asked for: a schema may have a thousand levels."""
         return Block(self.level.fields, self.level.block_length, self._order)
 
 
 def make_plan(model: SchemaModel) -> tuple[Plan, dict[str, LevelLayout], list[str]]:
-    """Return the instructions of a schema, its levels by their paths, and whose each of them is."""
+    """Return the plan of a schema, its levels by path, and a name for each instruction."""
     names: list[str] = []
     ops: list[tuple[Any, ...]] = []
     templates: list[tuple[int, int, int, int]] = []
@@ -198,7 +203,7 @@ def make_plan(model: SchemaModel) -> tuple[Plan, dict[str, LevelLayout], list[st
 
 
 def _header(model: SchemaModel) -> list[tuple[int, int, int, int]]:
-    numbers = model.header.numbers  # none in a schema without messages
+    numbers = model.header.numbers  # empty in a schema without messages
     return [_number(numbers[name]) if name in numbers else _NOTHING for name in _HEADER]
 
 

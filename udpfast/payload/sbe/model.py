@@ -1,4 +1,4 @@
-"""What a schema says, resolved: types, fields at their offsets, groups, messages."""
+"""A schema with everything resolved: types, fields at their offsets, groups, messages."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One of the types that SBE brings along.
+    """A primitive type of SBE.
 
     Attributes
     ----------
     name : str
+        As schemas write it.
     code : str
-        Of `struct`.
+        Its format character in `struct`.
     dtype : str
-        Of numpy, without byte order.
+        Its numpy type, without the byte order.
     size : int
         Bytes.
     low, high : int or float
-        What it can hold.
+        The least and largest value.
     null : int or float
-        That stands for nothing where a schema declares no other.
+        The null value, unless a schema declares another.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Primitive:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a number with a fraction."""
+        """True for float and double."""
         return self.code in "fd"
 
     @property
@@ -66,12 +67,12 @@ class Primitive:
         return float(np.finfo(self.dtype).max) if self.is_float else self.high
 
     def stored(self, value: float) -> float:
-        """Return a number as a message has it: a `float` has 24 bits of precision.
+        """Return a number as a message stores it: a `float` has 24 bits of precision.
 
         Raises
         ------
         OverflowError
-            It is finite, and larger than a `float` can be.
+            The number is finite, but too large for a `float`.
         """
         if self.code != "f":
             return value
@@ -79,7 +80,7 @@ class Primitive:
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether it is an integer from 0 on, and no character."""
+        """True for unsigned integers, but not for characters."""
         return self.dtype[0] == "u"
 
 
@@ -99,26 +100,30 @@ def _primitives() -> dict[str, Primitive]:
     return found
 
 
-#: By name.
+#: The primitive types by name.
 PRIMITIVES = _primitives()
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A number, or an array of them.
+    """A number, or an array of numbers.
 
     Attributes
     ----------
     name : str
+        Name of the type.
     primitive : Primitive
+        The type of each number.
     length : int
-        1: no array.
+        How many; 1: not an array.
     optional : bool
+        True if null means that there is no value.
     null : int or float
+        The null value.
     low, high : int or float
-        As declared, or of the primitive type.
+        As declared, or those of the primitive type.
     constant : object
-        None: it is none.
+        The constant value; None: not a constant.
     """
 
     name: str
@@ -141,20 +146,22 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Characters, filled up with zero bytes.
+    """Characters, padded with zero bytes.
 
     Attributes
     ----------
     name : str
+        Name of the type.
     size : int
         Bytes.
     optional : bool
+        True if null means that there is no value.
     null : int
-        First byte of a text that stands for nothing.
+        The first byte of a null text.
     codec : str
-        Of Python.
+        Python's name of the encoding.
     constant : object
-        None: it is none.
+        The constant text; None: not a constant.
     """
 
     name: str
@@ -170,16 +177,20 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Enumeration:
-    """A number or character that goes by names.
+    """A number or character whose values have names.
 
     Attributes
     ----------
     name : str
+        Name of the type.
     primitive : Primitive
-    words : dict
-        Number -> name.
+        The type of the number.
+    words : dict of int to str
+        The names of values.
     optional : bool
+        True if null means that there is no value.
     null : int
+        The null value.
     """
 
     name: str
@@ -204,12 +215,15 @@ class Bits:
     Attributes
     ----------
     name : str
+        Name of the type.
     primitive : Primitive
-    words : dict
-        Bit -> name of the choice.
+        The type of the number that holds the bits.
+    words : dict of int to str
+        The names of bits.
     optional : bool
+        True if null means that there is no value.
     null : int or None
-        As declared; there is none by default, since it could be a set.
+        As declared. There is none by default, because any value could be a set.
     """
 
     name: str
@@ -234,8 +248,9 @@ class Composite:
     Attributes
     ----------
     name : str
+        Name of the type.
     members : tuple of Field
-        Offsets count from where the composite begins.
+        Their offsets count from the beginning of the composite.
     size : int
         Bytes in a block.
     """
@@ -247,7 +262,7 @@ class Composite:
     null: None = None
 
     def member(self, name: str) -> Field | None:
-        """Return a member by its name."""
+        """Return a member by its name, or None."""
         return next((each for each in self.members if each.name == name), None)
 
     def __str__(self) -> str:
@@ -259,21 +274,24 @@ Type: TypeAlias = Values | Text | Enumeration | Bits | Composite
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a block, or one member of a composite.
+    """A field of a block, or a member of a composite.
 
     Attributes
     ----------
     name : str
+        Name of the field.
     id : int or None
+        As in the schema; members have none.
     type : Type
+        Its type.
     offset : int
         In its block or composite.
     since : int
-        Version of the schema that brought it.
+        The version of the schema that brought it.
     optional : bool
-        Whether its type's null stands for nothing here.
+        True if the type's null means that there is no value.
     constant : object
-        What it always is, without a byte on the wire; None: it is none.
+        Its constant value, which takes no byte on the wire; None: not a constant.
     """
 
     name: str
@@ -291,9 +309,9 @@ class Field:
 
     @property
     def first(self) -> int:
-        """How many of its bytes a block must have so that the field is there.
+        """How many of its bytes a block must contain for the field to be present.
 
-        All bytes of a value; of a composite those of its first value.
+        All bytes of a value; for a composite those of its first value.
         """
         kind = self.type
         if self.constant is not None or not isinstance(kind, Composite):
@@ -310,8 +328,9 @@ class Number:
     offset : int
         In its header.
     primitive : Primitive
+        Its type.
     low, high : int
-        As declared, or of the primitive type.
+        As declared, or those of the primitive type.
     constant : int or None
         None: it is on the wire.
     """
@@ -325,15 +344,16 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What stands in front of a message, a group or variable data.
+    """The header of a message, a group or variable data.
 
     Attributes
     ----------
     composite : Composite
+        All its members.
     size : int
         Bytes.
-    numbers : dict
-        Name -> Number, of those that SBE knows.
+    numbers : dict of str to Number
+        The members that SBE defines.
     """
 
     composite: Composite
@@ -348,12 +368,15 @@ class Data:
     Attributes
     ----------
     name : str
+        Name of the data.
     id : int or None
+        As in the schema.
     since : int
+        The version of the schema that brought it.
     prefix : Prefix
         Its length.
     codec : str
-        Of Python; empty: bytes.
+        Python's name of the encoding; empty: plain bytes.
     """
 
     name: str
@@ -365,20 +388,26 @@ class Data:
 
 @dataclass(frozen=True)
 class Level:
-    """The root of a message, or a group: a block, groups and data behind it.
+    """The root of a message, or a group: a block, and groups and data behind it.
 
     Attributes
     ----------
     name : str
+        Name of the message or group.
     path : str
-        `Message`, `Message.group`, `Message.group.group`: how tables and arrays are asked for.
+        `Message`, `Message.group`, `Message.group.group`: names it in tables and arrays.
     id : int or None
-        Of the message (its template), or the group.
+        Of the message (its template) or the group.
     since : int
+        The version of the schema that brought it.
     fields : tuple of Field
+        The fields of its block.
     block_length : int
+        Bytes of its block.
     groups : tuple of Level
+        The groups inside.
     datas : tuple of Data
+        Its variable data.
     prefix : Prefix
         The message header, or the group's dimensions.
     """
@@ -395,7 +424,7 @@ class Level:
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """This one and all below it, in the order of the wire."""
+        """This level and all below it, in the order of the wire."""
         return (self, *(inner for group in self.groups for inner in group.levels))
 
 
@@ -406,12 +435,17 @@ class SchemaModel:
     Attributes
     ----------
     file : str
+        Its path.
     package : str
+        As in the schema.
     id, version : int
+        As in the schema.
     order : str
-        Byte order, as `struct` and numpy write it.
+        Byte order as `struct` and numpy write it, `"<"` or `">"`.
     header : Prefix
+        The message header.
     messages : tuple of Level
+        In the order of the file.
     """
 
     file: str

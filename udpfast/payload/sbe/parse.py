@@ -1,4 +1,4 @@
-"""A schema out of its XML: header, messages, groups, data, each at its place."""
+"""Reads a schema from XML: header, messages, groups and data, with all offsets."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from udpfast.payload.sbe.parse_types import (
 
 __all__ = ["DEPTH_MAX", "parse_schema"]
 
-#: Groups inside groups; the walk over a message has a place for each.
+#: Groups inside groups; the walk over a message keeps a frame for each.
 DEPTH_MAX = 32
 _ORDERS = {"littleEndian": "<", "bigEndian": ">"}
 _HEADER = ("blockLength", "templateId", "schemaId", "version")
 _GROUP = ("blockLength", "numInGroup")
-#: Where a header has them they are written; nothing depends on them.
+#: If a header has these they are written; nothing reads them.
 _COUNTS = ("numGroups", "numVarDataFields")
 _BIG = 2**64 - 1
 
 
 def parse_schema(path: str | os.PathLike[str]) -> SchemaModel:
-    """Read a schema.
+    """Read a schema from its XML file.
 
     Raises
     ------
     SchemaError
-        All that is wrong with it.
+        The schema is invalid; lists all that is wrong.
     OSError
         The file cannot be read.
     """
     root = read_document(path)
     problems = Problems()
-    if root.tag == "types":  # what other schemas include, alone: it has no messages
+    if root.tag == "types":  # a file of types only, meant to be included
         types, root = root, Element("messageSchema", root.namespace, {"id": "0"}, root.file, 1)
         root.children.append(types)
     if root.tag != "messageSchema":
@@ -113,7 +113,7 @@ class _Parser:
     def _prefix(
         self, element: Element, attribute: str, name: str, wanted: tuple[str, ...]
     ) -> Prefix | None:
-        # The composite of a header, with the numbers that it must have.
+        # Return the composite of a header, with the numbers that it must have.
         key = name, wanted
         if key in self._prefixes:
             found = self._prefixes[key]
@@ -336,7 +336,7 @@ class _Parser:
         return Field(element.name, number, kind, place, since, presence == "optional", constant)
 
     def _constant(self, element: Element, kind: Type) -> object:
-        # What a field is by its own valueRef, or by its own text.
+        # Return a field's constant, from its valueRef or its text.
         reference = element.attributes.get("valueRef")
         if isinstance(kind, Composite | Bits):
             self.problems.add(element, "a constant to be a number, a text or an enum", str(kind))

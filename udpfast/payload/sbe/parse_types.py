@@ -1,4 +1,4 @@
-"""The types of a schema, out of its XML."""
+"""Reads the types of a schema from XML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from udpfast.payload.sbe.model import (
 
 __all__ = ["Types", "is_fixed", "version_of", "whole"]
 
-#: Bytes of one block: a row of numpy has its size in 32 bits.
+#: Most bytes of a block: numpy stores the size of a row in 32 bits.
 BLOCK_BYTES_MAX = (1 << 31) - 1
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,20}")
@@ -32,7 +32,7 @@ _TYPE_TAGS = ("type", "composite", "enum", "set")
 
 
 def whole(problems: Problems, element: Element, name: str, low: int, high: int) -> int | None:
-    """Return an attribute that is a whole number; None if it is not there, or wrong."""
+    """Return an attribute that is a whole number; None if it is missing or wrong."""
     said = element.attributes.get(name)
     if said is None:
         return None
@@ -44,7 +44,7 @@ def whole(problems: Problems, element: Element, name: str, low: int, high: int) 
 
 
 def version_of(problems: Problems, element: Element, schema_version: int) -> int:
-    """Return `sinceVersion`, which no version of the schema may be before."""
+    """Return `sinceVersion`, which must not exceed the schema's version."""
     since = whole(problems, element, "sinceVersion", 0, 2**64 - 1) or 0
     if since > schema_version:
         problems.add(
@@ -55,19 +55,19 @@ def version_of(problems: Problems, element: Element, schema_version: int) -> int
 
 
 def is_fixed(kind: Type) -> bool:
-    """Whether a type has the same, known size in every block; of variable data it is unknown."""
+    """Return whether a type has a known size, the same in every block; variable data has none."""
     if isinstance(kind, Composite):
         return all(each.constant is not None or is_fixed(each.type) for each in kind.members)
     return kind.size > 0
 
 
 class Types:
-    """The types that a schema defines, by name, each resolved when it is first asked for.
+    """The types that a schema defines, by name, each resolved when first asked for.
 
     Parameters
     ----------
     problems : Problems
-        Gets what is wrong with them.
+        Collects what is wrong with them.
     sections : list of Element
         The schema's `<types>`.
     version : int
@@ -87,7 +87,7 @@ class Types:
 
     def _collect(self, section: Element) -> None:
         for element in section.children:
-            if element.tag == "types":  # what was included has its own root
+            if element.tag == "types":  # an included file has a root of its own
                 self._collect(element)
             elif element.tag not in _TYPE_TAGS:
                 if element.namespace in ("", section.namespace):
@@ -98,7 +98,7 @@ class Types:
                     self.problems.add(element, "names that differ", f"that of line {first.line}")
 
     def has_name(self, element: Element) -> bool:
-        """Whether an element has a name that SBE allows; it is a problem if not."""
+        """Return whether an element has a name that SBE allows; add a problem if not."""
         if _NAME.fullmatch(element.name):
             return True
         self.problems.add(
@@ -107,7 +107,7 @@ class Types:
         return False
 
     def find(self, element: Element, attribute: str, name: str) -> Type | None:
-        """Return a type by its name; None, which is a problem, if there is none or it is wrong."""
+        """Return a type by its name; if it is missing or wrong, add a problem and return None."""
         if name in self._elements:
             if name in self._open:
                 circle = " -> ".join((*self._open[self._open.index(name) :], name))
@@ -130,7 +130,7 @@ class Types:
         return self._found[name]
 
     def read(self, element: Element) -> Type | None:
-        """Return the type that an element defines; None if it is wrong."""
+        """Return the type that an element defines, or None if it is wrong."""
         if element.tag == "composite":
             return self._composite(element)
         if element.tag == "enum":
@@ -183,7 +183,7 @@ class Types:
         return said
 
     def codec(self, element: Element, default: str = "ascii") -> str:
-        """Return Python's name of `characterEncoding`."""
+        """Return Python's name of the element's `characterEncoding`."""
         said = element.attributes.get("characterEncoding", "").strip()
         if not said:
             return default
@@ -197,7 +197,7 @@ class Types:
         return found.name
 
     def data_codec(self, name: str) -> str:
-        """Return Python's name of the encoding of a composite's `varData`; empty: plain bytes."""
+        """Return Python's name for the encoding of a composite's `varData`; empty for bytes."""
         for child in self._elements[name].children:
             if child.name == "varData":
                 referred = self._elements.get(child.attributes.get("type", ""), child)
@@ -205,7 +205,7 @@ class Types:
         return ""
 
     def constant(self, element: Element, primitive: Primitive, length: int | None) -> object:
-        """Return what a constant is: its text, or what its valueRef names."""
+        """Return a constant: the element's text, or what its valueRef names."""
         reference = element.attributes.get("valueRef")
         if reference is not None:
             return self.reference(element, reference, primitive)
@@ -225,7 +225,7 @@ class Types:
         return value
 
     def reference(self, element: Element, reference: str, primitive: Primitive | None) -> object:
-        """Return what `ENUM.VALUE` is: a number or character of `primitive`; None: by name."""
+        """Return the value of `ENUM.VALUE` as a `primitive`; if that is None, its name."""
         name, _, word = reference.partition(".")
         kind = self.find(element, "valueRef", name)
         if kind is None:
@@ -260,7 +260,7 @@ class Types:
     # --- <enum>, <set> --------------------------------------------------------------------------
 
     def _encoding(self, element: Element) -> Values | Text | None:
-        # What an enum or a set is made of: a primitive type, or a type of length 1.
+        # Return the type that holds an enum or a set: a primitive type, or a type of length 1.
         kind = self.find(element, "encodingType", element.attributes.get("encodingType", ""))
         if kind is None:
             return None
@@ -278,7 +278,7 @@ class Types:
         return cast(Values | Text, kind)
 
     def _words(self, element: Element, tag: str) -> list[tuple[Element, str]]:
-        # The named values of an enum or a set, and their texts.
+        # Return the named values of an enum or a set, with their texts.
         found: dict[str, tuple[Element, str]] = {}
         for child in element.children:
             if child.tag != tag:
@@ -342,7 +342,7 @@ class Types:
         )
 
     def _declares_null(self, element: Element) -> bool:
-        # Whether the type that a set is made of says itself what its null is.
+        # Return True if the encoding type of a set declares its own null.
         encoding = self._elements.get(element.attributes.get("encodingType", ""))
         return encoding is not None and "nullValue" in encoding.attributes
 
@@ -401,7 +401,7 @@ class Types:
 
 
 def _number(primitive: Primitive, said: str) -> float | None:
-    # A literal of a schema; None: it is not one of this type.
+    # Return the value of a literal in a schema, or None if the type does not have it.
     if primitive.name == "char":
         if len(said) == 1:
             return ord(said) if ord(said) <= primitive.high else None

@@ -1,4 +1,4 @@
-"""What people have as a batch of payloads, as addresses and sizes for the walk."""
+"""Batches of payloads, in all forms that callers have, as addresses and sizes for the walk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from udpfast.payload.sbe.plan import bytes_places
 
 __all__ = ["MESSAGE_KINDS", "Payloads", "payloads_in", "payloads_of"]
 
-#: Streams 0 and 1 are Roq's channels; from here on they are other framings', without a frame.
+#: Streams 0 and 1 are Roq's channels; later ones belong to other framings, which have no frame.
 STREAM_FIRST = 2
-#: Kinds of records whose payload a publisher, or an app of a bus, wrote.
+#: The kinds of records whose payload was written by a publisher or by an app of a bus.
 MESSAGE_KINDS = (int(Kind.MESSAGE), int(Kind.BUS))
 
 
@@ -28,10 +28,11 @@ class Payloads:
     Attributes
     ----------
     addresses, sizes : ndarray of uint64
+        Address and size in bytes of each.
     index : ndarray of int64
-        Which of the batch each is: records that are no messages have none.
+        Index of each in the batch, where records that are not messages count as well.
     keep : object
-        What owns the memory.
+        Owns the memory.
     """
 
     addresses: NDArray[np.uint64]
@@ -40,7 +41,7 @@ class Payloads:
     keep: object
 
     def payload(self, i: int) -> memoryview:
-        """Return the bytes of one of them; look while `keep` is held."""
+        """Return the bytes of a payload, valid while `keep` is alive."""
         import ctypes
 
         size = int(self.sizes[i])
@@ -53,9 +54,14 @@ def payloads_of(batch: Any) -> Payloads:
     Parameters
     ----------
     batch : Batch, pyarrow array, or iterable of bytes-like
-        Of a `udpfast.Batch`, the payloads of its records that carry messages; they are looked at
-        in place, so be done before the reader's next poll. Of pyarrow, an array of binary or
-        large_binary; what is null in it is left out.
+        A `udpfast.Batch` gives the payloads of its records that carry messages; they are read in
+        place, so finish before the reader's next poll. A pyarrow array must be of type binary or
+        large_binary; its nulls are left out.
+
+    Raises
+    ------
+    FormatError
+        The batch is none of these.
     """
     if hasattr(batch, "headers") and hasattr(batch, "payloads"):
         return payloads_in(batch.payloads, batch.offsets, batch.headers)
@@ -75,15 +81,21 @@ def payloads_in(
     offsets: NDArray[np.uint64],
     headers: NDArray[Any],
 ) -> Payloads:
-    """Return the payloads of the records in a memory that carry messages.
+    """Return the payloads of those records in a memory that carry messages.
 
     Parameters
     ----------
     memory : ndarray of uint8
+        Holds the payloads; they are not copied.
     offsets : ndarray of uint64
-        Of each record's payload.
+        Where each record's payload begins.
     headers : ndarray
-        Of each record: `kind`, `length` and `stream` of dtype RECORD.
+        The records' `kind`, `length` and `stream`, as in dtype RECORD.
+
+    Raises
+    ------
+    FormatError
+        A record reaches beyond the memory.
     """
     kinds = headers["kind"]
     index = np.flatnonzero(np.isin(kinds, MESSAGE_KINDS))
@@ -91,7 +103,7 @@ def payloads_in(
     begins = offsets[index].astype(np.int64)
     if len(index) and (begins + sizes).max() > len(memory):
         raise FormatError("records reach beyond the end of their memory")
-    # What has Roq's framing begins with its frame.
+    # Payloads in Roq's framing begin with the frame.
     is_framed = (kinds == Kind.MESSAGE) & (headers["stream"] < STREAM_FIRST)
     framed = np.minimum(np.where(is_framed[index], FRAME.itemsize, 0), sizes)
     addresses = (begins + framed + memory.ctypes.data).astype(np.uint64)

@@ -1,11 +1,11 @@
-"""The walk over SBE messages: a flat table of instructions, made once from a schema.
+"""The walk over SBE messages: a flat table of instructions, made once per schema.
 
     message    header | block | group: dimensions, rows (each: block | groups | data) | data
-    plan       of each message: GROUP .. END for a group and what is inside it, DATA, .., END
-    walk       of each level (root or group): where its rows are; of each row: where its data is
+    plan       for each message: GROUP .. END for a group and its contents, DATA, .., END
+    walk       for each level (root or group): where its rows are; for each row: where its data is
 
-Nothing is copied but what is asked for afterwards. Every length and count is compared with the
-bytes that are left before it is used; a message that does not fit leaves no row.
+A walk copies nothing; rows are copied when they are asked for. Every length and count is compared
+with the bytes that are left before it is used. A message that does not fit leaves no row.
 """
 
 cimport cython
@@ -23,13 +23,13 @@ import numpy as np
 __all__ = ["DAMAGE", "DATA", "ROW", "Plan", "Verdict", "Walk", "bytes_places"]
 
 cdef enum:
-    DEPTH_MAX = 32               # groups inside groups, as parse.py refuses more
+    DEPTH_MAX = 32               # groups inside groups; parse.py refuses more
     HEADER_NUMBERS = 4           # blockLength, templateId, schemaId, version
-    ROWS_EMPTY_MAX = 65_535      # rows of a message that may take no byte, one for each is free
-    ROOM_MIN = 256               # rows or data that a table begins with
+    ROWS_EMPTY_MAX = 65_535      # rows without bytes that a message may have, beside one per byte
+    ROOM_MIN = 256               # rows or data that a new table has room for
 
-cdef enum:  # what an instruction does
-    OP_END = 0                   # of the message
+cdef enum:  # the instructions
+    OP_END = 0                   # the message ends
     OP_GROUP = 1
     OP_GROUP_END = 2
     OP_DATA = 3
@@ -46,16 +46,16 @@ cdef enum:  # Verdict
     IS_COUNT_BEYOND = 8
     IS_ROWS_MANY = 9
     IS_BYTES_LEFT = 10
-    NO_MEMORY = -1               # of the walk, not of a message
+    NO_MEMORY = -1               # the walk failed, not a message
 
 cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
 
 
 class Verdict(IntEnum):
-    """What became of a payload.
+    """The outcome of walking over a payload.
 
-    From HEADER_SHORT on it is damaged: what is said of its lengths and counts does not fit its
-    bytes. It has no rows then.
+    From HEADER_SHORT on the payload is damaged: its lengths and counts do not fit its bytes. A
+    damaged payload has no rows.
     """
 
     SOUND = IS_SOUND
@@ -73,49 +73,49 @@ class Verdict(IntEnum):
 
 cdef struct Number:
     int32_t offset
-    int32_t width                # bytes; 0: a constant
+    int32_t width                # bytes; 0: it is a constant
     uint64_t constant
-    uint64_t high                # what is above is damage
+    uint64_t high                # larger numbers are damage
 
 cdef struct Op:
     int32_t code
-    int32_t level                # of a group; of data, whose it is
-    int32_t slot                 # of data: which of its level's
+    int32_t level                # of a group; of data: the level of its rows
+    int32_t slot                 # of data: which of the level's data
     int32_t beyond               # of a group: the instruction behind its END
     int32_t header               # bytes
-    int32_t flat                 # of a group: neither groups nor data inside
+    int32_t flat                 # of a group: it contains neither groups nor data
     uint64_t since
     Number length
     Number count
 
 cdef struct Template:
     uint64_t id
-    int32_t level                # its root's; its groups' follow
+    int32_t level                # its root; its groups follow
     int32_t level_end
     int32_t first                # instruction
 
 cdef struct Row:
-    int64_t payload              # which of the batch
-    int64_t parent               # row of the level above; -1: none
+    int64_t payload              # index in the batch
+    int64_t parent               # row in the level above; -1: none
     uint64_t offset              # of the block in its payload
     uint64_t version             # of the schema that wrote it
-    uint64_t size                # bytes of the block, as written
+    uint64_t size                # bytes of the block as written
 
 cdef struct Data:
-    uint64_t offset              # in its payload; NOWHERE: it is not there
+    uint64_t offset              # in its payload; NOWHERE: absent
     uint64_t size
 
 cdef struct Level:
     Row* rows
-    Data* data                   # slots of each row, one row behind the other
+    Data* data                   # `slots` per row, row after row
     int64_t count
     int64_t room
     int64_t slots
-    int64_t mark                 # rows before the message at hand
+    int64_t mark                 # rows before the current message
 
 cdef struct Frame:
-    int32_t op                   # its GROUP
-    uint64_t left                # rows, the one at hand included
+    int32_t op                   # the instruction of its GROUP
+    uint64_t left                # rows left, the current one included
     uint64_t size
     int64_t row
 
@@ -132,9 +132,9 @@ cdef struct Result:
     int32_t verdict
     int32_t op                   # whose number did not fit; -1: the message's own
     uint64_t at                  # offset in the payload
-    uint64_t wanted              # bytes from there on, or rows
+    uint64_t wanted              # bytes needed from there on, or rows
     uint64_t found
-    int64_t template             # whose message it is
+    int64_t template             # the last message's
 
 ROW = np.dtype([("payload", "i8"), ("parent", "i8"), ("offset", "u8"), ("version", "u8"),
                 ("size", "u8")])
@@ -148,7 +148,7 @@ if DAMAGE.itemsize != sizeof(Result):
 
 
 cdef inline uint64_t load(const uint8_t* at, int32_t width, bint big) noexcept nogil:
-    # An integer of any width, from any address. Compilers make one load of each branch.
+    # Read an integer of any width at any address. Compilers turn each branch into one load.
     cdef uint64_t value = 0
     cdef int32_t i
     if width == 2:
@@ -167,7 +167,7 @@ cdef inline uint64_t number(
 
 
 cdef inline bint level_reserve(Level* level, int64_t rows) noexcept nogil:
-    # Room for so many more rows. Doubling: a walk allocates for none of its messages.
+    # Make room for more rows. The room doubles, so that allocations are rare.
     cdef int64_t room
     cdef void* grown
     if level.count + rows <= level.room:
@@ -189,7 +189,7 @@ cdef inline bint level_reserve(Level* level, int64_t rows) noexcept nogil:
 cdef inline int64_t level_add(
     Level* level, const Place* place, int64_t parent, uint64_t size,
 ) noexcept nogil:
-    # A row whose block begins here, for which there is room.
+    # Add a row whose block begins here. The caller has made room for it.
     cdef int64_t row = level.count
     cdef int64_t slot
     level.rows[row].payload = place.payload
@@ -218,7 +218,7 @@ cdef inline int32_t refuse(
 cdef inline bint row_begin(
     Level* level, Place* place, int32_t index, Frame* frame, Result* result,
 ) noexcept nogil:
-    # The next row of a group that has more in its rows than a block.
+    # Begin the next row of a group whose rows have more than a block.
     if unlikely(frame.size > place.size - place.at):
         refuse(result, IS_GROUP_BEYOND, index, place.at, frame.size, place.size - place.at)
         return False
@@ -233,7 +233,7 @@ cdef inline bint row_begin(
 cdef inline bint data_step(
     Level* level, const Op* op, Place* place, int32_t index, int64_t row, bint big, Result* result,
 ) noexcept nogil:
-    # Over one variable data.
+    # Step over one data field.
     cdef uint64_t length
     cdef uint64_t left = place.size - place.at
     if unlikely(<uint64_t>op.header > left):
@@ -255,7 +255,7 @@ cdef inline bint group_begin(
     const Op* op, Place* place, int32_t index, bint big, uint64_t* length, uint64_t* count,
     Result* result,
 ) noexcept nogil:
-    # Over the dimensions of a group.
+    # Step over a group's dimensions.
     cdef uint64_t left = place.size - place.at
     if unlikely(<uint64_t>op.header > left):
         refuse(result, IS_GROUP_BEYOND, index, place.at, op.header, left)
@@ -271,7 +271,7 @@ cdef inline bint group_begin(
         refuse(result, IS_ROWS_MANY, index, place.at, count[0], place.rows_left)
         return False
     place.rows_left -= count[0]
-    # By division: the product could wrap.
+    # Divide, because the product could wrap.
     if unlikely(length[0] and count[0] > left // length[0]):
         refuse(result, IS_GROUP_BEYOND, index, place.at, length[0], left)
         return False
@@ -279,12 +279,12 @@ cdef inline bint group_begin(
 
 
 cdef class Plan:
-    """Instructions of all messages of a schema.
+    """The instructions for all messages of a schema.
 
     Parameters
     ----------
     big : bool
-        Byte order.
+        True for big endian.
     schema_id, version : int
         Of the schema.
     header_size : int
@@ -297,7 +297,7 @@ cdef class Plan:
         `(code, level, slot, beyond, header, flat, since, length, count)`; the last two as in
         `header`.
     slots : sequence of int
-        Of each level: how many data its rows have.
+        For each level, how many data its rows have.
     """
 
     cdef Op* ops
@@ -347,9 +347,9 @@ cdef class Plan:
         free(self.ops)
 
     def template(self, payload):
-        """Return the place of a payload's template among them all, -1 if it is none of ours.
+        """Return the index of a payload's template.
 
-        None: the payload is shorter than a header.
+        Return -1 if the schema does not have it, None if the payload is shorter than a header.
         """
         cdef Py_buffer view
         cdef int found
@@ -366,7 +366,7 @@ cdef class Plan:
         return found
 
     cdef int find(self, uint64_t id) noexcept nogil:
-        # By halves: a schema has some dozens.
+        # Search by halves: a schema has some dozens of templates.
         cdef int low = 0, high = self.template_count, middle
         while low < high:
             middle = (low + high) >> 1
@@ -380,8 +380,9 @@ cdef class Plan:
         self, Level* levels, const uint8_t* data, uint64_t size, uint64_t begin, int64_t payload,
         int wanted, bint joined, Result* result,
     ) noexcept nogil:
-        # Walks the message at `begin`; returns where it ends, or -1: `result` says why. It also
-        # says which template the message before had: the next one often has the same.
+        # Walk over the message at `begin`. Return where it ends, or -1, with the reason in
+        # `result`. On entry `result` has the template of the message before, which the next one
+        # often repeats.
         cdef uint64_t length, id
         cdef Place place
         cdef bint is_newer
@@ -403,7 +404,8 @@ cdef class Plan:
             refuse(result, IS_UNKNOWN, -1, begin, 0, id)
             return -1
         result.template = found
-        # Whoever wants one message of many walks over the others only where they hide its begin.
+        # If only one message is wanted, the others are walked over only to find where the next
+        # begins.
         if wanted >= 0 and found != wanted and not joined:
             result.verdict = IS_OTHER
             return -1
@@ -440,7 +442,7 @@ cdef class Plan:
     cdef int64_t walk_rows(
         self, Level* levels, const Template* template, Place* place, Result* result,
     ) noexcept nogil:
-        # Groups and data behind the root block; returns where they end, or -1.
+        # Walk over the groups and data behind the root block. Return where they end, or -1.
         cdef Frame[DEPTH_MAX + 1] frames
         cdef Frame* frame = &frames[0]
         cdef int32_t index = template.first
@@ -503,14 +505,15 @@ cdef class Plan:
         Parameters
         ----------
         addresses, sizes : ndarray of uint64
-            Of each payload.
+            Address and size in bytes of each payload.
         keep : object
-            What owns their memory: held as long as the walk is.
+            Owns their memory; the walk keeps it alive.
         wanted : int
-            Place of the only template that is asked for; -1: all.
+            Index of the only template to walk over; -1: all.
         prefix : int
-            -1: a payload is one message. 0: it is several, one behind the other. Else: as 0, and
-            each begins with so many bytes, the first two of which are its size with them.
+            -1: a payload is one message. 0: it is several messages, one after another. Larger: it
+            is several messages, each behind this many bytes, of which the first two are the size
+            of both.
 
         Returns
         -------
@@ -519,7 +522,7 @@ cdef class Plan:
         Raises
         ------
         MemoryError
-            There is not enough for all rows.
+            There is not enough memory for all rows.
         """
         cdef Walk walk = Walk.__new__(Walk)
         cdef int64_t i, count = addresses.shape[0]
@@ -543,7 +546,8 @@ cdef class Plan:
     cdef bint walk_payload(
         self, Walk walk, const uint8_t* data, uint64_t size, int wanted, int prefix, Result* last,
     ) noexcept nogil:
-        # All messages of a payload; False: there is no memory. Its first damage is kept.
+        # Walk over all messages of a payload, and keep its first damage. Return False if there is
+        # no memory.
         cdef uint64_t begin = 0, span
         cdef int64_t end
         cdef bint is_told = False
@@ -557,7 +561,7 @@ cdef class Plan:
                 if unlikely(span < <uint64_t>prefix or span > size - begin):
                     refuse(last, IS_HEADER_SHORT, -1, begin, max(span, <uint64_t>prefix),
                            size - begin)
-                    span = size - begin  # where the next one begins nobody knows
+                    span = size - begin  # nobody knows where the next one begins
             end = -1
             if last.verdict == IS_SOUND:
                 end = self.walk_message(walk.levels, data, begin + span, begin + max(prefix, 0),
@@ -581,9 +585,9 @@ cdef class Plan:
         Returns
         -------
         tuple
-            Its template's place, and of each of its levels a list of rows: `(parent, offset,
-            version, size, spans)`, the last as `(offset, size)` of each data, None where it is not
-            there. None instead of both where it is damaged, and what `Walk.damage` says.
+            The index of its template, and for each of its levels a list of rows: `(parent, offset,
+            version, size, spans)`, where `spans` has `(offset, size)` for each data, or None if it
+            is absent. For a damaged message None, and what `Walk.damage` has for it.
         """
         cdef Level* levels = <Level*>calloc(self.level_count + 1, sizeof(Level))
         cdef Result last
@@ -629,7 +633,7 @@ cdef list level_list(const Level* level):
 
 
 def bytes_places(list payloads not None):
-    """Return addresses and sizes of bytes objects, which must be held as long as these are used."""
+    """Return addresses and sizes of bytes objects. Keep these alive while the results are used."""
     cdef int64_t i, count = len(payloads)
     cdef bytes payload
     addresses, sizes = np.empty(count, np.uint64), np.empty(count, np.uint64)
@@ -648,13 +652,13 @@ cdef class Walk:
 
     Attributes
     ----------
-    counts : dict
-        Verdict -> messages that got it.
+    counts : dict of Verdict to int
+        How many messages got each verdict.
     """
 
     cdef Level* levels
     cdef readonly Plan plan
-    cdef Result* damaged         # the first of each payload that has any
+    cdef Result* damaged         # the first damage of each damaged payload
     cdef int64_t damaged_count
     cdef int64_t damaged_room
     cdef int64_t[IS_BYTES_LEFT + 1] tally
@@ -700,7 +704,7 @@ cdef class Walk:
         return True
 
     def damage(self):
-        """Return what is wrong first in each payload that is not sound, dtype `DAMAGE`."""
+        """Return the first damage of each damaged payload, dtype `DAMAGE`."""
         damage = np.empty(self.damaged_count, DAMAGE)
         cdef uint64_t target = damage.ctypes.data
         if self.damaged_count:
@@ -714,7 +718,7 @@ cdef class Walk:
 
     @property
     def counts(self):
-        """Messages by verdict: of a payload with several each has its own."""
+        """How many messages got each verdict; each message of a payload has its own."""
         counts = {verdict: self.tally[<int>verdict] for verdict in Verdict}
         return {verdict: count for verdict, count in counts.items() if count}
 
@@ -723,7 +727,7 @@ cdef class Walk:
         return self.level(level).count
 
     def rows(self, int64_t level):
-        """Return where the rows of a level are: a copy, dtype `ROW`."""
+        """Return where the rows of a level are, dtype `ROW`; a copy."""
         cdef Level* found = self.level(level)
         rows = np.empty(found.count, ROW)
         cdef uint64_t target = rows.ctypes.data
@@ -732,7 +736,7 @@ cdef class Walk:
         return rows
 
     def data(self, int64_t level):
-        """Return where the data of each row is: shape (rows, slots), a copy, dtype `DATA`."""
+        """Return where the data of each row is, shape (rows, slots), dtype `DATA`; a copy."""
         cdef Level* found = self.level(level)
         data = np.empty((found.count, found.slots), DATA)
         cdef uint64_t target = data.ctypes.data
@@ -742,22 +746,23 @@ cdef class Walk:
 
     def gather(self, int64_t level, const uint8_t[::1] absent, const int64_t[:, ::1] leaves,
                const uint64_t[::1] since):
-        """Return the blocks of a level's rows, one behind the other.
+        """Return the blocks of a level's rows, one after another.
 
         Parameters
         ----------
         level : int
+            Index of the level.
         absent : ndarray of uint8
-            A block in which nothing is there: what a row shorter than the schema's ends with.
+            A block with all fields absent, which completes a row shorter than the schema's.
         leaves : ndarray of int64
-            Offset and end of what is one value in the block.
+            Offset and end of each single value in the block.
         since : ndarray of uint64
-            Version that brought each of them.
+            The version that brought each of them.
 
         Returns
         -------
         ndarray of uint8
-            shape (rows * size,).
+            Shape (rows * size,); a copy.
         """
         cdef Level* found = self.level(level)
         cdef int64_t size = absent.shape[0], i, j, count = leaves.shape[0]

@@ -1,4 +1,4 @@
-"""What a batch of messages holds: the rows of each level as numpy arrays."""
+"""The contents of a batch of messages: the rows of each level as numpy arrays."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ __all__ = ["Rows"]
 class Rows:
     """The rows of a batch, by level: `rows["Car"]`, `rows["Car.fuelFigures"]`.
 
-    A block is copied out of the batch when it is asked for: keep the batch as it is until then.
+    Blocks are copied out of the batch when they are asked for: leave the batch unchanged until
+    then.
 
     Attributes
     ----------
     schema : Schema
+        The schema of the messages.
     payloads : Payloads
+        The payloads of the batch.
     walk : Walk
+        Where the rows are.
     joined : bool
-        Whether the messages of a payload stand behind each other without their sizes.
+        True if the messages of a payload follow one another without their sizes.
     """
 
     def __init__(self, schema: Schema, payloads: Payloads, walk: Walk, joined: bool) -> None:
@@ -40,7 +44,7 @@ class Rows:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many messages there were, by what became of them: `sound`, `unknown`, ..."""
+        """How many messages had each verdict: `sound`, `unknown`, ..."""
         return {verdict.name.lower(): count for verdict, count in self.walk.counts.items()}
 
     def __iter__(self) -> Iterator[str]:
@@ -54,10 +58,10 @@ class Rows:
         return self.walk.count(self.schema.layout(path).index)
 
     def __getitem__(self, path: str) -> NDArray[Any]:
-        """Return the blocks of a level, dtype `schema.dtype(path)`: a copy.
+        """Return the blocks of a level, dtype `schema.dtype(path)`; a copy.
 
-        What a row's writer did not have yet is null's value, or zero where there is none; `places`
-        tells which version wrote it.
+        A field that a row's writer did not have yet is null, or zero if its type has no null;
+        `places` tells which version wrote the row.
         """
         layout = self.schema.layout(path)
         block = layout.block
@@ -67,10 +71,10 @@ class Rows:
         return self.walk.gather(layout.index, block.absent, leaves, since).view(block.dtype)
 
     def places(self, path: str) -> NDArray[Any]:
-        """Return where each row of a level is, dtype `plan.ROW`: a copy.
+        """Return where each row of a level is, dtype `plan.ROW`; a copy.
 
-        `payload` counts the batch's payloads or records, `parent` is the row in the level above,
-        -1 for messages; `offset` and `size` are those of the block in its payload.
+        `payload` is the index in the batch, of payloads or records; `parent` is the row in the
+        level above, -1 for messages; `offset` and `size` are those of the block in its payload.
         """
         places = self.walk.rows(self.schema.layout(path).index)
         places["payload"] = self.payloads.index[places["payload"]]
@@ -84,8 +88,13 @@ class Rows:
         Returns
         -------
         tuple
-            Where each begins, and behind them all where the last ends; their bytes; which rows do
-            not have it, since their writer did not know it.
+            Offsets, one for each row and the end of the last; the bytes; and, for each row, True
+            if it lacks the data, because its writer did not know it.
+
+        Raises
+        ------
+        FormatError
+            The level has no such data.
         """
         layout = self.schema.layout(path)
         names = [data.name for data in layout.level.datas]
@@ -94,10 +103,10 @@ class Rows:
         return self.walk.texts(layout.index, names.index(name))
 
     def damage(self) -> Iterator[tuple[int, str]]:
-        """Yield which payloads are damaged, and why.
+        """Yield the index of each damaged payload, and the reason.
 
-        Of messages that stand behind each other an unknown one is damage: where it ends nobody
-        knows.
+        If messages follow one another without their sizes, an unknown message is damage: nobody
+        knows where it ends.
         """
         bound = Verdict.FOREIGN if self.joined else Verdict.HEADER_SHORT
         for damage in self.walk.damage():

@@ -1,4 +1,4 @@
-"""`udpfast.sbe.Schema`: a schema as people use it."""
+"""`udpfast.sbe.Schema`: the public face of a schema."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMINGS", "Message", "Schema"]
 
-#: How the messages of one datagram stand in a record's payload, by framing: bytes in front of
-#: each, the first two of which are its size with them; 0: nothing is in front.
+#: How the messages of one datagram lie in a record's payload, by framing: bytes in front of each
+#: message, the first two of which are the size of both; 0: nothing is in front.
 FRAMINGS = {"b3_umdf": 4, "cme_mdp3": 2, "deribit_sbe": 0}
 
 _WHY = {
@@ -49,9 +49,9 @@ class Message(dict[str, Any]):
     Attributes
     ----------
     name : str
-        Of the message in the schema.
+        The message's name in the schema.
     version : int
-        Of the schema that wrote it.
+        The version of the schema that wrote it.
     """
 
     def __init__(self, values: Mapping[str, Any], name: str, version: int) -> None:
@@ -66,20 +66,22 @@ class Schema:
     Parameters
     ----------
     path : path-like
-        Its XML. It may include (XInclude) files beside it; nothing else is read.
+        Its XML file. It may include (XInclude) files beside it; nothing else is read.
 
     Attributes
     ----------
     model : SchemaModel
-        What it says.
-    layouts : dict
-        Path of each level (`Car`, `Car.fuelFigures`, ...) -> LevelLayout.
+        The contents of the schema.
+    layouts : dict of str to LevelLayout
+        The levels by their paths (`Car`, `Car.fuelFigures`, ...).
 
     Raises
     ------
     SchemaError
-        It is not sound: all that is wrong, each with file, line, element, what was expected and
-        what was found.
+        The schema is invalid. The error lists all problems, each with file, line, element, what
+        was expected and what was found.
+    OSError
+        The file cannot be read.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -98,12 +100,12 @@ class Schema:
         )
 
     def __reduce__(self) -> tuple[type[Schema], tuple[str]]:
-        """Read it again where it is wanted: a task of Spark has the file too."""
+        """Read the file again when unpickled: a Spark task has it, too."""
         return type(self), (self.model.file,)
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """Names of the messages, by their ids."""
+        """Names of the messages, in the order of their ids."""
         return tuple(layout.level.name for layout in self._roots)
 
     def layout(self, path: str) -> LevelLayout:
@@ -112,7 +114,7 @@ class Schema:
         Raises
         ------
         ConfigError
-            There is none.
+            The schema has no such level.
         """
         found = self.layouts.get(path)
         if found is None:
@@ -135,49 +137,53 @@ class Schema:
         Parameters
         ----------
         name : str or int
-            Of the message, or its template id.
+            The message's name, or its template id.
         values : mapping
-            Field -> value. Optional fields may be left out, or None; constants too. A composite is
-            a mapping (one of mantissa and constant exponent may be a number), an array a sequence,
-            an enumeration a name or its number, a set an iterable of names or numbers of bits,
-            characters str or bytes, a group a sequence of such mappings, data str or bytes.
+            The value of each field. Optional fields may be left out, or None; constants too. A
+            composite is a mapping (one of mantissa and constant exponent may be a number), an array
+            a sequence, an enumeration a name or its number, a set an iterable of names or numbers
+            of bits, characters str or bytes, a group a sequence of such mappings, data str or
+            bytes.
         header : mapping, optional
-            What the header has beyond the numbers that follow from the schema; else null or zero.
+            Members of the header that do not follow from the schema; default: null or zero.
 
         Raises
         ------
         FormatError, RangeError
-            Both ValueError: a value is missing, of another kind, or does not fit.
+            Both are ValueErrors: a value is missing, of another kind, or does not fit.
+        ConfigError
+            The schema has no such message.
         """
         layout = self._by_id.get(name) if isinstance(name, int) else None
         root = layout or self.layout(str(name))
         if root.parent is not None:
             raise ConfigError(f"{name} is a group: expected one of {', '.join(self.messages)}")
         encoded = self._encoder.message(root.level.name, values, header or {})
-        # What the walk would refuse, nobody shall send.
+        # Never return what the walk would refuse.
         self._read(encoded)
         return encoded
 
     def decode(self, payload: Buffer) -> Message:
         """Return the values of one message.
 
-        What its writer's version did not have is None, a group of that kind empty. An enumeration
-        is its name, or its number where the schema has no name for it; a set a set of names, and
-        of numbers of bits that have none; an array a list; null is None.
+        A field that the writer's version did not have is None, a group empty. An enumeration is its
+        name, or its number if it has no name; a set is a set of names, and of numbers of bits
+        without names; an array is a list; null is None.
 
         Parameters
         ----------
         payload : bytes-like
-            One message, header included. Behind it may be what a newer version added.
+            One message, header included. A newer version may have added bytes behind it.
 
         Raises
         ------
         FormatError
-            It is none of this schema's, or is damaged; says which element wants how many bytes.
+            The message is not in this schema, or is damaged; says which element needs how many
+            bytes.
         TypeError
-            It is no bytes at all.
+            The payload is not bytes-like.
         """
-        raw = bytes(memoryview(payload))  # of a number, `bytes` alone makes so many zeros
+        raw = bytes(memoryview(payload))  # of a number, `bytes` alone would make that many zeros
         place, levels = self._read(raw)
         data = memoryview(raw)
         root = self._roots[place]
@@ -200,31 +206,42 @@ class Schema:
         return Message(made[root.level.path][0], root.level.name, version)
 
     def header(self, payload: Buffer) -> dict[str, Any]:
-        """Return the header of a message, all that it has."""
+        """Return all members of a message's header.
+
+        Raises
+        ------
+        FormatError
+            The payload is shorter than a header.
+        """
         data = memoryview(payload).cast("B")
         if len(data) < self._header.size:
             raise FormatError(f"a header has {self._header.size} bytes, found {len(data)}")
         return self._header.read(data, 0, self._header.size, self.model.version)
 
     def name(self, payload: Buffer) -> str | None:
-        """Return the name of a message by its header; None if it is none of this schema's."""
+        """Return the name of a message by its header, or None if it is not in this schema."""
         place = self._plan.template(payload)
         return None if place is None or place < 0 else self._roots[place].level.name
 
     # --- batches --------------------------------------------------------------------------------
 
     def rows(self, batch: Any, *, framing: str = "", only: str = "") -> Rows:
-        """Walk over a batch of messages and return what is in it.
+        """Walk over a batch of messages and return its contents.
 
         Parameters
         ----------
         batch : Batch, pyarrow array, or iterable of bytes-like
             See `payloads_of`.
         framing : str
-            Of the feed whose records these are, if a payload is all that one datagram carries: one
-            of `FRAMINGS`. Empty: a payload is one message.
+            If a payload is all that one datagram carries, the framing of the feed that recorded it:
+            one of `FRAMINGS`. Empty: a payload is one message.
         only : str
-            A message's name: the only one that is looked at.
+            Name of the only message to read.
+
+        Raises
+        ------
+        ConfigError
+            The framing or the message is unknown.
         """
         payloads = batch if isinstance(batch, Payloads) else payloads_of(batch)
         if framing and framing not in FRAMINGS:
@@ -239,9 +256,9 @@ class Schema:
         return Rows(self, payloads, walk, prefix == 0)
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Return the block of a message or group as numpy reads it in place.
+        """Return the dtype by which numpy reads the block of a message or group in place.
 
-        Its itemsize is the block's length. Constants are not in it; characters are bytes, an
+        Its itemsize is the block's length. It has no constants; characters are bytes, and an
         enumeration or a set is its number.
         """
         return self.layout(name).block.dtype
@@ -251,7 +268,7 @@ class Schema:
     ) -> pa.Table:
         """Return the rows of a message or group as a pyarrow Table.
 
-        Messages of another template or schema are passed over; `rows(batch).counts` counts them.
+        Messages of other templates or schemas are skipped; `rows(batch).counts` counts them.
 
         Parameters
         ----------
@@ -261,7 +278,7 @@ class Schema:
         framing : str
             As for `rows`.
         skip_damage : bool
-            Leave damaged payloads out; `rows(batch).counts` says how many there are.
+            Leave damaged payloads out; `rows(batch).counts` counts them.
 
         Raises
         ------
@@ -278,7 +295,7 @@ class Schema:
         return level_table(rows, self.layout(name))
 
     def reason(self, damage: Any) -> str:
-        """Return what a walk says of damage as a sentence."""
+        """Return a sentence about damage that a walk found."""
         op = int(damage["op"])
         what = self._names[op] if op >= 0 else "the message"
         kind = Verdict(int(damage["verdict"]))

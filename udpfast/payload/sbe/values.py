@@ -1,4 +1,4 @@
-"""Values of Python to the bytes of a block, and back: a codec for each kind of type."""
+"""Converts Python's values to the bytes of a block, and back: a codec for each kind of type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from udpfast.payload.sbe.model import Bits, Composite, Enumeration, Field, Text,
 
 __all__ = ["BlockCodec", "Leaf"]
 
-#: Newer than any version, larger than any block: all fields are there.
+#: As a version newer than any, as a size larger than any block: all fields are present.
 ALL = 2**64
 
 
 class Codec(Protocol):
-    """One type at one place."""
+    """Converts one type at one place."""
 
     format: str  # of struct, for its slots
     slots: int
@@ -29,7 +29,7 @@ class Codec(Protocol):
         """Return the value whose slots begin at `at`."""
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the slots of a value; None is what was left out."""
+        """Return the slots of a value; None means that it was left out."""
 
 
 def _required(where: str) -> FormatError:
@@ -56,14 +56,14 @@ class NumberCodec:
         self._nan = optional and isnan(kind.null)
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return the number; None for null's."""
+        """Return the number; None for null."""
         value = values[at]
         if self._optional and (value == self._kind.null or (self._nan and isnan(value))):
             return None
         return value
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the number, checked."""
+        """Return the number after checking it."""
         kind = self._kind
         if value is None:
             if not self._optional:
@@ -86,7 +86,7 @@ class NumberCodec:
 
 
 class ArrayCodec:
-    """Several numbers."""
+    """An array of numbers."""
 
     def __init__(self, kind: Values, optional: bool) -> None:
         self._one = NumberCodec(kind, optional)
@@ -95,7 +95,7 @@ class ArrayCodec:
         self.format = f"{kind.length}{kind.primitive.code}"
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return a list; None if each of them is null's."""
+        """Return a list; None if all numbers are null."""
         one = self._one
         found = [one.read(values, i, version, size) for i in range(at, at + self.slots)]
         if self._optional and all(each is None for each in found):
@@ -115,7 +115,7 @@ class ArrayCodec:
 
 
 class TextCodec:
-    """Characters in a fixed room."""
+    """Characters in a field of fixed size."""
 
     slots = 1
 
@@ -126,14 +126,14 @@ class TextCodec:
         self.format = f"{kind.size}s"
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return the characters; None for null's."""
+        """Return the characters; None for null."""
         raw = values[at]
         if self._optional and raw == self._null:
             return None
         return trimmed(raw, self._kind.codec)
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the bytes, filled up with zeros."""
+        """Return the bytes, which `struct` pads with zeros."""
         kind = self._kind
         if value is None:
             if not self._optional:
@@ -146,7 +146,7 @@ class TextCodec:
 
 
 class EnumCodec:
-    """A number or a character by its name."""
+    """A number or character that has a name."""
 
     slots = 1
 
@@ -157,14 +157,14 @@ class EnumCodec:
         self.format = kind.primitive.code
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return the name; the number itself where it has none, None for null's."""
+        """Return the name; the number if it has no name; None for null."""
         value = values[at]
         if self._optional and value == self._kind.null:
             return None
         return self._kind.words.get(value, value)
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the number of a name, of a character, or a number as it is."""
+        """Return the number of a name or a character, or a number as it is."""
         primitive = self._kind.primitive
         if value is None:
             if not self._optional:
@@ -198,7 +198,7 @@ class BitsCodec:
         self.format = kind.primitive.code
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return the names of the bits that are set; a bit itself where it has none."""
+        """Return the names of the bits that are set; the number of a bit without a name."""
         value = values[at]
         words = self._kind.words
         if self._optional and value == self._kind.null:
@@ -212,7 +212,7 @@ class BitsCodec:
         return found
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the bits of names or numbers of bits, or the number that holds them all."""
+        """Return the number for names or numbers of bits, or a number as it is."""
         primitive = self._kind.primitive
         if value is None:
             if not self._optional:
@@ -240,7 +240,7 @@ class BitsCodec:
 
 
 class ConstantCodec:
-    """What takes no byte."""
+    """A constant, which takes no byte."""
 
     slots = 0
     format = ""
@@ -254,7 +254,7 @@ class ConstantCodec:
         return self._constant
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return no slots; another value than the constant is an error."""
+        """Return no slots. A value other than the constant is an error."""
         if value is not None and not self._is_same(value):
             raise _wrong(where, f"the constant {shown(self._constant)}", value)
         return []
@@ -285,15 +285,15 @@ class CompositeCodec:
 
     @property
     def leaves(self) -> list[Leaf]:
-        """Return what of a block it holds."""
+        """The single values that it has in the block."""
         return self._block.leaves
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
-        """Return its members."""
+        """Return its members as a dict."""
         return self._block.read(values, at, version, size)
 
     def write(self, value: Any, where: str) -> list[Any]:
-        """Return the slots of a mapping; of a number, where it is a decimal one."""
+        """Return the slots of a mapping, or of a number if the composite is a decimal."""
         if value is None:
             value = {}
         elif self._exponent is not None and not isinstance(value, Mapping):
@@ -321,7 +321,7 @@ def _mantissa(value: Any, exponent: int, where: str) -> int:
 
 
 def bytes_of(value: Any, codec: str, where: str) -> bytes:
-    """Return what somebody gave as text or bytes; `codec` is empty where text is none."""
+    """Return the bytes of text or bytes; an empty `codec` stands for ASCII."""
     if isinstance(value, str):
         return encoded(value, codec or "ascii", where)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -333,13 +333,14 @@ def bytes_of(value: Any, codec: str, where: str) -> bytes:
 
 
 class Leaf:
-    """What of a block is one number, text or array on the wire.
+    """A single value of a block on the wire: a number, a text or an array.
 
     Attributes
     ----------
     offset, end : int
         In the block.
     since : int
+        The version of the schema that brought it.
     """
 
     __slots__ = ("end", "offset", "since")
@@ -351,7 +352,7 @@ class Leaf:
 
 
 class _Placed:
-    # A field of a block, with its codec.
+    # A field of a block, and its codec.
     __slots__ = ("at", "codec", "least", "leaves", "name", "offset", "since")
 
     def __init__(self, field: Field, offset: int, since: int, at: int) -> None:
@@ -384,24 +385,27 @@ def _codec(field: Field, offset: int, since: int) -> Codec:
 
 
 class BlockCodec:
-    """The fields of a block, or of a composite in one.
+    """Converts the fields of a block, or of a composite in a block.
 
     Parameters
     ----------
     members : tuple of Field
+        The fields.
     offset : int
         Of the composite in its block.
     since : int
-        Version that brought the composite.
+        The version of the schema that brought the composite.
 
     Attributes
     ----------
     fields : list
-        A codec each.
+        The fields with their codecs.
     leaves : list of Leaf
+        The single values.
     format : str
-        Of `struct`: the leaves with the room between them.
+        A format of `struct`: the single values and the gaps between them.
     slots : int
+        How many values `struct` has for the format.
     """
 
     def __init__(self, members: tuple[Field, ...], offset: int = 0, since: int = 0) -> None:
@@ -422,16 +426,16 @@ class BlockCodec:
         self._names = {field.name for field in self.fields}
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> dict[str, Any]:
-        """Return the fields as a dict; those that the writer's version or block lacks are None.
+        """Return the fields as a dict; a field that the writer's version or block lacks is None.
 
         Parameters
         ----------
         values : tuple
-            What `struct` made of the block.
+            The values that `struct` unpacked from the block.
         at : int
-            Where this one's slots begin in `values`.
+            Index in `values` where this block's slots begin.
         version, size : int
-            Of the writer: its schema's version, its block's bytes.
+            The version of the writer's schema, and the bytes of its block.
         """
         return {
             field.name: None
@@ -441,7 +445,7 @@ class BlockCodec:
         }
 
     def check_names(self, values: Mapping[str, Any], where: str, *others: str) -> None:
-        """Raise FormatError for a name that is no field."""
+        """Raise FormatError for a name that is not a field's."""
         for name in values:
             if name not in self._names and name not in others:
                 known = ", ".join([*(field.name for field in self.fields), *others])
@@ -456,6 +460,6 @@ class BlockCodec:
         ]
 
     def pack(self, order: str, size: int) -> struct.Struct:
-        """Return the `struct` of a block of a size, as `read` and `write` have its slots."""
+        """Return the `struct` of a block of this size, with the slots of `read` and `write`."""
         rest = size - struct.calcsize(order + self.format)
         return struct.Struct(f"{order}{self.format}{f'{rest}x' if rest else ''}")
