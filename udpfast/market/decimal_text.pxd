@@ -3,8 +3,6 @@
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-
-
 cdef extern from *:
     int count_trailing_zeros "__builtin_ctzll" (unsigned long long value) noexcept nogil
 

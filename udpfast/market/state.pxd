@@ -128,13 +128,3 @@ cdef bint state_sound(const State* state, const StateValue* value) noexcept nogi
 # memory.
 cdef void state_changed(State* state, StateObject* object) noexcept nogil
 cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil
-# `payload` is an update of that kind, at least its fixed part, which identifies the value.
-cdef StateValue* state_value(
-    State* state, const StateObject* object, uint16_t kind, uint64_t tag,
-    const uint8_t* payload) noexcept nogil
-cdef StateValue* state_value_add(
-    State* state, StateObject* object, uint16_t kind, uint64_t tag,
-    const uint8_t* payload) noexcept nogil
-cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) noexcept nogil
-# Return the bytes of a kind's fixed part, and of one row in *row; 0 if the kind is not kept.
-cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil

@@ -18,7 +18,8 @@ from udpfast.market.doubt cimport (
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateSession, StateValue, state_add, state_at,
-    state_changed, state_fixed, state_keep, state_reach, state_value, state_value_add)
+    state_changed, state_reach)
+from udpfast.market.state_values cimport state_fixed, state_keep, state_value, state_value_add
 from udpfast.market.update_header cimport (
     Level, OBJECT_IMPLIED, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 from udpfast.market.updates cimport Book
