@@ -16,7 +16,7 @@
 # scripts/generate_layouts.py derives all lists of kinds from these structs: `Kind`, its size, dtype
 # and stub, the table of exports, udpfast.h. So the comment behind a struct has a fixed form: its
 # kind, its bytes, its rows, the event that it is made from. Whether an update is an event, is
-# complete, or is a part of something is stated by hand: tests/market/test_kinds.py names the places.
+# complete, or is a part of something is stated by hand; tests/market/test_kinds.py names where.
 #
 # Deprecated schema fields are not kept: no current publisher writes them.
 
