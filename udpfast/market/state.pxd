@@ -65,8 +65,7 @@ cdef packed struct StateMark:    # what concerns no single object
     uint64_t lapped              # records missed, ever
     uint32_t generation          # counts sessions: objects of another one are gone
     uint32_t refused             # objects of this session for which there was no room
-    # Records of values beyond STATE_VALUES_MAX, or with cut names.
-    uint32_t values_refused
+    uint32_t values_refused      # records of values beyond STATE_VALUES_MAX, or with cut names
     uint8_t silent_lines[CHANNEL_COUNT]  # per channel a bit for each silent line
     uint8_t has_connection[CHANNEL_COUNT]
     Record connection_record[CHANNEL_COUNT]

@@ -6,11 +6,9 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 cdef enum:  # Present, in UpdateHeader.present
     PRESENT_SOURCE_INFO = 1
     PRESENT_ROWS = 2             # the list (of a book: its bids) was present, perhaps empty
-    # Book; if it is absent, that side did not change.
-    PRESENT_ASKS = 4
+    PRESENT_ASKS = 4             # Book; if it is absent, that side did not change
     PRESENT_LAYER = 8            # TopOfBook
-    # Book: its event goes on in the next update of the same book.
-    PRESENT_MORE = 16
+    PRESENT_MORE = 16            # Book: its event goes on in the next update of the book
     PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
     PRESENT_ROW_TEXT = 1         # the first text of a row, in the `present` of the row
 
