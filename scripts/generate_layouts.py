@@ -96,7 +96,7 @@ def formats(layouts: list[Layout]) -> str:
             "",
             "",
             "def _formats():",
-            '    """The PEP 3118 format of each struct, as Cython makes it, by constant name."""',
+            '    """Return the PEP 3118 formats of all structs, by constant name."""',
             "    cdef Layout layout",
             "    # One typed view: casts alone leave out what Cython's shared code declares.",
             f"    cdef {first.name}[::1] views = <{first.name}[:1]> &layout.{snake(first.name)}",
@@ -110,7 +110,7 @@ def formats(layouts: list[Layout]) -> str:
             "    }",
             "",
             "",
-            "#: Cython takes a struct of two doubles for a complex number. Name, size, fields.",
+            "#: Structs of two doubles, for Cython complex numbers: name, size, fields.",
             "_PAIRS = (",
             *(
                 f'    ("{each.constant}", sizeof({each.name}), '

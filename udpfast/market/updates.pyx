@@ -35,7 +35,7 @@ cdef union Layout:  # one of each struct: only their formats are wanted, not val
 
 
 def _formats():
-    """Return the PEP 3118 format of each struct, as Cython makes it, by constant name."""
+    """Return the PEP 3118 formats of all structs, by constant name."""
     cdef Layout layout
     # One typed view: casts alone leave out what Cython's shared code declares.
     cdef Level[::1] views = <Level[:1]> &layout.level
@@ -74,7 +74,7 @@ def _formats():
     }
 
 
-#: Structs of two doubles, which Cython would describe as a complex number: name, size, fields.
+#: Structs of two doubles, for Cython complex numbers: name, size, fields.
 _PAIRS = (
     ("TICK_SIZE_STEP", sizeof(TickSizeStep), ("min_price", "tick_size")),
 )
