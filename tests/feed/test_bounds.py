@@ -116,6 +116,8 @@ RUNS = [
     ),
     # A copy of what its line brought of the current numbering refutes no run that is being proven.
     ("A 140-142, B 111-142, B 140 anew", f"{FIRST}, 140-142, {ANEW}, 111-140"),
+    # Nor is a copy of the furthest that its line brought evidence of a run.
+    ("B 105, A 124-151 anew, B 102-151", f"{FIRST}, 105-151, DISAGREEMENT 124-151"),
     # A run of fewer than 64 datagrams does not end the numbering whose end it has reached.
     (
         "A 1063-1064, A 1063-1103 anew, A 1071-1104 anew",
@@ -143,6 +145,18 @@ SETTINGS = [
         "A 1-109, A 111-300, A 107-109 anew, A 110 anew",
         SLOW,
         f"{FIRST}, 1-109, DISAGREEMENT 107-109, 110-300",
+    ),
+    # What it is denied is no evidence for it.
+    (
+        "A 1-109, A 142-300, A 106-109 anew, A 110-141 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109",
+    ),
+    # A run that mostly fills holes is the old numbering, which came back.
+    (
+        "A 1-100, A 200-400, A 120-199, A 200-211, A 212-231 anew",
+        SLOW,
+        f"{FIRST}, 1-100, SESSION 1 RESUMED, 120-231",
     ),
     # A hole is lost once 16 more than the last accepted came, on all lines that live.
     ("A 1-3, A 5-19", COUNTED, f"{FIRST}, 1-3"),
@@ -176,3 +190,12 @@ def test_rule_of_a_setting_changes_its_answer_here(
     comes: str, settings: dict[str, int], out: str
 ) -> None:
     assert outcome(comes, settings) == out
+
+
+def test_run_of_64_that_reached_the_end_is_believed_with_what_follows() -> None:
+    brought = "A 1-136, A heartbeats 137, A 138-192, 60 ms, A 193-200, A heartbeats 137"
+    out = f"{FIRST}, 1-200, DISAGREEMENT 138-200"
+    assert outcome(f"{brought}, A 138-200 anew", {}) == out
+    followed = outcome(f"{brought}, A 138-201 anew", {})
+    assert followed.startswith(f"{out}, SESSION 1 RESUMED, 137-138, ")
+    assert followed.endswith(", 201")

@@ -161,3 +161,14 @@ def test_message_sent_behind_what_its_line_brought_fills_no_hole() -> None:
     begun = feed.out.index(feed.said(Kind.SESSION)[1])
     assert not any(b"new" in bytes(message.payload) for message in feed.out[:begun])
     assert sum(b"new" in bytes(message.payload) for message in feed.out[begun:]) == 299
+
+
+@pytest.mark.parametrize(("other", "delivered"), [(b"new", 10), (b"old", 12)])
+def test_datagram_of_which_a_message_contradicts_what_was_accepted_fills_no_hole(
+    other: bytes, delivered: int
+) -> None:
+    feed = Feed("moldudp64")
+    for number in (*range(1, 11), 12):
+        feed.send(Sent(number, (b"old",), session=b"OLD       "))
+    feed.send(Sent(10, (other, b"11"), session=b"OLD       "))
+    assert len([one for one in feed.said(Kind.MESSAGE) if one.payload]) == delivered
