@@ -250,7 +250,8 @@ static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
     struct udpfast_region names;
     uint64_t capacity, slots = 16;
     int result;
-    snprintf(path, sizeof path, "%s/names", reader->directory);
+    /* The precision tells a compiler that inlines much where the directory ends. */
+    snprintf(path, sizeof path, "%.*s/names", PATH_MAX - 1, reader->directory);
     if (reader->table != NULL && !udpfast_region_replaced(&reader->names, path))
         return 0;
     result = udpfast_region_map(&names, path, UDPFAST_NAMES_KIND, UDPFAST_NAMES_LAYOUT,
