@@ -193,7 +193,9 @@ def _sound(receiver: _Receiver, sent: list[_Datagram]) -> None:
 
 
 def _replayed(rng: random.Random, sender: _Sender, count: int) -> Found:
-    sent = list(sender.run(0, 1, count, _BEGAN_NS))
+    # The sender goes on for longer than the replay: if it were silent, datagrams from further back
+    # than the feed remembers would look like a restart.
+    sent = list(sender.run(0, 1, count + 45, _BEGAN_NS))
     at = rng.randrange(60, count - 10)
     begin = rng.randrange(at - 45)
     time_ns = sent[at].time_ns + rng.randrange(sender.interval_ns)
