@@ -22,6 +22,7 @@ from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.export.dbn import DbnWriter
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 
 SNAPSHOT = {"flags": int(RecordFlag.SNAPSHOT)}
@@ -394,6 +395,42 @@ def test_a_symbol_without_rows_is_said(recorded: Path, tmp_path: Path) -> None:
     pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
     result = exported(recorded, tmp_path / "a.npz", "--format", "hftbacktest", "--symbol", "AMBR")
     assert str(result.exception).endswith("found none of 'AMBR'")
+
+
+@pytest.mark.parametrize("form", ["dbn", "hftbacktest"])
+@pytest.mark.parametrize("harm", ["in the middle", "at the end", "a file that is gone"])
+def test_damage_is_said_as_an_export_to_parquet_says_it(
+    journal: Path, tmp_path: Path, form: str, harm: str
+) -> None:
+    pytest.importorskip({"dbn": "databento_dbn"}.get(form, form), reason="not installed")
+    copy = tmp_path / "journal"
+    copy.mkdir(mode=0o700)
+    for path in journal.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    words = ["--format", form, "--exchange", "binance-usdm"]
+    words += ["--table", "trades", "--size-unit", "0.001"] * (form == "dbn")
+    whole = exported(copy, tmp_path / "whole", *words, "--symbol", "SYM0")
+    assert (whole.exit_code, "damaged" in whole.stderr) == (0, False)
+    number = list_segments(copy)[-1 if harm == "at the end" else 1]
+    path = segment_path(copy, number)
+    content = bytearray(path.read_bytes())
+    if harm == "a file that is gone":
+        path.unlink()
+    else:
+        at = len(content.rstrip(b"\0")) - 32 if harm == "at the end" else len(content) // 2
+        content[at] ^= 1
+        path.write_bytes(content)
+    parquet = exported(copy, tmp_path / "root")
+    found = exported(copy, tmp_path / "file", *words, "--symbol", "SYM0")
+    if harm == "a file that is gone":
+        ((first, end),) = re.findall(r"records (\d+) to (\d+) are no longer", parquet.stderr)
+        missing = f"{int(end) - int(first):,}"
+    else:
+        (missing,) = re.findall(r"is damaged: ([\d,]+) records are in no table", parquet.stderr)
+        assert parquet.exit_code == 1
+    assert f"is damaged: {missing} records could not be read; udpfast verify" in found.stderr
+    assert found.exit_code == 1
+    assert (tmp_path / "file").stat().st_size > 0
 
 
 @pytest.mark.parametrize("library", ["duckdb", "polars"])

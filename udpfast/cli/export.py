@@ -125,7 +125,9 @@ def export(
             raise click.UsageError(
                 f"--format {form} takes none of --follow, --schema, --replace and --payloads"
             )
-        export_file(form, find_journal(journal), directory, tables, symbols, exchanges, size_unit)
+        found = find_journal(journal)
+        missing = export_file(form, found, directory, tables, symbols, exchanges, size_unit)
+        _end(missing, found, "could not be read")
         return
     if symbols or exchanges:
         raise click.UsageError("--symbol and --exchange need --format dbn or hftbacktest")
@@ -167,19 +169,23 @@ def export(
             "must be 'raw' or 'both' to keep the datagrams",
             err=True,
         )
-    if summary.missing:
-        click.echo(
-            f"udpfast: {exporter.journal} is damaged: {summary.missing:,} records are in no table; "
-            "udpfast verify says which",
-            err=True,
-        )
     if exporter.unfinished and not follow:
         click.echo(
             "udpfast: skipped the segment that is still being written: export again later, or "
             "use --follow",
             err=True,
         )
-    if summary.missing:
+    _end(summary.missing, exporter.journal, "are in no table")
+
+
+def _end(missing: int, journal: Path, where: str) -> None:
+    # End with exit code 1 if damage kept records from the export.
+    if missing:
+        click.echo(
+            f"udpfast: {journal} is damaged: {missing:,} records {where}; udpfast verify says "
+            "which",
+            err=True,
+        )
         raise click.exceptions.Exit(1)
 
 

@@ -25,8 +25,10 @@ def export_file(
     symbols: tuple[str, ...],
     exchanges: tuple[str, ...],
     size_unit: float,
-) -> None:
+) -> int:
     """Write a journal as one file, and say what the format cannot carry.
+
+    Return how many records are missing in it because the journal is damaged.
 
     Raises
     ------
@@ -69,6 +71,7 @@ def export_file(
             "the tables gaps and events have them",
             err=True,
         )
+    return rows.missing
 
 
 def _check_overwritten(form: str, path: Path) -> None:

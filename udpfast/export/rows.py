@@ -13,7 +13,7 @@ from udpfast.errors import shown
 from udpfast.export.block import Block
 from udpfast.export.columns import Names, Selection, record_batch
 from udpfast.export.schema import TABLES
-from udpfast.export.segments import Blocks, journal_parts
+from udpfast.export.segments import Blocks, after, journal_begin, journal_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,6 +38,8 @@ class JournalRows:
     ----------
     doubts : int
         Number of records read so far that report missing ones (GAP, LAPPED).
+    missing : int
+        Number of records found so far that damage keeps from being read.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class JournalRows:
         exchanges: Collection[str] = (),
     ) -> None:
         self.doubts = 0
+        self.missing = 0
         self._directory = directory
         self._selections = {
             name: Selection(TABLES[name], "", dictionaries=False) for name in tables
@@ -62,16 +65,25 @@ class JournalRows:
 
     def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yield the rows of each block by table, in the order of its records."""
-        for part in journal_parts(self._directory, dead=True):
+        parts = journal_parts(self._directory, dead=True)
+        begin = journal_begin(self._directory)  # read last: what is removed meanwhile is no damage
+        position, index = begin.position, begin.index
+        for part in parts:
             if not part.finished:
                 continue
-            blocks = Blocks(self._directory, part.journal, part.position, part.end_position)
+            # Records of a segment that is lost are missing before the next one.
+            found = after(part, position, index)
+            position, index = part.end_position, part.end_index
+            blocks = Blocks(
+                self._directory, part.journal, part.position, part.end_position, part=found
+            )
             for block, names in blocks:
                 self.doubts += int(np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED]).sum())
                 yield {
                     name: self._filtered(_batch(block, names, selection))
                     for name, selection in self._selections.items()
                 }
+            self.missing += sum(hole.records for hole in blocks.holes)
 
     def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
