@@ -45,7 +45,9 @@ def test_stat_says_who_else_has_instances_and_how_to_look_at_them(
         (tmp_path / f"shm-{uid}").mkdir(mode=0o700)
     where = f"UDPFAST_SHM={tmp_path}/shm-{nobody} UDPFAST_TRUST=nobody"
     hint = f"User nobody has instances, too; to see them: export {where}"
-    assert hint in CliRunner().invoke(cli, ["stat"]).output
+    said = CliRunner().invoke(cli, ["stat"]).output.splitlines()
+    assert said[1:4] == [hint, "", "what needs attention"]
+    assert "none" not in said[4] and (said[4].startswith("nothing that this user sees"))
     assert hint in str(CliRunner().invoke(cli, ["stat", "deribit"]).exception)
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
     assert "nobody" not in CliRunner().invoke(cli, ["stat"]).output

@@ -27,12 +27,15 @@ def say(text: str = "") -> None:
 
 def print_host(host: HostStatus) -> None:
     """Print a line for each instance of a host, then what is known of the host beside them."""
+    others = ""
     if host.instances or host.unreadable or host.replays:
         _print_instances(host)
     else:
-        others = hint_of_other_users()
-        say(f"no instance of this user on this host: udpfast run FEED.TOML starts one.{others}")
-    click.echo(plain(host_lines(host.host, host.instances)))
+        say("no instance of this user on this host: udpfast run FEED.TOML starts one.")
+        others = hint_of_other_users().strip()
+    if others:
+        say(others)
+    click.echo(plain(host_lines(host.host, host.instances, others=bool(others))))
 
 
 def _print_instances(host: HostStatus) -> None:

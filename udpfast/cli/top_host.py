@@ -25,9 +25,16 @@ _COUNTS = (
 )
 
 
-def host_lines(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> Iterator[str]:
-    """Yield the lines about a host and its feeds: what needs attention first."""
-    yield from section("what needs attention", describe_troubles(host, feeds))
+def host_lines(
+    host: HostFacts, feeds: Mapping[str, InstanceStatus], others: bool = False
+) -> Iterator[str]:
+    """Yield the lines about a host and its feeds: what needs attention first.
+
+    With `others` there are feeds that this user does not see: nothing is said of those.
+    """
+    troubles = describe_troubles(host, feeds)
+    unseen = ["nothing that this user sees; other users' instances were not looked at"]
+    yield from section("what needs attention", troubles or unseen * others)
     yield from section(
         f"{'group':<16}{'state':<9}{'pid':>9}{'feeds':>7}{'running':>9}{'restarts':>10}",
         [_group_row(group) for group in host.groups.found.values()],
