@@ -91,9 +91,10 @@ def test_agent_that_fails_again_and_again_is_named_in_every_state(
     *others, agent = status.agents
     broken = msgspec.structs.replace(
         agent, state=state, failure="No space left on device", down_ns=NOW_NS - 5_000_000_000,
-        down_records=0,
+        down_records=0, changed_ns=realtime_ns() - 41_500_000_000,
     )  # fmt: skip
     (text,) = texts(msgspec.structs.replace(status, agents=(*others, broken), records=271_442))
+    assert ("but was started again 41 s ago" in text) is (state == "running")
     assert f"agent {agent.name} does not work since 20" in text
     assert "271,442 records have come since: No space left on device" in text
     back = msgspec.structs.replace(broken, state="running", down_ns=0)

@@ -174,7 +174,13 @@ def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
     if not agent.down_ns:
         return f"is {agent.state} since {since}: {reason}"
     came = max(status.records - agent.down_records, 0)
-    again = ", and is tried again now" if agent.state in ("running", "starting") else ""
+    again = ", and is tried again now" if agent.state == "starting" else ""
+    if agent.state == "running":
+        run_s = max(realtime_ns() - agent.changed_ns, 0) // 1_000_000_000
+        again = (
+            f", but was started again {run_s:,} s ago (this is said until it has worked for "
+            "run.restart_steady_ms)"
+        )
     return f"does not work since {since}{again}; {came:,} records have come since: {reason}"
 
 
