@@ -18,9 +18,13 @@ UNIT = ROOT / "packaging" / "udpfast@.service"
 @pytest.fixture
 def service():
     """Return the unit's [Service]."""
+    return service_of(UNIT)
+
+
+def service_of(path):
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str
-    unit.read(UNIT)
+    unit.read(path)
     return unit["Service"]
 
 
@@ -41,7 +45,9 @@ def test_unit_and_the_drop_in_of_the_page_are_right_by_systemd_itself(tmp_path):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-def test_unit_does_not_start_again_what_that_does_not_help(service):
+@pytest.mark.parametrize("name", ["udpfast@", "udpfast-group@"])
+def test_unit_does_not_start_again_what_that_does_not_help(name):
+    service = service_of(ROOT / "packaging" / f"{name}.service")
     assert service["RestartPreventExitStatus"].split() == ["2", str(EXIT_TAKEN)]
     assert service["Restart"] == "on-failure"
 

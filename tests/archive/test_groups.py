@@ -9,7 +9,7 @@ import pytest
 from tests.waiting import wait_until
 from udpfast.archive.groups import Group, GroupFeed, GroupFile, list_groups, read_group
 from udpfast.errors import RegionError, WriterExistsError
-from udpfast.shm.instance import list_instances
+from udpfast.shm.instance import instance_hint, list_instances
 
 FEEDS = (GroupFeed("a", "ring:a", "running", 3, 17), GroupFeed("b.c", "store:/data/b.c"))
 
@@ -34,11 +34,21 @@ def test_a_group_is_read_as_it_was_written_and_is_no_instance(root):
 
 
 def test_a_group_has_one_supervisor():
-    with contextlib.closing(GroupFile("us")):
-        with pytest.raises(WriterExistsError, match="group us: expected no supervisor"):
+    with contextlib.closing(GroupFile("us")) as file:
+        with pytest.raises(WriterExistsError, match=r"group us runs already \(/.*us\.json\)"):
+            GroupFile("us")
+        file.write(FEEDS)
+        with pytest.raises(WriterExistsError, match=rf"already \(pid {os.getpid()}\): only one"):
             GroupFile("us")
         GroupFile("eu").close()
     GroupFile("us").close()
+
+
+def test_a_group_that_is_taken_for_an_instance_is_named_as_one():
+    with contextlib.closing(GroupFile("us")) as file:
+        file.write(FEEDS)
+    assert instance_hint("us").startswith("; it is a group")
+    assert "group" not in instance_hint("eu")
 
 
 def test_a_supervisor_that_was_killed_leaves_a_dead_group():

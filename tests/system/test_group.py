@@ -14,9 +14,10 @@ from tests.system.test_subscriber import send
 from tests.system.test_supervision import Ear
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.subscriber import Subscriber
-from udpfast.archive.groups import GroupFeed, read_group
+from udpfast.archive.groups import GroupFeed, GroupFile, read_group
 from udpfast.cli.feed_process import FeedProcess
 from udpfast.cli.main import cli
+from udpfast.cli.service import EXIT_TAKEN
 from udpfast.client.reader import Reader
 from udpfast.config.host import HostConfig
 from udpfast.core.layout import Kind
@@ -64,6 +65,12 @@ def running(folder: Path, **environment: str):
 def feeds():
     """Return what the supervisor says of its feeds, by name."""
     return {feed.name: feed for feed in read_group("us").feeds}
+
+
+def test_a_second_supervisor_of_a_group_says_so_and_ends_as_a_second_feed_does(tmp_path, ports):
+    with contextlib.closing(GroupFile("us")):
+        result = CliRunner().invoke(cli, ["run", str(tmp_path / "us")])
+    assert (result.exit_code, "group us runs already" in result.stderr) == (EXIT_TAKEN, True)
 
 
 def test_a_feed_that_is_killed_is_started_again_and_the_others_go_on(tmp_path, ports):

@@ -123,10 +123,11 @@ class GroupFile:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise WriterExistsError(
-                f"group {name}: expected no supervisor, found another `udpfast run`; {self._path} "
-                "names its process"
-            ) from None
+            pid = 0
+            with suppress(OSError, RegionError):  # it has not written its file yet
+                pid = read_group(name).pid
+            text = f"group {name} runs already ({f'pid {pid}' if pid else self._path})"
+            raise WriterExistsError(f"{text}: only one process can supervise it", pid) from None
         hold_proof(self._lock)
 
     def write(self, feeds: Iterable[GroupFeed], *, ended: bool = False) -> None:

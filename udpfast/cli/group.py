@@ -15,14 +15,14 @@ import click
 
 from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.cli.feed_process import FeedProcess
-from udpfast.cli.service import Service
+from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.checks import NAME
 from udpfast.config.host import HostConfig, load_host, plan_cores
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.log import Level, is_shown, say_error, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError, shown
+from udpfast.errors import ConfigError, WriterExistsError, shown
 
 __all__ = ["feed_files", "load_feeds", "run_group"]
 
@@ -57,7 +57,11 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
     stopping = Stop()
     stopping.listen()
-    file = GroupFile(group)
+    try:
+        file = GroupFile(group)
+    except WriterExistsError as error:
+        click.echo(f"udpfast: {error}", err=True)
+        return EXIT_TAKEN
     with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
         feeds = []
         for path, (name, config) in zip(files, configs.items(), strict=True):

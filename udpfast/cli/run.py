@@ -84,7 +84,7 @@ def run(
     them cores. Strategies attach to all with udpfast.Reader("group:DIRECTORY'S NAME").
 
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
-    settings; 3 another process runs this instance.
+    settings; 3 another process runs this instance, or this group.
     """
     if len(paths) > 1 or host_file is not None or Path(paths[0]).is_dir():
         if core is not None or stack or library or strict:

@@ -145,6 +145,8 @@ def instance_hint(text: str) -> str:
     name = name_in_file(text)
     if name:
         return f"; did you mean {name!r}, the feed of {text}?"
+    if text and "/" not in text and (instance_root() / GROUPS / f"{text}.json").is_file():
+        return f"; it is a group: udpfast stat shows its feeds, group:{text} reads them"
     known = sorted(each.name for each in list_instances())
     near = did_you_mean(text, known)
     if near:
