@@ -5,6 +5,9 @@
 The source archive is written first, and each wheel is built from it. auditwheel checks which
 libraries a wheel needs, and names it after the oldest C library that has them: a wheel built on an
 older Linux installs on more hosts. A Python that is not installed is reported and skipped.
+
+Where aarch64-linux-gnu-gcc is installed, a wheel of CPython 3.11 for AArch64 is made too: that for
+x86-64 with its compiled modules replaced by those which `make aarch64` tests.
 """
 
 import argparse
@@ -14,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import aarch64
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -53,6 +58,27 @@ def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
         return Path(shutil.move(wheel, folder / wheel.name))
 
 
+def make_aarch64_wheel(wheel: Path, folder: Path) -> Path:
+    """Replace the compiled modules of a wheel by those for AArch64."""
+    aarch64.fetch()
+    aarch64.compile_all()
+    with tempfile.TemporaryDirectory() as temporary:
+        run(sys.executable, "-m", "wheel", "unpack", "--dest", temporary, wheel)
+        (tree,) = Path(temporary).iterdir()
+        for module in list(tree.rglob("*.so")):
+            name = module.name.partition(".")[0] + aarch64.SUFFIX
+            shutil.copy2(aarch64.TREE / module.relative_to(tree).with_name(name), module.parent)
+            module.unlink()
+        run(sys.executable, "-m", "wheel", "pack", "--dest-dir", temporary, tree)
+        (packed,) = Path(temporary).glob("*.whl")
+        tags = ("--platform-tag", "linux_aarch64", "--remove")
+        run(sys.executable, "-m", "wheel", "tags", *tags, packed)
+        (packed,) = Path(temporary).glob("*.whl")
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", temporary, packed)
+        (named,) = Path(temporary).glob("*manylinux*.whl")
+        return Path(shutil.move(named, folder / named.name))
+
+
 #: Import what each verb needs. `bench` and `lab` only exist in a checkout.
 VERBS_LOAD = """
 import importlib
@@ -85,6 +111,19 @@ def try_wheel(wheel: Path, python: str) -> None:
                 sys.exit(f"{result.stdout}udpfast: {wheel.name} does not work")
 
 
+def try_aarch64_wheel(wheel: Path) -> None:
+    """Let pip unpack the wheel as it would there, and load each verb in the emulator."""
+    platform = wheel.stem.rpartition("-")[2]
+    with tempfile.TemporaryDirectory() as temporary:
+        pip = (sys.executable, "-m", "pip", "install", "-qq", "--no-deps", "--target", temporary)
+        there = ("--only-binary=:all:", "--python-version", "3.11", "--platform")
+        run(*pip, *there, platform.partition(".")[0], wheel)
+        if shutil.which(aarch64.EMULATOR) is None:
+            print(f"udpfast: {wheel.name} was not tried: {aarch64.EMULATOR} is not here")
+        elif aarch64.emulate(Path(temporary), "-c", VERBS_LOAD):
+            sys.exit(f"udpfast: {wheel.name} does not work")
+
+
 def main() -> int:
     """Build the wheels; return 1 if none of the interpreters is installed."""
     summary, _, more = (__doc__ or "").partition("\n\n")
@@ -108,6 +147,11 @@ def main() -> int:
         wheel = make_wheel(sdist, python, folder)
         try_wheel(wheel, python)
         print(f"udpfast: {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
+        if "cp311" in wheel.name and shutil.which(aarch64.COMPILER):
+            print("udpfast: compiling for AArch64, some minutes", flush=True)
+            wheel = make_aarch64_wheel(wheel, folder)
+            try_aarch64_wheel(wheel)
+            print(f"udpfast: {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
     return 0
 
 
