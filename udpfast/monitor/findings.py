@@ -124,7 +124,7 @@ def _record(config: FeedConfig) -> list[Finding]:
     while not directory.exists():
         directory = directory.parent
     found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
-    have = str(directory) if found else f"{directory}, which it may not"
+    have = str(directory) if found else f"{directory}, in which it may not"
     return [Finding(name, want, have, found, effect, fault=True)]
 
 
