@@ -64,6 +64,14 @@ def test_send_prints_one_json_object() -> None:
     assert found["races"][0]["way"] == "out"
 
 
+def test_send_names_a_line_by_which_no_listener_answers() -> None:
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        asked = ["--seconds", "0.2", "--idle", "sleep", "--lines", "a=,b=@127.0.0.1:9"]
+        ran = CliRunner().invoke(cli, ["wire", "send", receiver.addresses[0], *asked])
+    assert (ran.exit_code, "no answer by a " in ran.stderr) == (0, False)
+    assert "no answer by b from 127.0.0.1:9: its probes are sent all the same" in ran.stderr
+
+
 def test_send_calls_each_way_by_one_name() -> None:
     with Receiver(["127.0.0.1:0"], spin=False) as receiver:
         asked = ["--seconds", "0.2", "--idle", "sleep", "--lines", "a=,b="]

@@ -106,7 +106,7 @@ def test_listener_that_starts_second_is_found() -> None:
 def test_no_listener_is_an_error_that_says_what_to_start() -> None:
     with (
         sender({"a": "127.0.0.1:9"}) as own,
-        pytest.raises(UdpfastError, match="udpfast wire listen"),
+        pytest.raises(UdpfastError, match=r"from 127\.0\.0\.1:9 by a: is `udpfast wire listen`"),
     ):
         own.connect(0.2)
 

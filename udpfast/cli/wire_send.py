@@ -120,8 +120,9 @@ def send(
         need_monitor("bokeh")
     enter_bypass(BypassConfig(stack, library), RECEIVE_QUEUE_BYTES, quiet=as_json)
     stopping = Stop()
+    ways = parse_lines(listener, lines)
     with Sender(
-        parse_lines(listener, lines),
+        ways,
         rate_per_s=rate,
         size_bytes=size,
         train=train,
@@ -136,6 +137,13 @@ def send(
             answered = sender.connect(wait)
             if not as_json and answered:
                 click.echo(f"udpfast: the listener answered by {', '.join(answered)}", err=True)
+            for name in [each for each in ways if answered and each not in answered]:
+                click.echo(
+                    f"udpfast: no answer by {name} from {ways[name].address}: its probes are sent "
+                    f"all the same. Is that the listener's address on this line ({name}="
+                    "INTERFACE@IP:PORT)?",
+                    err=True,
+                )
             result = sender.run()
     if report is not None:
         result.write_page(report)

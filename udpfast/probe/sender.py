@@ -206,7 +206,7 @@ class Sender:
             if self._refused:
                 raise UdpfastError(self._refused)
             if now > deadline:
-                where = ", ".join(line.where.address for line in missing)
+                where = ", ".join(f"{line.where.address} by {line.name}" for line in missing)
                 raise UdpfastError(
                     f"expected an answer within {wait_s:g} s, found none from {where}: "
                     "is `udpfast wire listen` running there?"
