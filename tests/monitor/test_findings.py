@@ -74,6 +74,13 @@ def test_inspect_feed_lines_that_the_feed_itself_holds_are_no_fault(
         assert finding.fault and finding.ok is False
 
 
+def test_inspect_feed_says_whose_stamps_are_wanted() -> None:
+    lines = {"lines": [{"name": "A", "address": "127.0.0.1:0", "interface": "lo"}]}
+    found = inspect(feed(incremental=lines))
+    (finding,) = [each for name, each in found.items() if name.endswith("SO_TIMESTAMPING")]
+    assert (finding.want, finding.have, finding.ok) == ("NIC", "kernel", False)
+
+
 def test_inspect_feed_directory_must_be_one_that_can_be_made(tmp_path: Path) -> None:
     assert "record.directory" not in inspect(feed())
     (tmp_path / "file").touch()

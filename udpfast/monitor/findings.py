@@ -206,7 +206,7 @@ def _sockets(config: FeedConfig) -> list[Finding]:
         findings += [
             Finding(
                 f"{name} {result.name}",
-                result.asked,
+                "NIC" if result.asked == "auto" else result.asked,  # stamps: the NIC's are better
                 result.got,
                 not result.reason,
                 f"{result.reason}." if result.reason else "",
