@@ -403,7 +403,7 @@ def test_instance_that_is_not_there_may_be_tried_again(read: Read, tmp_path: Pat
 
 @pytest.mark.parametrize(("offset", "value", "said"), [
     (0, b"X", "expected a file of udpfast, found other bytes"),
-    (8, b"\x07", "expected version 1, found 7"),
+    (8, b"\x07", "expected version 1, found 7: it is of another version of udpfast"),
     (12, b"NAME", "expected kind RING, found 'NAME'"),
     (16, b"\1\1\1\1\1\1\1\1", "found 0101010101010101: it is of another version of udpfast"),
     (24, b"\x01", "expected size"),

@@ -85,8 +85,10 @@ static inline int udpfast_region_check(const struct udpfast_region *region, cons
         return udpfast_say(problem, code, "%.400s: expected a file of udpfast, found other bytes",
                            path);
     if (header->version != UDPFAST_REGION_VERSION)
-        return udpfast_say(problem, code, "%.400s: expected version %d, found %" PRIu32, path,
-                           UDPFAST_REGION_VERSION, header->version);
+        return udpfast_say(problem, code,
+                           "%.400s: expected version %d, found %" PRIu32
+                           ": it is of another version of udpfast",
+                           path, UDPFAST_REGION_VERSION, header->version);
     if (memcmp(header->kind, kind, sizeof header->kind) != 0)
         return udpfast_say(problem, code, "%.400s: expected kind %.4s, found '%.4s'", path, kind,
                            header->kind);
