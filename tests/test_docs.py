@@ -47,3 +47,16 @@ def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
         )
         for word in words:
             assert re.search(rf"\b{word.value} {word.name}\b", row), (kind, word)
+
+
+def test_page_for_strategies_names_what_cython_finds_in_each_module():
+    page = (ROOT / "docs/attach.md").read_text()
+    rows = page.partition("| cimport from | what |\n|---|---|\n")[2].partition("\n\n")[0]
+    for row in rows.splitlines():
+        modules, what = row.strip("| ").split(" | ")
+        declared = "".join(
+            (ROOT / f"{module.replace('.', '/')}.pxd").read_text()
+            for module in re.findall(r"`(udpfast\.[\w.]+)`", modules)
+        )
+        for name in re.findall(r"`([A-Z]\w+|[a-z]+_\w+)\b[^`]*`", what):
+            assert name == "None" or re.search(rf"\b{name}", declared), (modules, name)
