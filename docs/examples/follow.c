@@ -24,7 +24,8 @@ static void handle(const struct udpfast_record *record)
     else if (record->kind == UDPFAST_KIND_LAPPED)
         printf("missed %" PRIu64 " records\n", AS(lapped)->missed);
     else if (record->kind == UDPFAST_KIND_CONNECTION && record->stream == UDPFAST_STREAM_NONE)
-        puts(AS(connection)->status == UDPFAST_CONNECTION_READY ? "a writer is back" : "no writer");
+        puts(AS(connection)->status == UDPFAST_CONNECTION_READY ? "the feed is back"
+                                                                : "the feed is dead or stuck");
 }
 
 int main(int count, char **words)

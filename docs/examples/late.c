@@ -35,7 +35,7 @@ int main(int count, char **words)
             fprintf(stderr, "%s\n", books.problem);
     if (got >= 0 || got == UDPFAST_ENDED)
         print_books("stopped before");
-    else
+    if (got < 0)
         fprintf(stderr, "%s%s\n", books.problem, reader.problem);
     return got < 0 && got != UDPFAST_ENDED;
 }
