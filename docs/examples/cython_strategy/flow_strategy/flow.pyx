@@ -78,6 +78,8 @@ cdef class Flow:
 
     cdef uint32_t _step(self, Batch batch, int64_t* i) noexcept nogil:
         # Look at the records from i on: all of them (0), or up to a signal, whose symbol it is.
+        # CONNECTION is no doubt here: a feed that is dead or stuck brings no trades, so no signal.
+        # A strategy with quotes in the market has to react to it (KIND_CONNECTION).
         cdef uint32_t symbol_id
         cdef uint16_t kind
         while i[0] < batch.count:
