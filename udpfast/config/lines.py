@@ -195,8 +195,8 @@ class WireConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=4096,
-            description="streams to follow on the lines, with framings other than roq; "
-            "datagrams of further streams are counted and refused",
+            description="streams to follow, with framings other than roq; each loop of snapshots "
+            "or definitions has its own; datagrams of further streams are counted and refused",
         ),
     ] = 64
     revision: Annotated[
