@@ -86,7 +86,8 @@ WHEEL_PYTHONS ?= python3.11 python3.12 python3.13
 aarch64: build ## the tests of pure code as AArch64 code, under qemu-user: a quarter of an hour (scripts/try_aarch64.py)
 	@$(RUN) scripts/try_aarch64.py
 
-wheels: $(VENV)/.installed ## wheels that need no compiler, each tried in a fresh venv: dist/ (WHEEL_PYTHONS)
+# The wheel for AArch64 is made of the C that a build generated.
+wheels: $(VENV)/.installed $(if $(shell command -v aarch64-linux-gnu-gcc),build) ## wheels that need no compiler, each tried in a fresh venv: dist/ (WHEEL_PYTHONS)
 	@$(RUN) scripts/build_wheels.py dist $(WHEEL_PYTHONS)
 
 docs: build ## the documentation site, with every link checked: build/site/index.html

@@ -29,6 +29,11 @@ WHEELS = (
 SUFFIX = ".cpython-311-aarch64-linux-gnu.so"
 
 
+def missing(*programs: str) -> list[str]:
+    """Return what is not installed of the programs to compile with, and of further ones."""
+    return [each for each in (COMPILER, "dpkg", *programs) if shutil.which(each) is None]
+
+
 def run(*command: str | Path) -> None:
     """Run a command; if it fails, raise an error."""
     subprocess.run([str(word) for word in command], check=True)
@@ -83,6 +88,8 @@ def compile_all() -> None:
         if source.stem == "_cython"
         or (ROOT / source.relative_to(made)).with_suffix(".pyx").exists()
     ]
+    if not sources:
+        sys.exit(f"{made}: expected the C code that `make build` generates, found none")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for source, done in zip(sources, pool.map(compile_one, sources), strict=True):
             if not done:

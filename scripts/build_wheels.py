@@ -6,8 +6,8 @@ The source archive is written first, and each wheel is built from it. auditwheel
 libraries a wheel needs, and names it after the oldest C library that has them: a wheel built on an
 older Linux installs on more hosts. A Python that is not installed is reported and skipped.
 
-Where aarch64-linux-gnu-gcc is installed, a wheel of CPython 3.11 for AArch64 is made too: that for
-x86-64 with its compiled modules replaced by those which `make aarch64` tests.
+Where aarch64-linux-gnu-gcc and dpkg are installed, a wheel of CPython 3.11 for AArch64 is made too:
+that for x86-64 with its compiled modules replaced by those which `make aarch64` tests.
 """
 
 import argparse
@@ -147,7 +147,7 @@ def main() -> int:
         wheel = make_wheel(sdist, python, folder)
         try_wheel(wheel, python)
         print(f"udpfast: {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
-        if "cp311" in wheel.name and shutil.which(aarch64.COMPILER):
+        if "cp311" in wheel.name and not aarch64.missing():
             print("udpfast: compiling for AArch64, some minutes", flush=True)
             wheel = make_aarch64_wheel(wheel, folder)
             try_aarch64_wheel(wheel)

@@ -10,10 +10,9 @@ memory barrier, because it keeps loads and stores in the order of x86-64.
 """
 
 import argparse
-import shutil
 import sys
 
-from aarch64 import COMPILER, EMULATOR, TREE, compile_all, emulate, fetch
+from aarch64 import EMULATOR, TREE, compile_all, emulate, fetch, missing
 
 #: Tests that start another interpreter. The kernel refuses it ("Exec format error"), because the
 #: emulator runs only the program that it was started with.
@@ -43,9 +42,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("paths", nargs="*", help="tests to run, by default those of pure code")
     chosen = parser.parse_args().paths or [f"tests/{room}" for room in PURE]
-    for program in (COMPILER, EMULATOR, "dpkg"):
-        if shutil.which(program) is None:
-            sys.exit(f"{program}: not found; the first lines of this script say how to install it")
+    for program in missing(EMULATOR):
+        sys.exit(f"{program}: not found; the first lines of this script say how to install it")
     fetch()
     compile_all()
     return test(chosen)
