@@ -1,8 +1,9 @@
 """What CME's simulated market has in its books, and whether a reader has the same."""
 
-from lab.conformance.books import Followed
+from lab.conformance.books import Followed, venue_config
 from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.agents.market.venue_market import SYMBOLS, RestingOrder
+from udpfast.config import FeedConfig
 
 #: Side -> [(price with four decimals, quantity)] of levels; [(price, id, quantity)] of orders.
 Levels = tuple[dict[int, int], dict[int, int]]
@@ -10,6 +11,21 @@ Orders = tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]
 Truth = dict[str, tuple[Levels, Orders]]
 
 ALL = {(what, symbol) for what in ("levels", "orders") for symbol in SYMBOLS}
+
+
+def config_of(lines: int) -> FeedConfig:
+    """Return the settings of a feed of this market: so many lines, and its three loops."""
+    return venue_config(
+        "cme_mdp3",
+        "cme",
+        lines,
+        3,
+        ring_bytes=1 << 26,
+        names=256,
+        window=256,
+        orders_max=4_000,
+        streams=8,
+    )
 
 
 def truth_of(market: CmeMarket) -> Truth:

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from lab.conformance.books import Followed, Line, follow, venue_config
-from tests.agents.cme_books import ALL, Truth, check, truth_of
+from lab.conformance.books import Followed, Line, follow
+from tests.agents.cme_books import ALL, Truth, check, config_of, truth_of
 from udpfast.agents.market.cme_market import CmeMarket
 from udpfast.agents.market.venue_market import SYMBOLS
 from udpfast.core.layout import Kind
@@ -42,19 +42,8 @@ class Played:
 
 def play(played: Played) -> tuple[Followed, list[tuple[int, set[tuple[str, str]]]]]:
     """Follow it to its end; return what is known then, and which books were sound after what."""
-    config = venue_config(
-        "cme_mdp3",
-        "cme",
-        2,
-        3,
-        ring_bytes=1 << 26,
-        names=256,
-        window=256,
-        orders_max=4_000,
-        streams=8,
-    )
     sound = []
-    for followed, record in follow(config, played):
+    for followed, record in follow(config_of(2), played):
         if record is not None and record.kind == Kind.MESSAGE and record.number:
             sound.append((record.number, check(followed, played.truths[record.number])))
     return followed, sound

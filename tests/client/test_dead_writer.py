@@ -351,6 +351,16 @@ def let_it_be_stuck(instance: Instance, books: Books, step: Step) -> None:
     read_until(step, lambda found: Kind.CONNECTION in found)
 
 
+@contextlib.contextmanager
+def stuck(instance: Instance) -> Iterator[tuple[Reader, Books, Step]]:
+    """Read by batches, until the loop of the writer stands still."""
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = by_batch(reader)
+        let_it_be_stuck(instance, books, step)
+        yield reader, books, step
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_book_of_a_stuck_writer_is_in_doubt_until_its_loop_has_caught_up(
     instance: Instance, face: Callable[[Reader], tuple[Books, Step]]
@@ -408,10 +418,7 @@ def test_lap_does_not_end_the_doubt_of_a_loop_that_catches_up(
 def test_writer_behind_a_stuck_one_ends_the_doubt_though_its_restart_was_missed(
     instance: Instance,
 ) -> None:
-    live(instance)
-    with Reader(instance.address, start="oldest") as reader:
-        books, step = by_batch(reader)
-        let_it_be_stuck(instance, books, step)
+    with stuck(instance) as (reader, books, step):
         die(instance)
         other = Instance(instance.directory)
         other.ring.announce_restart(1)
@@ -429,10 +436,7 @@ def test_writer_behind_a_stuck_one_ends_the_doubt_though_its_restart_was_missed(
 def test_writer_behind_a_stuck_one_ends_the_doubt_by_its_restart_alone(
     instance: Instance, capacity: int
 ) -> None:
-    live(instance)
-    with Reader(instance.address, start="oldest") as reader:
-        books, step = by_batch(reader)
-        let_it_be_stuck(instance, books, step)
+    with stuck(instance) as (reader, books, step):
         die(instance)
         let_another_writer_go_on(instance, capacity, reader, books, step)
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.client.instance import Instance
 from tests.client.test_image_join import ALWAYS, NEVER
-from tests.client.test_image_orders import STEPS, Strategy, feed
+from tests.client.test_image_orders import STEPS, Strategy
 from tests.client.test_late_books import FeedMarket, take
-from tests.client.test_orders_header import said
+from tests.client.test_orders_header import begun, said
 from tests.client.test_ring_header import (
     ABSENT,
     DAMAGED,
@@ -180,10 +180,7 @@ def replace_image(directory: Path, entries: list[bytes | None]) -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 def test_orders_that_join_are_what_python_has(tmp_path: Path, read: Read, name: str) -> None:
-    directory = tmp_path / "feed"
-    directory.mkdir(mode=0o700)
-    steps = feed(directory, name, "feed")
-    next(steps)
+    directory, steps = begun(tmp_path, name)
     keeper = keeper_of(directory, capacity_bytes=1 << 26)
     compared = 0
     for step, _ in enumerate(steps):

@@ -1,5 +1,6 @@
 """Single orders in `udpfast.h`: every queue, place and level is the same as in Python."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,18 @@ def said(strategy: Strategy) -> set[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_orders_of_a_venue_are_what_python_has(tmp_path: Path, read: Read, name: str) -> None:
+def begun(tmp_path: Path, name: str) -> tuple[Path, Iterator[None]]:
+    """Return a venue's feed that has begun: its directory, and the steps that are left."""
     directory = tmp_path / "feed"
     directory.mkdir(mode=0o700)
     steps = feed(directory, name, "feed")
     next(steps)
+    return directory, steps
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_orders_of_a_venue_are_what_python_has(tmp_path: Path, read: Read, name: str) -> None:
+    directory, steps = begun(tmp_path, name)
     strategy = Strategy(directory)
     theirs = read(f"ring:{directory}", "tail", 4096)
     assert theirs.opened == "0 open"

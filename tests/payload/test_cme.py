@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.conformance.books import Followed, follow, venue_config
-from tests.agents.cme_books import ALL, check, truth_of
+from tests.agents.cme_books import ALL, check, config_of, truth_of
 from tests.shared import shared
 from udpfast.agents.market.cme_market import CmeMarket
-from udpfast.config import FeedConfig
 from udpfast.core.layout import Kind
 from udpfast.net.pcap import CapturedDatagram
 from udpfast.payload import cme as cme_payload
@@ -105,10 +104,10 @@ def test_other_versions_tell_the_same_books_and_trades(
     version: Callable[[int, bytes, bytes], bytes], first: int
 ) -> None:
     market = CmeMarket(3, rate_per_s=400, seconds=0.5)
-    *_, (known, _) = follow(config(), played(version, market, first))
+    *_, (known, _) = follow(config_of(1), played(version, market, first))
     assert check(known, truth_of(market)) == ALL
     trades = {(p, q) for rows in known.trades.values() for p, q in rows}
-    *_, (same, _) = follow(config(), played(plain, market, first))
+    *_, (same, _) = follow(config_of(1), played(plain, market, first))
     assert trades == {(p, q) for rows in same.trades.values() for p, q in rows}
     assert len(trades) > 20
 
@@ -156,20 +155,6 @@ def test_layout_is_that_of_the_venues_schema() -> None:
     assert {name: ours[name] for name in theirs} == theirs
 
 
-def config() -> FeedConfig:
-    return venue_config(
-        "cme_mdp3",
-        "cme",
-        1,
-        3,
-        ring_bytes=1 << 26,
-        names=256,
-        window=256,
-        orders_max=4_000,
-        streams=8,
-    )
-
-
 #: Volume and statistics, in both widths: entries of (size, bytes in front of the instrument's id).
 COUNTED = {37: (16, 4), 66: (24, 8), 51: (24, 8), 67: (32, 16), 49: (32, 12), 50: (32, 24)}
 
@@ -192,7 +177,7 @@ def test_what_touches_no_book_counts_in_its_chain(template: int, goes_on: bool) 
         template, struct.pack("<QBxx", 1, 0x80), struct.pack("<HB", size, 1) + bytes(entry)
     )
     heard = [*datagrams[: before + 1], ((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data))]
-    *_, (known, _) = follow(config(), heard)
+    *_, (known, _) = follow(config_of(1), heard)
     assert known.books["CME", "AMBER"].stale == (not goes_on)
 
 
@@ -225,7 +210,7 @@ def sound_behind(last: bytes) -> set[tuple[str, str]]:
     datagrams = list(played(plain, market, 1))
     data = market.datagram(0, [last])
     datagrams.append(((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data)))
-    *_, (known, _) = follow(config(), datagrams)
+    *_, (known, _) = follow(config_of(1), datagrams)
     return check(known, truth_of(market))
 
 
@@ -253,7 +238,7 @@ def told(*sent: bytes) -> Followed:
         )
         for n, one in enumerate(sent, 1)
     ]
-    *_, (known, _) = follow(config(), datagrams)
+    *_, (known, _) = follow(config_of(1), datagrams)
     return known
 
 
@@ -309,7 +294,7 @@ def test_snapshots_of_before_the_last_loss_are_left_out() -> None:
                 continue
             yield place, one
 
-    *_, (known, _) = follow(config(), heard())
+    *_, (known, _) = follow(config_of(1), heard())
     assert known.gaps == 1
     assert not {what for what, _ in check(known, truth_of(market))} & {"orders"}
 
