@@ -152,6 +152,33 @@ SETTINGS = [
         SLOW,
         f"{FIRST}, 1-109, DISAGREEMENT 106-109",
     ),
+    # Nor is anything denied where the line brought fewer than 64 of its last 128 from further on:
+    # as many may be forged.
+    (
+        "A 1-109, A 120-182, A 247, A 106-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109",
+    ),
+    (
+        "A 1-109, A 120-181, A 247, A 106-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109, 110",
+    ),
+    (
+        "A 1-109, A 120-182, A 248, A 106-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109, 110",
+    ),
+    (
+        "A 1-109, B 120-182, A 247, A 106-109 anew, A 110 anew",
+        SLOW,
+        f"{FIRST}, 1-109, DISAGREEMENT 106-109, 110",
+    ),
+    (
+        "A 1-109, A 113-116 anew, A 300 anew, A 110-299",
+        SLOW,
+        f"{FIRST}, 1-116, DISAGREEMENT 113-116, 117-300",
+    ),
     # A run that mostly fills holes is the old numbering, which came back.
     (
         "A 1-100, A 200-400, A 120-199, A 200-211, A 212-231 anew",
@@ -190,6 +217,13 @@ def test_rule_of_a_setting_changes_its_answer_here(
     comes: str, settings: dict[str, int], out: str
 ) -> None:
     assert outcome(comes, settings) == out
+
+
+def test_numbers_that_fall_back_to_the_latest_64_that_came_go_on() -> None:
+    # What came counts, not how far ahead it lies: 59 messages, and what waits behind a hole.
+    brought = "A 1-200, {}, A 141-172 anew"
+    assert "SESSION 1 RESUMED" in outcome(brought.format("A 300-303"), SLOW)
+    assert ANEW in outcome(brought.format("A 300-304"), SLOW)
 
 
 def test_run_of_64_that_reached_the_end_is_believed_with_what_follows() -> None:

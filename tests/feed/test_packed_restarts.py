@@ -24,6 +24,22 @@ def test_restart_of_a_numbering_of_uneven_datagrams_is_no_resumption() -> None:
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
 
 
+def test_restart_behind_a_hole_that_uneven_datagrams_follow_is_no_resumption() -> None:
+    # As before, but the third datagram is lost, and the others wait.
+    feed = Feed("cboe_pitch", window=8192, lost_packet_wait_ns=1_000_000_000)
+    first = 1
+    for n in range(120):
+        count = 30 if n % 8 == 0 else 2
+        if n != 2:
+            feed.send(datagram("cboe_pitch", first, count))
+        first += count
+    feed.wait(20_000_000)
+    for n in range(40):
+        feed.send(datagram("cboe_pitch", 3 + 2 * n, 2, run=8))
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers() == [*range(1, 33), *range(3, 83)]
+
+
 @pytest.mark.parametrize("behind", [0, 1, 3])
 def test_datagram_that_contradicts_the_numbering_fills_no_hole_of_it(behind: int) -> None:
     # A restart among open holes: what fills one comes with messages that are known otherwise,

@@ -223,6 +223,43 @@ def test_feed_that_filled_a_hole_beside_a_forged_jump_is_resumed() -> None:
     assert set(range(1, 1_400)) - {448} <= set(driver.seqnos())
 
 
+def test_feed_that_contradicts_what_was_forged_ahead_of_it_loses_nothing_else() -> None:
+    # Four of its numbers are forged, and one far ahead, which leads its line astray.
+    driver = Driver(lines_incremental=1)
+    step_ns = 10_000
+    forgeries = (437, 442, 447, 452)
+    for seqno in range(1, 425):
+        driver.send(datagram(seqno), at_ns=seqno * step_ns)
+    for seqno in (*forgeries, 6_873):
+        driver.send(datagram(seqno, b"forged"))
+    for seqno in range(425, 1_400):
+        driver.send(datagram(seqno), at_ns=seqno * step_ns)
+    driver.finish()
+    came = {m.seqno for m in driver.messages() if m.payload != b"forged"}
+    assert set(range(1, 1_400)) - came <= set(forgeries)
+    assert restart(driver)[0] == SessionReason.RESUMED
+
+
+def test_feed_that_many_lines_bring_behind_forged_jumps_goes_on() -> None:
+    # A forged fragment takes one of its numbers, and each line is led astray: eight lines prove a
+    # run of a few messages before the hole is given up.
+    driver = Driver(lines_incremental=8)
+    step_ns = 10_000
+    for seqno in range(1, 425):
+        for line in range(8):
+            driver.send(datagram(seqno), line, at_ns=seqno * step_ns)
+    for seqno in (428, 431):
+        driver.send(datagram(seqno, b"forged"))
+    driver.send(fragments(427, 2)[0])
+    for line in range(8):
+        driver.send(datagram(2_000 + 500 * line, b"forged"), line)
+    for seqno in range(425, 600):
+        for line in range(8):
+            driver.send(datagram(seqno), line, at_ns=seqno * step_ns)
+    driver.finish()
+    assert restart(driver)[0] == SessionReason.RESUMED
+
+
 def straggle(driver: Driver, seqno: int, payload: bytes) -> None:
     """Bring one more of the old numbering, which shows that it is alive."""
     driver.send(datagram(seqno, payload), at_ns=driver.now_ns)

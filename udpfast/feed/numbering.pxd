@@ -44,7 +44,8 @@ from udpfast.feed.whereabouts cimport (
     numbering_is_previous, numbering_is_slower, numbering_line_goes_on, numbering_was_here,
 )
 from udpfast.feed.window cimport (
-    window_compare_before, window_compare_delivered, window_copy, window_is_copy,
+    window_came_beyond, window_compare_before, window_compare_delivered, window_copy,
+    window_is_copy,
 )
 from udpfast.feed.window_state cimport (
     LineAccount, Window, window_furthest, window_slot, window_unwrap,
@@ -197,10 +198,13 @@ cdef inline bint numbering_denies(
 ) noexcept nogil:
     # Whether a unit that would fill a hole does not belong to the current numbering. Either other
     # messages of the unit contradict what was accepted, or the unit goes on with a run that did so,
-    # and lies far behind what its line brought.
+    # and lies far behind what its line brought. A few datagrams forged ahead of a feed contradict
+    # it, too, and lead its line astray: what they are denied would be the feed itself.
     if unit.count > 1 and numbering_contradicts(p, w, d, unit, where):
         return True
     if run == NULL or run.contradicting < RUN_ESTABLISHED:
+        return False
+    if not window_came_beyond(w, d.line, where.last, PROOF_LONG):
         return False
     where.evidence.bytes = BYTES_NONE    # of these numbers nothing is known
     return True

@@ -98,6 +98,30 @@ cdef inline int64_t pace_apart(const Window* w, int64_t before, int64_t at) noex
     return between + (first - before + at - last) // w.packing.wide
 
 
+cdef inline int64_t pace_marked(const Window* w, int64_t at) noexcept nogil:
+    # Not Roq: how many datagrams that marks know went on beyond a seqno. Marks that are equal tell
+    # of one: what is forged far ahead stays the furthest while the feed goes on behind it.
+    cdef const Numbering* n = &w.numbering
+    cdef uint32_t count = min(n.marked, <uint32_t>PACE_MARKS)
+    cdef int64_t furthest = at
+    cdef int64_t found = 0
+    cdef int64_t mark
+    cdef uint32_t i
+    for i in range(n.marked - count, n.marked):
+        mark = n.marks[i % PACE_MARKS]
+        if mark > furthest:
+            furthest = mark
+            found += WINDOW_PACE
+    return found
+
+
+cdef inline int64_t pace_since(const Window* w, int64_t first) noexcept nogil:
+    # How many datagrams of the current numbering came from this seqno on. Of those that wait, what
+    # counts is how many they are, not how far ahead they lie.
+    return pace_apart(w, first, w.next - 1) + max(
+        w.pending // w.packing.wide, pace_marked(w, w.next))
+
+
 cdef inline int64_t pace_takes_ns(const Window* w, int64_t numbers) noexcept nogil:
     # How long so many numbers take, at the pace of the current numbering.
     return pace_now_ns(w) // WINDOW_PACE * (numbers // w.packing.wide)

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.core.counter cimport VERDICT_LATE
 from udpfast.feed.lines cimport line_advances, line_spoke_ns
-from udpfast.feed.pace cimport pace_apart, pace_is_quiet, pace_takes_ns
+from udpfast.feed.pace cimport pace_is_quiet, pace_since, pace_takes_ns
 from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.feed.proof cimport STRAGGLER_MAX_NS
 from udpfast.feed.run cimport (
@@ -171,8 +171,7 @@ cdef inline bint numbering_was_here(const Window* w, int64_t first) noexcept nog
     if window_is_doubtful(w):
         return -window_span(w, WINDOW_START) <= first - w.numbering.fork_from and (
             first < w.numbering.resumed_at)
-    return first <= window_furthest(w) and (
-        pace_apart(w, first, window_furthest(w)) < WINDOW_START)
+    return first <= window_furthest(w) and pace_since(w, first) < WINDOW_START
 
 
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:

@@ -18,12 +18,13 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.lines cimport lag_behind, line_steps_back
+from udpfast.feed.pace cimport pace_marked
 from udpfast.feed.run cimport (
     BYTES_EMPTY, BYTES_NEW, BYTES_OTHER, BYTES_SAME, Evidence, evidence_add,
 )
 from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_EARLY, Early, Fragment, LineAccount, Slot,
-    Window, window_early, window_number, window_slot,
+    Window, window_early, window_number, window_slot, window_span,
 )
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
@@ -48,6 +49,26 @@ cdef inline bint window_is_copy(Window* w, const Unit* unit, int64_t at) noexcep
     if slot.fragment_max == 0:
         return slot.state == SLOT_WHOLE
     return w.waiting.fragments[slot.fragments + unit.fragment].present
+
+
+cdef inline bint window_came_beyond(
+    Window* w, uint8_t line, int64_t at, int64_t datagrams,
+) noexcept nogil:
+    # Whether a line brought so many datagrams from beyond a seqno that waits to be filled, among
+    # twice as many up to its furthest: what lost more than half of them tells nothing. Slots tell
+    # numbers of this line apart, marks datagrams with many of them.
+    cdef const Slot* slot
+    cdef int64_t wanted = datagrams
+    cdef int64_t key = w.line[line].highest
+    cdef int64_t end = max(at, key - window_span(w, 2 * datagrams))
+    if not w.numbering.each_datagram and pace_marked(w, at) < datagrams:
+        return False
+    while key > end and wanted > 0:
+        slot = window_slot(w, key)
+        if slot.key == key:
+            wanted -= (slot.lines >> line) & 1
+        key -= 1
+    return wanted == 0
 
 
 cdef inline int64_t window_accepted_ns(const Window* w, int64_t at) noexcept nogil:
