@@ -8,7 +8,6 @@ UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with li
 """
 
 import contextlib
-import gc
 import io
 import os
 import re
@@ -83,13 +82,15 @@ class Build(build):
 class BuildExt(build_ext):
     """`build_ext` on all cores, which reports a missing compiler in one line."""
 
+    failed = False
+
     def finalize_options(self) -> None:
         """Compile as many modules at once as there are cores, unless told otherwise."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Check for a C compiler and Python's headers, generate the C, then build."""
+        """Check for a C compiler and Python's headers, find what changed, and build it."""
         compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if shutil.which(compiler) is None:
@@ -104,37 +105,44 @@ class BuildExt(build_ext):
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
         for extension in self.extensions:
             self.forget_other_flags(extension)
-        before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
-        begun_ns = time.time_ns()
-        runpy.run_path("scripts/translate.py")["hasten"]()
-        gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
-        # Generate C only now: packing the sources or asking for the version, as pip does often,
-        # needs none. Suppress the two lines per module, which would bury warnings (Cython writes
-        # these to stderr).
+        self.begun_ns = time.time_ns()
+        self.translation = runpy.run_path("scripts/translate.py")
+        self.translation["hasten"]()
+        # Only now: packing the sources or asking for the version, as pip does often, needs no C.
         with contextlib.redirect_stdout(io.StringIO()):
             made = cythonize(
                 self.extensions,
                 build_dir="build/cython",
                 compiler_directives=directives,
                 shared_utility_qualified_name=SHARED,
-                nthreads=self.parallel,
                 force=self.force,
             )
-        sources = {extension.name: extension.sources for extension in made}
-        for extension in self.extensions:
-            # A changed `.pxd` seldom changes the C of all modules that include it.
-            date_back(c_source(extension), begun_ns)
-            known = before[extension.name]
-            if known is not None and known == c_source(extension).read_bytes():
-                os.utime(self.built(extension))
-            extension.sources = sources[extension.name]
+        self.sources = {extension.name: extension.sources for extension in made}
         super().run()
         subprocess.run([sys.executable, "scripts/generate_stubs.py", *folders()], check=True)
         if self.inplace:
             remove_without_source()
             write_header(Path())
-            if changed := changed_since(begun_ns):
+            if changed := changed_since(self.begun_ns):
                 sys.exit(f"udpfast: {changed[0]} changed while it was compiled: build again")
+
+    def build_extension(self, extension: Extension) -> None:
+        """Translate and compile what changed of a module, unless another one has failed."""
+        if self.failed:
+            return
+        try:
+            known = self.compiled_from(extension)
+            self.translation["translated"](c_source(extension))
+            date_back(c_source(extension), self.begun_ns)
+            # A changed `.pxd` seldom changes the C of all modules that include it.
+            if known is not None and known == c_source(extension).read_bytes():
+                os.utime(self.built(extension))
+            extension.sources = self.sources[extension.name]
+            super().build_extension(extension)
+        except BaseException:
+            self.failed = True
+            self.translation["give_up"]()
+            raise
 
     def forget_other_flags(self, extension: Extension) -> None:
         """Drop what was built of a module with other flags than the present ones; note the flags.
@@ -220,6 +228,9 @@ MACROS = [
     # A bound method that is called by another name is called as it is: its object and function are
     # not taken apart wherever anything is called, which would be 4 % of the time to compile.
     ("CYTHON_UNPACK_METHODS", "0"),
+    # Integers are converted by Python's functions, not by code for each of a dozen C types that
+    # looks into them: 3 % of the time.
+    ("CYTHON_USE_PYLONG_INTERNALS", "0"),
 ]
 
 #: Modules that begin, end, watch or describe something, or that call what takes longer than they do

@@ -5,11 +5,17 @@ only slower: the compiled modules do the same.
 """
 
 import functools
+import gc
 import io
+import multiprocessing
 import os
 import re
+import signal
+import sys
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
+import Cython.Build.Dependencies
 import Cython.Compiler.Code
 import Cython.Compiler.Main
 import Cython.Utils
@@ -34,6 +40,63 @@ def find_file(folder: str, stem: str, suffix: str) -> str | None:
     lists the folder each time, which takes half of the time to find out what changed.
     """
     return find_versioned_file(folder, stem, suffix) if stem in stems(folder) else None
+
+
+#: Cython's own function, which looks for each header in the package of each module that names it.
+find_pxd = Cython.Build.Dependencies.DependencyTree.find_pxd
+
+
+def find_header(tree, name: str, source: str | None = None) -> str | None:
+    """Return the path of a header, for Cython: only names that begin with a dot are relative."""
+    return find_pxd(tree, name, source if name.startswith(".") else None)
+
+
+#: Cython's own function, which translates one module.
+cythonize_one = Cython.Build.Dependencies.cythonize_one
+#: Translations that were begun, by the path of the C that each writes.
+translations: dict[str, Future] = {}
+
+
+def begin() -> None:
+    """Prepare a process for translations."""
+    Cython.Build.Dependencies.cythonize_one = cythonize_one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the build, which gives up
+    gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
+    sys.stdout = io.StringIO()  # two lines for each module would bury warnings
+
+
+def translate_later(*arguments) -> None:
+    """Begin a translation, for Cython: what is translated is compiled before all others are."""
+    helper = Cython.Build.Dependencies.cythonize_one_helper
+    translations[arguments[1]] = processes().submit(helper, arguments)
+
+
+@functools.cache
+def processes() -> ProcessPoolExecutor:
+    """Return the processes that translate. The first translation starts them."""
+    return ProcessPoolExecutor(
+        os.cpu_count(), mp_context=multiprocessing.get_context("fork"), initializer=begin
+    )
+
+
+def translated(c_file: Path) -> None:
+    """Wait until the C of a module is written, if it has to be.
+
+    Raises:
+        SystemExit: The module has errors, which Cython has shown.
+
+    """
+    translation = translations.pop(str(c_file), None)
+    try:
+        if translation:
+            translation.result()
+    except Exception:
+        raise SystemExit(f"udpfast: there is no C for {c_file.stem}") from None
+
+
+def give_up() -> None:
+    """Begin no further translation."""
+    processes().shutdown(wait=False, cancel_futures=True)
 
 
 # A module uses only some definitions of the headers that it reads, and of headers that those read.
@@ -121,13 +184,14 @@ def narrowed(text: str, wanted: set[str]) -> str:
     return CIMPORT.sub(kept_names, DEFINITION.sub(kept, text))
 
 
-#: Where Cython's own part of a module's C begins: how types and the module begin and end, and what
-#: deals with Python's objects. It is half of the C, and no loop over records runs it.
-OWN_PART = "/* #### Code section: module_exttypes ### */\n"
-#: It takes GCC half of the time of -O2 and -O3; so it gets what modules get that run seldom.
-QUICK = """\
-#if defined(__OPTIMIZE__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#pragma GCC optimize ("Og")
+#: Cython's own part of a module's C, in three: how types begin and end, how the module begins, and
+#: what deals with Python's objects. It is half of the C, and no loop over records runs it. With -O2
+#: it would take GCC half of the time, so it gets what modules get that run seldom; and what runs
+#: once gets less.
+OWN_PARTS = {"module_exttypes": "g", "initfunc_declarations": "0", "utility_code_pragmas": "g"}
+LEVEL = """\
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#pragma GCC optimize ("O%s")
 #endif
 """
 
@@ -147,16 +211,22 @@ class Context(Cython.Compiler.Main.Context):
         return super().process_pxd(source_desc, scope, module_name)
 
     def teardown_errors(self, err, options, result):
-        """Mark Cython's own part of the C that a translation wrote."""
+        """Mark Cython's own parts of the C that a translation wrote."""
         super().teardown_errors(err, options, result)
         if result.c_file:
             made = Path(result.c_file)
-            made.write_text(made.read_text().replace(OWN_PART, QUICK + OWN_PART))
+            text = made.read_text()
+            for part, level in OWN_PARTS.items():
+                head = f"/* #### Code section: {part} ### */\n"
+                text = text.replace(head, LEVEL % level + head)
+            made.write_text(text)
 
 
 def hasten() -> None:
     """Replace Cython's functions by those above, and let it compress no strings."""
     Cython.Utils.find_versioned_file = find_file
+    Cython.Build.Dependencies.DependencyTree.find_pxd = find_header
+    Cython.Build.Dependencies.cythonize_one = translate_later
     Cython.Compiler.Main.Context = Context
     # It would write them in up to three ways, and into each module what expands them at import.
     getattr(Cython.Compiler.Code, "compression_algorithms", []).clear()
