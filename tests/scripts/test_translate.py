@@ -85,12 +85,14 @@ USER = """from udpfast.base cimport Pair, SECOND
 """
 BUILD = """
 import runpy, sys
+from pathlib import Path
 from Cython.Build import cythonize
-hasten = runpy.run_path(sys.argv[1])["hasten"]
-hasten()
+translate = runpy.run_path(sys.argv[1])
+translate["hasten"]()
 if sys.argv[2:]:
-    hasten.__globals__["reached"] = lambda module: set(sys.argv[2:])
+    translate["hasten"].__globals__["reached"] = lambda module: set(sys.argv[2:])
 cythonize("udpfast/module.pyx", build_dir="build/cython", language_level=3)
+translate["translated"](Path("build/cython/udpfast/module.c"))
 """
 
 
@@ -139,11 +141,16 @@ def test_cython_of_now_reads_headers_so(project: Path) -> None:
         number for number in range(1, 6) if re.search(rf"\b0x{111111 * number:x}\b", made, re.I)
     ]
     assert found == [1, 2, 4, 5]
-    # The module's own code is compiled as its flags say, what Cython adds is not.
-    own, quick = re.split(re.escape('#pragma GCC optimize ("Og")'), made)
+    # The module's own code is compiled as its flags say, what Cython adds is not; and what begins
+    # the module runs once.
+    own, types, once, objects = re.split('#pragma GCC optimize \\("O[g0]"\\)', made)
+    levels = re.findall('#pragma GCC optimize \\("(O.)"\\)', made)
+    assert levels == ["Og", "O0", "Og"]
     assert "0x1b207" in own.lower()
     assert "void __Pyx_AddTraceback" not in own.partition("module_code ###")[2]
-    assert "void __Pyx_AddTraceback" in quick
+    assert "PyMethodDef" in types
+    assert "__pyx_pymod_exec_module" in once
+    assert "void __Pyx_AddTraceback" in objects
 
 
 @pytest.mark.parametrize("overlooked", [False, True])
@@ -160,6 +167,7 @@ def test_module_that_needs_what_was_not_read_is_not_made(project: Path, overlook
     )
     if overlooked:
         assert "undeclared name not builtin: alias" in result.stderr
+        assert result.stderr.endswith("udpfast: there is no C for module\n")
         assert result.returncode != 0
         return
     assert result.returncode == 0, result.stderr
