@@ -3,10 +3,17 @@
 from typing import NamedTuple
 
 cimport cython
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
+from libc.string cimport memset
 
 from udpfast.core.counter cimport FEED_COUNTER_COUNT
 from udpfast.core.keyed cimport keyed_word
+from udpfast.core.layout cimport (
+    CHANNEL_INCREMENTAL, Connection, Gap, KIND_CONNECTION, KIND_GAP, KIND_MESSAGE, KIND_SESSION,
+    MESSAGE_SIZE_MAX, Message, Session)
+from udpfast.market.gate_state cimport (
+    Gate, GateSettings, Object, gate_find, gate_init, gate_memory_size, gate_status)
 
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import ObjectStatus

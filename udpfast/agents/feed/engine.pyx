@@ -48,8 +48,8 @@ from udpfast.market.book cimport UPDATE_TYPE_STALE
 from udpfast.market.found cimport (
     OUTCOME_NONE, OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_UNKNOWN, Found,
     found_count)
-from udpfast.market.gate cimport (
-    Gate, GateSettings, gate_admit, gate_init, gate_known, gate_reject, gate_tag, gate_take)
+from udpfast.market.gate cimport gate_admit, gate_known, gate_reject, gate_tag, gate_take
+from udpfast.market.gate_state cimport Gate, GateSettings, gate_init
 from udpfast.market.market cimport MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.payload.payload cimport (

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 
 from udpfast.feed.pipeline_state cimport PipelineSettings
-from udpfast.market.gate cimport GateSettings
+from udpfast.market.gate_state cimport GateSettings
 from udpfast.market.market cimport MarketSettings
 
 cdef int pipeline_configure(PipelineSettings* settings, config) except -1

@@ -6,7 +6,7 @@ from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT
 from udpfast.feed.pipeline cimport pipeline_settings_framing
 from udpfast.feed.pipeline_state cimport (
     PipelineSettings, pipeline_memory_size, pipeline_settings_default)
-from udpfast.market.gate cimport GateSettings, gate_memory_size
+from udpfast.market.gate_state cimport GateSettings, gate_memory_size
 from udpfast.market.market cimport MarketSettings
 from udpfast.payload.payload cimport payload_memory_size
 from udpfast.shm.region cimport REGION_PAGE
