@@ -24,7 +24,8 @@ int main(int count, char **words)
     int64_t left = count == 3 ? atoll(words[2]) : -1, got = udpfast_books_open(&books);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (got == 0)
-        got = udpfast_reader_open(&reader, count > 1 ? words[1] : "", UDPFAST_START_TAIL);
+        got = udpfast_reader_open_wait(&reader, count > 1 ? words[1] : "", UDPFAST_START_TAIL,
+                                       INT64_C(5000000000));
     if (got == 0)
         got = udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000));
     if (got == 0)

@@ -1,4 +1,4 @@
-/* What tests drive udpfast.h by: ADDRESS START LIMIT.
+/* What tests drive udpfast.h by: ADDRESS START LIMIT [WAIT_NS], which waits for the feed.
  *
  * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
  * for each record and each book, and ends with what the last poll returned. The line `orders` asks
@@ -127,10 +127,12 @@ int main(int count, char **words)
     static const struct udpfast_record *records[4096];
     char line[16];
     int64_t result = 0;
-    if (count != 4 || udpfast_books_open(&books) != 0
+    if (count < 4 || count > 5 || udpfast_books_open(&books) != 0
         || udpfast_books_open_orders(&orders) != 0)
         return 2;
-    result = udpfast_reader_open(&reader, words[1], atoi(words[2]));
+    result = count == 4 ? udpfast_reader_open(&reader, words[1], atoi(words[2]))
+                        : udpfast_reader_open_wait(&reader, words[1], atoi(words[2]),
+                                                   strtoll(words[4], NULL, 10));
     printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "open");
     fflush(stdout);
     while (result == 0 && fgets(line, sizeof line, stdin) != NULL) {

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from random import Random
 
@@ -537,6 +538,38 @@ def test_attach_waits_until_the_ring_exists(tmp_path: Path) -> None:
         assert next(reader).payload == b"x"
     writer.join()
     made[0].close()
+
+
+@pytest.mark.parametrize("timeout", [PATIENCE_S, None])
+def test_attach_to_an_ended_ring_waits_for_the_next_writer(
+    instance: Instance, timeout: float | None
+) -> None:
+    instance.append(Kind.MESSAGE, b"before")
+    instance.close()
+    made: list[Instance] = []
+    writer = threading.Timer(0.05, lambda: made.append(Instance(instance.directory)))
+    writer.start()
+    with Reader(instance.address, timeout=timeout) as reader:
+        writer.join()
+        assert reader.state == "alive"
+        made[0].append(Kind.MESSAGE, b"after")
+        assert next(reader).payload == b"after"
+    made[0].close()
+
+
+def test_attach_to_an_ended_ring_that_nobody_continues_reads_that_one(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"before")
+    instance.close()
+    with (
+        pytest.warns(RuntimeWarning, match="has ended"),
+        Reader(instance.address, timeout=0.05) as reader,
+    ):
+        assert reader.state == "ended" and list(reader) == []
+    for start in ("begin", "oldest"):  # what it has is what is wanted
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            with Reader(instance.address, start=start, timeout=None) as reader:
+                assert [record.payload for record in reader] == [b"before"]
 
 
 def test_attach_to_another_payload_layout_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import random
 import shutil
 import struct
 import subprocess
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,8 +52,16 @@ SEEDS = (*range(12), 1085, 1101)
 class CReader:
     """The program `ring_driver`, which returns all new records for each line."""
 
-    def __init__(self, program: Path, address: str, start: str = "tail", limit: int = 64) -> None:
+    def __init__(
+        self,
+        program: Path,
+        address: str,
+        start: str = "tail",
+        limit: int = 64,
+        wait_ns: int | None = None,
+    ) -> None:
         command = [str(program), address, str(STARTS[start]), str(limit)]
+        command += [] if wait_ns is None else [str(wait_ns)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
         )
@@ -239,6 +248,37 @@ def test_market_at_random_has_all_that_it_is_for(tmp_path: Path) -> None:
     for what in (*[f"kind {kind:d}" for kind in kinds], "stale 0", "stale 1", "failed", "contested",
                  "unnamed"):  # fmt: skip
         assert seen[what] > 20, what
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_open_that_waits_finds_the_next_writer(read: Read, tmp_path: Path, ended: bool) -> None:
+    if ended:
+        before = Instance(tmp_path / "feed")
+        before.append(Kind.MESSAGE, b"before")
+        before.close()
+    made: list[Instance] = []
+    writer = threading.Timer(0.05, lambda: made.append(Instance(tmp_path / "feed")))
+    writer.start()
+    theirs = read(f"ring:{tmp_path}/feed", "tail", 64, -1)
+    writer.join()
+    assert theirs.opened == "0 open"
+    made[0].append(Kind.MESSAGE, b"after")
+    made[0].ring.flush()
+    assert len([line for line in theirs.read() if line.startswith("record ")]) == 1
+    made[0].close()
+
+
+def test_open_that_waited_in_vain_says_so_or_opens_the_ended_ring(
+    read: Read, tmp_path: Path
+) -> None:
+    assert read(f"ring:{tmp_path}/feed", "tail", 64, 30_000_000).opened.startswith(f"{ABSENT} ")
+    instance = Instance(tmp_path / "feed")
+    instance.append(Kind.MESSAGE, b"before")
+    instance.close()
+    theirs = read(instance.address, "tail", 64, 30_000_000)
+    assert theirs.opened == "0 open" and theirs.read()[-1].startswith(f"{ENDED} ")
+    theirs = read(instance.address, "oldest", 64, -1)  # what it has is what is wanted
+    assert len([line for line in theirs.read() if line.startswith("record ")]) == 1
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from udpfast.errors import NotReadyError
 
-__all__ = ["deadline_of", "time_left", "when_there"]
+__all__ = ["PAUSE_S", "deadline_of", "time_left", "when_there"]
 
 T = TypeVar("T")
 
-_PAUSE_S = 0.01
+#: Time between two attempts.
+PAUSE_S = 0.01
 
 
 def deadline_of(timeout: float | None) -> float:
@@ -47,4 +48,4 @@ def when_there(
         except absent:
             if time.monotonic() >= deadline_s:
                 raise
-        time.sleep(_PAUSE_S)
+        time.sleep(PAUSE_S)

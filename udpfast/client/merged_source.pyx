@@ -318,7 +318,8 @@ def open_sources(
 def _open_joined(journals, ring, left, open_one, start, options):
     # Open a ring and the journal that keeps its records as one source: history, then live. Return
     # None if none of the journals keeps them.
-    cdef RingSource live = open_one(ring, "tail")
+    # Whoever wants history does not wait for the next writer of a ring that has ended.
+    cdef RingSource live = open_one(ring, "tail" if start == "tail" else "oldest")
     batch, buffer_bytes, deadline_s = options
     try:
         for address in journals:

@@ -23,11 +23,13 @@ from udpfast.log.ring cimport RING_STUCK_NS, RingReader, ring_poll, ring_ready, 
 import contextlib
 import errno
 import sys
+import time
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from udpfast.archive.feed_cursor import RingFeedCursor
-from udpfast.client.appearing import deadline_of, time_left, when_there
+from udpfast.client.appearing import PAUSE_S, deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import (
     NotReadyError, RegionError, RingClosedError, UdpfastError)
@@ -380,6 +382,9 @@ def open_source(
         tell: bool = True) -> Source:
     """Attach to the ring of an instance; wait until `timeout` for it to appear.
 
+    A reader that begins at the tail also waits for the next writer of a ring that has ended, and
+    gets the ended ring at the deadline.
+
     Parameters
     ----------
     target : str
@@ -398,13 +403,14 @@ def open_source(
         start_ns, start = journal_source.unix_ns(
             start, "start", journal_source.START_EXPECTED), "tail"
     deadline_s = deadline_of(timeout)
+    attach = partial(_attach, target, (start, batch, buffer_bytes, PAYLOAD_HASH, populate))
     try:
-        directory, cursor = when_there(
-            lambda: _attach(target, (start, batch, buffer_bytes, PAYLOAD_HASH, populate)),
-            deadline_s)
+        directory, cursor = when_there(attach, deadline_s)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             errno.ENOENT, f"no ring {target!r}{instance_hint(target)}", error.filename) from None
+    if start == "tail" and start_ns is None:  # others want what the ring has already
+        cursor = _await_writer(cursor, attach, deadline_s)
     join = None
     if image:
         join = ImageJoin(directory, RingFeedCursor(cursor),
@@ -422,6 +428,20 @@ def open_source(
     except BaseException:
         source.detach()
         raise
+
+
+cdef RingCursor _await_writer(RingCursor cursor, attach, deadline_s):
+    # Return a cursor in the ring that replaces an ended one, or this one at the deadline. Another
+    # writer never continues a ring that was closed: it puts a new file in its place.
+    while cursor.life == "finished" and time_left(deadline_s):
+        if cursor.region.replaced():
+            with contextlib.suppress(FileNotFoundError, NotReadyError):
+                directory, following = attach()
+                cursor.close()
+                cursor = following
+                continue
+        time.sleep(PAUSE_S)
+    return cursor
 
 
 cdef _warn(RingSource source, start):

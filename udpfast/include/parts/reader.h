@@ -390,6 +390,34 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
     return result;
 }
 
+/* Open an instance's ring, and wait for its feed. Returns as udpfast_reader_open.
+ *
+ * At UDPFAST_START_TAIL it also waits for the next writer of a ring that has ended (the last run's),
+ * and opens the ended one if none comes. timeout_ns: below 0: no limit.
+ */
+static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const char *address,
+                                           int start, int64_t timeout_ns)
+{
+    int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
+    const struct timespec pause = {0, 10000000};
+    char path[PATH_MAX + 8];
+    for (;;) {
+        int result = udpfast_reader_open(reader, address, start);
+        int ended = result == 0 && start == UDPFAST_START_TAIL
+                    && UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED;
+        if (!ended && result != UDPFAST_ABSENT && result != UDPFAST_NOT_READY)
+            return result;
+        snprintf(path, sizeof path, "%.*s/ring", PATH_MAX - 1, reader->directory);
+        do {
+            if (udpfast_clock(CLOCK_MONOTONIC) >= until_ns)
+                return result;
+            nanosleep(&pause, NULL);
+        } while (ended && !udpfast_region_replaced(&reader->ring, path));
+        if (ended)
+            udpfast_reader_close(reader);
+    }
+}
+
 /* --- reading --- */
 
 /* Return a record that is in no ring. Returns 1. */
