@@ -47,6 +47,7 @@ from udpfast.errors import RingClosedError
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
 from udpfast.net.bad_network import Arrival, LineFaults, LineMap, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.shm.image import has_image
 
 from .program import memory, program
 
@@ -339,7 +340,7 @@ def _join_all(directory: Path, attaches: int, seed: int, queue: Any) -> None:
     try:
         rng = random.Random(seed)
         queue.put("ready")
-        while not (directory / "image").exists():
+        while not has_image(directory):
             time.sleep(0.001)
         time.sleep(0.2)
         found = []

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ from udpfast.market.updates import (
     TRADE,
     TRADES,
 )
+from udpfast.shm.image import has_image, note_image
 
 ALWAYS = 1 << 62
 BORN_NS = 416  # RingHeader.born_ns
@@ -387,6 +389,37 @@ def test_keeper_runs_as_an_agent_and_ends_with_its_ring(instance: Instance) -> N
 def test_reader_without_an_image_is_told_what_to_do(instance: Instance) -> None:
     with pytest.raises(ImageError, match=r"there is none; .* \[image\] enabled = true"):
         Reader(instance.address, image=True)
+
+
+def test_reader_of_a_feed_that_keeps_no_image_is_told_at_once(instance: Instance) -> None:
+    with pytest.raises(ImageError, match="there is none"):
+        Reader(instance.address, image=True, timeout=None)
+
+
+def test_reader_waits_for_a_keeper_that_will_begin(instance: Instance) -> None:
+    live_book(instance)
+    note_image(instance.directory, kept=True)
+    assert not has_image(instance.directory)
+    with pytest.raises(ImageError, match="its keeper has not begun it yet"):
+        Reader(instance.address, image=True)
+    made: list[ImageKeeper] = []
+    keeper = threading.Timer(0.05, lambda: made.append(keep(instance)))
+    keeper.start()
+    with Reader(instance.address, image=True, timeout=None) as reader:
+        assert has_image(instance.directory)
+        assert next(reader).kind is Kind.SESSION
+    keeper.join()
+    made[0].on_stop()
+
+
+def test_image_of_an_earlier_run_is_gone_once_the_feed_keeps_none(instance: Instance) -> None:
+    live_book(instance)
+    keep(instance).on_stop()
+    note_image(instance.directory, kept=True)
+    assert has_image(instance.directory)
+    note_image(instance.directory, kept=False)
+    with pytest.raises(ImageError, match="there is none"):
+        Reader(instance.address, image=True, timeout=None)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,7 +2,8 @@
  *
  * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
  * for each record and each book, and ends with what the last poll returned. The line `orders` asks
- * for the single orders, as of now; `join` takes all books from the image first.
+ * for the single orders, as of now; `join` takes all books from the image first, and tries for 0 s
+ * or for so many (`join 9`).
  */
 
 #include "udpfast.h"
@@ -142,8 +143,9 @@ int main(int count, char **words)
             fflush(stdout);
             continue;
         }
-        if (strcmp(line, "join\n") == 0) {
-            int joined = udpfast_reader_join(&reader, &books, &orders, 0);
+        if (strncmp(line, "join", 4) == 0) {
+            int64_t timeout_ns = atoll(line + 4) * INT64_C(1000000000);
+            int joined = udpfast_reader_join(&reader, &books, &orders, timeout_ns);
             print_books();
             printf("%d %" PRIu64 " %s\n", joined, reader.index, joined < 0 ? reader.problem : "");
             fflush(stdout);

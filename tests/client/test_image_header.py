@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ from udpfast.core.layout import GAP, Kind
 from udpfast.log.ring import Ring
 from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.image import Image, ImageView
+from udpfast.shm.image import Image, ImageView, note_image
 
 __all__ = ["program", "read"]  # fixtures
 
@@ -269,12 +270,23 @@ def test_join_without_an_image_says_so_and_the_reader_goes_on(
     instance.top(1.0, 2.0)
     instance.ring.flush()
     reader = read(instance.address)
-    said = reader.read("join")[-1]
+    said = reader.read("join 999999")[-1]  # at once: a feed that works says whether it keeps one
     assert said.startswith(f"{ABSENT} ")
     assert "set [image] enabled = true in the feed's file" in said
     instance.top(3.0, 4.0)
     instance.ring.flush()
     assert reader.read()[0].startswith(f"record {Kind.TOP_OF_BOOK:d} 1 ")
+
+
+def test_join_waits_for_a_keeper_that_will_begin(read: Read, instance: Instance) -> None:
+    note_image(instance.directory, kept=True)
+    reader = read(instance.address)
+    assert reader.read("join")[-1].startswith(f"{NOT_READY} ")
+    made: list[ImageKeeper] = []
+    keeper = threading.Timer(0.05, lambda: made.append(keeper_of(instance.directory, objects=8)))
+    keeper.start()
+    assert reader.read("join 999999")[-1].startswith("0 ")
+    keeper.join()
 
 
 def test_doubt_of_the_feed_is_that_of_the_books(

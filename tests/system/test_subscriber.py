@@ -12,9 +12,10 @@ import threading
 import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast import Reader
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, WriterExistsError
+from udpfast.errors import ConfigError, ImageError, WriterExistsError
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
@@ -97,6 +98,15 @@ def test_subscriber_stop_that_is_interrupted_ends_the_loop_before_its_memory(tab
     with pytest.raises(KeyboardInterrupt):
         subscriber.stop()
     assert threading.enumerate() == before
+
+
+def test_subscriber_says_whether_it_keeps_an_image_before_readers_find_it(tables):
+    with Subscriber(tables), pytest.raises(ImageError, match="there is none"):
+        Reader("ring:test", image=True, timeout=None)
+    with Subscriber(tables | {"image": {"enabled": True}}):
+        Reader("ring:test", image=True, timeout=None).close()
+    with Subscriber(tables), pytest.raises(ImageError, match="there is none"):
+        Reader("ring:test", image=True, timeout=None)
 
 
 def test_subscriber_second_one_is_refused(tables):

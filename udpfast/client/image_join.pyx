@@ -22,13 +22,14 @@ from udpfast.market.state cimport state_apply, state_free, state_init
 from udpfast.market.state_bytes cimport entry_copy, state_read, state_records
 from udpfast.shm.image cimport ImageView, image_copy
 
-from udpfast.errors import FormatError, ImageError
+from udpfast.errors import FormatError, ImageError, NotReadyError
 from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.shm.image import ImageView
 
 __all__ = ["ImageJoin"]
 
 _PAUSE_S = 0.001
+_NONE = "there is none; set [image] enabled = true in the feed's file"
 
 cdef enum:
     JOIN_BATCH = 1 << 16         # records per poll; the cursor's own limit may be lower
@@ -45,7 +46,8 @@ cdef class ImageJoin:
     cursor : FeedCursor
         A cursor in its ring or store; it is moved to the position of the state.
     patience_s : float
-        Seconds to keep trying: a keeper that was just started, or is behind, needs a moment.
+        Seconds to keep trying: a keeper that was just started, or is behind, needs a moment. If
+        the feed works and keeps no image, that is reported at once.
 
     Raises
     ------
@@ -56,10 +58,12 @@ cdef class ImageJoin:
     def __init__(self, directory: Path, FeedCursor cursor not None, patience_s: float):
         deadline_s = time.monotonic() + patience_s
         while True:
+            # Its writer says before it is found whether there will be an image (`note_image`).
+            final = not (cursor.ended() or cursor.failed() or cursor.gone())
             reason = self._try(Path(directory), cursor)
             if reason is None:
                 return
-            if time.monotonic() >= deadline_s:
+            if time.monotonic() >= deadline_s or final and reason is _NONE:
                 raise ImageError(f"{Path(directory) / 'image'}: {reason}")
             time.sleep(_PAUSE_S)
 
@@ -113,7 +117,9 @@ cdef class ImageJoin:
         try:
             view = ImageView.attach(directory, ENTRY_HASH)
         except FileNotFoundError:
-            return "there is none; set [image] enabled = true in the feed's file"
+            return _NONE
+        except NotReadyError:
+            return "its keeper has not begun it yet"
         except FormatError as error:
             return str(error)
         with view:

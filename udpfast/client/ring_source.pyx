@@ -436,7 +436,7 @@ cdef RingCursor _await_writer(RingCursor cursor, attach, deadline_s):
     while cursor.life == "finished" and time_left(deadline_s):
         if cursor.region.replaced():
             with contextlib.suppress(FileNotFoundError, NotReadyError):
-                directory, following = attach()
+                _, following = attach()
                 cursor.close()
                 cursor = following
                 continue

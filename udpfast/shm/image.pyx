@@ -3,8 +3,11 @@
 from pathlib import Path
 
 from udpfast.errors import RegionError
+from udpfast.shm.files import replace_file
 
-__all__ = ["IMAGE_KIND", "IMAGE_LAYOUT", "Image", "ImageView", "image_path"]
+__all__ = [
+    "IMAGE_KIND", "IMAGE_LAYOUT", "Image", "ImageView", "has_image", "image_path", "note_image",
+]
 
 #: Kind of an image's region.
 IMAGE_KIND = "IMAG"
@@ -178,3 +181,31 @@ def image_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of an image's file; for an instance's directory, its file `image`."""
     path = Path(path)
     return path / "image" if path.is_dir() else path
+
+
+def note_image(directory: Path, kept: bool) -> None:
+    """Tell readers whether a feed keeps an image, before they find the feed.
+
+    Until its keeper has begun, an empty file stands for it. Where a feed works and there is no
+    file, nobody needs to wait for one.
+
+    Parameters
+    ----------
+    directory : Path
+        The instance's directory.
+    kept : bool
+        False: remove the image of an earlier run.
+    """
+    path = directory / "image"
+    if not kept:
+        path.unlink(missing_ok=True)
+    elif not path.exists():
+        replace_file(path, b"")
+
+
+def has_image(directory: Path) -> bool:
+    """Return whether a keeper has begun the image of an instance; it may be dead by now."""
+    try:
+        return (directory / "image").stat().st_size > 0
+    except FileNotFoundError:
+        return False

@@ -32,6 +32,7 @@ from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpec
 from udpfast.host.core_list import core_count
 from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
+from udpfast.shm.image import note_image
 from udpfast.shm.instance import admit_group, instance_directory
 from udpfast.shm.roster import AgentEntry, AgentState
 from udpfast.shm.trust import find_group
@@ -171,6 +172,7 @@ class Subscriber:
         self._find_bypass(engine)
         admit_group(self.directory, self.config.access.group)
         write_feed(self.config, self.directory)
+        note_image(self.directory, self.config.image.enabled)
         engine.publish(realtime_ns())
         self._counters = CounterBlock.attach(self.directory / "counters")
         note_store(self.directory, None if engine.disk is None else engine.disk.directory)

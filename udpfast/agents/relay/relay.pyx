@@ -34,6 +34,7 @@ from udpfast.archive.names import RingTable
 from udpfast.config import FeedConfig, RelayConfig
 from udpfast.core.log import say_info, say_warning
 from udpfast.log.readers import ReaderRegistration
+from udpfast.shm.image import has_image
 from udpfast.shm.relay_counts import RelayCounts
 
 __all__ = ["Relay", "build"]
@@ -263,7 +264,7 @@ cdef class Relay(Agent):
         say_warning(
             f"udpfast: {self._name}: relay: {self._cursor.missed:,} records were overwritten "
             "before they were read: the far end is in doubt until it is told all anew")
-        if now_ns < self._rejoin_at_ns or not (self._directory / "image").exists():
+        if now_ns < self._rejoin_at_ns or not has_image(self._directory):
             return False
         self._rejoin_at_ns = now_ns + REJOIN_NS
         try:

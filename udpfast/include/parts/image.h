@@ -404,8 +404,7 @@ static inline int udpfast_join_follow(struct udpfast_join *join, uint64_t end)
     struct udpfast_reader *reader = join->reader;
     int64_t count, i;
     int result = 0;
-    int works = UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
-                && udpfast_region_writer_alive(&reader->ring) && !udpfast_reader_stuck(reader);
+    int works = udpfast_reader_works(reader) && !udpfast_reader_stuck(reader);
     if (end < join->newest)
         end = join->newest;
     reader->looked_ns = 0;
@@ -470,7 +469,7 @@ static inline int udpfast_join_try(struct udpfast_join *join)
  * A book is stale if it is for the feed, or if the image does not have all of it. All are stale if
  * the writer is dead, stuck or has ended. Below 0, the reader is at the ring's end and the books are
  * empty: it may go on without the image, or try again. See `reader->problem`. UDPFAST_ABSENT: the
- * feed keeps no image; UDPFAST_REFUSED: of another version, or not trusted; UDPFAST_NOT_READY: it is
+ * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted; UDPFAST_NOT_READY: it is
  * being written; UDPFAST_OUTDATED: of another ring, or the ring has overwritten what follows it;
  * UDPFAST_DAMAGED.
  */
@@ -481,11 +480,16 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
     const struct timespec pause = {0, 1000000};
     struct udpfast_join join = {{books, orders}, reader, 0, 0};
     uint32_t set, i;
-    int result, found;
+    /* A feed says before its readers find it whether it keeps an image: of a working one, an image
+     * that is absent stays absent. */
+    int result, found, works = udpfast_reader_works(reader);
     char problem[UDPFAST_PROBLEM_SIZE];
     while ((result = udpfast_join_try(&join)) != 0 && result != UDPFAST_NO_MEMORY
-           && result != UDPFAST_REFUSED && udpfast_clock(CLOCK_MONOTONIC) < until_ns)
+           && result != UDPFAST_REFUSED && !(result == UDPFAST_ABSENT && works)
+           && udpfast_clock(CLOCK_MONOTONIC) < until_ns) {
         nanosleep(&pause, NULL);
+        works = udpfast_reader_works(reader);
+    }
     for (set = 0; set < 2; set++) {
         if (join.books[set] == NULL)
             continue;

@@ -595,6 +595,13 @@ static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
            && udpfast_clock(CLOCK_MONOTONIC) - current_ns >= UDPFAST_RING_STUCK_NS;
 }
 
+/* Whether the writer lives, and has not ended. */
+static inline int udpfast_reader_works(const struct udpfast_reader *reader)
+{
+    return UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
+           && udpfast_region_writer_alive(&reader->ring);
+}
+
 /* Whether to report READY: a new writer has written a record; or the loop that was stuck has run
  * again, and this reader has read all that it had written by then. */
 static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
