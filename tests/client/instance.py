@@ -82,7 +82,7 @@ class Instance:
         self, dtype: np.dtype[Any], exchange: str, symbol: str | bytes, **fields: Any
     ) -> Any:
         update = np.zeros((), dtype)
-        update["exchange_id"] = self.names.intern(exchange)
+        update["exchange_id"] = self.names.intern(exchange, exchange=True)
         update["symbol_id"] = self.names.intern(symbol)
         for name, value in fields.items():
             update[name] = value

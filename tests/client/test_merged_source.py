@@ -218,7 +218,7 @@ def test_misspelt_name_is_said_of_all_sources_of_a_list(tmp_path):
     drive(recorder)
     addresses = [f"journal:{tmp_path / 'journal'}", second.address]
     for order in (addresses, addresses[::-1]):
-        with pytest.warns(UserWarning, match="'BTX'; published are .*BTC, ETH"):
+        with pytest.warns(UserWarning, match="symbol .*'BTX'; published are BTC, ETH"):
             Reader(order, symbols=["BTC", "BTX"]).close()
         with Reader(order, symbols=["BTC", "ETH"], start="oldest") as reader:
             assert sorted(next(reader).symbol or "" for _ in range(2)) == ["BTC", "ETH"]

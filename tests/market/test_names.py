@@ -21,6 +21,16 @@ def test_intern_empty_name_is_a_name_and_not_none():
     assert table.bytes(0) is None
 
 
+def test_exchanges_are_told_from_symbols_as_far_as_there_is_room():
+    table = NameTable(capacity=99)
+    assert table.exchanges == []
+    ids = [table.intern(f"X{i}", exchange=True) for i in range(40)]
+    table.intern("S")
+    assert table.intern("X1", exchange=True) == ids[1]
+    assert table.intern("S", exchange=True) == 41, "a symbol stays one"
+    assert table.exchanges == ids[:30]
+
+
 def test_intern_full_table_returns_zero_for_new_names_only():
     table = NameTable(capacity=3)
     assert [table.intern(name) for name in "abcda"] == [1, 2, 3, 0, 1]

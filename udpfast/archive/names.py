@@ -16,7 +16,7 @@ from udpfast.market.names import NameTable
 from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.region import Region
 
-__all__ = ["RingTable", "journal_names", "known_names", "names_path"]
+__all__ = ["RingTable", "journal_names", "known_names", "names_by_role", "names_path"]
 
 
 class RingTable:
@@ -100,11 +100,23 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
     return table
 
 
-def known_names(directory: str | os.PathLike[str]) -> set[str]:
-    """Return all names that records of a journal or store may carry, except from damaged files."""
-    found: set[str] = set()
+def names_by_role(table: NameTable) -> tuple[set[str], set[str]]:
+    """Return the exchanges and the symbols of a table; all names as both if it does not say."""
+    names = [table[each] or "" for each in range(1, len(table) + 1)]
+    exchanges = {names[each - 1] for each in table.exchanges}
+    return (exchanges, set(names) - exchanges) if exchanges else (set(names), set(names))
+
+
+def known_names(directory: str | os.PathLike[str]) -> tuple[set[str], set[str]]:
+    """Return all exchanges and symbols that records of a journal or store may name.
+
+    Damaged files are left out.
+    """
+    exchanges: set[str] = set()
+    symbols: set[str] = set()
     for path in Path(directory).glob("*.names"):
         with contextlib.suppress(FileNotFoundError, FormatError):
-            table = NameTable(names_table(attach_names(path)))
-            found.update(table[each] or "" for each in range(1, len(table) + 1))
-    return found
+            found = names_by_role(NameTable(names_table(attach_names(path))))
+            exchanges |= found[0]
+            symbols |= found[1]
+    return exchanges, symbols

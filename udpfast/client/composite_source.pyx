@@ -405,7 +405,7 @@ cdef class CompositeSource(PolledSource):
         return self.order.writer_alive()
 
     cdef names_published(self):
-        return []  # each input has its own
+        return set(), set()  # each input has its own
 
     cdef detach(self):
         self.done = True

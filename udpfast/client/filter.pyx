@@ -96,25 +96,20 @@ cdef class Filter:
         self._exchanges = NameFilter(exchanges)
         self._symbols = NameFilter(symbols)
 
-    def describe_unknown(self, known: Sequence[str]) -> str | None:
-        """Return a sentence about wanted names that were not published; None: all were.
+    def describe_unknown(self, exchanges: Set[str], symbols: Set[str]) -> str | None:
+        """Return sentences about wanted names that were not published; None: all were.
 
         Parameters
         ----------
-        known : sequence of str
-            Names published so far; if empty, nothing can be compared, and None is returned.
+        exchanges, symbols : set of str
+            Names published so far; if empty, nothing can be compared with them.
         """
-        unknown = [*self._exchanges.unknown(known), *self._symbols.unknown(known)]
-        if not known or not unknown:
-            return None
-        # List the most similar names first. The low limit finds exchanges, whose names are short.
-        near = [each for name in unknown for each in similar(name, known, NAMES_SHOWN, NAMES_ALIKE)]
-        shown = list(dict.fromkeys([*near, *sorted(known)]))[:NAMES_SHOWN]
-        more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
-        hints = dict.fromkeys(did_you_mean(name, known) for name in unknown)
-        return (
-            f"not published so far: {', '.join(map(repr, unknown))}; published are "
-            f"{', '.join(shown)}{more}{''.join(hints)}")
+        said = [
+            _describe_unknown("exchange", self._exchanges.unknown(exchanges), exchanges,
+                              "symbol", symbols),
+            _describe_unknown("symbol", self._symbols.unknown(symbols), symbols,
+                              "exchange", exchanges)]
+        return ". ".join(each for each in said if each) or None
 
     cdef int64_t select(
             self, Record* headers, uint64_t* offsets, const uint8_t* payloads, int64_t first,
@@ -146,3 +141,21 @@ cdef class Filter:
             return True
         return (self._exchanges.passes(exchange_id, self._names)
                 and self._symbols.passes(symbol_id, self._names))
+
+
+def _describe_unknown(what, unknown, known, other, others):
+    # A sentence about unknown names, and those that are known of this sort; "": there is nothing to
+    # say. `others` are the names of the other sort.
+    if not known or not unknown:
+        return ""
+    # List the most similar names first. The low limit finds exchanges, whose names are short.
+    near = [each for name in unknown for each in similar(name, known, NAMES_SHOWN, NAMES_ALIKE)]
+    shown = list(dict.fromkeys([*near, *sorted(known)]))[:NAMES_SHOWN]
+    more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
+    hints = dict.fromkeys(
+        f"; {name!r} is {'an' if other == 'exchange' else 'a'} {other}" if name in others else did_you_mean(name, known)
+        for name in unknown)
+    return (
+        f"{what}{'s' * (len(unknown) > 1)} not published so far: "
+        f"{', '.join(map(repr, unknown))}; published are {', '.join(shown)}{more}"
+        f"{''.join(hints)}")

@@ -407,7 +407,8 @@ cdef class HistorySource(Source):
         return source.names_missing() or self.names is not source.names
 
     cdef names_published(self):
-        return {*known_names(self.seam.journal), *self.live.names_published()}
+        kept, live = known_names(self.seam.journal), self.live.names_published()
+        return kept[0] | live[0], kept[1] | live[1]
 
     cdef sleeper(self):
         return self.live.sleeper()

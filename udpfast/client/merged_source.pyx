@@ -257,7 +257,12 @@ cdef class MergedSource(PolledSource):
         return False
 
     cdef names_published(self):
-        return {name for each in self.members for name in (<Member>each).source.names_published()}
+        exchanges, symbols = set(), set()
+        for each in self.members:
+            found = (<Member>each).source.names_published()
+            exchanges |= found[0]
+            symbols |= found[1]
+        return exchanges, symbols
 
     cdef detach(self):
         cdef Member member

@@ -7,6 +7,7 @@ from libc.errno cimport EBADMSG, EPIPE
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport Idle, idle_step
 
+from udpfast.archive.names import names_by_role
 from udpfast.client.appearing import deadline_of, time_left
 from udpfast.errors import ConfigError, RingClosedError, shown
 
@@ -123,9 +124,9 @@ cdef class Source:
         return False
 
     cdef names_published(self):
-        # All exchanges and symbols published so far, as far as known here.
+        # The exchanges and the symbols published so far, as far as known here.
         table = self.names.table
-        return [] if table is None else [table[i] for i in range(1, len(table) + 1)]
+        return (set(), set()) if table is None else names_by_role(table)
 
     cdef bint detached(self):
         return True

@@ -521,7 +521,7 @@ cdef class ZmqSource(Source):
         return self.failed
 
     cdef names_published(self):
-        return []  # they come with the records
+        return set(), set()  # they come with the records
 
     cdef bint writer_alive(self):
         return not (self.ended or self.silence.silent or self.socket is None)

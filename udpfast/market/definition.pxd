@@ -115,11 +115,11 @@ cdef inline Instrument* meet_instrument(
         counter_add(&market.feed[FEED_OBJECTS], 1)
         exchange = market.traits.exchange
         size = text_size(exchange)
-        i.exchange_id = names_intern(market.names, <const uint8_t*>exchange, size)
+        i.exchange_id = names_intern(market.names, <const uint8_t*>exchange, size, True)
         if market.traits.depth_implied:
             memcpy(text, exchange, size)
             memcpy(text + size, b" implied", 8)
-            i.implied_id = names_intern(market.names, text, size + 8)
+            i.implied_id = names_intern(market.names, text, size + 8, True)
         i.depth[0] = market.traits.depth
         i.depth[1] = market.traits.depth_implied
         i.decimals = market.traits.decimals

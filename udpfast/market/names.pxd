@@ -10,6 +10,9 @@
 # reader that loaded `count` with acquire may read entries 1..count without a lock. Only the writer
 # reads the slots. Ids begin at 1, and 0 means no name. The empty name is a name.
 #
+# Entry 0 is no name's: it lists the ids of exchanges, the first 30, `size` of them; all other names
+# are symbols. Only messages about wrong names need to know.
+#
 # The memory is borrowed and must be aligned to 8. A writer that attaches to used memory keeps its
 # ids, so they outlive a restart of the writer.
 
@@ -22,6 +25,7 @@ from udpfast.core.keyed cimport Key, keyed_draw, keyed_fold, keyed_word
 
 cdef enum:
     NAME_SIZE_MAX = 120          # longer ones get no id; the origin's have at most 64 bytes
+    NAMES_EXCHANGES_MAX = NAME_SIZE_MAX // 4
     NAMES_CAPACITY_MAX = 16777216
     NAMES_MAGIC = 0x73656D616E667564   # "dufnames"
 
@@ -41,7 +45,7 @@ cdef struct NameEntry:  # two cache lines; a short name touches only one
 cdef struct Names:  # a view of the memory; copies are cheap
     NamesHeader* header
     uint32_t* slots
-    NameEntry* entries           # entries[id]; entries[0] is never used
+    NameEntry* entries           # entries[id]; entries[0] lists exchanges
     uint64_t capacity            # as checked once: the memory may belong to another process
 
 
@@ -140,7 +144,8 @@ cdef inline uint32_t name_hash(
 
 # Return the id of a name that is new, or not in the slot of its hash; 0 if the table is full.
 cdef uint32_t names_probe(
-    Names* names, const uint8_t* text, uint32_t size, uint32_t hash_) noexcept nogil
+        Names* names, const uint8_t* text, uint32_t size, uint32_t hash_,
+        bint exchange) noexcept nogil
 
 
 cdef inline bint names_is(
@@ -153,7 +158,7 @@ cdef inline bint names_is(
 
 
 cdef inline uint32_t names_intern(
-        Names* names, const uint8_t* text, uint32_t size) noexcept nogil:
+        Names* names, const uint8_t* text, uint32_t size, bint exchange=False) noexcept nogil:
     # Return the id of a name, which may be new; 0 if the table is full, or if the name is longer
     # than NAME_SIZE_MAX. Long names are not cut, because all with the same beginning would be one.
     cdef uint32_t hash_, name_id
@@ -162,7 +167,7 @@ cdef inline uint32_t names_intern(
     hash_ = name_hash(&names.header.key, text, size)
     name_id = names.slots[hash_ & (<uint32_t> names.header.slots - 1)]
     return name_id if likely(names_is(names, name_id, text, size)) else names_probe(
-        names, text, size, hash_)
+        names, text, size, hash_, exchange)
 
 
 cdef inline uint64_t names_count(const Names* names) noexcept nogil:
@@ -179,6 +184,9 @@ cdef inline const uint8_t* names_get(
     entry = names.entries + name_id
     size[0] = min(entry.size, <uint32_t> NAME_SIZE_MAX)
     return entry.text
+
+
+cdef bint names_is_exchange(const Names* names, uint32_t name_id) noexcept nogil
 
 
 cdef class NameTable:

@@ -18,7 +18,8 @@ if sizeof(NamesHeader) != 64 or sizeof(NameEntry) != 128:
 
 
 cdef uint32_t names_probe(
-        Names* names, const uint8_t* text, uint32_t size, uint32_t hash_) noexcept nogil:
+        Names* names, const uint8_t* text, uint32_t size, uint32_t hash_,
+        bint exchange) noexcept nogil:
     cdef NamesHeader* header = names.header
     cdef uint32_t mask = <uint32_t> (header.slots - 1)
     cdef uint32_t slot = hash_ & mask, name_id
@@ -38,9 +39,30 @@ cdef uint32_t names_probe(
     entry.size = size
     memcpy(entry.text, text, size)
     names.slots[slot] = name_id
+    if exchange:
+        _note_exchange(names, name_id)
     # Release: the entry above is complete before a reader (names_get, any process) sees the count.
     store_release(&header.count, name_id)
     return name_id
+
+
+cdef void _note_exchange(Names* names, uint32_t name_id) noexcept nogil:
+    cdef NameEntry* entry = names.entries
+    cdef uint32_t count = entry.size
+    if count < NAMES_EXCHANGES_MAX:
+        (<uint32_t*>entry.text)[count] = name_id
+        # Before the count of names, whose acquire orders this for readers, too.
+        entry.size = count + 1
+
+
+cdef bint names_is_exchange(const Names* names, uint32_t name_id) noexcept nogil:
+    # Whether the table says that a name is an exchange's: of the first 30 it does.
+    cdef const NameEntry* entry = names.entries
+    cdef uint32_t i
+    for i in range(min(entry.size, <uint32_t>NAMES_EXCHANGES_MAX)):
+        if (<const uint32_t*>entry.text)[i] == name_id:
+            return True
+    return False
 
 
 def name_text(bytes name) -> str:
@@ -156,10 +178,21 @@ cdef class NameTable:
         text = self.bytes(name_id)
         return None if text is None else name_text(text)
 
-    def intern(self, name: str | builtins.bytes) -> int:
+    @property
+    def exchanges(self) -> list[int]:
+        """Ids of names that are exchanges, the first 30; empty: the writer does not say."""
+        return [each for each in range(1, len(self) + 1) if names_is_exchange(&self.names, each)]
+
+    def intern(self, name: str | builtins.bytes, exchange: bool = False) -> int:
         """Return the id of a name, which may be new.
 
         Return 0 if the table is full, or if the name is longer than 120 bytes.
+
+        Parameters
+        ----------
+        name : str or bytes
+        exchange : bool
+            It is an exchange's; a name that the table has already stays what it was.
 
         Raises
         ------
@@ -171,6 +204,6 @@ cdef class NameTable:
             raise ValueError("the memory of this name table is read-only")
         encoded = name.encode() if isinstance(name, str) else bytes(name)
         if not encoded:
-            return names_intern(&self.names, <const uint8_t*> "", 0)
+            return names_intern(&self.names, <const uint8_t*> "", 0, exchange)
         text = encoded
-        return names_intern(&self.names, &text[0], <uint32_t> text.shape[0])
+        return names_intern(&self.names, &text[0], <uint32_t> text.shape[0], exchange)

@@ -3,7 +3,8 @@
 from libc.stdint cimport uint64_t
 
 from udpfast.core.keyed cimport Key
-from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
+from udpfast.market.names cimport (
+    names_attach, names_init, names_intern, names_is_exchange, names_memory_size)
 from udpfast.shm.region cimport REGION_PAGE
 
 from udpfast.errors import ConfigError, FormatError
@@ -28,7 +29,7 @@ cdef Region names_open(Names* names, path, int count):
             key = names.header.key
             for i in range(1, names.header.count + 1):
                 entry = &names.entries[i]
-                known.append(entry.text[:entry.size])
+                known.append((entry.text[:entry.size], names_is_exchange(names, i)))
         region.close()
     except (FileNotFoundError, FormatError):
         pass
@@ -40,8 +41,8 @@ cdef Region names_open(Names* names, path, int count):
     names_init(names, region.pointer + REGION_PAGE, size - REGION_PAGE, count)
     if known:
         names.header.key = key
-    for name in known:
-        names_intern(names, name, len(name))
+    for name, exchange in known:
+        names_intern(names, name, len(name), exchange)
     return region
 
 

@@ -115,8 +115,9 @@ class NameCopy:
 
     def _copy(self, source: NameTable) -> None:
         count = len(source)
+        exchanges = set(source.exchanges)
         for each in range(self.copied + 1, count + 1):
-            self._target.intern(source.bytes(each) or b"")
+            self._target.intern(source.bytes(each) or b"", each in exchanges)
         self.copied = count
 
     def sync(self) -> None:

@@ -127,12 +127,13 @@ cdef class Republisher:
         if number and number != self._names:
             self._begin_names(cursor, number)
         if self._source is not None:
+            exchanges = set(self._source.exchanges)
             for each in range(len(self._target) + 1, len(self._source) + 1):
                 name = self._source.bytes(each)
                 if name is None:  # another one at its id would be a wrong name
                     raise FormatError(f"{names_path(cursor.directory, number)}: expected name "
                                       f"{each} with its hash, found other bytes")
-                self._target.intern(name)
+                self._target.intern(name, each in exchanges)
 
     def _begin_names(self, JournalCursor cursor, number):
         self._source = journal_names(cursor.directory, number, cursor.names_mark)

@@ -56,7 +56,7 @@ cdef inline void _market(
     # Fill in what all types about one instrument have, by their slots; 0: this type has none.
     cdef const Table* value = &target.value
     header.exchange_id = fill_name(
-        table_reference(value, exchange), target.names, target.context)
+        table_reference(value, exchange), target.names, target.context, True)
     header.symbol_id = fill_name(table_reference(value, symbol), target.names, target.context)
     target.context.exchange_id = header.exchange_id
     target.context.symbol_id = header.symbol_id

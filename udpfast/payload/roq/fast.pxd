@@ -351,7 +351,7 @@ cdef inline int32_t fast_decode(
         return 0
     fast_source(header, &found.source)
     fast_header(header, &found.value)
-    header.exchange_id = fill_name(exchange, names, context)
+    header.exchange_id = fill_name(exchange, names, context, True)
     header.symbol_id = fill_name(symbol, names, context)
     context.exchange_id = header.exchange_id
     context.symbol_id = header.symbol_id

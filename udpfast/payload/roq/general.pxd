@@ -45,14 +45,15 @@ cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept 
 
 
 cdef inline uint32_t fill_name(
-        const uint8_t* text, Names* names, DecodeContext* context) noexcept nogil:
+        const uint8_t* text, Names* names, DecodeContext* context,
+        bint exchange=False) noexcept nogil:
     # Return the id of a name, 0 if it is absent. `text` is a verified string, or NULL. For a name
     # that gets no id the record is flagged as truncated.
     cdef uint32_t size, name_id
     if text == NULL:
         return 0
     size = load_u32(text)
-    name_id = names_intern(names, text + 4, size)
+    name_id = names_intern(names, text + 4, size, exchange)
     if unlikely(name_id == 0):
         context.flags |= RECORD_TRUNCATED
         if size > NAME_SIZE_MAX:
