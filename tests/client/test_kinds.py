@@ -33,6 +33,15 @@ def test_name_of_an_exports_table_is_its_kind(name: str) -> None:
     [
         ("bok", "was 'bok'; did you mean 'BOOK'"),
         ("top-of-book", "did you mean 'TOP_OF_BOOK'"),
+        ("tob", "did you mean 'TOP_OF_BOOK'"),
+        ("bbo", "did you mean 'TOP_OF_BOOK'"),
+        ("quotes", "did you mean 'TOP_OF_BOOK'"),
+        ("mbo", "did you mean 'ORDERS'"),
+        ("MBP", "did you mean 'BOOK'"),
+        ("depth", "did you mean 'BOOK'"),
+        ("l2", "did you mean 'BOOK'"),
+        ("top_of_book,trades", r"kinds=\['top_of_book', 'trades'\]"),
+        ("book trades", r"kinds=\['book', 'trades'\]"),
         ("zzz", "was 'zzz'; there are MESSAGE, "),
         (99, "was 99$"),
         (None, "was None$"),
@@ -59,16 +68,32 @@ def test_names_of_kinds_serve_reader_batch_and_latest(instance: Instance) -> Non
 
 
 def test_unknown_kind_says_which_there_are(instance: Instance) -> None:
-    with pytest.raises(ConfigError, match=r"was 'tob'; there are .*SESSION, .*TOP_OF_BOOK"):
-        Reader(instance.address, kinds="tob")
+    with pytest.raises(ConfigError, match=r"was 'xyzzy'; there are .*SESSION, .*TOP_OF_BOOK"):
+        Reader(instance.address, kinds="xyzzy")
 
 
 def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -> None:
     instance.top(1.0, 2.0, "AMBR-PERP")
-    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; published are AMBR-PERP, .*did you mean"):
+    with pytest.warns(UserWarning) as noted:
         Reader(instance.address, symbols={"AMBR-PRP"}).close()
-    with pytest.warns(UserWarning, match="not published so far: 'cme'"):
+    assert str(noted[0].message).endswith(
+        "symbol not published so far: 'AMBR-PRP'; published are AMBR-PERP; "
+        "did you mean 'AMBR-PERP'?"
+    )
+    with pytest.warns(UserWarning) as noted:
         Reader(instance.address, exchanges="cme", symbols="AMBR-PERP").close()
+    assert str(noted[0].message).endswith(
+        "exchange not published so far: 'cme'; published are binance-usdm"
+    )
+
+
+def test_symbol_given_as_an_exchange_is_called_one(instance: Instance) -> None:
+    instance.top(1.0, 2.0, "AMBR-PERP")
+    with pytest.warns(UserWarning) as noted:
+        Reader(instance.address, exchanges="AMBR-PERP", symbols="binance-usdm").close()
+    said = str(noted[0].message)
+    assert "published are binance-usdm; 'AMBR-PERP' is a symbol. symbol not" in said
+    assert said.endswith("published are AMBR-PERP; 'binance-usdm' is an exchange")
 
 
 def test_unknown_name_is_noted_with_the_most_similar_ones_among_many(tmp_path: Path) -> None:
@@ -78,9 +103,9 @@ def test_unknown_name_is_noted_with_the_most_similar_ones_among_many(tmp_path: P
     table.top(1.0, 2.0, "XYZ")
     with pytest.warns(UserWarning) as noted:
         Reader(table.address, exchanges="BINANCE", symbols="xyz").close()
-    said = str(noted[0].message)
-    assert "published are binance-usdm, XYZ, " in said and "and 32 more" in said
-    assert "did you mean 'binance-usdm'?" in said and "did you mean 'XYZ'?" in said
+    exchanges, symbols = str(noted[0].message).split(". ")
+    assert exchanges.endswith("published are binance-usdm; did you mean 'binance-usdm'?")
+    assert "published are XYZ, " in symbols and "and 31 more; did you mean 'XYZ'?" in symbols
     table.close()
 
 
@@ -89,13 +114,17 @@ def test_unknown_names_of_a_journal_are_noted_with_all_that_it_has(tmp_path: Pat
         journal.append(Kind.MESSAGE, b"")
     for number, name in ((1, "AMBR-PERP"), (2, "BTC-PERP")):
         region = create_names(names_path(tmp_path, number), name_table_size(16))
-        NameTable(names_table(region), capacity=16).intern(name)
+        table = NameTable(names_table(region), capacity=16)
+        table.intern("deribit", exchange=True)
+        table.intern(name)
         region.mark_ready()
     with pytest.warns(UserWarning, match=r"'AMBR-PRP'; published are AMBR-PERP, BTC.*did you mean"):
         Reader(f"journal:{tmp_path}", symbols={"AMBR-PRP"}).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Reader(f"journal:{tmp_path}", symbols={"AMBR-PERP", "BTC-PERP"}).close()
+        Reader(
+            f"journal:{tmp_path}", exchanges="deribit", symbols={"AMBR-PERP", "BTC-PERP"}
+        ).close()
 
 
 def test_known_names_and_an_empty_table_are_no_note(instance: Instance) -> None:

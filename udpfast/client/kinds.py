@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from udpfast.core.layout import Kind
@@ -20,6 +21,18 @@ _TABLES = {
     "TOPS": Kind.TOP_OF_BOOK,
 }
 
+#: What else the trade calls a kind: suggested, not taken.
+_ALIASES = {
+    Kind.BOOK: "mbp depth book_depth l2 level2 price_levels order_book orderbook lob",
+    Kind.ORDERS: "mbo l3 level3 market_by_order full_order_book",
+    Kind.TOP_OF_BOOK: "tob bbo nbbo l1 level1 quote quotes best ticker top_of_the_book touch",
+    Kind.TRADES: "trade tick ticks print prints last tas time_and_sales execution executions",
+    Kind.STATISTICS: "stats statistic open_interest settlement",
+    Kind.REFERENCE_DATA: "definition definitions secdef security_definition symbols refdata",
+    Kind.MARKET_STATUS: "trading_status halt halts auction phase",
+}
+_SUGGESTED = {alias: kind.name for kind, text in _ALIASES.items() for alias in text.split()}
+
 
 def kind_of(value: object) -> Kind:
     """Return the kind for a member of `Kind`, its number, its name, or the name of its table.
@@ -33,8 +46,7 @@ def kind_of(value: object) -> Kind:
         kind = Kind.__members__.get(value.upper()) or _TABLES.get(value.upper())
         if kind is not None:
             return kind
-        known = [*(name for name in Kind.__members__ if name != "PAD"), *_TABLES]
-        hint = did_you_mean(value.upper(), known) or f"; there are {', '.join(known)}"
+        hint = _hint(value)
     else:
         if value in list(Kind):
             return Kind(value)  # type: ignore[arg-type]
@@ -47,3 +59,15 @@ def kinds_of(values: object) -> Iterator[Kind]:
     several = isinstance(values, Iterable) and not isinstance(values, str)
     for value in values if several else [values]:  # type: ignore[attr-defined]
         yield kind_of(value)
+
+
+def _hint(value: str) -> str:
+    # The end of an error about text that is no kind.
+    several = [each for each in re.split(r"[,;|+\s]+", value) if each]
+    if len(several) > 1:
+        return f"; pass a list, such as kinds={several}"
+    alias = _SUGGESTED.get(re.sub(r"[- ]", "_", value.strip().lower()))
+    if alias is not None:
+        return f"; did you mean {alias!r}?"
+    known = [*(name for name in Kind.__members__ if name != "PAD"), *_TABLES]
+    return did_you_mean(value.upper(), known) or f"; there are {', '.join(known)}"
