@@ -8,6 +8,7 @@ import time
 import warnings
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -380,6 +381,8 @@ def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
 
     thread = threading.Thread(target=iterate)
     thread.start()
+    while not list_readers(instance.directory)[0].polled_ns:
+        pass  # until the thread waits
     instance.append(Kind.MESSAGE, b"x")
     reader.close()
     thread.join(PATIENCE_S)
@@ -427,7 +430,10 @@ def test_closed_reader_refuses_to_read(instance: Instance) -> None:
     reader.close()
     assert reader.closed
     assert "closed" in repr(reader)
-    assert list(reader) == []
+    with pytest.raises(ValueError, match="is closed"):
+        list(reader)
+    with pytest.raises(StopIteration):  # an iteration that had begun ends
+        next(reader)
     with pytest.raises(ValueError, match="is closed"):
         reader.poll(timeout=0)
 
@@ -517,6 +523,18 @@ def test_poll_refuses_limits_and_timeouts_that_mean_nothing(instance: Instance) 
             reader.poll(timeout=-1)
         with pytest.raises(ValueError, match="timeout must be 0 or more"):
             reader.poll(timeout=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("10", "was '10'$"), ([4], r"was \[4\]$"), (0.5, r"was 0.5; a time is poll\(timeout=0.5\)$")],
+)
+def test_poll_says_what_a_limit_must_be(instance: Instance, limit: Any, said: str) -> None:
+    with (
+        Reader(instance.address) as reader,
+        pytest.raises(TypeError, match="limit must be a whole number of records, " + said),
+    ):
+        reader.poll(limit, timeout=0)
 
 
 def test_attach_without_a_ring_says_so(tmp_path: Path) -> None:

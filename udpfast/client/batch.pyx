@@ -66,6 +66,13 @@ cdef class Batch:
         """Return the number of records; 0 if the poll timed out."""
         return self.count
 
+    def __iter__(self):
+        # A loop over single records is slow, and does not see what was missed before them.
+        raise TypeError(
+            "a Batch is not iterable: for single records, write `for record in reader`; of a "
+            "batch, use batch.headers, batch.select('top_of_book') or batch.to_polars('trades'), "
+            "or batch.update(i) for i in range(len(batch))")
+
     @property
     def headers(self):
         """The record headers: shape (n,), dtype `core.layout.RECORD`, valid until the next poll.

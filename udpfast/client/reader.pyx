@@ -2,6 +2,7 @@
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.number cimport PyIndex_Check
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint16_t, uint64_t
 
@@ -131,7 +132,15 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             _note_unknown(self)
 
     def __iter__(self):
-        """Iterate over the records; see `__next__`."""
+        """Iterate over the records; see `__next__`.
+
+        Raises
+        ------
+        ValueError
+            The reader is closed already, and has no record in memory.
+        """
+        if not reader_in_memory(self):
+            self._check_open()
         return self
 
     def __next__(self):
@@ -229,7 +238,11 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         RingClosedError
             All was read, and the writer closed the ring; or it was removed.
         """
-        cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
+        cdef int64_t most = self._batch
+        if limit is not None:
+            if not PyIndex_Check(limit):
+                raise TypeError(_expected_limit(limit))
+            most = min(limit, self._batch)
         if most < 1:
             raise ValueError(f"limit must be at least 1 record, was {shown(limit)}")
         self._check_open()
@@ -517,9 +530,15 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             raise ValueError(f"reader of {self.address} is closed")
 
 
+def _expected_limit(limit):
+    hint = f"; a time is poll(timeout={shown(limit)})" if isinstance(limit, float) else ""
+    return f"limit must be a whole number of records, was {shown(limit)}{hint}"
+
+
 cdef _note_unknown(Reader self):
     # Warn about names that were not published: a misspelt one would be waited for in silence.
-    said = self._filter.describe_unknown([name for name in self._source.names_published() if name])
+    exchanges, symbols = self._source.names_published()
+    said = self._filter.describe_unknown(exchanges - {"", None}, symbols - {"", None})
     if said is not None:
         warnings.warn(f"{self.address}: {said}")
 
