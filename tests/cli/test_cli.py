@@ -58,6 +58,7 @@ def test_help_has_an_example(verb):
     ("arguments", "words"),
     [
         ([], "3 another process runs this instance (run)"),
+        (["demo"], "Takes half a minute"),
         (["send"], "CAPTURE is a pcap or pcapng file, also with .gz."),
         (["tune"], "sudo udpfast tune apply --rx-cpus 2,3 --iface eth1"),
     ],

@@ -59,6 +59,8 @@ EVENTS_PER_S = 10_000
 RESTART = 0.1
 # A host that is too busy for the pace of a recording is given more time, then the rest is left out.
 OVERTIME = 2.2
+# What it takes to begin, to settle and to compare on a quiet host.
+SPARE_S = 10.0
 # A process that does not begin, end, or move anything for so long hangs: no host is so busy.
 PATIENCE_S = 120.0
 
@@ -130,6 +132,8 @@ def demo(
     as_json: bool,
 ) -> None:
     """Publish a market over two lossy lines on loopback, and check everything that arrives.
+
+    Takes half a minute: --seconds, and on a quiet host ten more to begin, settle and compare.
 
     Exit code 1 if a book differs, a sum does not add up, or a loss has no explanation.
     """
@@ -213,6 +217,10 @@ class Demonstration:
 
     def run(self) -> dict[str, Any]:
         """Run everything; return what was found."""
+        then_s = self.seconds + SPARE_S
+        click.echo(
+            f"publishing for {self.seconds:g} s: results in {then_s:g} s, later on a busy host"
+        )
         with contextlib.ExitStack() as stack:
             subscriber = stack.enter_context(self._process("run", self._feed_file(), "--quiet"))
             strategies = [stack.enter_context(self._strategy(style)) for style in STYLES]

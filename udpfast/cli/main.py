@@ -16,7 +16,7 @@ __all__ = ["cli", "main"]
 
 #: Each verb, the one file that has it, and its line in `udpfast --help`.
 VERBS = {
-    "demo": "run a whole feed on loopback and prove that nothing is lost unexplained",
+    "demo": "run a whole feed for half a minute and prove that nothing is lost unexplained",
     "check": "show a feed's settings with reasons, and what this host lacks for it",
     "tune": "tune this host for low latency, and undo it",
     "venues": "make a feed's settings from what a venue publishes of its lines",
