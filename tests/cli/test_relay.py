@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
+from udpfast.config import parse_feed
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.relay_counts import RelayCounts
 
@@ -68,3 +70,9 @@ def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.Mo
         "relay",
         "relay line microwave",
     ]
+
+
+def test_far_end_of_a_relay_keeps_an_image() -> None:
+    words = ["relay", "cme", "--lines", "A=127.0.0.1:9", "--print-far"]
+    settings = parse_feed(tomllib.loads(CliRunner().invoke(cli, words).output))
+    assert settings.image.enabled

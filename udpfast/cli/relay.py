@@ -223,6 +223,9 @@ def far_settings(name: str, config: RelayConfig) -> str:
         "[session]",
         f"inactivity_timeout_ms = {max(SILENT_MS, 10 * config.heartbeat_ms)}",
         "doubt_when_silent = true",
+        "",
+        "[image]  # all books at once for strategies that start later",
+        "enabled = true",
     ]
     if any(line.parity for line in config.lines):
         wait_us = max(HOLE_US, 1_000 * config.parity_wait_ms + HOLE_US // 2)
