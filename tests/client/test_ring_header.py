@@ -281,6 +281,25 @@ def test_open_that_waited_in_vain_says_so_or_opens_the_ended_ring(
     assert len([line for line in theirs.read() if line.startswith("record ")]) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("markt", "did you mean 'market'?"),
+        ("ring:amrket", "did you mean 'market'?"),
+        ("cme", "is its feed running (udpfast run)?"),
+        ("x" * 200, "is its feed running (udpfast run)?"),
+    ],
+)
+def test_missing_instance_is_told_a_similar_one(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    for there in ("market", "y" * 200, ".groups"):
+        (tmp_path / there).mkdir(mode=0o700)
+    opened = read(name).opened
+    assert opened.startswith(f"{ABSENT} ") and opened.endswith(f"no such instance; {said}")
+
+
 @pytest.mark.parametrize("start", STARTS)
 def test_reader_begins_where_python_begins(read: Read, tmp_path: Path, start: str) -> None:
     market = Market(tmp_path / "feed", 1)

@@ -334,6 +334,57 @@ static inline void udpfast_reader_close(struct udpfast_reader *reader)
     reader->header = NULL;
 }
 
+/* Characters to insert, remove or replace until one name is the other; only the first 64 count. */
+static inline unsigned int udpfast_name_distance(const char *one, const char *other)
+{
+    unsigned int row[65], i, j, size = (unsigned int) strnlen(other, 64);
+    for (j = 0; j <= size; j++)
+        row[j] = j;
+    for (i = 0; i < 64 && one[i] != 0; i++) {
+        unsigned int before = row[0]; /* of the row before, one column before */
+        row[0] = i + 1;
+        for (j = 1; j <= size; j++) {
+            unsigned int least = before + (one[i] != other[j - 1]);
+            before = row[j];
+            if (least > row[j] + 1)
+                least = row[j] + 1;
+            if (least > row[j - 1] + 1)
+                least = row[j - 1] + 1;
+            row[j] = least;
+        }
+    }
+    return row[size];
+}
+
+/* Say that there is no such instance, and which one may be meant. Returns UDPFAST_ABSENT. */
+static inline int udpfast_reader_say_absent(struct udpfast_reader *reader, const char *name)
+{
+    char root[PATH_MAX], near[65] = "";
+    size_t size = strlen(reader->directory) - strlen(name);
+    unsigned int least = 2 + (unsigned int) strlen(name) / 4; /* so many are another name */
+    struct dirent *entry;
+    DIR *all;
+    memcpy(root, reader->directory, size);
+    root[size] = 0;
+    all = strchr(name, '/') == NULL ? opendir(root) : NULL;
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        unsigned int distance = udpfast_name_distance(name, entry->d_name);
+        if (entry->d_name[0] == '.' || distance >= least)
+            continue;
+        least = distance;
+        snprintf(near, sizeof near, "%.64s", entry->d_name);
+    }
+    if (all != NULL)
+        closedir(all);
+    return near[0] == 0
+               ? udpfast_say(reader->problem, UDPFAST_ABSENT,
+                             "%.400s: no such instance; is its feed running (udpfast run)?",
+                             reader->directory)
+               : udpfast_say(reader->problem, UDPFAST_ABSENT,
+                             "%.400s: no such instance; did you mean '%s'?", reader->directory,
+                             near);
+}
+
 /* Find the directory of an instance, and check that only its owner may write there. Returns 0. */
 static inline int udpfast_reader_directory(struct udpfast_reader *reader, const char *address)
 {
@@ -358,9 +409,7 @@ static inline int udpfast_reader_directory(struct udpfast_reader *reader, const 
                            "a path must have at most %d bytes, has %d", PATH_MAX - 1, size);
     if (lstat(reader->directory, &status) != 0)
         return errno == ENOENT || errno == ENOTDIR
-                   ? udpfast_say(reader->problem, UDPFAST_ABSENT,
-                                 "%.400s: no such instance; is its feed running (udpfast run)?",
-                                 reader->directory)
+                   ? udpfast_reader_say_absent(reader, name)
                    : udpfast_failed(reader->problem, "look at", reader->directory);
     if ((status.st_mode & 0170000) != 0040000)
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
