@@ -271,7 +271,7 @@ def test_page_of_a_feed_has_objects_gaps_verdicts_and_journals(live: Subscriber)
     assert re.search(r"^incremental +3 +1 +2 +0 +7$", text, re.MULTILINE)
     assert re.search(r"^late +incremental.A +5$", text, re.MULTILINE)
     assert "delivered" not in text
-    assert "objects: 10 sound, 3 in doubt; 0 times STALE" in text
+    assert "objects: 10 sound, 3 in doubt; since the start: 3 GAP, 0 STALE" in text
     assert "  1: they wait for a snapshot, and that channel is silent" in text
     assert re.search(r"^/j +dead ", text, re.MULTILINE)
     assert "not recorded: 4 overwritten before they were recorded" in text

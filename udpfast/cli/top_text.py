@@ -160,12 +160,15 @@ def _silence(feed: FeedChange, line: LineChange) -> str:
 
 def object_lines(status: InstanceStatus) -> Iterator[str]:
     """Yield the lines about objects: how many are in doubt, and why."""
-    known, turned = (short(status.counters["feed"][name]) for name in ("objects", "stale"))
+    gaps, stale = status.counters["incremental"]["gaps"], status.counters["feed"]["stale"]
+    # A GAP puts all objects of its stream in doubt, without a STALE of each.
+    caused = f"since the start: {short(gaps)} GAP, {short(stale)} STALE"
     if status.objects is None:
-        yield f"objects: {known}, {turned} times STALE; without an [image] no count of those now"
+        known = short(status.counters["feed"]["objects"])
+        yield f"objects: {known}; {caused} ([image] counts doubts)"
         return
     sound, doubted = short(status.objects.sound), short(status.objects.doubted)
-    yield f"objects: {sound} sound, {doubted} in doubt; {turned} times STALE since the start"
+    yield f"objects: {sound} sound, {doubted} in doubt; {caused}"
     for reason, count in status.objects.in_doubt.items():
         if count:
             yield f"  {short(count)}: {REASONS[reason]}"
