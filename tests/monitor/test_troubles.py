@@ -1,5 +1,7 @@
 """What needs attention: every kind of it, the worst first, the same wherever it is shown."""
 
+import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,15 +92,27 @@ def test_agent_that_fails_again_and_again_is_named_in_every_state(
     status = status_of(feed)
     *others, agent = status.agents
     broken = msgspec.structs.replace(
-        agent, state=state, failure="No space left on device", down_ns=NOW_NS - 5_000_000_000,
+        agent, state=state, failure="the socket was refused", down_ns=NOW_NS - 5_000_000_000,
         down_records=0, changed_ns=realtime_ns() - 41_500_000_000,
     )  # fmt: skip
     (text,) = texts(msgspec.structs.replace(status, agents=(*others, broken), records=271_442))
     assert ("but was started again 41 s ago" in text) is (state == "running")
     assert f"agent {agent.name} does not work since 20" in text
-    assert "271,442 records have come since: No space left on device" in text
+    assert "271,442 records have come since: the socket was refused" in text
     back = msgspec.structs.replace(broken, state="running", down_ns=0)
     assert texts(msgspec.structs.replace(status, agents=(*others, back))) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_agent_that_finds_no_room_says_that_the_disk_is_full(feed: Subscriber, number: int) -> None:
+    status = status_of(feed)
+    *others, agent = status.agents
+    failure = f"cannot reserve 134217728 bytes: {os.strerror(number)}"
+    broken = msgspec.structs.replace(agent, state="waiting", failure=failure, down_ns=NOW_NS)
+    full = msgspec.structs.replace(status, agents=(*others, broken))
+    (trouble,) = find_troubles(well(), {"x": full})
+    assert trouble.kind is TroubleKind.DISK_FULL
+    assert trouble.text.startswith(f"feed x: no room left: agent {agent.name} does not work")
 
 
 def test_disk_on_which_no_segment_fits_is_full_whatever_part_of_it_is_free() -> None:

@@ -5,6 +5,8 @@ The one place that says so: `stat`, `top`, the page and Prometheus show what is 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -56,6 +58,10 @@ class TroubleKind(IntEnum):
     RELAY_SHORT = 13
     HOST_FAULT = 14
     UNREADABLE = 15
+
+
+#: How an agent's failure says that there was no room for a further segment, or no quota.
+_NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
 
 
 class Trouble(Struct, frozen=True):
@@ -140,8 +146,11 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
         )
     for agent in status.agents:
         if not agent.works:
-            text = _of_agent(agent, status)
-            yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: agent {agent.name} {text}")
+            text = f"agent {agent.name} {_of_agent(agent, status)}"
+            if any(reason in agent.failure for reason in _NO_ROOM):
+                yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
+            else:
+                yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
 
 
 def _of_objects(name: str, status: InstanceStatus) -> Iterator[Trouble]:
