@@ -156,6 +156,21 @@ def test_watch_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch) -> 
         watch.stop()
 
 
+def test_watch_whose_stop_is_interrupted_lets_go_of_its_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted:
+        def finish(self) -> None:
+            raise KeyboardInterrupt
+
+    watch = LineWatch([], deque())  # without a thread
+    monkeypatch.setattr(watch, "_thread", Interrupted())
+    opened = watch._events._socket
+    with pytest.raises(KeyboardInterrupt):
+        watch.stop()
+    assert opened is not None and opened.fileno() == -1
+
+
 def test_woken_once_it_sleeps_again() -> None:
     # A forked child shares what wakes it: one that tidies up must not keep its parent awake.
     with closing(LinkEvents()) as events:

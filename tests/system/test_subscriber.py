@@ -88,7 +88,10 @@ def test_subscriber_start_that_fails_late_leaves_no_loop_behind(tables, monkeypa
 
 
 def test_subscriber_stop_that_is_interrupted_ends_the_loop_before_its_memory(tables, monkeypatch):
-    def interrupt(*_):
+    end_watch = Subscriber._end_watch
+
+    def interrupt(subscriber):
+        end_watch(subscriber)
         raise KeyboardInterrupt
 
     before = threading.enumerate()

@@ -107,8 +107,10 @@ class LineWatch:
         """End the thread; returns when it has ended."""
         self._ended = True
         self._events.wake()
-        self._thread.finish()
-        self._events.close()
+        try:
+            self._thread.finish()  # waits to the end, whatever a signal's handler raises
+        finally:
+            self._events.close()
 
     def look(self, removed: set[int]) -> None:
         """Open again what has lost its interface, of which `removed` were seen to go."""
