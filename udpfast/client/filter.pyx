@@ -152,8 +152,9 @@ def _describe_unknown(what, unknown, known, other, others):
     near = [each for name in unknown for each in similar(name, known, NAMES_SHOWN, NAMES_ALIKE)]
     shown = list(dict.fromkeys([*near, *sorted(known)]))[:NAMES_SHOWN]
     more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
+    article = "an" if other == "exchange" else "a"
     hints = dict.fromkeys(
-        f"; {name!r} is {'an' if other == 'exchange' else 'a'} {other}" if name in others else did_you_mean(name, known)
+        f"; {name!r} is {article} {other}" if name in others else did_you_mean(name, known)
         for name in unknown)
     return (
         f"{what}{'s' * (len(unknown) > 1)} not published so far: "

@@ -213,7 +213,8 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "objects_stranded", "count",
         "objects whose book waits now for a snapshot, although nothing that is configured brings "
         "any"),
-    CounterInfo("stale", "count", "records STALE, each of one object; a GAP puts all in doubt without them"),
+    CounterInfo(
+        "stale", "count", "records STALE, each of one object; a GAP puts all in doubt without them"),
     CounterInfo(
         "waits_in_vain", "count",
         "times that an object was reported to wait for snapshots that do not come: their channel "

@@ -5,8 +5,6 @@ The one place that says so: `stat`, `top`, the page and Prometheus show what is 
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -61,7 +59,7 @@ class TroubleKind(IntEnum):
 
 
 #: How an agent's failure says that there was no room for a further segment, or no quota.
-_NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
 
 
 class Trouble(Struct, frozen=True):
