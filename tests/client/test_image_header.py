@@ -30,7 +30,7 @@ from tests.client.test_ring_header import (
     program,
     read,
 )
-from tests.shared import ROOT
+from tests.cython_module import compile_module
 from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
@@ -222,24 +222,12 @@ def look(path):
             size = image_copy(&view.reader, 1, room, sizeof(room))
         return objects, (<StateEntry*> room).until, (<StateEntry*> room).values
 """
-CYTHON_SETUP = """\
-from Cython.Build import cythonize
-from setuptools import setup
-
-setup(ext_modules=cythonize("look.pyx", include_path=[{root!r}], language_level=3))
-"""
 
 
 def test_cython_copies_an_entry_by_cimport(
     tmp_path: Path, instance: Instance, kept: ImageKeeper, environment: dict[str, str]
 ) -> None:
-    (tmp_path / "look.pyx").write_text(CYTHON)
-    (tmp_path / "setup.py").write_text(CYTHON_SETUP.format(root=str(ROOT)))
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    flags = {"CFLAGS": "-O0"}
-    subprocess.run(
-        command, cwd=tmp_path, env=environment | flags, check=True, stdout=subprocess.DEVNULL
-    )
+    compile_module(tmp_path, "look", CYTHON, environment)
     code = f"import look; print(*look.look({str(instance.directory)!r}))"
     said = subprocess.check_output([sys.executable, "-c", code], cwd=tmp_path, env=environment)
     assert [int(word) for word in said.split()] == [1, 64 + 48 + 1, 1]  # behind SESSION

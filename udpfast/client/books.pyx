@@ -484,8 +484,8 @@ cdef class Books:
             raise FormatError(
                 f"record {header.index}: BOOK of {header.length - RECORD_SIZE} bytes is too "
                 "short for its number of levels")
-        book._reserve(&book.book.bids, room)
-        book._reserve(&book.book.asks, room)
+        if book.reserve(room) < 0:
+            raise MemoryError
         refused = book.book.levels_refused
         book_apply(&book.book, payload, snapshot)
         # The publisher's own book is in doubt, or this book refused some of its levels.

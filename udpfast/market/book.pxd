@@ -5,7 +5,7 @@
 #
 # A level's key is its price (bids) or its negated price (asks), so that both sides ascend towards
 # the best and share one code. Negation is exact. Nothing here allocates: the owner provides room
-# (book_room) before it applies an update.
+# (OrderBook.reserve, for as many levels as book_room says) before it applies an update.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
@@ -168,5 +168,5 @@ cdef class OrderBook:
     cdef PriceBook book          # for nogil callers: book_apply(&order_book.book, ...)
     cdef readonly uint32_t levels_max
     cdef object _levels(self, const BookSide* side, object count)
-    cdef int _reserve(self, BookSide* side, uint64_t more) except -1
+    cdef int reserve(self, uint64_t more) noexcept nogil
     cdef void swap(self, OrderBook other) noexcept

@@ -3,6 +3,7 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.errno cimport ENOMEM
 from libc.math cimport NAN
 from numpy cimport NPY_DOUBLE, PyArray_DATA, PyArray_SimpleNew, import_array, npy_intp
 
@@ -41,25 +42,18 @@ cdef class OrderBook:
         self.levels_max = levels_max
         self.book.bids.sign = 1
         self.book.asks.sign = -1
-        self._reserve(&self.book.bids, min(levels_max, 64))
-        self._reserve(&self.book.asks, min(levels_max, 64))
+        if self.reserve(64) < 0:
+            raise MemoryError
 
     def __dealloc__(self):
         PyMem_RawFree(self.book.bids.levels)
         PyMem_RawFree(self.book.asks.levels)
 
-    cdef int _reserve(self, BookSide* side, uint64_t more) except -1:
-        # Make room for `more` levels, up to levels_max in all. Doubling keeps copies rare.
-        cdef uint64_t wanted = min(<uint64_t> self.levels_max, side.count + more)
-        cdef void* memory
-        if wanted <= side.capacity:
-            return 0
-        wanted = min(<uint64_t> self.levels_max, max(wanted, 2 * <uint64_t> side.capacity))
-        memory = PyMem_RawRealloc(side.levels, wanted * sizeof(PriceLevel))
-        if memory == NULL:
-            raise MemoryError
-        side.levels = <PriceLevel*> memory
-        side.capacity = <uint32_t> wanted
+    cdef int reserve(self, uint64_t more) noexcept nogil:
+        # Make room for `more` levels on each side, up to levels_max in all. Return 0, or -ENOMEM.
+        if (_reserve(&self.book.bids, more, self.levels_max) < 0
+                or _reserve(&self.book.asks, more, self.levels_max) < 0):
+            return -ENOMEM
         return 0
 
     cdef void swap(self, OrderBook other) noexcept:
@@ -101,8 +95,8 @@ cdef class OrderBook:
             if room < 0:
                 raise FormatError(
                     f"a book update of {view.len} bytes is too short for its number of levels")
-            self._reserve(&self.book.bids, room)
-            self._reserve(&self.book.asks, room)
+            if self.reserve(room) < 0:
+                raise MemoryError
             book_apply(&self.book, <const uint8_t*> view.buf, snapshot)
         finally:
             PyBuffer_Release(&view)
@@ -256,3 +250,18 @@ cdef class OrderBook:
         from udpfast.market.notebook import book_html
 
         return book_html(self)
+
+
+cdef int _reserve(BookSide* side, uint64_t more, uint64_t levels_max) noexcept nogil:
+    # Doubling keeps copies rare.
+    cdef uint64_t wanted = min(levels_max, side.count + more)
+    cdef void* memory
+    if wanted <= side.capacity:
+        return 0
+    wanted = min(levels_max, max(wanted, 2 * <uint64_t> side.capacity))
+    memory = PyMem_RawRealloc(side.levels, wanted * sizeof(PriceLevel))
+    if memory == NULL:
+        return -ENOMEM
+    side.levels = <PriceLevel*> memory
+    side.capacity = <uint32_t> wanted
+    return 0
