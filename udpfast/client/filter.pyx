@@ -96,7 +96,7 @@ cdef class Filter:
         self._exchanges = NameFilter(exchanges)
         self._symbols = NameFilter(symbols)
 
-    def describe_unknown(self, exchanges: Set[str], symbols: Set[str]) -> str | None:
+    def describe_unknown(self, exchanges: set[str], symbols: set[str]) -> str | None:
         """Return sentences about wanted names that were not published; None: all were.
 
         Parameters

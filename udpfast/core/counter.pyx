@@ -214,7 +214,7 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "objects whose book waits now for a snapshot, although nothing that is configured brings "
         "any"),
     CounterInfo(
-        "stale", "count", "records STALE, each of one object; a GAP puts all in doubt without them"),
+        "stale", "count", "records STALE, each of one object; a GAP puts all in doubt without"),
     CounterInfo(
         "waits_in_vain", "count",
         "times that an object was reported to wait for snapshots that do not come: their channel "
