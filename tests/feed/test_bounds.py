@@ -190,6 +190,12 @@ SETTINGS = [
     ("A 1-3, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
     ("A 1-3, B 1-3, 98400 us, A 5-20", COUNTED, f"{FIRST}, 1-3"),
     ("A 1-3, B 1-3, 98401 us, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
+    # What a line brought of a run that is believed, it has come to.
+    (
+        "A 101-200, B 101-200, 20 ms, B 1-20, A 1-32, A 34-60",
+        COUNTED,
+        f"{FIRST}, 101-200, {ANEW}, 1-32",
+    ),
     ("A 1-2, A 4, 4999 us", {}, f"{FIRST}, 1-2"),
     ("A 1-2, A 4, 5 ms", {}, f"{FIRST}, 1-2, GAP 3-3, 4"),
     # Without restarts, few other bytes are no restart either.

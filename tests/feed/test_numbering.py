@@ -172,3 +172,10 @@ def test_datagram_of_which_a_message_contradicts_what_was_accepted_fills_no_hole
         feed.send(Sent(number, (b"old",), session=b"OLD       "))
     feed.send(Sent(10, (other, b"11"), session=b"OLD       "))
     assert len([one for one in feed.said(Kind.MESSAGE) if one.payload]) == delivered
+
+
+def test_what_was_sent_before_the_first_of_its_numbering_is_of_it_where_none_was_before() -> None:
+    feed = Feed("iex_tp")
+    for number, sent_ns in ((1, 2 * SECOND), (3, SECOND + MS), (2, SECOND)):
+        feed.send(Sent(number, (b"%d" % number,), (0x8004, 1), 7, sent_ns))
+    assert [bytes(one.payload)[-1:] for one in feed.said(Kind.MESSAGE)] == [b"1", b"2", b"3"]

@@ -111,6 +111,33 @@ def test_restart_that_outruns_the_window_is_not_taken_for_the_numbering_before()
     assert feed.numbers()[400:] == new
 
 
+def test_feed_behind_a_wide_datagram_forged_far_ahead_is_denied_nothing() -> None:
+    # Four of its numbers are forged, and 80 messages that lie far ahead of it in one datagram.
+    feed = Feed("cboe_pitch", window=8192, lost_packet_wait_ns=1_000_000_000)
+    for number in range(1, 110):
+        feed.send(datagram("cboe_pitch", number))
+    for number in (113, 114, 115, 116):
+        feed.send(datagram("cboe_pitch", number, run=8))
+    feed.send(datagram("cboe_pitch", 400, 80, run=8))
+    for number in range(110, 400):
+        feed.send(datagram("cboe_pitch", number))
+    assert feed.numbers() == list(range(1, 480))
+
+
+@pytest.mark.parametrize(("waiting", "delivered"), [(64, 110), (65, 109)])
+def test_hole_before_65_datagrams_of_messages_is_not_filled_by_a_run_that_contradicts(
+    waiting: int, delivered: int
+) -> None:
+    feed = Feed("cboe_pitch", window=8192, lost_packet_wait_ns=1_000_000_000)
+    for number in range(1, 110):
+        feed.send(datagram("cboe_pitch", number))
+    for number in range(113, 113 + 3 * waiting, 3):
+        feed.send(datagram("cboe_pitch", number, 3))
+    for number in range(105, 111):
+        feed.send(datagram("cboe_pitch", number, run=8))
+    assert feed.numbers() == list(range(1, delivered + 1))
+
+
 def test_streams_named_by_single_datagrams_give_way_to_those_that_go_on() -> None:
     def of(stream: int, number: int) -> bytes:
         return build("cboe_pitch", Sent(number, (b"x" * 20,), (stream,), 1, 10**18))

@@ -466,6 +466,8 @@ def test_silence_puts_more_streams_in_doubt_than_words_may_wait() -> None:
     gaps = [one for one in feed.out if one.kind is Kind.GAP]
     assert len({one.stream for one in gaps}) == len(gaps) == MANY
     assert {struct.unpack_from("<QQQ", one.payload) for one in gaps} == {(3, 2, 0)}
+    feed.wait(1_000_000_000)
+    assert len([one for one in feed.out if one.kind is Kind.GAP]) == MANY
 
 
 @pytest.mark.parametrize("end", ["time", "input"])
