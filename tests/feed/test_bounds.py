@@ -19,6 +19,11 @@ PROOFS = [
     # A line that proves a run with others brings a quarter of the 32.
     ("A 101-200, B 101-200, 20 ms, A 1-31, B 32-38", f"{FIRST}, 101-200"),
     ("A 101-200, B 101-200, 20 ms, A 1-31, B 32-39", f"{FIRST}, 101-200, {ANEW}, 1-39"),
+    # A line that brings what is new proves it, though another one of its run repeats more.
+    (
+        "A 1-1000, B 1-1000, 20 ms, B 30-64, A 73-104 anew",
+        f"{FIRST}, 1-1000, SESSION 1 RESUMED, 30-64",
+    ),
     # An ended session goes on once the current one has been quiet for longer than line_dead.
     ("A 1-3, A s2 1-2, 99200 us, A 4-11", f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-2"),
     (
@@ -236,6 +241,7 @@ def test_run_of_64_that_reached_the_end_is_believed_with_what_follows() -> None:
     brought = "A 1-136, A heartbeats 137, A 138-192, 60 ms, A 193-200, A heartbeats 137"
     out = f"{FIRST}, 1-200, DISAGREEMENT 138-200"
     assert outcome(f"{brought}, A 138-200 anew", {}) == out
+    assert outcome(f"{brought}, A 138-201 anew", NO_RESTART) == f"{out}, 201"
     followed = outcome(f"{brought}, A 138-201 anew", {})
     assert followed.startswith(f"{out}, SESSION 1 RESUMED, 137-138, ")
     assert followed.endswith(", 201")
