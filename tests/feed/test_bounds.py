@@ -46,6 +46,11 @@ PROOFS = [
     ("A heartbeats 1-200, 20 ms, A heartbeats 1-64", f"{FIRST}, 1-200, {ANEW}, 1-64"),
     ("A heartbeats 1-200, 93600 us, B heartbeats 1-64", f"{FIRST}, 1-200"),
     ("A heartbeats 1-200, 93601 us, B heartbeats 1-64", f"{FIRST}, 1-200, {ANEW}, 1-64"),
+    # Late ones of a line that had been silent may have begun anew.
+    (
+        "A 1-79, B 1, A 120-300, 1100 ms, B 80-111",
+        f"{FIRST}, 1-79, GAP 80-119, 120-300, {ANEW}, 80-111",
+    ),
     # The old numbering came back if 8 datagrams, and over four fifths, are known.
     (
         "A 1-9, A 100-150, 1001 ms, A 1-8, A 9 anew, A 10-40",
@@ -195,6 +200,18 @@ SETTINGS = [
     ("A 1-3, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
     ("A 1-3, B 1-3, 98400 us, A 5-20", COUNTED, f"{FIRST}, 1-3"),
     ("A 1-3, B 1-3, 98401 us, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
+    # What is next shows that the current numbering is alive, though its line was led astray; what
+    # only fills a hole then does not.
+    (
+        "A 101-200, A 300 anew, 20 ms, B 1-31, A 201, B 32",
+        SLOW,
+        f"{FIRST}, 101-201",
+    ),
+    (
+        "A 101-200, A 300 anew, 20 ms, B 1-31, A 202, B 32",
+        SLOW,
+        f"{FIRST}, 101-200, {ANEW}, 1-32",
+    ),
     # What a line brought of a run that is believed, it has come to.
     (
         "A 101-200, B 101-200, 20 ms, B 1-20, A 1-32, A 34-60",

@@ -140,6 +140,18 @@ def test_block_that_cannot_be_cut_is_taken_whole_or_becomes_a_gap(first: str) ->
     assert (b"102 to 106" in whole) == (first == "other line")
 
 
+def test_block_that_cannot_be_cut_is_not_taken_though_it_begins_with_one_that_came() -> None:
+    feed = Feed("siac_opra", 2)
+    feed.bring(opra(99, 1, b"99"))
+    feed.bring(opra(100, 3, b"100 to 102"))
+    feed.bring(opra(100, 5, b"100 to 104"), 1)
+    feed.bring(opra(105, 1, b"105"))
+    feed.bring(opra(106, 1, b"106"), 0, 10 * MS)
+    gaps = [struct.unpack_from("<QQ", gap.payload) for gap in feed.said(Kind.GAP)]
+    assert gaps == [(103, 104)]
+    assert not feed.said(Kind.DISAGREEMENT)
+
+
 def test_block_of_the_same_numbers_and_other_bytes_disagrees() -> None:
     feed = Feed("siac_opra", 2)
     feed.bring(opra(99, 1, b"99"))
