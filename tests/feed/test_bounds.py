@@ -51,6 +51,23 @@ PROOFS = [
         "A 1-79, B 1, A 120-300, 1100 ms, B 80-111",
         f"{FIRST}, 1-79, GAP 80-119, 120-300, {ANEW}, 80-111",
     ),
+    # A line that was silent for a second and comes with other bytes does not go on.
+    (
+        "A 1-3, B 1-3, 900 ms, A 4-200, B 5-68 anew",
+        f"{FIRST}, 1-200, DISAGREEMENT 5-68",
+    ),
+    (
+        "A 1-3, B 1-3, 1001 ms, A 4-200, B 5-68 anew",
+        f"{FIRST}, 1-200, DISAGREEMENT 5-68, {ANEW}, 5-68",
+    ),
+    # Where no pace was measured, 8 datagrams are taken to last 50 ms.
+    ("A 1000, 46799 us, A 1-32 anew", f"{FIRST}, 1000"),
+    ("A 1000, 46800 us, A 1-32 anew", f"{FIRST}, 1000, {ANEW}, 1-32"),
+    # A replay on one line that was refuted refutes no run of another line.
+    (
+        "A 1-50, B 1-50, A heartbeats 51-200, 20 ms, B 30-50, A 201, 200 ms, A heartbeats 51-114",
+        f"{FIRST}, 1-201, {ANEW}, 51-114",
+    ),
     # The old numbering came back if 8 datagrams, and over four fifths, are known.
     (
         "A 1-9, A 100-150, 1001 ms, A 1-8, A 9 anew, A 10-40",

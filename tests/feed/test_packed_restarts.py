@@ -185,3 +185,16 @@ def test_miax_session_that_starts_again_behind_its_end_is_believed_at_its_second
         feed.send(sent(number, b"b"))
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
     assert feed.numbers() == [*range(1, 22), 1, 2, 3]
+
+
+def test_datagrams_are_as_wide_as_the_widest_of_late_right_behind_the_8_that_were_measured() -> (
+    None
+):
+    # Beyond the window, but within 16 datagrams of the furthest: the window is too small.
+    feed = Feed("cboe_pitch", window=256)
+    for n in range(8):
+        feed.send(datagram("cboe_pitch", 1 + 32 * n, 32))
+    feed.send(datagram("cboe_pitch", 257))
+    feed.send(datagram("cboe_pitch", 257 + 512))
+    feed.finish()
+    assert feed.numbers() == [*range(1, 258), 257 + 512]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.feed.drive import Driver, datagram, read
+from tests.feed.drive import Driver, datagram, fragments, read
 from udpfast.core.layout import ConnectionScope, ConnectionStatus, Kind
 
 SECOND = 1_000_000_000
@@ -43,6 +43,20 @@ def test_line_that_brings_what_is_not_of_the_feed_is_silent() -> None:
     for second in range(12):
         driver.send(datagram(100 + second), 0, at_ns=second * SECOND)
         driver.send(datagram(1)[:15], 1, at_ns=second * SECOND)
+        driver.expire(second * SECOND)
+    assert (0, LINE, 1, DISCONNECTED, 10 * SECOND) in said(driver)
+    driver.finish()
+
+
+def test_line_that_repeats_an_earlier_fragment_of_its_latest_message_is_silent() -> None:
+    driver = Driver(lines_snapshot=0)
+    message = fragments(1, 3)
+    for data in message:
+        for line in range(2):
+            driver.send(data, line, at_ns=0)
+    for second in range(1, 11):
+        driver.send(datagram(1 + second), 0, at_ns=second * SECOND)
+        driver.send(message[1], 1, at_ns=second * SECOND)
         driver.expire(second * SECOND)
     assert (0, LINE, 1, DISCONNECTED, 10 * SECOND) in said(driver)
     driver.finish()

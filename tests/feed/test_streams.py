@@ -231,10 +231,12 @@ def test_what_streams_beyond_the_limit_bring_is_said_once_a_second(flood: int) -
             feed.send(build("deribit_sbe", Sent(number, (b"x" * 20,), (stream,), 1, 10**18)))
     begun = len(feed.out)
     refused = 0
+    came_ns = [0]
     for number in range(1, 251):  # 10 ms apart: 2.5 s
         key = 12 + number % flood
         data = build("deribit_sbe", Sent(number, (b"x" * 20,), (key,), 1, 10**18))
         refused += feed.send(data) == "stream_refused"
+        came_ns.append(feed.now_ns)
         feed.wait(10_000_000)
     said = feed.out[begun:]
     assert refused == 250
@@ -243,10 +245,12 @@ def test_what_streams_beyond_the_limit_bring_is_said_once_a_second(flood: int) -
     said = feed.out[begun:]
     gaps = [np.frombuffer(one.payload, GAP)[0] for one in said]
     assert {(one.kind, one.stream) for one in said} == {(Kind.GAP, Stream.NONE)}
+    assert {one.session for one in said} == {max(one.session for one in feed.out[:begun])}
     assert {GapReason(gap["reason"]) for gap in gaps} == {GapReason.STREAM_REFUSED}
     assert [gap["count"] for gap in gaps] == [1, 99, 100, 50]
     assert [gap["last"] for gap in gaps] == [1, 100, 200, 250]
     assert [one.object for one in said] == [12 + n % flood for n in (1, 100, 200, 250)]
+    assert [one.received_ns for one in said] == [came_ns[n] for n in (1, 100, 200, 250)]
     assert feed.pipeline.counters()["incremental"]["gaps"] == 0
 
 
