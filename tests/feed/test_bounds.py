@@ -114,6 +114,16 @@ BEGINNINGS = [
         "A 1-3, B 1-3, A s2 2-3, 4800 us, A s2 4",
         f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1 unseen, 2-4",
     ),
+    # What waited in the session before fills no hole of this one.
+    (
+        "A 1-3, A 5, A s2 1-4, A s2 6, 6 ms",
+        f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1-4, GAP 5-5, 6",
+    ),
+    # Snapshots are of the numbering that their window follows: nobody disputes them.
+    (
+        "A 1, a 132-133, a 1-16 anew, A 2, a 17-48 anew",
+        f"{FIRST}, 1, 132-133, 2, GAP 134-0, 1-48",
+    ),
 ]
 
 RUNS = [
