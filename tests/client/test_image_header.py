@@ -138,7 +138,7 @@ def join_ahead(read: Read, directory: Path, seed: int, seen: Counter[str]) -> No
     market.abandon()
     market.instance = Instance(directory, 1 << 20)
     always, there = Reader(market.address, start="begin"), Books()
-    keeper = keeper_of(directory)
+    keeper = keeper_of(directory, objects=64)  # each look at the image asks for all of them
     for _ in range(15):
         entries = []
         for _ in range(2):
