@@ -45,8 +45,10 @@ EVERYWHERE = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-#: For a JVM that lives for seconds: optimising its code would take longer than running it.
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: For a JVM that lives for seconds: optimising its code would take longer than running it. So told,
+#: Java keeps 48 MB for compiled code, which a few dozen jobs fill: from then on it would throw code
+#: away and compile it again.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 
 #: The same for queries: otherwise each would be generated as Java and compiled first, and the JVM
 #: would be told with each column where in Python it was named.
