@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -35,3 +36,19 @@ def test_metrics_prints_the_address_that_answers(host: str) -> None:
                 assert answer.status == 200
         finally:
             process.send_signal(signal.SIGTERM)
+
+
+def test_metrics_of_a_feed_that_is_not_there_says_which_one_may_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    (tmp_path / "market").mkdir(mode=0o700)
+    (tmp_path / "market" / "ring").touch()
+    command = [sys.executable, "-m", "udpfast", "metrics", "market", "markt"]
+    command += ["--listen", "127.0.0.1:0"]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        process.terminate()
+    assert said.endswith("udpfast: markt: no such instance so far; did you mean 'market'?\n")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from udpfast.cli.options import InstanceName, listen_address, log_level
+from udpfast.cli.options import InstanceName, listen_address, log_level, warn_of_missing
 from udpfast.core.endpoint import endpoint_text
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -37,6 +37,7 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
     from udpfast.monitor.metrics import feed_registry
 
     host, port = listen_address(listen)
+    warn_of_missing(names)
     stopping = Stop()
     stopping.listen()
     try:

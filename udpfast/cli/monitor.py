@@ -8,7 +8,13 @@ import secrets
 import click
 
 from udpfast.cli.metrics import need_monitor
-from udpfast.cli.options import FiniteRange, InstanceName, listen_address, log_level
+from udpfast.cli.options import (
+    FiniteRange,
+    InstanceName,
+    listen_address,
+    log_level,
+    warn_of_missing,
+)
 from udpfast.errors import ConfigError
 
 __all__ = ["monitor"]
@@ -51,6 +57,7 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     """
     need_monitor("nicegui")
     host, port = listen_address(listen)
+    warn_of_missing(names)
     if not token.isprintable():  # an address cannot hold it
         raise ConfigError(f"--token: expected printable text, found {token!r}")
     if not token and not ipaddress.ip_address(host).is_loopback:

@@ -10,9 +10,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from udpfast.core.endpoint import parse_endpoint
-from udpfast.core.log import Level, set_level
-from udpfast.errors import ConfigError
-from udpfast.shm.instance import list_instances
+from udpfast.core.log import Level, say_warning, set_level
+from udpfast.errors import ConfigError, UdpfastError
+from udpfast.shm.instance import instance_directory, instance_hint, list_instances
 
 __all__ = [
     "FiniteRange",
@@ -22,6 +22,7 @@ __all__ = [
     "Port",
     "listen_address",
     "log_level",
+    "warn_of_missing",
 ]
 
 
@@ -104,6 +105,17 @@ class InstanceName(click.types.StringParamType):
         except OSError:  # of a directory that this user may not list
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def warn_of_missing(names: Sequence[str]) -> None:
+    """Warn of instances that are not there: perhaps not yet, or their names are misspelt."""
+    for name in names:
+        try:
+            instance_directory(name)
+        except FileNotFoundError:
+            say_warning(f"udpfast: {name}: no such instance so far{instance_hint(name)}")
+        except (OSError, UdpfastError):
+            continue  # whoever reads it says what is wrong
 
 
 class GroupedCommand(click.Command):
