@@ -305,7 +305,9 @@ def test_feed_that_fails_ends_its_agents_but_no_reader(
     addresses.append(f"ring:{directory}" if output == "ring" else f"store:{tmp_path}/kept")
     with contextlib.ExitStack() as stack:
         readers = [stack.enter_context(Reader(each, timeout=PATIENCE_S)) for each in addresses]
+        there = stack.enter_context(Reader(addresses[-1], timeout=PATIENCE_S))
         send(port, range(1, 4))
+        assert any(record.number == 3 for record in there)  # the feed has received all of them
         assert all(reader.wait(PATIENCE_S) for reader in readers)
         fault.write_text("88")  # ENOTSOCK
         assert process.wait(PATIENCE_S) == 1
