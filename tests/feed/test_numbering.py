@@ -191,3 +191,17 @@ def test_what_was_sent_before_the_first_of_its_numbering_is_of_it_where_none_was
     for number, sent_ns in ((1, 2 * SECOND), (3, SECOND + MS), (2, SECOND)):
         feed.send(Sent(number, (b"%d" % number,), (0x8004, 1), 7, sent_ns))
     assert [bytes(one.payload)[-1:] for one in feed.said(Kind.MESSAGE)] == [b"1", b"2", b"3"]
+
+
+def test_heartbeat_that_names_less_than_one_before_takes_nothing_back() -> None:
+    feed = Feed("moldudp64")
+    mold = b"OLD       "
+    for number in range(1, 5):
+        feed.send(Sent(number, (b"old",), session=mold), wait_ns=1_000)
+    for number in (10, 8):
+        feed.send(Sent(number, (), session=mold), wait_ns=1_000)
+    for number in range(5, 8):
+        feed.send(Sent(number, (b"old",), session=mold), wait_ns=1_000)
+    feed.pipeline.expire(feed.now_ns + 10 * MS)
+    gaps = [one for one in feed.pipeline.take() if one.kind is Kind.GAP]
+    assert [struct.unpack_from("<QQ", gap.payload) for gap in gaps] == [(8, 9)]

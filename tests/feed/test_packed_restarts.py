@@ -198,3 +198,12 @@ def test_datagrams_are_as_wide_as_the_widest_of_late_right_behind_the_8_that_wer
     feed.send(datagram("cboe_pitch", 257 + 512))
     feed.finish()
     assert feed.numbers() == [*range(1, 258), 257 + 512]
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(2, "held"), (3, "replay")])
+def test_what_is_sent_again_is_taken_up_to_the_end_of_the_window(count: int, verdict: str) -> None:
+    feed = Feed("nyse_xdp", window=256)
+    for number in (1, *range(3, 256)):
+        feed.send(datagram("nyse_xdp", number))
+    data = datagram("nyse_xdp", 256, count)
+    assert feed.send(data[:2] + b"\r" + data[3:]) == verdict  # retransmission
