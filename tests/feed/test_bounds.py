@@ -114,6 +114,11 @@ BEGINNINGS = [
         "A 1-3, B 1-3, A s2 2-3, 4800 us, A s2 4",
         f"{FIRST}, 1-3, SESSION 2 NEW_ID, 1 unseen, 2-4",
     ),
+    # Late ones that tell nothing were not the beginning of another line's run.
+    (
+        "A 1-90, B 1-90, A 100-200, B 100-200, 6 ms, B 97-99, 20 ms, A 100-131 anew",
+        f"{FIRST}, 1-90, GAP 91-99, 100-200, DISAGREEMENT 100-131, {ANEW}, 100-131",
+    ),
     # What waited in the session before fills no hole of this one.
     (
         "A 1-3, A 5, A s2 1-4, A s2 6, 6 ms",

@@ -308,4 +308,4 @@ def test_wait_that_follows_the_lines_is_bounded_and_forgets_those_that_are_dead(
 
 def test_wait_that_is_given_is_shown_and_stays() -> None:
     driver = skewed(80 * MS, 300, lost_packet_wait_ns=7 * MS)
-    assert driver.channel()["wait_ns"] == 7 * MS
+    assert [driver.channel(channel)["wait_ns"] for channel in range(2)] == [7 * MS, 7 * MS]
