@@ -244,6 +244,12 @@ SETTINGS = [
         SLOW,
         f"{FIRST}, 101-200, {ANEW}, 1-32",
     ),
+    # What fills a second hole on the line of a run, from near its furthest, leaves the run alone.
+    (
+        "A 101-149, A 151-189, A 191-230, 20 ms, A 1-3 anew, A 190, A 4-32 anew",
+        SLOW,
+        f"{FIRST}, 101-149, {ANEW}, 1-32",
+    ),
     # What a line brought of a run that is believed, it has come to.
     (
         "A 101-200, B 101-200, 20 ms, B 1-20, A 1-32, A 34-60",
