@@ -46,8 +46,9 @@ def test_metrics_of_a_feed_that_is_not_there_says_which_one_may_be_meant(
     (tmp_path / "market" / "ring").touch()
     command = [sys.executable, "-m", "udpfast", "metrics", "market", "markt"]
     command += ["--listen", "127.0.0.1:0"]
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         process.terminate()
