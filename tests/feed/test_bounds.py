@@ -60,6 +60,15 @@ PROOFS = [
         "A 1-3, B 1-3, 1001 ms, A 4-200, B 5-68 anew",
         f"{FIRST}, 1-200, DISAGREEMENT 5-68, {ANEW}, 5-68",
     ),
+    # Numbers that fall back to a gap go on if 63 messages followed it.
+    (
+        "A 1-100, A 200-262, 1100 ms, A 101-132",
+        f"{FIRST}, 1-100, GAP 101-199, 200-262, SESSION 1 RESUMED, 101-132",
+    ),
+    (
+        "A 1-100, A 200-263, 1100 ms, A 101-132",
+        f"{FIRST}, 1-100, GAP 101-199, 200-263, {ANEW}, 101-132",
+    ),
     # Where no pace was measured, 8 datagrams are taken to last 50 ms.
     ("A 1000, 46799 us, A 1-32 anew", f"{FIRST}, 1000"),
     ("A 1000, 46800 us, A 1-32 anew", f"{FIRST}, 1000, {ANEW}, 1-32"),
