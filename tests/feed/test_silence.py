@@ -48,7 +48,8 @@ def test_line_that_brings_what_is_not_of_the_feed_is_silent() -> None:
     driver.finish()
 
 
-def test_line_that_repeats_an_earlier_fragment_of_its_latest_message_is_silent() -> None:
+@pytest.mark.parametrize("repeated", [1, 2])
+def test_line_that_repeats_a_fragment_of_its_latest_message_is_silent(repeated: int) -> None:
     driver = Driver(lines_snapshot=0)
     message = fragments(1, 3)
     for data in message:
@@ -56,7 +57,7 @@ def test_line_that_repeats_an_earlier_fragment_of_its_latest_message_is_silent()
             driver.send(data, line, at_ns=0)
     for second in range(1, 11):
         driver.send(datagram(1 + second), 0, at_ns=second * SECOND)
-        driver.send(message[1], 1, at_ns=second * SECOND)
+        driver.send(message[repeated], 1, at_ns=second * SECOND)
         driver.expire(second * SECOND)
     assert (0, LINE, 1, DISCONNECTED, 10 * SECOND) in said(driver)
     driver.finish()
