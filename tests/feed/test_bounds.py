@@ -301,6 +301,12 @@ def test_numbers_that_fall_back_to_the_latest_64_that_came_go_on() -> None:
     assert ANEW in outcome(brought.format("A 300-304"), SLOW)
 
 
+def test_numbers_that_fall_back_to_a_gap_go_on_from_what_is_new_in_them() -> None:
+    brought = "A 1-100, A 200-230, 1100 ms"
+    assert "SESSION 1 RESUMED" in outcome(f"{brought}, A 34-36, A 37-65 anew", {})
+    assert ANEW in outcome(f"{brought}, A 34-35, A 36-65 anew", {})
+
+
 def test_run_of_64_that_reached_the_end_is_believed_with_what_follows() -> None:
     brought = "A 1-136, A heartbeats 137, A 138-192, 60 ms, A 193-200, A heartbeats 137"
     out = f"{FIRST}, 1-200, DISAGREEMENT 138-200"

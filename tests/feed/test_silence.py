@@ -38,6 +38,15 @@ def test_line_that_never_spoke_is_said_while_the_other_goes_on() -> None:
     driver.finish()
 
 
+def test_silence_counts_from_when_the_feed_began_to_watch() -> None:
+    driver = Driver(lines_incremental=1, lines_snapshot=0)
+    for second in (100, 109):
+        driver.expire(second * SECOND)
+    assert said(driver) == []
+    driver.expire(110 * SECOND)
+    assert said(driver) == [(0, CHANNEL, 0, DISCONNECTED, 10 * SECOND)]
+
+
 def test_line_that_brings_what_is_not_of_the_feed_is_silent() -> None:
     driver = Driver(lines_snapshot=0, window=16)
     for second in range(12):
