@@ -4,20 +4,21 @@ from typing import Any
 
 import pytest
 
-from lab.conformance.books import follow, venue_config
+from lab.conformance.books import Followed, follow, venue_config
 from udpfast.agents.market.exchanges import VENUE_MARKETS
 from udpfast.agents.market.venue_market import ItchMarket, VenueMarket
 from udpfast.cli.send_options import VENUES
 from udpfast.client.books import Books
+from udpfast.config import FeedConfig
+from udpfast.core.layout import GapReason, Kind
 from udpfast.net.pcap import CapturedDatagram
 
 
-def kept(market: VenueMarket) -> Books:
-    """Return the books of a feed that receives all of it."""
-    config = venue_config(
+def feed_of(market: VenueMarket, lines: int = 1) -> FeedConfig:
+    return venue_config(
         market.framing,
         market.payload,
-        1,
+        lines,
         len(market.loops),
         ring_bytes=1 << 24,
         names=256,
@@ -25,12 +26,26 @@ def kept(market: VenueMarket) -> Books:
         orders_max=2_000,
         streams=8,
     )
-    datagrams = [
+
+
+def sent(market: VenueMarket) -> list[tuple[tuple[int, int], CapturedDatagram]]:
+    """Return all that it sends, by line."""
+    return [
         ((1, line - 1) if line else (0, 0), CapturedDatagram(at, ("", 0), ("", 0), data))
         for at, line, data in market
     ]
-    *_, (followed, _) = follow(config, datagrams)
+
+
+def kept(market: VenueMarket) -> Books:
+    """Return the books of a feed that receives all of it."""
+    *_, (followed, _) = follow(feed_of(market), sent(market))
     return followed.books
+
+
+def sound(market: VenueMarket, followed: Followed) -> set[str]:
+    """Return the symbols whose books a reader believes."""
+    symbols = market.books()
+    return {each for each in symbols if not followed.books.orders(market.exchange, each).stale}
 
 
 def listed(rows: Any) -> list[tuple[int, int, int]]:
@@ -53,6 +68,38 @@ def test_receiver_has_every_order_in_its_place(venue: str, seed: int) -> None:
         best = [side[0].price / 10_000 for side in sides]
         assert books[market.exchange, symbol].best()[::2] == tuple(best)
         assert best[0] < best[1]
+
+
+@pytest.mark.parametrize("venue", VENUES)
+def test_copy_with_other_bytes_puts_books_in_doubt(venue: str) -> None:
+    """Nobody knows which copy is the exchange's, and what the first one did is in the books."""
+    market = VENUE_MARKETS[venue](5, rate_per_s=400, seconds=3)
+    datagrams = sent(market)
+    of = [at for at, (line, _) in enumerate(datagrams) if line == (0, 0)]
+    at = of[len(of) // 2]
+    data = datagrams[at][1].payload
+    copy = datagrams[at][1]._replace(payload=data[:-1] + bytes([data[-1] ^ 1]))
+    datagrams.insert(at + 1, ((0, 1), copy))
+    said: list[Kind] = []
+    before: set[str] = set()
+    streams = len(market.units())
+    for followed, record in follow(feed_of(market, 2), datagrams):
+        if said[-2:] == [Kind.DISAGREEMENT, Kind.GAP]:
+            assert len(before) == len(market.books())
+            assert len(sound(market, followed)) == len(before) - len(before) // streams
+            said.append(Kind.MESSAGE)
+        if record is None:
+            break
+        if record.kind == Kind.DISAGREEMENT:
+            before = sound(market, followed)
+            said.append(Kind.DISAGREEMENT)
+        elif record.kind == Kind.GAP:
+            assert record.data["reason"] == GapReason.DAMAGED
+            said.append(Kind.GAP)
+    assert said == [Kind.DISAGREEMENT, Kind.GAP, Kind.MESSAGE]
+    # Only snapshots mend books.
+    left = len(before) - (0 if market.loops else len(before) // streams)
+    assert len(sound(market, followed)) == left
 
 
 def test_every_market_can_be_chosen() -> None:

@@ -98,6 +98,30 @@ def test_snapshot_heals_what_lacks_a_part() -> None:
     assert bids(followed(BEGIN, *PARTS[:2], *OTHERS, loop)) == [13.0, 12.0, 11.0, 10.0]
 
 
+def test_copies_of_a_snapshot_that_differ_leave_its_book_in_doubt() -> None:
+    def loop(number: int, *prices: float) -> bytes:
+        rows = [(1, price) for price in prices]
+        messages = (message(1005, bytes(4)), instrument(7), snapshot(number, rows))
+        return datagram(101, number - 4, *messages)
+
+    join = datagram(1, 1, change(4, 5, [(1, 10.0)]))
+    disputed = (join, loop(5, 10.0), loop(5, 11.0))
+    assert bids(followed(*disputed[:2])) == [10.0]
+    assert bids(followed(*disputed)) is None
+    behind = datagram(1, 2, change(5, 6, [(1, 12.0)]))
+    assert bids(followed(*disputed, behind)) is None
+    assert bids(followed(*disputed, behind, loop(6, 12.0, 10.0))) == [12.0, 10.0]
+
+
+def test_change_that_goes_on_from_a_disputed_one_mends_nothing() -> None:
+    """Both copies said what it goes on from."""
+    first, other = (datagram(1, 2, change(5, 6, [(1, price)])) for price in (11.0, 12.0))
+    behind = datagram(1, 3, change(6, 7, [(1, 13.0)]))
+    assert bids(followed(BEGIN, first, first, behind)) == [13.0, 11.0, 10.0]
+    assert bids(followed(BEGIN, first, other, behind)) is None
+    assert bids(followed(BEGIN, first, behind, other, datagram(1, 4, change(7, 8, [])))) is None
+
+
 def test_stream_may_begin_at_number_0() -> None:
     zero = datagram(1, 0, change(0, 4, [(1, 9.0)]), instrument(7))
     after = datagram(1, 1, change(4, 5, [(1, 10.0)]))

@@ -225,7 +225,8 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("recovered_snapshot", "count", "times that an object recovered by a snapshot"),
     CounterInfo(
         "orders_unknown", "count",
-        "changes of orders, or removals of levels, that were not there: their books are in doubt"),
+        "changes of orders that were not there: their books are in doubt; and removals of levels "
+        "that were not there, which change nothing"),
     CounterInfo("books_full", "count", "orders or levels that the books had no room for"),
     CounterInfo(
         "books_undefined", "count",

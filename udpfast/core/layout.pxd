@@ -167,7 +167,8 @@ cdef enum:  # GapReason
     GAP_WINDOW_FULL = 3      # the window or the slab could not hold more
     GAP_FINISH = 4           # the input ended with holes open
     GAP_ANEW = 5             # snapshot channel: numbered anew; skips the rest of the circle
-    GAP_DAMAGED = 6          # the message came, but its payload breaks its protocol
+    # The message came, but its payload breaks its protocol, or two copies of it differ.
+    GAP_DAMAGED = 6
     # Messages of streams beyond streams_max. At most once a second: `count` since the last such
     # GAP, numbers of the newest; the record's stream is STREAM_NONE, its object the stream's name.
     GAP_STREAM_REFUSED = 7

@@ -133,9 +133,10 @@ cdef inline void window_disagree(
     Window* w, const Slot* slot, const Datagram* d, const Unit* unit, uint8_t line_first,
     uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
-    # Nobody can tell which of them is the publisher's: the objects of both are in doubt, and each
-    # of them gets a record, behind the message that it is about. One that is given up instead needs
-    # none: the gap puts all objects in doubt.
+    # Nobody can tell which of them is the publisher's: the objects of both are in doubt
+    # (market/gate), or all of the stream where units name none (agents/feed/engine). Each gets a
+    # record, behind the message that it is about. One that is given up instead needs none: the gap
+    # puts all objects in doubt.
     cdef Early* early = window_early(w, slot.key)
     counter_add(&w.line[d.line].counters[LINE_DISAGREEMENTS], 1)
     counter_add(&w.counters[CHANNEL_DISAGREEMENTS], 1)

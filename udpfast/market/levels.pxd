@@ -52,6 +52,7 @@ cdef inline bint apply_price(Market* market, Instrument* i, const Change* c) noe
             level_touch(market, i, c.side, c.price, level)
             side_drop(&market.slab, side, level)
         else:
+            # It is as the venue says: without this level.
             counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
             if market.traits.absolute:
                 level_touch(market, i, c.side, c.price, NULL)  # readers may have it

@@ -12,6 +12,7 @@
 #   what arrives                     LIVE      UNKNOWN: a gap since      STALE, WAITING
 #   a gap in its stream              UNKNOWN; costs nothing, because gaps are only counted
 #   a change that continues a chain  apply     nothing was lost: apply   hold until a snapshot
+#                                              (disputed: as the next)
 #   one that does not                STALE     STALE                     hold
 #   one without a chain              apply     STALE                     hold
 #   a clear, a quote                 apply     LIVE                      LIVE
@@ -50,6 +51,7 @@ cdef struct MarketSettings:      # [books]
 
 cdef struct MarketStream:
     uint32_t gaps
+    uint32_t disputed            # the count of gaps of the last one behind copies that differ
     uint32_t venue               # the publisher's number of the stream
     uint64_t number              # of the current message, or the last lost one
     uint64_t lost                # the last number that was lost, or not seen at the beginning
@@ -169,5 +171,9 @@ cdef void market_init(
 cdef void market_session(
     Market* market, uint16_t stream, uint16_t ordinal, const Session* session) noexcept nogil
 cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept nogil
+# Two copies of a message differ: make of it one of the changes in whose books it is, and expect
+# their gap, which no chain bridges, since both copies may go on from the same one. Return False if
+# it is in no books.
+cdef bint market_disputed(Market* market, Message* message) noexcept nogil
 cdef void market_begin(Market* market, const Message* message, Names* names) noexcept nogil
 cdef void market_apply(Market* market, const Change* change) noexcept nogil

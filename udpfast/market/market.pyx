@@ -7,7 +7,7 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport (
     FEED_OBJECTS_STRANDED, FEED_OBJECTS_WAITING, FEED_ORDERS_UNKNOWN)
-from udpfast.core.layout cimport OBJECT_LIVE, Message, Session
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, OBJECT_LIVE, Message, Session
 from udpfast.market.change cimport *
 from udpfast.market.definition cimport instrument_define, instrument_of
 from udpfast.market.instrument cimport (
@@ -394,6 +394,25 @@ cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept no
     s.whole = s.open = False
     s.broken = True
     s.gap_time_ns = 0
+
+
+cdef bint market_disputed(Market* market, Message* message) noexcept nogil:
+    cdef uint16_t home
+    if message.stream >= MARKET_STREAMS:
+        return False
+    message.stream_key = market.streams[message.stream].venue
+    home = home_of(market, message)
+    if home == STREAM_NOWHERE:
+        return False
+    if home != message.stream or message.channel:
+        # A snapshot: what came since is lost with it.
+        message.number = market.streams[home].number
+        message.stream = home
+        message.session = market.streams[home].session
+        message.session_id = market.streams[home].session_id
+        message.channel = CHANNEL_INCREMENTAL
+    market.streams[home].disputed = market.streams[home].gaps + 1
+    return True
 
 
 cdef void market_begin(Market* market, const Message* message, Names* names) noexcept nogil:

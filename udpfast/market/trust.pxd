@@ -117,6 +117,13 @@ cdef inline void face_become_live(Market* market, Instrument* i, Face* face) noe
     instrument_mark(market, i)
 
 
+cdef inline bint levels_are_disputed(const Market* market, const Instrument* i) noexcept nogil:
+    # Return True if a change that is in the levels, and in the chain, may be another than the
+    # venue's.
+    return i.face[FACE_LEVELS].sure < stream_of(market, i).disputed and (
+        i.face[FACE_LEVELS].status == OBJECT_LIVE)
+
+
 cdef inline void levels_resume(Market* market, Instrument* i) noexcept nogil:
     # The chain continues, so no gap concerned the levels.
     cdef Face* face = &i.face[FACE_LEVELS]
@@ -186,7 +193,7 @@ cdef inline bint instrument_follow_chain(
     elif not i.linked and number == 1:
         i.linked = goes_on = True
         instrument_begin_empty(market, i)
-    if likely(goes_on):
+    if likely(goes_on and not levels_are_disputed(market, i)):
         i.chain = number
         i.passing = True
         levels_resume(market, i)

@@ -17,7 +17,8 @@ from udpfast.market.names cimport Names
 from udpfast.market.publish cimport PUBLISH_ROOM
 from udpfast.payload.traits cimport PAYLOAD_NONE
 from udpfast.payload.venue cimport (
-    Venue, venue_control, venue_expect, venue_init, venue_is, venue_memory_size, venue_next)
+    Venue, venue_control, venue_disputed, venue_expect, venue_init, venue_is, venue_memory_size,
+    venue_next)
 
 cdef struct PayloadContext:
     int payload                  # Payload
@@ -48,6 +49,13 @@ cdef inline void payload_control(
     # Apply a GAP or SESSION to the books: a gap puts them in doubt, a session may empty them.
     if venue_is(context.payload):
         venue_control(&context.venue, message)
+
+
+cdef inline bint payload_disputed(
+        PayloadContext* context, Message* message) noexcept nogil:
+    # Make of a message of which two copies differ one of the stream whose books it changed: a GAP
+    # of that follows. Return False if it changed none.
+    return venue_is(context.payload) and venue_disputed(&context.venue, message)
 
 
 cdef inline bint payload_looks_ahead(const PayloadContext* context) noexcept nogil:

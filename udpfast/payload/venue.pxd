@@ -47,6 +47,7 @@ cdef void venue_init(
 cdef int32_t venue_decode(int payload, const Message* message, Change* changes) noexcept nogil
 cdef void venue_expect(Venue* venue, const uint8_t* data, uint32_t size) noexcept nogil
 cdef void venue_control(Venue* venue, const Message* message) noexcept nogil
+cdef bint venue_disputed(Venue* venue, Message* message) noexcept nogil
 # Make the next update in `into`. Return its kind, 0 if there is no further one, or OUTCOME_*.
 cdef int32_t venue_next(
     Venue* venue, const Message* message, bint begins, uint8_t* into, uint32_t room, Names* names,

@@ -9,8 +9,8 @@ from udpfast.market.ahead cimport ahead_hand_over, ahead_note
 from udpfast.market.change cimport CHANGES_MAX, VERB_CHAIN, Change, Traits
 from udpfast.market.found cimport OUTCOME_OPAQUE, OUTCOME_REFUSED, Found
 from udpfast.market.market cimport (
-    MARKET_STREAMS, Market, MarketSettings, market_apply, market_begin, market_full, market_gap,
-    market_init, market_memory_size, market_session)
+    MARKET_STREAMS, Market, MarketSettings, market_apply, market_begin, market_disputed,
+    market_full, market_gap, market_init, market_memory_size, market_session)
 from udpfast.market.names cimport Names
 from udpfast.market.publish cimport publish_next
 from udpfast.payload.b3.decode cimport b3_decode
@@ -87,6 +87,10 @@ cdef void venue_control(Venue* venue, const Message* message) noexcept nogil:
     elif message.kind == KIND_SESSION and message.size >= sizeof(Session):
         memcpy(&session, message.payload, sizeof(Session))
         market_session(&venue.market, message.stream, message.session, &session)
+
+
+cdef bint venue_disputed(Venue* venue, Message* message) noexcept nogil:
+    return market_disputed(&venue.market, message)
 
 
 cdef int32_t venue_decode(

@@ -73,6 +73,7 @@ cdef class Engine:
     cdef int32_t _publish_payload(
         self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil
+    cdef void _publish_dispute(self, const Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _flight(self, const Message* message, uint64_t sent_ns) noexcept nogil
     cdef void _commit_as(
         self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,

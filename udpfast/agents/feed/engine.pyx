@@ -29,8 +29,8 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
     DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
-    FRAME_SIZE, Frame, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_DOUBT, RECORD_FIRST,
-    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
+    FRAME_SIZE, Frame, KIND_DISAGREEMENT, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_DOUBT,
+    RECORD_FIRST, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
 from udpfast.core.oserr cimport check
 from udpfast.core.update_kinds cimport KIND_BOOK
 from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
@@ -53,8 +53,8 @@ from udpfast.market.gate_state cimport Gate, GateSettings, gate_init
 from udpfast.market.market cimport MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.payload.payload cimport (
-    PAYLOAD_NONE, PUBLISH_ROOM, PayloadContext, payload_control, payload_expect, payload_init,
-    payload_looks_ahead, payload_memory_size, payload_next)
+    PAYLOAD_NONE, PUBLISH_ROOM, PayloadContext, payload_control, payload_disputed, payload_expect,
+    payload_init, payload_looks_ahead, payload_memory_size, payload_next)
 from udpfast.payload.served cimport served_stream
 from udpfast.payload.roq.decode cimport (
     DecodeContext, decode_count, decode_event, decode_init, decode_size_bound)
@@ -503,6 +503,13 @@ cdef class Engine:
         lost.size = sizeof(Gap)
         self._publish(&lost, TYPE_OPAQUE, unix_ns)
 
+    cdef void _publish_dispute(self, const Message* message, int64_t unix_ns) noexcept nogil:
+        # Two copies of a message differ, and what the first one did is in the books. Which of them
+        # only the decoder knew, and not of the other copy: any that the stream has is in doubt.
+        cdef Message disputed = message[0]
+        if payload_disputed(&self.stages.payload, &disputed):
+            self._publish_damage(&disputed, unix_ns)
+
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last unit, or the passing of time, has set free. Roq's frames name a
         # message's object and its predecessor, so Roq passes the gate.
@@ -612,10 +619,14 @@ cdef class Engine:
     cdef bint _publish_neutral(self, const Message* message, int64_t unix_ns) noexcept nogil:
         # What the feed says, or a message of another framing than Roq.
         cdef int32_t outcome, flight_ns = FLIGHT_UNKNOWN
+        cdef bint published
         if message.kind != KIND_MESSAGE:
             payload_control(&self.stages.payload, message)
-            return self._publish_plain(
+            published = self._publish_plain(
                 message, FLIGHT_UNKNOWN, FEED_RECORDS_CONTROL, unix_ns)
+            if unlikely(message.kind == KIND_DISAGREEMENT) and self._decodes():
+                self._publish_dispute(message, unix_ns)
+            return published
         counter_add(&self.counters.feed[FEED_UNGATED], 1)
         if message.sent_ns:
             flight_ns = self._flight(message, <uint64_t>message.sent_ns)
