@@ -60,3 +60,15 @@ def test_page_for_strategies_names_what_cython_finds_in_each_module():
         )
         for name in re.findall(r"`([A-Z]\w+|[a-z]+_\w+)\b[^`]*`", what):
             assert name == "None" or re.search(rf"\b{name}", declared), (modules, name)
+
+
+def test_architecture_names_who_decides() -> None:
+    text = (ROOT / "docs/ARCHITECTURE.md").read_text()
+    rows = text.partition("### Who decides")[2].partition("\n## ")[0]
+    found = re.findall(r"`(\w+/[\w/]+)`: ((?:`\w+`(?: \([^)]*\))?(?:, )?)+)", rows)
+    assert len(found) > 12
+    for module, names in found:
+        paths = [ROOT / "udpfast" / f"{module}{suffix}" for suffix in (".py", ".pyx", ".pxd")]
+        code = "".join(path.read_text() for path in paths if path.exists())
+        missing = [name for name in re.findall(r"`(\w+)`", names) if f"{name}(" not in code]
+        assert not missing, (module, missing)
