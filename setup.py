@@ -105,6 +105,8 @@ class BuildExt(build_ext):
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
         for extension in self.extensions:
             self.forget_other_flags(extension)
+        # Before anything is translated.
+        self.before = {each.name: self.compiled_from(each) for each in self.extensions}
         self.begun_ns = time.time_ns()
         self.translation = runpy.run_path("scripts/translate.py")
         self.translation["hasten"]()
@@ -131,7 +133,7 @@ class BuildExt(build_ext):
         if self.failed:
             return
         try:
-            known = self.compiled_from(extension)
+            known = self.before.pop(extension.name)
             self.translation["translated"](c_source(extension))
             date_back(c_source(extension), self.begun_ns)
             # A changed `.pxd` seldom changes the C of all modules that include it.
