@@ -28,6 +28,7 @@ def test_notebook_runs_as_it_is_written_and_again(
     monkeypatch.setenv("PATH", str(tmp_path))  # a kernel's need not be that of its environment
     for _ in range(2):  # what the first run leaves behind does not disturb the second
         notebook = nbformat.reads(text, as_version=4)
+        notebook.cells.append(nbformat.v4.new_code_cell("float(axes.dataLim.x1)"))
         nbclient.NotebookClient(
             notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
         ).execute()
@@ -38,6 +39,7 @@ def test_notebook_runs_as_it_is_written_and_again(
         if "data" in output
     ]
     plain = "\n".join(data["text/plain"] for data in shown)
+    assert 8 < float(shown[-1]["text/plain"]) < 60, "the figure is of this market"
     assert re.search(r"<OrderBook .* sound>", plain)
     assert re.search(r"'lost': \d+", plain)
     assert "origin_to_kernel" in plain

@@ -171,8 +171,8 @@ def export(
         )
     if exporter.unfinished and not follow:
         click.echo(
-            "udpfast: skipped the segment that is still being written: export again later, or "
-            "use --follow",
+            "udpfast: skipped the segment that is still being written: export again when its feed "
+            "has stopped, or has begun another (record.segment_s), or use --follow",
             err=True,
         )
     _end(summary.missing, exporter.journal, "are in no table")
