@@ -56,13 +56,29 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "journal"
 
 
-def run(title: str, journal: Path) -> dict[str, Any]:
-    """Return the global names of a section's program after it has run."""
+def program_of(title: str) -> str:
+    """Return the program of a section."""
     section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
     (program,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    return str(program)
+
+
+def run(title: str, journal: Path) -> dict[str, Any]:
+    """Return the global names of a section's program after it has run."""
     names: dict[str, Any] = {}
-    exec(program.replace("journal:tutorial", f"journal:{journal}"), names)
+    exec(program_of(title).replace("journal:tutorial", f"journal:{journal}"), names)
     return names
+
+
+def test_live_program_ends_although_the_feed_goes_on(tmp_path: Path) -> None:
+    market = Market(tmp_path / "feed", 1 << 20)
+    market.say(Kind.SESSION, new_id=1, reason=SessionReason.FIRST)
+    program = program_of("Live, for some seconds").replace("SECONDS = 20", "SECONDS = 0.5")
+    names: dict[str, Any] = {}
+    address = f'"ring:{tmp_path}/feed", start="oldest"'
+    exec(program.replace('"ring:tutorial", image=True', address), names)
+    market.close()
+    assert names["records"] == 1
 
 
 def test_spread_and_imbalance_are_of_sound_books_alone(journal: Path) -> None:
