@@ -233,8 +233,8 @@ def open_source(
         if prefix == "zmq" and start not in ("tail", "begin", "oldest"):
             raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {shown(start)}")
         if end is not None:
-            raise ConfigError("end must be None unless the address is 'journal:...' (to end what is "
-                              f"live: docs/cookbook.md), was {shown(end)}")
+            raise ConfigError("end must be None unless the address is 'journal:...' (to end what "
+                              f"is live: docs/cookbook.md), was {shown(end)}")
     module = import_module(_SOURCES[prefix][0])
     return module.open_source(
         target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,
