@@ -10,6 +10,7 @@ from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import HostUse
 from udpfast.monitor.memory import feed_memory, with_memory
+from udpfast.shm.image import has_image
 from udpfast.shm.instance import instance_directory
 
 MIB = 1 << 20
@@ -49,7 +50,7 @@ def test_feed_memory_is_what_the_files_of_a_running_feed_take(tables: dict[str, 
     wanted = feed_memory(config)
     with Subscriber(config):
         if "image" in wanted.files:
-            wait_until((instance_directory("test") / "image").exists)
+            wait_until(lambda: has_image(instance_directory("test")))
         files = [each for each in instance_directory("test").rglob("*") if each.is_file()]
         taken = sum(512 * each.stat().st_blocks for each in files)
         sizes = {each.name: each.stat().st_size for each in files}
