@@ -14,6 +14,7 @@ from udpfast.config import RelayLine, parse_relay
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import ConfigError
 from udpfast.feed.publication import Publication
+from udpfast.log.readers import list_readers
 from udpfast.market.updates import TOP_OF_BOOK, TRADE, TRADES
 from udpfast.shm.relay_counts import RELAY_VERDICTS
 
@@ -320,3 +321,21 @@ def test_strictest_line_gives_the_budget() -> None:
     assert line_budget(lines) == {"bits_per_s": 5_000_000, "burst_bytes": 4096, "headers": 66}
     with pytest.raises(ConfigError, match="what a line leaves out another one has to carry"):
         parse_relay({"lines": [table[2]]})
+
+
+def test_records_that_wait_for_room_count_as_read(short: ShortWorld) -> None:
+    """What ties a reader's counts together holds after each turn, with half a batch done, too."""
+    for number in range(2_000):
+        short.trade(1.0 + number)
+    short.near.ring.flush()
+    waited, before = False, 0
+    for _ in range(200):
+        short.now_ns += STEP_NS
+        short.relay.work(short.now_ns)
+        (reader,) = list_readers(short.near.directory)
+        assert reader.began_index + reader.read + reader.lapped == reader.index
+        waited |= reader.index == before < 2_000
+        before = reader.index
+        for kept in short.relay.feed.kept:
+            kept.clear()
+    assert waited

@@ -218,7 +218,6 @@ cdef class Relay(Agent):
         rc = self.feed.work() if first + <uint64_t>self._at >= self._joined else 0
         if count or now_ns >= self._report_at_ns:
             self._report_at_ns = now_ns + REPORT_NS
-            self._read += count
             store_relaxed(&self._registration.entry.read, self._read)
             self._cursor.report(self._registration.entry)
         return <int>count + rc
@@ -234,6 +233,7 @@ cdef class Relay(Agent):
                 if self._resume(now_ns):
                     return 1
         self._count = count
+        self._read += count      # those that wait for room on the lines, too
         return 0
 
     cdef int _stop(self, int64_t code) noexcept nogil:
