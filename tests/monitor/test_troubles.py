@@ -93,9 +93,15 @@ def test_agent_that_fails_again_and_again_is_named_in_every_state(
     *others, agent = status.agents
     broken = msgspec.structs.replace(
         agent, state=state, failure="the socket was refused", down_ns=NOW_NS - 5_000_000_000,
-        down_records=0, changed_ns=realtime_ns() - 41_500_000_000,
+        down_records=42, changed_ns=realtime_ns() - 41_500_000_000,
     )  # fmt: skip
-    (text,) = texts(msgspec.structs.replace(status, agents=(*others, broken), records=271_442))
+    # What the ring has of runs before is not what came since.
+    counters = status.counters | {"feed": status.counters["feed"] | {"records": 271_484}}
+    (text,) = texts(
+        msgspec.structs.replace(
+            status, agents=(*others, broken), records=900_000, counters=counters
+        )
+    )
     assert ("but was started again 41 s ago" in text) is (state == "running")
     assert f"agent {agent.name} does not work since 20" in text
     assert "271,442 records have come since: the socket was refused" in text

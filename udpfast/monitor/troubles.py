@@ -180,7 +180,7 @@ def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
     reason = agent.failure or agent.state
     if not agent.down_ns:
         return f"is {agent.state} since {since}: {reason}"
-    came = max(status.records - agent.down_records, 0)
+    came = max(status.counters["feed"]["records"] - agent.down_records, 0)
     again = ", and is tried again now" if agent.state == "starting" else ""
     if agent.state == "running":
         run_s = max(realtime_ns() - agent.changed_ns, 0) // 1_000_000_000
