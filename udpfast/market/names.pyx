@@ -181,7 +181,11 @@ cdef class NameTable:
     @property
     def exchanges(self) -> list[int]:
         """Ids of names that are exchanges, the first 30; empty: the writer does not say."""
-        return [each for each in range(1, len(self) + 1) if names_is_exchange(&self.names, each)]
+        cdef const NameEntry* entry = self.names.entries
+        cdef uint32_t count = min(entry.size, <uint32_t>NAMES_EXCHANGES_MAX), i
+        cdef uint64_t known = names_count(&self.names)
+        ids = [(<const uint32_t*>entry.text)[i] for i in range(count)]
+        return [each for each in ids if 0 < each <= known]
 
     def intern(self, name: str | builtins.bytes, exchange: bool = False) -> int:
         """Return the id of a name, which may be new.
