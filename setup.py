@@ -7,8 +7,6 @@ UDPFAST_OPTIMISE=0  Optimisation level of all modules (0 to 3): 0 is quick, to i
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
-import contextlib
-import io
 import os
 import re
 import runpy
@@ -111,14 +109,14 @@ class BuildExt(build_ext):
         self.translation = runpy.run_path("scripts/translate.py")
         self.translation["hasten"]()
         # Only now: packing the sources or asking for the version, as pip does often, needs no C.
-        with contextlib.redirect_stdout(io.StringIO()):
-            made = cythonize(
-                self.extensions,
-                build_dir="build/cython",
-                compiler_directives=directives,
-                shared_utility_qualified_name=SHARED,
-                force=self.force,
-            )
+        made = cythonize(
+            self.extensions,
+            build_dir="build/cython",
+            compiler_directives=directives,
+            shared_utility_qualified_name=SHARED,
+            force=self.force,
+            quiet=True,  # two lines for each module would bury warnings
+        )
         self.sources = {extension.name: extension.sources for extension in made}
         super().run()
         subprocess.run([sys.executable, "scripts/generate_stubs.py", *folders()], check=True)

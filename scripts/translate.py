@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import re
 import signal
-import sys
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
@@ -62,11 +61,10 @@ def begin() -> None:
     Cython.Build.Dependencies.cythonize_one = cythonize_one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the build, which gives up
     gc.set_threshold(2_000_000, 20, 20)  # a syntax tree lives until its module is done
-    sys.stdout = io.StringIO()  # two lines for each module would bury warnings
 
 
 def translate_later(*arguments) -> None:
-    """Begin a translation, for Cython: what is translated is compiled before all others are."""
+    """Begin a translation, for Cython, and return: what is done is compiled meanwhile."""
     helper = Cython.Build.Dependencies.cythonize_one_helper
     translations[arguments[1]] = processes().submit(helper, arguments)
 
