@@ -9,33 +9,31 @@ from tests.feed.test_streams import Feed, datagram
 from udpfast.core.layout import Kind, SessionReason
 
 
-def test_restart_of_a_numbering_of_uneven_datagrams_is_no_resumption() -> None:
-    # 120 datagrams, a few of them wide: what came long ago does not lie within the latest ones,
-    # though the widest 64 would reach back to the beginning. The first of the new ones is lost.
-    feed = Feed("cboe_pitch", window=8192)
+def restart_behind_uneven(feed: Feed, lost: int | None = None) -> None:
+    """Send datagrams of 30 messages and of 2, without one of them, and then a restart."""
     first = 1
     for n in range(120):
         count = 30 if n % 8 == 0 else 2
-        feed.send(datagram("cboe_pitch", first, count))
+        if n != lost:
+            feed.send(datagram("cboe_pitch", first, count))
         first += count
     feed.wait(20_000_000)
     for n in range(40):
         feed.send(datagram("cboe_pitch", 3 + 2 * n, 2, run=8))
+
+
+def test_restart_of_a_numbering_of_uneven_datagrams_is_no_resumption() -> None:
+    # 120 datagrams, a few of them wide: what came long ago does not lie within the latest ones,
+    # though the widest 64 would reach back to the beginning. The first of the new ones is lost.
+    feed = Feed("cboe_pitch", window=8192)
+    restart_behind_uneven(feed)
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
 
 
 def test_restart_behind_a_hole_that_uneven_datagrams_follow_is_no_resumption() -> None:
     # As before, but the third datagram is lost, and the others wait.
     feed = Feed("cboe_pitch", window=8192, lost_packet_wait_ns=1_000_000_000)
-    first = 1
-    for n in range(120):
-        count = 30 if n % 8 == 0 else 2
-        if n != 2:
-            feed.send(datagram("cboe_pitch", first, count))
-        first += count
-    feed.wait(20_000_000)
-    for n in range(40):
-        feed.send(datagram("cboe_pitch", 3 + 2 * n, 2, run=8))
+    restart_behind_uneven(feed, lost=2)
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
     assert feed.numbers() == [*range(1, 33), *range(3, 83)]
 
