@@ -171,9 +171,9 @@ cdef void market_init(
 cdef void market_session(
     Market* market, uint16_t stream, uint16_t ordinal, const Session* session) noexcept nogil
 cdef void market_gap(Market* market, uint16_t stream, uint64_t last) noexcept nogil
-# Two copies of a message differ: make of it one of the changes in whose books it is, and expect
-# their gap, which no chain bridges, since both copies may go on from the same one. Return False if
-# it is in no books.
+# Two copies of a message differ. Turn it into a message of the stream whose books it changed (of a
+# snapshot: the stream of changes). No chain bridges the GAP that follows, because both copies may
+# continue it. Return False if the message changed no book.
 cdef bint market_disputed(Market* market, Message* message) noexcept nogil
 cdef void market_begin(Market* market, const Message* message, Names* names) noexcept nogil
 cdef void market_apply(Market* market, const Change* change) noexcept nogil

@@ -53,8 +53,8 @@ cdef inline void payload_control(
 
 cdef inline bint payload_disputed(
         PayloadContext* context, Message* message) noexcept nogil:
-    # Make of a message of which two copies differ one of the stream whose books it changed: a GAP
-    # of that follows. Return False if it changed none.
+    # Turn a message of which two copies differ into one of the stream whose books it changed; the
+    # caller publishes a GAP of that. Return False if it changed no book.
     return venue_is(context.payload) and venue_disputed(&context.venue, message)
 
 

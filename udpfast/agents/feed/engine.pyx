@@ -504,8 +504,8 @@ cdef class Engine:
         self._publish(&lost, TYPE_OPAQUE, unix_ns)
 
     cdef void _publish_dispute(self, const Message* message, int64_t unix_ns) noexcept nogil:
-        # Two copies of a message differ, and what the first one did is in the books. Which of them
-        # only the decoder knew, and not of the other copy: any that the stream has is in doubt.
+        # Two copies of a message differ, and the books have what the first one said. Their unit
+        # names no object, so all books of the stream are in doubt.
         cdef Message disputed = message[0]
         if payload_disputed(&self.stages.payload, &disputed):
             self._publish_damage(&disputed, unix_ns)

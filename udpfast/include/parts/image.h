@@ -469,9 +469,9 @@ static inline int udpfast_join_try(struct udpfast_join *join)
  * A book is stale if it is for the feed, or if the image does not have all of it. All are stale if
  * the writer is dead, stuck or has ended. Below 0, the reader is at the ring's end and the books are
  * empty: it may go on without the image, or try again. See `reader->problem`. UDPFAST_ABSENT: the
- * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted; UDPFAST_NOT_READY: it is
- * being written; UDPFAST_OUTDATED: of another ring, or the ring has overwritten what follows it;
- * UDPFAST_DAMAGED.
+ * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted;
+ * UDPFAST_NOT_READY: it is being written; UDPFAST_OUTDATED: of another ring, or the ring has
+ * overwritten what follows it; UDPFAST_DAMAGED.
  */
 static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpfast_books *books,
                                       struct udpfast_books *orders, int64_t timeout_ns)
