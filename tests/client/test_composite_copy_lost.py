@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.cases import nightly
 from tests.client.test_composite_copy import _entry, copied, copy, finish, records
 from tests.client.test_composite_lost import Changing, History, begin, late, more
 from udpfast.cli.main import cli
@@ -123,7 +124,7 @@ def test_copy_that_runs_holds_what_a_later_reader_reads(tmp_path: Path, seed: in
     check(history.both, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *nightly(*range(8, 25))])
 def test_copies_that_were_killed_hold_what_a_later_reader_reads(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     both, chance = history.both, history.chance

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bus.drive import T0, lead, send
+from tests.cases import nightly
 from tests.client.test_composite_source import Composite
 from udpfast.bus.merger import ORDER_BACK, ORDER_ENTRY
 from udpfast.client.reader import Reader
@@ -350,7 +351,7 @@ class History:
                 both.order()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(12), *nightly(*range(12, 40))])
 def test_readers_hold_what_a_later_one_reads_whatever_was_lost(tmp_path: Path, seed: int) -> None:
     history = History(tmp_path, seed)
     both, chance = history.both, history.chance

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cases import nightly
 from tests.client.instance import Instance
 from tests.client.test_image_join import ALWAYS, NEVER
 from tests.client.test_image_orders import STEPS, Strategy
@@ -80,7 +81,7 @@ def keeper_of(directory: Path, **fields: Any) -> ImageKeeper:
     return keeper
 
 
-@pytest.mark.parametrize("first", range(0, 12, 4))
+@pytest.mark.parametrize("first", [0, *nightly(4, 8)])
 def test_books_that_join_are_those_of_python_and_of_a_reader_who_was_there(
     read: Read, tmp_path: Path, first: int
 ) -> None:
@@ -121,7 +122,7 @@ def join_at_random(read: Read, directory: Path, seed: int, seen: Counter[bool]) 
     market.close()
 
 
-@pytest.mark.parametrize("first", range(0, 12, 4))
+@pytest.mark.parametrize("first", [0, *nightly(4, 8)])
 def test_objects_that_are_ahead_of_the_mark_get_no_record_twice(
     read: Read, tmp_path: Path, first: int
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.relaychain import FAR, Judge, Plan, Truth, run
+from tests.cases import nightly
 from tests.export.market import Market
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.net.bad_network import LineFaults
@@ -25,8 +26,10 @@ LOSSY = {
     "plan",
     [
         Plan("roq", turns=150, levels=300, faults=LOSSY, relay_after=200, kills=1, restarts=True),
-        Plan("roq", turns=150, faults=LOSSY, bits_per_s=200_000, image=False),
-        Plan("itch", turns=150, near_loss=0.0, faults=LOSSY | {(0, 0): LineFaults(loss=1.0)}),
+        *nightly(
+            Plan("roq", turns=150, faults=LOSSY, bits_per_s=200_000, image=False),
+            Plan("itch", turns=150, near_loss=0.0, faults=LOSSY | {(0, 0): LineFaults(loss=1.0)}),
+        ),
         Plan("cme", turns=150, faults=LOSSY | {(1, 1): LineFaults(loss=1.0)}, far_after=450),
     ],
     ids=["late and killed", "thin", "one line", "late far end"],

@@ -3,17 +3,20 @@
 import pytest
 
 from lab.relaycheck import Faults, run
+from tests.cases import nightly
 from tests.shared import shared
 
 
 @pytest.mark.parametrize(
     ("name", "capture", "faults"),
     [
-        ("itch_small", "clean", Faults(loss=0.01)),
         ("itch_small", "feed", Faults(loss=0.2, burst=8.0)),
         ("pitch_2", "feed", Faults(loss=0.05, kills=2, image=True)),
-        ("cme_2_reset", "feed", Faults(loss=0.01, restarts=1)),
-        ("cme_1", "clean", Faults(loss=0.01, stalls=1, image=True)),
+        *nightly(
+            ("itch_small", "clean", Faults(loss=0.01)),
+            ("cme_2_reset", "feed", Faults(loss=0.01, restarts=1)),
+            ("cme_1", "clean", Faults(loss=0.01, stalls=1, image=True)),
+        ),
         ("itch_small", "clean", Faults(loss=0.1, parity=4)),
         ("itch_small", "clean", Faults(loss=0.01, bits_per_s=200_000)),
     ],

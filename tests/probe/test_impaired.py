@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.cases import nightly
 from tests.probe.bad_line import BadLine, Faults
 from udpfast.probe import LineResult, Receiver, Result, Sender
 
@@ -65,7 +66,7 @@ def assert_exact(found: LineResult, bad: BadLine) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, *nightly(2)])
 def test_what_is_said_of_a_line_is_what_was_done_to_it(row: str, seed: int) -> None:
     with lines(seed, line=ROWS[row]) as bad:
         found = measure(bad).lines["line"]
@@ -74,7 +75,7 @@ def test_what_is_said_of_a_line_is_what_was_done_to_it(row: str, seed: int) -> N
             assert found.counts["back_duplicates"] == bad["line"].back.duplicates
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, *nightly(4)])
 def test_two_lines_are_told_apart_and_what_both_lost_is_lost(seed: int) -> None:
     fibre = Faults(loss=0.05, delay_ns=10_000_000)
     with lines(seed, microwave=(BAD, BAD), fibre=(fibre, Faults())) as bad:

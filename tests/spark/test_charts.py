@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from scripts import chromium
+from tests.cases import nightly
 from tests.waiting import wait_until
 from udpfast.page.charts import Chart, chart_html, percentile_panel, script_html
 from udpfast.page.document import document
@@ -96,7 +97,7 @@ def charts_of(name: str) -> list[Chart]:
     return [Chart("section", name, [panel]) for panel in panels]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES[:4], *nightly(*NAMES[4:])])
 def test_names_are_drawn_as_they_are(name: str) -> None:
     for place, chart in enumerate(charts_of(name)):
         text = drawn(chart)
@@ -115,7 +116,7 @@ def browser(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("width", [390, *nightly(1400)])
 def test_long_names_make_no_page_wider(tmp_path: Path, browser: Any, width: int) -> None:
     charts = charts_of("W" * 200)
     parts = [chart_html(chart, f"chart-{place}") for place, chart in enumerate(charts)]

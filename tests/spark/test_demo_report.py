@@ -43,8 +43,8 @@ def assert_agree(out: Path, counted: dict[str, Any]) -> None:
     assert in_gaps == counted["lost"] > 0
 
 
+@pytest.mark.nightly  # a demonstration and a report, half a minute
 @pytest.mark.system
-@pytest.mark.slow
 def test_what_a_demo_kept_gives_the_losses_that_it_counted(spark: Any, tmp_path: Path) -> None:
     program = "demo.make_report = lambda kept: kept / 'journal'; "
     line, counted = run_demo(program, tmp_path)

@@ -26,6 +26,7 @@ def books_in(rows: list[dict[str, Any]], feed: str) -> dict[tuple[str, str], Any
     return {(row["exchange"], row["symbol"]): (row["stale"], row["price"]) for row in own}
 
 
+@pytest.mark.nightly  # what copies hold is tested without Spark, and jobs without copies
 def test_books_and_senders_of_a_copy_are_those_of_its_inputs(
     spark, both: FedComposite, tmp_path: Path
 ) -> None:

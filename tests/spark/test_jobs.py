@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.cases import nightly
 from tests.iex_capture import write_iex_capture
 from tests.spark.small_export import HOUR_NS, INSTRUMENTS, SmallExport
 from udpfast.cli.main import cli
@@ -285,7 +286,7 @@ def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> d
     return {key: quantity for key, quantity in levels.items() if quantity != 0}
 
 
-@pytest.mark.parametrize("events", [None, 50, 200])
+@pytest.mark.parametrize("events", [50, *nightly(None, 200)])
 def test_book_is_that_of_a_reader(bronze: Bronze, export: SmallExport, events: int | None) -> None:
     at_ns = None
     if events is not None:  # the very time of a change, which counts
@@ -408,7 +409,8 @@ def odd_export(seed: int) -> SmallExport:
     return export
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.nightly  # six jobs, seconds each
+@pytest.mark.parametrize("seed", [1, 2])
 def test_no_price_or_name_stops_the_report(spark, tmp_path: Path, seed: int) -> None:
     odd_export(seed).write(tmp_path / "export")
     bronze = Bronze(spark, (str(tmp_path / "export"),))
@@ -496,6 +498,7 @@ def test_copy_that_came_after_its_gap_is_late(spark, tmp_path: Path) -> None:
     assert (found[1,]["saved_ns"], found[0,]["wins"], found[0,]["taken_first"]) == (5, 0, 1)
 
 
+@pytest.mark.nightly  # all jobs: ten seconds
 def test_every_job_runs_on_an_empty_export(spark, tmp_path: Path) -> None:
     for name in JOBS:
         assert table(Bronze(spark, (str(tmp_path / "nothing"),)), name) == [], name

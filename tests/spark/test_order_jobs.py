@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.conformance.books import read_set
+from tests.cases import nightly
 from tests.export.market import drive
 from tests.shared import shared
 from tests.spark.test_jobs import by, epoch_s, table
@@ -132,7 +133,7 @@ def play(folder: Path, directory: Path) -> tuple[Path, Counted]:
     return out, counted
 
 
-@pytest.mark.parametrize("name", ["itch_small", "pitch_2"])
+@pytest.mark.parametrize("name", ["pitch_2", *nightly("itch_small")])
 def test_orders_and_imbalance_are_what_a_reader_counts(spark, tmp_path: Path, name: str) -> None:
     out, counted = play(shared("venues", "books", name), tmp_path)
     bronze = Bronze(spark, (str(out),))

@@ -94,13 +94,8 @@ def test_batch_of_a_stream_has_the_books_of_what_it_read_found_out_once(
     assert contents(stream, job.name) == contents(batch, job.name) != []
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("losses", "book"),
-        pytest.param(("rates", "races", "bars", "spreads"), marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.nightly  # a quarter of a minute; the test above and those of the source have streams
+@pytest.mark.parametrize("names", [("losses", "book"), ("rates", "races", "bars", "spreads")])
 def test_stream_that_goes_on_ends_like_a_batch(
     spark, tmp_path: Path, names: tuple[str, ...]
 ) -> None:

@@ -128,6 +128,7 @@ def test_app_in_c_waits_while_its_daemon_does_and_is_the_only_one_of_its_name(
     assert [number for number, _ in found] == list(range(1, accepted + 1))
 
 
+@pytest.mark.nightly  # compiles a module: the test of a strategy in C has the same daemons
 def test_app_in_cython_answers_without_the_gil_and_once_though_killed(
     bus: BusHosts, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import nightly
 from tests.system.test_bus_begin import Hosts
 from tests.waiting import wait_until
 
@@ -94,7 +95,7 @@ def test_promotion_that_is_done_or_refused_is_said_by_its_exit_code(hosts: Hosts
     wait_until(lambda: writers(hosts) == ["S"])
 
 
-@pytest.mark.parametrize("wait", ["-1", "nan", "inf"])
+@pytest.mark.parametrize("wait", ["nan", *nightly("-1", "inf")])
 def test_wait_that_is_no_time_is_refused(wait: str, hosts: Hosts) -> None:
     assert promote(hosts, "one", wait)[0] == 2
     assert writers(hosts) == ["S"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from udpfast.cli.send_options import VENUES
+from tests.cases import nightly
 
 pytestmark = pytest.mark.system
 
@@ -42,7 +42,7 @@ def test_demo_proves_books_and_sums(tmp_path):
         assert asks == sorted(asks)
 
 
-@pytest.mark.parametrize("venue", VENUES)
+@pytest.mark.parametrize("venue", ["pitch", *nightly("itch", "cme")])
 def test_demo_of_a_venue_has_every_order_in_its_queue(venue):
     printed, summary = demo("--venue", venue, "--seconds", "3")
     assert all(one["orders"] > 10 for one in summary["symbols"].values())

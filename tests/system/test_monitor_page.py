@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from scripts import chromium
+from tests.cases import nightly
 from tests.waiting import wait_until
 from udpfast import Reader
 from udpfast.agents.feed.subscriber import Subscriber
@@ -91,7 +92,7 @@ CUT = """return [...document.querySelectorAll('.words, .q-table__middle')]
     .map(each => [each.className, each.scrollWidth, each.clientWidth])"""
 
 
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize("width", [390, *nightly(1400)])
 def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> None:
     process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
     try:

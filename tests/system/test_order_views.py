@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import nightly
 from tests.cli.test_top import COLUMNS, ROWS
 from tests.system.test_monitor_page import browser, end, start
 from tests.waiting import wait_until
@@ -24,7 +25,7 @@ FRAMINGS = {"itch": "moldudp64", "pitch": "cboe_pitch", "cme": "cme_mdp3"}
 LOOPS = {"recovery": "SO", "definitions": "N"}
 
 
-@pytest.fixture(params=FRAMINGS)
+@pytest.fixture(params=["cme", *nightly("itch", "pitch")])
 def venue(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
@@ -94,11 +95,7 @@ def test_top_shows_the_orders_of_a_feed(venue: str) -> None:
     assert "queue at the best" in asyncio.run(look())
 
 
-@pytest.mark.parametrize(
-    "venue",
-    ["cme", *[pytest.param(payload, marks=pytest.mark.nightly) for payload in ("itch", "pitch")]],
-    indirect=True,
-)
+@pytest.mark.nightly  # a browser; tests/monitor has what the page is given
 def test_page_shows_the_orders_of_a_chosen_book(venue: str, browser: Any) -> None:
     process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "1")
     try:

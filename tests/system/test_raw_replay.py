@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import nightly
 from tests.system.test_feed_store import Market, Start, feed_tables, ready, start, taken
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.net.ports import free_port
@@ -24,7 +25,7 @@ def run(start: Start, *arguments: object) -> tuple[int, dict[str, Any]]:
     return process.returncode, json.loads(output.splitlines()[-1])
 
 
-@pytest.mark.parametrize("output", ["ring", "store"])
+@pytest.mark.parametrize("output", ["ring", *nightly("store")])
 def test_raw_capture_makes_the_same_records_again(
     start: Start, tmp_path: Path, output: str
 ) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import Followed, read_set
+from tests.cases import nightly
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Reader
@@ -277,7 +278,7 @@ def test_relay_that_is_killed_goes_on_in_a_session_of_its_own(chain: Callable[..
 
 
 @pytest.mark.parametrize("line", ["", "bits_per_s = 1_000_000"], ids=["wide", "thin"])
-@pytest.mark.parametrize("how", ["once", "twice", "feed anew", "feed killed"])
+@pytest.mark.parametrize("how", ["once", "feed killed", *nightly("twice", "feed anew")])
 def test_no_old_book_is_sound_behind_a_relay_that_stood_still(
     chain: Callable[..., Chain], how: str, line: str
 ) -> None:
