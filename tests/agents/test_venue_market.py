@@ -1,10 +1,12 @@
 """The simulated exchange: who receives all of it has every order in its queue."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from lab.conformance.books import Followed, follow, venue_config
+from lab.framings import Sent, build
 from udpfast.agents.market.exchanges import VENUE_MARKETS
 from udpfast.agents.market.venue_market import ItchMarket, VenueMarket
 from udpfast.cli.send_options import VENUES
@@ -100,6 +102,43 @@ def test_copy_with_other_bytes_puts_books_in_doubt(venue: str) -> None:
     # Only snapshots mend books.
     left = len(before) - (0 if market.loops else len(before) // streams)
     assert len(sound(market, followed)) == left
+
+
+def messages_of(data: bytes) -> Iterator[bytes]:
+    """Yield the messages of a datagram of MoldUDP64, each behind its length."""
+    at = 20
+    while at < len(data):
+        end = at + 2 + int.from_bytes(data[at : at + 2])
+        yield data[at + 2 : end]
+        at = end
+
+
+def packed(messages: Sequence[bytes], first: int) -> CapturedDatagram:
+    """Return a datagram of MoldUDP64 that was captured when its first message was sent."""
+    data = build("moldudp64", Sent(first, tuple(messages), session=b"SESSION   "))
+    return CapturedDatagram(first * 1_000_000, ("", 0), ("", 0), data)
+
+
+@pytest.mark.parametrize("behind", [1, 5])
+@pytest.mark.parametrize("changed", [0, 14, 29])
+def test_message_that_two_copies_of_a_datagram_tell_differently_is_named(
+    changed: int, behind: int
+) -> None:
+    market = ItchMarket(5, rate_per_s=4000, seconds=0.5)
+    messages = [each for _, _, data in market for each in messages_of(data)]
+    runs = [messages[at : at + 30] for at in range(0, len(messages), 30)]
+    datagrams = [((0, 0), packed(run, 30 * at + 1)) for at, run in enumerate(runs)]
+    at = len(runs) // 2
+    run = runs[at]
+    run[changed] = run[changed][:-1] + bytes([run[changed][-1] ^ 1])
+    datagrams.insert(at + behind, ((0, 1), packed(run, 30 * at + 1)))
+    told = [
+        (record.kind, record.number)
+        for _, record in follow(feed_of(market, 2), datagrams)
+        if record is not None and record.kind in (Kind.DISAGREEMENT, Kind.GAP)
+    ]
+    number = 30 * at + changed + 1
+    assert told == [(Kind.DISAGREEMENT, number), (Kind.GAP, number)]
 
 
 def test_every_market_can_be_chosen() -> None:
