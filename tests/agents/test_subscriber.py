@@ -2,6 +2,7 @@
 
 import socket
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -10,15 +11,25 @@ from lab.frames import datagram
 from udpfast.agents.feed.engine import Engine
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
+from udpfast.log.cursor import RingCursor
+from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.ports import free_ports
 
 MS = 1_000_000
 BATCH = 4
+SILENT_MS = 10_000
+S = 1_000 * MS
 
 
 @pytest.fixture(params=["none", "kernel"])
 def feed(request, tmp_path):
     """Return engine, turns, and a function that sends to line 0 or 1."""
+    with opened(tmp_path, request.param) as made:
+        yield made
+
+
+@contextmanager
+def opened(directory, timestamps):
     ports = free_ports(2)
     config = parse_feed(
         {
@@ -26,7 +37,8 @@ def feed(request, tmp_path):
             "ring": {"capacity_bytes": 1 << 22},
             "objects": {"collect_bytes": 1 << 20},
             "agent": {"huge_pages": False},
-            "receive": {"batch": BATCH, "timestamps": request.param},
+            "receive": {"batch": BATCH, "timestamps": timestamps, "rcvbuf_bytes": 1 << 17},
+            "session": {"inactivity_timeout_ms": SILENT_MS},
             "window": {"lost_packet_wait_us": 5_000},
             "incremental": {
                 "lines": [
@@ -36,7 +48,7 @@ def feed(request, tmp_path):
             },
         }
     )
-    engine = Engine(config, tmp_path)
+    engine = Engine(config, directory)
     with (
         Turns(FeedLoop(engine, config)) as turns,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
@@ -110,3 +122,79 @@ def test_line_is_told_by_unix_time_when_it_was_heard_last(feed):
     counters = engine.read_counters()
     assert before_ns <= counters["incremental.A"]["heard_ns"] + 300 * MS <= after_ns
     assert counters["incremental.B"]["heard_ns"] == 0
+
+
+def stall(feed, after):
+    """Let line 0 bring more than its socket holds while the loop stands; return the next number.
+
+    The loop takes what lies in the socket when it goes on.
+    """
+    engine, turns, send = feed
+    send(0, 1)
+    turns.turn(MS)
+    turns.turn(2 * MS)
+    send(0, *range(2, 2001))
+    for turn in range(1000):
+        if not turns.turn(after + turn * MS):
+            break
+    assert engine.read_counters()["incremental"]["messages"] < 2000
+    return 2001
+
+
+def current_ns(engine):
+    with RingCursor.attach(engine.directory, payload_hash=PAYLOAD_HASH) as cursor:
+        return cursor.current_ns
+
+
+def test_readers_are_not_told_that_all_was_read_before_the_loss_of_a_stall_is(feed):
+    engine, turns, send = feed
+    number = stall(feed, 30 * S)
+    turns.turn(31 * S)
+    assert current_ns(engine) == 2 * MS
+    send(0, number)
+    for turn in range(100):
+        turns.turn(31 * S + turn * MS)
+        if current_ns(engine) != 2 * MS:
+            break
+    assert lost(engine) > 0
+    assert current_ns(engine) > 31 * S
+
+
+def test_line_that_is_silent_after_a_stall_holds_readers_until_that_is_said(feed):
+    engine, turns, _ = feed
+    stall(feed, 30 * S)
+    now_ns = 32 * S
+    while current_ns(engine) == 2 * MS:
+        now_ns += 90 * MS
+        turns.turn(now_ns)
+    assert engine.read_counters()["incremental"]["disconnected"] == 1
+    assert now_ns < 45 * S
+
+
+def test_stall_without_loss_holds_nobody(feed):
+    engine, turns, send = feed
+    send(0, 1)
+    turns.turn(MS)
+    send(0, *range(2, 10))
+    for turn in range(10):
+        turns.turn(30 * S + turn * MS)
+    assert current_ns(engine) > 30 * S
+
+
+def test_line_is_not_silent_while_the_loop_did_not_listen(feed):
+    engine, turns, send = feed
+    send(0, 1)
+    send(1, 1)
+    turns.turn(MS)
+    send(0, 2)
+    for turn in range(10):
+        turns.turn(30 * S + turn * MS)
+    counters = engine.read_counters()
+    assert counters["incremental"]["disconnected"] == 0
+    assert counters["incremental.B"]["disconnected"] == 0  # what it sent may come at any moment
+    now_ns = 30 * S
+    while counters["incremental.B"]["disconnected"] == 0:
+        now_ns += 100 * MS
+        turns.turn(now_ns)
+        counters = engine.read_counters()
+    assert 38 * S < now_ns <= 41 * S

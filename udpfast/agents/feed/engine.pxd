@@ -55,6 +55,8 @@ cdef class Engine:
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
     # What agents brought from servers, some of it at each turn: how many datagrams.
     cdef int take_answers(self, int64_t now_ns) noexcept nogil
+    # Whether messages of the incremental channel wait for what is missing before them.
+    cdef bint waits(self) noexcept nogil
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 

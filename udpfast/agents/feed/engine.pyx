@@ -449,6 +449,16 @@ cdef class Engine:
                 first_turn or output_position(self.output) != position)):
             capture_clock(self.capture, CLOCK_EXPIRE, now_ns, unix_ns)
 
+    cdef bint waits(self) noexcept nogil:
+        cdef const Window* window
+        cdef uint32_t i
+        for i in range(self.stages.pipeline.windows):
+            window = &self.stages.pipeline.window[i]
+            if window.channel == CHANNEL_INCREMENTAL and (
+                    window.pending or window.waiting.named > window.next):
+                return True
+        return False
+
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         unix_ns = output_time(self.output, unix_ns)
         if self.capture != NULL:

@@ -13,12 +13,14 @@ from udpfast.agents.feed.engine cimport Engine
 from udpfast.agents.feed.output cimport output_note_current
 from udpfast.core.agent cimport Agent, AgentRunner
 from udpfast.core.atomics cimport counter_add, load_acquire, store_release
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
     FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES, FEED_CYCLES_SLOW, LINE_KERNEL_DROPS,
     LINE_RECEIVE_ERRORS, LINE_REOPENED)
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL
 from udpfast.core.oserr cimport check
+from udpfast.log.ring cimport RING_STUCK_NS
 from udpfast.net.datagram cimport (
     DatagramBatch, DatagramReceiver, datagram_drops_read, datagram_receive)
 from udpfast.net.poller cimport epoll_event, poller_add, poller_open, poller_wait
@@ -45,6 +47,13 @@ cdef enum:
     # Without stamps nobody tells the drops of a full queue, with them the next datagram does: all
     # are asked this often. When each line was heard is told as often.
     DROPS_INTERVAL_NS = 100_000_000
+    # A turn that comes so late follows a stall: the kernel may have dropped datagrams meanwhile.
+    STALL_NS = 100_000_000
+    # A line is not called silent for a time in which the loop did not listen: a late turn counts as
+    # so long at most, or half of the time after which a line is silent. (Not less than a busy host
+    # delays many turns: time has to pass.)
+    LISTENED_MAX_NS = RING_STUCK_NS
+    LISTENED_MIN_NS = 20_000_000
     # Every n-th batch is timed to its end: one more clock read, spread thin.
     SAMPLE_BATCHES = 16
     # Addresses of all lines (SOCKETS_MAX of config/parse.py), or with AF_XDP the queues of all
@@ -54,6 +63,11 @@ cdef enum:
     # epoll tells which have something, for as much as one or two of them cost.
     SOCKETS_ASKED = 4
     READY_MAX = 64               # sockets that one turn hears of
+
+cdef enum Recovery:              # from a stall: readers do not trust their books before its end
+    RECOVERED = 0
+    RECOVERY_READS = 1           # what lies in the sockets
+    RECOVERY_WAITS = 2           # for what tells which messages the kernel dropped
 
 
 @cython.final
@@ -86,9 +100,19 @@ cdef class FeedLoop(Agent):
     cdef list interfaces               # with AF_XDP, of each receiver: its lines, its batches
     cdef object lines_lock             # of who opens and closes receivers
     cdef bint lines_closed
+    cdef int64_t turn_ns               # when the last turn began; 0: there was none
+    # The clock of windows and of silence: it passes only while the loop listens.
+    cdef int64_t listened_ns
+    cdef int64_t listened_max_ns       # by so much in one turn, at most
     # All that had come by then was read. Holes wait by this clock: after the loop was held up,
     # what fills them may lie in the sockets.
     cdef int64_t read_until_ns
+    cdef Recovery recovery
+    cdef int64_t recovery_ends_ns      # it waits until then, at most; 0: it does not wait
+    cdef int64_t silent_after_ns
+    # Which sockets dropped datagrams that no later one has shown yet, and how many do.
+    cdef bint owing[BATCHES_MAX]
+    cdef int owing_count
     cdef int backlog_turns
     cdef int64_t expire_at_ns
     cdef int64_t drops_at_ns
@@ -106,6 +130,9 @@ cdef class FeedLoop(Agent):
         self.interfaces = []
         self.lines_lock = threading.Lock()
         self.first_failure = ""
+        self.silent_after_ns = config.session.inactivity_timeout_ms * 1_000_000
+        self.listened_max_ns = max(
+            min(LISTENED_MAX_NS, self.silent_after_ns // 2), LISTENED_MIN_NS)
 
     def on_start(self) -> None:
         """Open the sockets of all lines, or none."""
@@ -210,7 +237,8 @@ cdef class FeedLoop(Agent):
                 turns += 1
         for i in range(self.batch_count):
             self._read_drops(i)
-        self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
+        self._listen(clock_monotonic_ns())
+        self.engine.finish(self.listened_ns, clock_realtime_ns())
         self._close_lines()
 
     def _close_lines(self):
@@ -231,8 +259,10 @@ cdef class FeedLoop(Agent):
 
     def pass_time(self, int64_t now_ns) -> None:
         """Let time pass after the thread has ended: silence is said in-band."""
-        self.engine.expire(now_ns, clock_realtime_ns())
-        output_note_current(self.engine.output, now_ns)
+        self._listen(now_ns)
+        self._expire(self.listened_ns)
+        if self.recovery == RECOVERED:
+            output_note_current(self.engine.output, now_ns)
 
     def count_reopened(self, channel: int, line: int) -> None:
         """Count a socket that was opened anew. Only one thread may call this."""
@@ -252,8 +282,7 @@ cdef class FeedLoop(Agent):
         cdef int n, i, count, total = 0, failed = 0, error = 0
         cdef int asked = self.batch_count
         cdef bint backlog = False
-        if unlikely(self.read_until_ns == 0):
-            self.read_until_ns = now_ns
+        self._listen(now_ns)
         if self.poller >= 0:
             asked = poller_wait(self.poller, self.heard, READY_MAX)
             if unlikely(asked < 0):
@@ -282,6 +311,9 @@ cdef class FeedLoop(Agent):
                     store_release(<uint64_t*>&self.batches[i], 0)
             elif count > 0:
                 total += count
+                if unlikely(self.owing_count) and self.owing[i]:
+                    self.owing[i] = False
+                    self.owing_count -= 1
                 # What came was there before this clock was read, the one time that a batch needs
                 # it. (Frames of AF_XDP are stamped by two clocks, and one batch of
                 # SAMPLE_BATCHES is timed.)
@@ -296,27 +328,75 @@ cdef class FeedLoop(Agent):
             return error
         self.backlog_turns = self.backlog_turns + 1 if backlog else 0
         if not backlog or self.backlog_turns > BACKLOG_TURNS_MAX:
-            self.read_until_ns = now_ns
+            self.read_until_ns = self.listened_ns
+            if unlikely(self.recovery == RECOVERY_READS):
+                self._note_dropped()
         if now_ns >= self.expire_at_ns:
             self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
-            self.engine.expire(self.read_until_ns, clock_realtime_ns())
-            if not backlog:
+            self._expire(self.read_until_ns)
+            if not backlog and self.recovery == RECOVERED:
                 output_note_current(self.engine.output, now_ns)
         if now_ns >= self.drops_at_ns:
             self._look_around(now_ns)
         return total if total else backlog  # it is not idle that read frames for no line
+
+    cdef void _listen(self, int64_t now_ns) noexcept nogil:
+        # A turn begins.
+        cdef int64_t passed_ns = now_ns - self.turn_ns
+        if unlikely(self.turn_ns == 0):
+            self.listened_ns = self.read_until_ns = now_ns
+        else:
+            self.listened_ns += min(passed_ns, self.listened_max_ns)
+            if unlikely(passed_ns >= STALL_NS):
+                self.recovery = RECOVERY_READS
+        self.turn_ns = now_ns
+
+    cdef void _note_dropped(self) noexcept nogil:
+        # The sockets were read to their end after a stall. A full queue drops the newest, so what
+        # is missing shows with a line's next datagram. (Snapshots come again.)
+        cdef DatagramBatch* batch
+        cdef uint64_t known
+        cdef int i
+        self.recovery = RECOVERY_WAITS
+        if not self.recovery_ends_ns:
+            self.recovery_ends_ns = self.listened_ns + self.silent_after_ns
+        for i in range(self.batch_count):
+            batch = self.batches[i]
+            if batch is NULL or batch.xdp is not NULL:
+                continue
+            known = batch.kernel_drops
+            self._read_drops(i)
+            if (batch.kernel_drops != known and not self.owing[i]
+                    and batch.items[0].channel == CHANNEL_INCREMENTAL):
+                self.owing[i] = True
+                self.owing_count += 1
+                self.recovery_ends_ns = self.listened_ns + self.silent_after_ns
+
+    cdef void _expire(self, int64_t now_ns) noexcept nogil:
+        cdef int i
+        self.engine.expire(now_ns, clock_realtime_ns())
+        if likely(self.recovery != RECOVERY_WAITS):
+            return
+        # A line that stays silent holds readers only until that is said in-band.
+        if now_ns >= self.recovery_ends_ns or not (self.owing_count or self.engine.waits()):
+            self.recovery = RECOVERED
+            self.recovery_ends_ns = 0
+            self.owing_count = 0
+            for i in range(self.batch_count):
+                self.owing[i] = False
 
     cdef void _look_around(self, int64_t now_ns) noexcept nogil:
         # One socket at a time, so that many of them make no long turn.
         self.drops_at_ns = now_ns + DROPS_INTERVAL_NS // max(self.batch_count, 1)
         if self.drops_next >= self.batch_count:
             self.drops_next = 0
-        if self.drops_next < self.batch_count:
-            self._read_drops(self.drops_next)
-        self.drops_next += 1
+        if self.recovery != RECOVERY_READS:  # _note_dropped compares
+            if self.drops_next < self.batch_count:
+                self._read_drops(self.drops_next)
+            self.drops_next += 1
         if now_ns >= self.note_at_ns:
             self.note_at_ns = now_ns + DROPS_INTERVAL_NS
-            self.engine.note_lines(now_ns, clock_realtime_ns() - now_ns)
+            self.engine.note_lines(self.listened_ns, clock_realtime_ns() - self.listened_ns)
 
     cdef void _read_drops(self, int i) noexcept nogil:
         if load_acquire(<uint64_t*>&self.batches[i]):
