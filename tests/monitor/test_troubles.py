@@ -1,7 +1,6 @@
 """What needs attention: every kind of it, the worst first, the same wherever it is shown."""
 
 import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.core.clock import realtime_ns
@@ -77,7 +77,11 @@ def test_relay_whose_lines_are_too_thin_is_named_until_they_are_not(feed: Subscr
     counts.relay[list(RELAY_COUNTS).index("short")] = 1
     counts.relay[list(RELAY_COUNTS).index("waiting")] = 7
     (text,) = texts(status_of(feed))
-    assert text.startswith("feed deribit: its relay's lines are too thin: 7 updates wait")
+    assert text == (
+        "feed deribit: its relay's lines are too thin: 7 updates wait now; since its start 0 were "
+        "conflated, and 0 sound books and tops became STALE because they waited for longer than "
+        "relay.late_ms"
+    )
     shown = CliRunner().invoke(cli, ["top", "deribit", "--once"])
     assert "waiting 7, short 1" in shown.output
     counts.relay[list(RELAY_COUNTS).index("short")] = 0
@@ -109,11 +113,24 @@ def test_agent_that_fails_again_and_again_is_named_in_every_state(
     assert texts(msgspec.structs.replace(status, agents=(*others, back))) == []
 
 
+def test_agent_that_runs_says_when_it_was_started_again_last(feed: Subscriber) -> None:
+    (agent, *_) = status_of(feed).agents
+    assert agent.restarts_text == "0 restarts"
+    again = msgspec.structs.replace(
+        agent, restarts=5, changed_ns=NOW_NS - 41 * 10**9, looked_ns=NOW_NS
+    )
+    assert again.restarts_text == "5 restarts, the last 41 s ago"
+    failing = msgspec.structs.replace(again, down_ns=1_764_000_000_000_000_000)
+    assert failing.restarts_text == (
+        "5 restarts, the last 41 s ago, NOT STEADY since 2025-11-24 16:00:00 UTC"
+    )
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_agent_that_finds_no_room_says_that_the_disk_is_full(feed: Subscriber, number: int) -> None:
     status = status_of(feed)
     *others, agent = status.agents
-    failure = f"cannot reserve 134217728 bytes: {os.strerror(number)}"
+    failure = describe_failure(OSError(number, "Auf dem Gerät ist kein Platz mehr"))
     broken = msgspec.structs.replace(agent, state="waiting", failure=failure, down_ns=NOW_NS)
     full = msgspec.structs.replace(status, agents=(*others, broken))
     (trouble,) = find_troubles(well(), {"x": full})

@@ -64,7 +64,9 @@ def stat(
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
     Without NAME: a line for each instance of this user on this host, live or dead, then stores of a
-    bus, journals and disks, and faults of the host. Works on a dead instance too. Exit code 1 if
+    bus, journals and disks, and faults of the host. There `lost` has the messages of the
+    incremental channel that no line brought in time, since the feed's start: what the kernel dropped is among
+    them, what readers or the recorder missed is not. Works on a dead instance too. Exit code 1 if
     something needs attention, or the ledger does not add up. With --latency and --watch each table
     shows what came since the one before it.
     """
@@ -244,6 +246,6 @@ def _print_agent(agent: AgentStatus, alive: bool) -> None:
     failure = f"; last failure: {agent.failure}" if agent.failure else ""
     place = f", pid {agent.pid}" if agent.pid else ""
     say(
-        f"agent {agent.name}: {was}{agent.state}{place}, {agent.restarts} restarts, "
+        f"agent {agent.name}: {was}{agent.state}{place}, {agent.restarts_text}, "
         f"{agent.cycles:,} turns{failure}"
     )

@@ -103,7 +103,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     yield from section(
         "agents",
         [
-            f"{agent.name}: {was}{agent.state}, {agent.restarts} restarts"
+            f"{agent.name}: {was}{agent.state}, {agent.restarts_text}"
             + (f"; {agent.failure}" if agent.failure else "")
             for agent in status.agents
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
@@ -54,6 +55,17 @@ class AgentStatus(Struct, frozen=True):
     looked_ns: int
     down_ns: int
     down_records: int
+
+    @property
+    def restarts_text(self) -> str:
+        """How often it was started again, and when last: a count alone does not tell."""
+        text = f"{self.restarts} restarts"
+        if self.restarts and self.state == "running":
+            text += f", the last {max(self.looked_ns - self.changed_ns, 0) // 10**9:,} s ago"
+        if self.down_ns:
+            since = datetime.fromtimestamp(self.down_ns / 1e9, UTC)
+            text += f", NOT STEADY since {since:%Y-%m-%d %H:%M:%S} UTC"
+        return text
 
     @property
     def works(self) -> bool:

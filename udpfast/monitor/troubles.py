@@ -5,6 +5,8 @@ The one place that says so: `stat`, `top`, the page and Prometheus show what is 
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -58,8 +60,8 @@ class TroubleKind(IntEnum):
     UNREADABLE = 15
 
 
-#: How an agent's failure says that there was no room for a further segment, or no quota.
-_NO_ROOM = ("No space left on device", "Disk quota exceeded")
+#: An agent's failure by which there was no room for a further segment, or no quota.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Trouble(Struct, frozen=True):
@@ -139,16 +141,23 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
     if relay.get("short"):
         yield Trouble(
             TroubleKind.RELAY_SHORT,
-            f"feed {name}: its relay's lines are too thin: {relay['waiting']:,} updates wait, "
-            f"{relay['conflated']:,} were conflated, {relay['late']:,} objects were late",
+            f"feed {name}: its relay's lines are too thin: {relay['waiting']:,} updates wait "
+            f"now; since its start {relay['conflated']:,} were conflated, and {relay['late']:,} "
+            "sound books and tops became STALE because they waited for longer than relay.late_ms",
         )
     for agent in status.agents:
         if not agent.works:
             text = f"agent {agent.name} {_of_agent(agent, status)}"
-            if any(reason in agent.failure for reason in _NO_ROOM):
+            if _errno_of(agent.failure) in _NO_ROOM:
                 yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
             else:
                 yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
+
+
+def _errno_of(failure: str) -> int:
+    # The text of an OSError begins with its errno. 0: it is another failure.
+    found = re.match(r"\w+: \[Errno (\d+)\]", failure)
+    return int(found[1]) if found else 0
 
 
 def _of_objects(name: str, status: InstanceStatus) -> Iterator[Trouble]:

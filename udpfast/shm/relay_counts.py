@@ -47,7 +47,8 @@ RELAY_COUNTS = {
     "conflated": "updates that waited for a short line until a newer state of their object, or "
     "doubt, or a new session took their place",
     "waiting": "updates that wait for a short line now",
-    "late": "objects that waited for longer than late_ms, and were said to be in doubt",
+    "late": "objects that were sound at the far end, waited for longer than late_ms, and were said "
+    "to be in doubt",
     "behind": "times that the relay stood still, or was late_ms behind the feed, or the feed was "
     "dead or stood still: all was said to be in doubt until it had caught up",
     "short": "whether an update had to wait in the last second",
