@@ -66,6 +66,34 @@ def test_check_json_has_the_same_findings_and_exit_code(monkeypatch: pytest.Monk
     ]
 
 
+def test_check_of_faults_alone_shows_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [FINE, UNKNOWN, WRONG]
+    monkeypatch.setattr(check_module, "inspect_host", lambda use: found)
+    monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+    result = CliRunner().invoke(check, ["--faults"])
+    assert (result.exit_code, result.output) == (0, "0 faults\n")
+    found.append(FAULT)
+    result = CliRunner().invoke(check, ["--faults"])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "socket  taken, want a socket",
+        "    Nothing comes.",
+        "1 faults",
+    ]
+    rows = json.loads(CliRunner().invoke(check, ["--faults", "--json"]).output)["host"]
+    assert [row["name"] for row in rows] == ["socket"]
+    assert "exclude each other" in CliRunner().invoke(check, ["--faults", "--all"]).output
+
+
+def test_address_that_is_not_this_hosts_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    path = tmp_path / "feed.toml"
+    path.write_text('name = "x"\n[[incremental.lines]]\nname = "A"\naddress = "192.0.2.7:9001"\n')
+    result = CliRunner().invoke(check, [str(path), "--faults"])
+    assert result.exit_code == 1
+    assert "192.0.2.7:9001 (this host has " in result.output
+    assert "127.0.0.1 on lo" in result.output
+
+
 def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -19,7 +19,9 @@ from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
 __all__ = ["check", "print_findings"]
 
 
-@click.command(epilog="Example: udpfast check feed.toml")
+@click.command(
+    epilog="Examples: udpfast check feed.toml; before a start: udpfast check feeds/ --faults"
+)
 @click.argument("paths", metavar="[FEED.TOML | DIRECTORY]...", nargs=-1)
 @click.option(
     "--all",
@@ -27,8 +29,14 @@ __all__ = ["check", "print_findings"]
     is_flag=True,
     help="Also list every setting and the checks that passed.",
 )
+@click.option(
+    "--faults",
+    "faults_only",
+    is_flag=True,
+    help="List only what keeps a feed from running as its file asks.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def check(paths: tuple[str, ...], with_rest: bool, as_json: bool) -> None:
+def check(paths: tuple[str, ...], with_rest: bool, faults_only: bool, as_json: bool) -> None:
     """List what on this host would stop or slow down the feed of FEED.TOML.
 
     Then list the memory that it takes, and the settings that the file makes or, with --all, every
@@ -36,13 +44,19 @@ def check(paths: tuple[str, ...], with_rest: bool, as_json: bool) -> None:
     memory is added up. Without a file, check only the host. Exit code 1 if a feed cannot run as its
     file asks; findings that only cost time, or datagrams under load, do not change the exit code.
     """
+    if with_rest and faults_only:
+        raise click.UsageError("--all and --faults exclude each other")
     configs = load_feeds(feed_files(paths))
     use = with_memory(use_of_all(list(configs.values())), configs.values())
     findings = [*inspect_host(use=use), *_feed_findings(configs)]
+    if faults_only:
+        findings = [finding for finding in findings if finding.fault and finding.ok is False]
     settings = {name: list(describe(config)) for name, config in configs.items()}
     memory = {name: feed_memory(config) for name, config in configs.items()}
     if as_json:
         click.echo(json.dumps(_as_json(settings, findings, memory)))
+    elif faults_only:
+        _print_faults(findings)
     else:
         print_findings(findings, use, with_rest)
         _print_memory(memory)
@@ -51,6 +65,14 @@ def check(paths: tuple[str, ...], with_rest: bool, as_json: bool) -> None:
         if not with_rest:
             _print_left_out(settings, findings)
     sys.exit(any(finding.fault and finding.ok is False for finding in findings))
+
+
+def _print_faults(faults: Sequence[Finding]) -> None:
+    width = max((len(fault.name) for fault in faults), default=0)
+    for fault in faults:
+        click.echo(f"{fault.name:<{width}}  {fault.have}, want {fault.want}")
+        click.echo(f"    {fault.effect}")
+    click.echo(f"{len(faults)} faults")
 
 
 def _feed_findings(configs: dict[str, FeedConfig]) -> list[Finding]:

@@ -12,6 +12,7 @@ import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from udpfast.core import oserr
 from udpfast.core.endpoint import parse_endpoint, parse_sender
@@ -193,9 +194,7 @@ def open_receiver(
         elif interface is not None:
             _bind_to_interface(sock, host, interface)
         results.append(multicast.only_joined_groups(sock))
-        _attempt(
-            "bind", line.address, lambda: sock.bind(multicast.socket_address(host, port, interface))
-        )
+        _bind(sock, line.address, multicast.socket_address(host, port, interface))
         if group:
             where = f"{host} from {line.source or 'any source'} on {line.interface or 'any'}"
             _attempt(
@@ -298,6 +297,16 @@ def _open_socket(host: str) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     sock.setblocking(False)
     return sock
+
+
+def _bind(sock: socket.socket, where: str, address: tuple[Any, ...]) -> None:
+    try:
+        sock.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRNOTAVAIL:
+            has = ", ".join(multicast.host_addresses(6 if sock.family == socket.AF_INET6 else 4))
+            where = f"{where} (this host has {has or 'no address of this family'})"
+        oserr.check(-(error.errno or errno.EIO), "bind", where)
 
 
 def _attempt(what: str, where: str, call: Callable[[], object]) -> None:

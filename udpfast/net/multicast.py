@@ -236,6 +236,21 @@ def _join_ipv6(sock: socket.socket, group: str, index: int, source: str) -> None
     )
 
 
+def host_addresses(version: int) -> list[str]:
+    """Return the addresses of this host's interfaces, each with its interface: "10.0.0.1 on eth0".
+
+    Parameters
+    ----------
+    version : int
+        4 or 6.
+    """
+    return [
+        f"{address} on {name}"
+        for address, name in _addresses().items()
+        if ipaddress.ip_address(address).version == version
+    ]
+
+
 def _addresses() -> dict[str, str]:
     # Return the interface name by address, from SIOCGIFCONF (IPv4) and /proc (IPv6).
     found = {}
