@@ -25,7 +25,8 @@ static void handle(const struct udpfast_record *record)
         printf("missed %" PRIu64 " records\n", AS(lapped)->missed);
     else if (record->kind == UDPFAST_KIND_CONNECTION && record->stream == UDPFAST_STREAM_NONE)
         puts(AS(connection)->status == UDPFAST_CONNECTION_READY ? "the feed is back"
-                                                                : "the feed is dead or stuck");
+             : AS(connection)->scope == UDPFAST_CONNECTION_LOOP ? "the feed stands still"
+                                                                : "the feed is dead");
 }
 
 int main(int count, char **words)
@@ -34,7 +35,8 @@ int main(int count, char **words)
     int64_t got = udpfast_books_open(&books);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (got == 0)
-        got = udpfast_reader_open(&reader, count == 2 ? words[1] : "", UDPFAST_START_OLDEST);
+        got = udpfast_reader_open_wait(&reader, count == 2 ? words[1] : "", UDPFAST_START_OLDEST,
+                                       INT64_C(30000000000));
     while (got >= 0 && (got = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SLEEP, -1)) > 0)
         handle(record);
     return fprintf(stderr, "%s%s\n", books.problem, reader.problem), got != UDPFAST_ENDED;

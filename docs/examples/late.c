@@ -17,10 +17,38 @@ static void print_books(const char *what)
     }
 }
 
+static void handle(const struct udpfast_record *record)
+{
+    const void *payload = udpfast_record_payload(record);
+    const struct udpfast_connection *said = (const struct udpfast_connection *) payload;
+    struct udpfast_order_book *book;
+    if (udpfast_books_apply(&books, &reader, record, &book) < 0)
+        fprintf(stderr, "%s\n", books.problem);
+    if (record->kind == UDPFAST_KIND_GAP) /* its stream's books are stale */
+        printf("lost %" PRIu64 " messages\n", ((const struct udpfast_gap *) payload)->count);
+    if (record->kind == UDPFAST_KIND_LAPPED) { /* all books are stale: take them anew */
+        printf("missed %" PRIu64 " records\n", ((const struct udpfast_lapped *) payload)->missed);
+        if (udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000)) < 0)
+            puts(reader.problem); /* each book is stale until its next snapshot */
+        else
+            print_books("joined before");
+    }
+    if (record->kind == UDPFAST_KIND_CONNECTION) {
+        const char *now = said->status == UDPFAST_CONNECTION_READY ? "is back" : "is gone";
+        if (said->scope == UDPFAST_CONNECTION_LINE) /* one of several: no book is stale */
+            printf("line %d %s\n", record->line, now);
+        else if (said->scope == UDPFAST_CONNECTION_CHANNEL) /* no book is stale */
+            printf("channel %d %s\n", record->stream, now);
+        else if (said->scope == UDPFAST_CONNECTION_LOOP) /* all books are stale */
+            printf("the feed's loop %s\n", now);
+        else if (said->scope == UDPFAST_CONNECTION_WRITER) /* all books are stale, too */
+            printf("the feed %s\n", now);
+    }
+}
+
 int main(int count, char **words)
 {
     const struct udpfast_record *record;
-    struct udpfast_order_book *book;
     int64_t left = count == 3 ? atoll(words[2]) : -1, got = udpfast_books_open(&books);
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (got == 0)
@@ -32,8 +60,7 @@ int main(int count, char **words)
         print_books("joined before");
     while (got >= 0 && left-- != 0
            && (got = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SLEEP, -1)) > 0)
-        if (udpfast_books_apply(&books, &reader, record, &book) < 0)
-            fprintf(stderr, "%s\n", books.problem);
+        handle(record);
     if (got >= 0 || got == UDPFAST_ENDED)
         print_books("stopped before");
     if (got < 0)

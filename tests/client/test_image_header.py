@@ -2,6 +2,8 @@
 
 import os
 import random
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -26,16 +28,20 @@ from tests.client.test_ring_header import (
     NOT_READY,
     REFUSED,
     CReader,
+    STRICT,
     Read,
+    compiler,
     levels,
     program,
     read,
 )
 from tests.cython_module import compile_module
+from tests.shared import ROOT
+from tests.waiting import PATIENCE_S
 from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
-from udpfast.core.layout import GAP, Kind
+from udpfast.core.layout import CONTROL_DTYPES, GAP, ConnectionScope, ConnectionStatus, Kind
 from udpfast.log.ring import Ring
 from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.market.updates import PAYLOAD_HASH
@@ -90,6 +96,48 @@ def test_books_that_join_are_those_of_python_and_of_a_reader_who_was_there(
         join_at_random(read, tmp_path / f"feed-{seed}", seed, seen)
     assert seen[False] > 5
     assert seen[True] > 5
+
+
+def test_example_says_each_doubt_and_joins_again_after_a_lap(tmp_path: Path) -> None:
+    late = tmp_path / "late"
+    source = ROOT / "docs/examples/late.c"
+    subprocess.run([compiler(), "-std=c11", *STRICT, "-O1", "-o", late, source], check=True)
+    block = re.findall(r"```c\n(.*?)```", (ROOT / "docs/attach.md").read_text(), re.DOTALL)[-1]
+    assert block in source.read_text()
+    instance = Instance(tmp_path / "feed", 1 << 16)
+    keeper = keeper_of(instance.directory)
+    instance.top(1.0, 2.0)
+    instance.ring.flush()
+    while keeper.work(ALWAYS):
+        pass
+    keeper.publish()
+    process = subprocess.Popen([late, instance.address], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "joined before record 1\n"
+    instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), GAP).tobytes())
+    connection = np.zeros((), CONTROL_DTYPES[Kind.CONNECTION])
+    for status in (ConnectionStatus.DISCONNECTED, ConnectionStatus.READY):
+        for scope in (ConnectionScope.LINE, ConnectionScope.CHANNEL):
+            connection["status"], connection["scope"] = status, scope
+            instance.append(Kind.CONNECTION, connection.tobytes())
+    instance.ring.flush()
+    assert [process.stdout.readline().rstrip() for _ in range(5)] == [
+        "lost 2 messages", "line 0 is gone", "channel 0 is gone", "line 0 is back",
+        "channel 0 is back",
+    ]  # fmt: skip
+    process.send_signal(signal.SIGSTOP)
+    for _ in range(2_000):  # more than the ring holds
+        instance.top(1.0, 2.0)
+        keeper.work(ALWAYS)
+    instance.ring.flush()
+    while keeper.work(ALWAYS):
+        pass
+    keeper.publish()
+    process.send_signal(signal.SIGCONT)
+    lines = list(iter(process.stdout.readline, "joined before record 2006\n"))
+    assert lines[-1].startswith("missed ")
+    instance.ring.close()
+    assert process.communicate(timeout=PATIENCE_S)[0] == "stopped before record 2006\n"
 
 
 def join_at_random(read: Read, directory: Path, seed: int, seen: Counter[bool]) -> None:
