@@ -125,7 +125,7 @@ def test_ring_from_a_time_says_all_that_is_missing_where_the_journal_has_no_reco
     other = Instance(instance.directory, 1 << 21)
     recorder_of(other, tmp_path).on_stop()  # says what is missing from there on
     publish(other, 2000, 5)
-    with Reader(other.address, start=1) as reader:
+    with Reader(other.address, start="2000-01-01T00:00Z") as reader:
         batch = reader.poll(timeout=5)
         assert (batch.lapped, int(bytes(batch.payload(0))[:8])) == (2000, 2000)
     other.close()

@@ -75,9 +75,11 @@ def test_batches_are_of_one_source_each(tmp_path):
 
 
 def test_journals_are_merged_from_a_time_to_a_time(tmp_path):
-    addresses = [journal_of(tmp_path / each, range(100)) for each in "ab"]
-    with Reader(addresses, start=40, end=50) as reader:
-        assert [record.published_ns for record in reader] == [
+    begin_ns = 10**18
+    stamps = range(begin_ns, begin_ns + 100)
+    addresses = [journal_of(tmp_path / each, stamps) for each in "ab"]
+    with Reader(addresses, start=begin_ns + 40, end=begin_ns + 50) as reader:
+        assert [record.published_ns - begin_ns for record in reader] == [
             n for n in range(40, 50) for _ in "ab"
         ]
 

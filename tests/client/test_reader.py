@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 import udpfast
 from tests.client.instance import Instance
+from tests.client.test_dead_writer import die, fail
 from tests.waiting import PATIENCE_S
-from udpfast import Kind, Reader
+from udpfast import Kind, OrderBook, Reader
 from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.log.readers import list_readers
@@ -556,6 +558,68 @@ def test_attach_waits_until_the_ring_exists(tmp_path: Path) -> None:
         assert next(reader).payload == b"x"
     writer.join()
     made[0].close()
+
+
+@pytest.mark.parametrize("end", [die, fail])
+def test_attach_to_a_ring_of_a_dead_writer_waits_for_the_next_one(
+    instance: Instance, end: Callable[[Instance], None]
+) -> None:
+    instance.append(Kind.MESSAGE, b"before")
+    end(instance)
+    made: list[Instance] = []
+    writer = threading.Timer(0.3, lambda: made.append(Instance(instance.directory)))
+    writer.start()
+    with Reader(instance.address, timeout=PATIENCE_S) as reader:
+        assert made and reader.state == "alive"
+        made[0].append(Kind.MESSAGE, b"after")
+        assert [next(reader).kind for _ in range(2)][-1] in (Kind.RESTART, Kind.MESSAGE)
+    writer.join()
+    made[0].close()
+
+
+def test_attach_to_a_dead_ring_that_nobody_continues_reads_that_one(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"before")
+    die(instance)
+    with (
+        pytest.warns(RuntimeWarning, match="is dead"),
+        Reader(instance.address, timeout=0.05) as reader,
+    ):
+        assert reader.state == "dead"
+
+
+@pytest.mark.parametrize(
+    ("start", "hint"),
+    [
+        (1_795_000_000, "looks like seconds; multiply by 1_000_000_000: time.time_ns() in place"),
+        (1_795_000_000_000, "looks like ms; multiply by 1_000_000"),
+        ("1795000000", "looks like seconds"),
+        (-1, "was -1"),
+    ],
+)
+def test_start_that_is_no_unix_ns_of_this_century_is_refused(
+    instance: Instance, start: int | str, hint: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"start must be UNIX ns of this century.*{hint}"):
+        Reader(instance.address, start=start)
+
+
+def test_misspelt_field_of_data_and_book_and_an_index_of_a_batch_say_what_to_write(
+    instance: Instance,
+) -> None:
+    instance.top(9.0, 11.0)
+    instance.ring.flush()
+    with Reader(instance.address, start="begin") as reader:
+        data = next(reader).data
+        with pytest.raises(ValueError, match="no field 'bid'.*did you mean 'bid_price'"):
+            data["bid"]
+        assert data["bid_price"] == 9.0 and data[["bid_price"]].dtype.names == ("bid_price",)
+    with (
+        Reader(instance.address, start="begin") as reader,
+        pytest.raises(TypeError, match=r"batch.headers\[i\] with batch.update\(i\)"),
+    ):
+        reader.poll()[0]
+    with pytest.raises(AttributeError, match="did you mean 'depth'"):
+        OrderBook().depht  # noqa: B018
 
 
 @pytest.mark.parametrize("timeout", [PATIENCE_S, None])

@@ -10,7 +10,7 @@ import numpy as np
 
 from udpfast.client.kinds import kind_of
 from udpfast.core.layout import CONTROL_DTYPES, Kind
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, shown
 from udpfast.market.updates import UPDATE_DTYPES, view_update
 
 __all__ = ["Batch", "BatchMemory"]
@@ -72,6 +72,12 @@ cdef class Batch:
             "a Batch is not iterable: for single records, write `for record in reader`; of a "
             "batch, use batch.headers, batch.select('top_of_book') or batch.to_polars('trades'), "
             "or batch.update(i) for i in range(len(batch))")
+
+    def __getitem__(self, key):
+        # A record object for each index would be slow, too.
+        raise TypeError(
+            f"a Batch has no items, was asked for [{shown(key)}]: record i is batch.headers[i] "
+            "with batch.update(i) or batch.payload(i); all of a kind are batch.select('top_of_book')")
 
     @property
     def headers(self):

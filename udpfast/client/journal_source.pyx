@@ -37,6 +37,10 @@ __all__ = [
     "START_EXPECTED", "JournalSource", "journal_start", "journal_there", "open_source",
     "segment_names", "unix_ns"]
 
+# 2000 to 2100: other numbers are no ns, but seconds or ms.
+cdef int64_t _CENTURY_BEGIN_NS = 946_684_800_000_000_000
+cdef int64_t _CENTURY_END_NS = 4_102_444_800_000_000_000
+
 START_EXPECTED = "'tail', 'begin', 'oldest' or a time"
 
 
@@ -307,6 +311,16 @@ def _place(where, what, expected="a time"):
     return "time", unix_ns(where, what, expected)
 
 
+def _unit(when):
+    # What a number would be a time in, if it is none in ns.
+    for unit, name, call in (
+            (1_000_000_000, "seconds", "time.time()"), (1_000_000, "ms", ""), (1_000, "us", "")):
+        if _CENTURY_BEGIN_NS <= when * unit < _CENTURY_END_NS:
+            instead = f": time.time_ns() in place of {call}" if call else ""
+            return f", which looks like {name}; multiply by {unit:_}{instead}"
+    return ""
+
+
 def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a time") -> int:
     """Return a time as UNIX ns.
 
@@ -321,11 +335,14 @@ def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a t
     Raises
     ------
     ConfigError
-        It is no time, or does not say its zone.
+        It is no time, does not say its zone, or is a number that cannot be UNIX ns of this
+        century.
     """
     if isinstance(when, str) and when.isascii() and when.isdigit() and len(when) < 20:
         when = int(when)
     if isinstance(when, int) and not isinstance(when, bool) and when.bit_length() < 64:
+        if not _CENTURY_BEGIN_NS <= when < _CENTURY_END_NS:
+            raise ConfigError(f"{what} must be UNIX ns of this century, was {when}{_unit(when)}")
         return when
     try:
         moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when

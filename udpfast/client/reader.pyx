@@ -73,8 +73,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     timeout : float or None
         Seconds to wait until what the address names exists: a ring, a journal, all of a list.
         A reader that begins at a ring's tail, or with the image, also waits for the next writer
-        of a ring that has ended (the last run's), and reads the ended one if none comes. 0: do not
-        wait; None: forever.
+        of a ring whose writer has ended, failed or died (the last run's), and reads that ring if
+        none comes. 0: do not wait; None: forever.
     name : str
         Name of this reader in `udpfast stat`; by default the program's name.
     kinds : Kind or its name, or iterable of these, optional

@@ -382,8 +382,8 @@ def open_source(
         tell: bool = True) -> Source:
     """Attach to the ring of an instance; wait until `timeout` for it to appear.
 
-    A reader that begins at the tail also waits for the next writer of a ring that has ended, and
-    gets the ended ring at the deadline.
+    A reader that begins at the tail also waits for the next writer of a ring whose writer has
+    ended, failed or died, and gets that ring as it is at the deadline.
 
     Parameters
     ----------
@@ -431,9 +431,10 @@ def open_source(
 
 
 cdef RingCursor _await_writer(RingCursor cursor, attach, deadline_s):
-    # Return a cursor in the ring that replaces an ended one, or this one at the deadline. Another
-    # writer never continues a ring that was closed: it puts a new file in its place.
-    while cursor.life == "finished" and time_left(deadline_s):
+    # Return a cursor in the ring of the writer that follows one that has ended, failed or died, or
+    # this one at the deadline. A ring that was closed gets no other writer, which puts a new file
+    # in its place; that of a killed one may be continued.
+    while cursor.life in ("finished", "failed", "gone") and time_left(deadline_s):
         if cursor.region.replaced():
             with contextlib.suppress(FileNotFoundError, NotReadyError):
                 _, following = attach()

@@ -439,10 +439,18 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
     return result;
 }
 
+/* Whether the writer lives, and has not ended. */
+static inline int udpfast_reader_works(const struct udpfast_reader *reader)
+{
+    return UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
+           && udpfast_region_writer_alive(&reader->ring);
+}
+
 /* Open an instance's ring, and wait for its feed. Returns as udpfast_reader_open.
  *
- * At UDPFAST_START_TAIL it also waits for the next writer of a ring that has ended (the last run's),
- * and opens the ended one if none comes. timeout_ns: below 0: no limit.
+ * At UDPFAST_START_TAIL it also waits for the next writer of a ring whose writer has ended, failed
+ * or died (the last run's), and opens that ring as it is if none comes. timeout_ns: below 0: no
+ * limit.
  */
 static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const char *address,
                                            int start, int64_t timeout_ns)
@@ -452,8 +460,7 @@ static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const 
     char path[PATH_MAX + 8];
     for (;;) {
         int result = udpfast_reader_open(reader, address, start);
-        int ended = result == 0 && start == UDPFAST_START_TAIL
-                    && UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED;
+        int ended = result == 0 && start == UDPFAST_START_TAIL && !udpfast_reader_works(reader);
         if (!ended && result != UDPFAST_ABSENT && result != UDPFAST_NOT_READY)
             return result;
         snprintf(path, sizeof path, "%.*s/ring", PATH_MAX - 1, reader->directory);
@@ -461,7 +468,8 @@ static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const 
             if (udpfast_clock(CLOCK_MONOTONIC) >= until_ns)
                 return result;
             nanosleep(&pause, NULL);
-        } while (ended && !udpfast_region_replaced(&reader->ring, path));
+        } while (ended && !udpfast_region_replaced(&reader->ring, path)
+                 && !udpfast_reader_works(reader));
         if (ended)
             udpfast_reader_close(reader);
     }
@@ -642,13 +650,6 @@ static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
     int64_t current_ns = UDPFAST_LOAD_ACQUIRE(&reader->header->current_ns);
     return current_ns != 0
            && udpfast_clock(CLOCK_MONOTONIC) - current_ns >= UDPFAST_RING_STUCK_NS;
-}
-
-/* Whether the writer lives, and has not ended. */
-static inline int udpfast_reader_works(const struct udpfast_reader *reader)
-{
-    return UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
-           && udpfast_region_writer_alive(&reader->ring);
 }
 
 /* Whether to report READY: a new writer has written a record; or the loop that was stuck has run
