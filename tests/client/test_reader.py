@@ -1,6 +1,7 @@
 """The reader on a ring that the test fills: order, laps, ends, options."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -572,7 +573,8 @@ def test_attach_to_a_ring_of_a_dead_writer_waits_for_the_next_one(
     with Reader(instance.address, timeout=PATIENCE_S) as reader:
         assert made and reader.state == "alive"
         made[0].append(Kind.MESSAGE, b"after")
-        assert [next(reader).kind for _ in range(2)][-1] in (Kind.RESTART, Kind.MESSAGE)
+        record = next(record for record in reader if record.kind is Kind.MESSAGE)
+        assert record.payload == b"after"  # and no record of before
     writer.join()
     made[0].close()
 
@@ -599,7 +601,7 @@ def test_attach_to_a_dead_ring_that_nobody_continues_reads_that_one(instance: In
 def test_start_that_is_no_unix_ns_of_this_century_is_refused(
     instance: Instance, start: int | str, hint: str
 ) -> None:
-    with pytest.raises(ConfigError, match=f"start must be UNIX ns of this century.*{hint}"):
+    with pytest.raises(ConfigError, match=f"UNIX ns of this century.*{re.escape(hint)}"):
         Reader(instance.address, start=start)
 
 
@@ -610,7 +612,7 @@ def test_misspelt_field_of_data_and_book_and_an_index_of_a_batch_say_what_to_wri
     instance.ring.flush()
     with Reader(instance.address, start="begin") as reader:
         data = next(reader).data
-        with pytest.raises(ValueError, match="no field 'bid'.*did you mean 'bid_price'"):
+        with pytest.raises(ValueError, match=r"no field 'bid'.*did you mean 'bid_price'"):
             data["bid"]
         assert data["bid_price"] == 9.0 and data[["bid_price"]].dtype.names == ("bid_price",)
     with (

@@ -77,7 +77,8 @@ cdef class Batch:
         # A record object for each index would be slow, too.
         raise TypeError(
             f"a Batch has no items, was asked for [{shown(key)}]: record i is batch.headers[i] "
-            "with batch.update(i) or batch.payload(i); all of a kind are batch.select('top_of_book')")
+            "with batch.update(i) or batch.payload(i); all of a kind are "
+            "batch.select('top_of_book')")
 
     @property
     def headers(self):
