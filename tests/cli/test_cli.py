@@ -128,8 +128,9 @@ def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
 def test_replay_of_a_hole_in_a_journal_says_so(tmp_path):
     with Journal.open(tmp_path, LAYOUTS) as journal:
         for second in (1, 5):
-            journal.append(Kind.MESSAGE, b"x", published_ns=second * 10**9)
-    arguments = ["replay", str(tmp_path), "--from", str(2 * 10**9), "--until", str(3 * 10**9)]
+            journal.append(Kind.MESSAGE, b"x", published_ns=10**18 + second * 10**9)
+    part = ["--from", str(10**18 + 2 * 10**9), "--until", str(10**18 + 3 * 10**9)]
+    arguments = ["replay", str(tmp_path), *part]
     error = CliRunner().invoke(cli, arguments).exception
     assert isinstance(error, ConfigError)
     assert "the part asked for has no records" in str(error)

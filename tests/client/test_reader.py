@@ -605,7 +605,7 @@ def test_start_that_is_no_unix_ns_of_this_century_is_refused(
         Reader(instance.address, start=start)
 
 
-def test_misspelt_field_of_data_and_book_and_an_index_of_a_batch_say_what_to_write(
+def test_misspelt_field_of_data_or_book_gets_a_suggestion(
     instance: Instance,
 ) -> None:
     instance.top(9.0, 11.0)
@@ -615,11 +615,6 @@ def test_misspelt_field_of_data_and_book_and_an_index_of_a_batch_say_what_to_wri
         with pytest.raises(ValueError, match=r"no field 'bid'.*did you mean 'bid_price'"):
             data["bid"]
         assert data["bid_price"] == 9.0 and data[["bid_price"]].dtype.names == ("bid_price",)
-    with (
-        Reader(instance.address, start="begin") as reader,
-        pytest.raises(TypeError, match=r"batch.headers\[i\] with batch.update\(i\)"),
-    ):
-        reader.poll()[0]
     with pytest.raises(AttributeError, match="did you mean 'depth'"):
         OrderBook().depht  # noqa: B018
 
