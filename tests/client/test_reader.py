@@ -567,15 +567,22 @@ def test_attach_to_a_ring_of_a_dead_writer_waits_for_the_next_one(
 ) -> None:
     instance.append(Kind.MESSAGE, b"before")
     end(instance)
+    begun = threading.Event()
     made: list[Instance] = []
-    writer = threading.Timer(0.3, lambda: made.append(Instance(instance.directory)))
+
+    def write() -> None:
+        begun.set()
+        made.append(Instance(instance.directory))
+
+    writer = threading.Timer(0.3, write)
     writer.start()
     with Reader(instance.address, timeout=PATIENCE_S) as reader:
-        assert made and reader.state == "alive"
+        assert begun.is_set()
+        writer.join()
+        assert reader.state == "alive"
         made[0].append(Kind.MESSAGE, b"after")
         record = next(record for record in reader if record.kind is Kind.MESSAGE)
         assert record.payload == b"after"  # and no record of before
-    writer.join()
     made[0].close()
 
 

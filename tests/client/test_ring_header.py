@@ -22,7 +22,7 @@ from tests.client.test_dead_writer import STUCK_NS, live
 from tests.client.test_reader import feed_of_its_own, kill
 from tests.shared import ROOT
 from tests.test_header import compiler
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Batch, Books, Kind, Reader, RecordFlag
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import (
@@ -417,6 +417,34 @@ def test_log_that_another_one_replaced_is_lapped_by_an_unknown_number(
         assert reader.read("wait")[0].endswith(f" missed 1 {LappedReason.UNKNOWN:d}")
         assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} 0 ")
         assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} 1 ")
+
+
+@pytest.mark.parametrize("end", ["killed", "failed", "closed"])
+def test_open_wait_waits_for_the_next_writer_however_the_last_one_ended(
+    program: Path, instance: Instance, end: str
+) -> None:
+    instance.append(Kind.MESSAGE, b"before")
+    instance.names_region.close()
+    if end == "killed":
+        instance.ring.region.close()
+    else:
+        instance.ring.close(failed=end == "failed")
+    begun = threading.Event()
+    made: list[Instance] = []
+
+    def write() -> None:
+        begun.set()
+        made.append(Instance(instance.directory))
+
+    writer = threading.Timer(0.3, write)
+    writer.start()
+    reader = CReader(program, instance.address, wait_ns=int(PATIENCE_S * 1e9))
+    assert begun.is_set()
+    assert reader.opened.startswith("0 ")
+    writer.join()
+    made[0].close()
+    reader.process.kill()
+    reader.process.communicate()
 
 
 def test_ring_that_was_removed_never_looks_finished(read: Read, instance: Instance) -> None:
