@@ -231,7 +231,7 @@ def prometheus(
         pytest.skip("no prometheus here: apt-get install prometheus")
     (folder / "udpfast.rules.yml").write_text(short_rules())
     settings = {
-        "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": ["udpfast.rules.yml"],
         "scrape_configs": [{"job_name": "udpfast", "static_configs": targets}],
     }
