@@ -18,7 +18,7 @@ import udpfast
 from tests.client.instance import Instance
 from tests.client.test_dead_writer import die, fail
 from tests.waiting import PATIENCE_S
-from udpfast import Kind, OrderBook, Reader
+from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.log.readers import list_readers
@@ -610,20 +610,6 @@ def test_start_that_is_no_unix_ns_of_this_century_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"UNIX ns of this century.*{re.escape(hint)}"):
         Reader(instance.address, start=start)
-
-
-def test_misspelt_field_of_data_or_book_gets_a_suggestion(
-    instance: Instance,
-) -> None:
-    instance.top(9.0, 11.0)
-    instance.ring.flush()
-    with Reader(instance.address, start="begin") as reader:
-        data = next(reader).data
-        with pytest.raises(ValueError, match=r"no field 'bid'.*did you mean 'bid_price'"):
-            data["bid"]
-        assert data["bid_price"] == 9.0 and data[["bid_price"]].dtype.names == ("bid_price",)
-    with pytest.raises(AttributeError, match="did you mean 'depth'"):
-        OrderBook().depht  # noqa: B018
 
 
 @pytest.mark.parametrize("timeout", [PATIENCE_S, None])

@@ -25,38 +25,6 @@ cdef dict _KINDS = {kind: Kind(kind) for kind in range(1, 64)}
 cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 
 
-class PayloadData(np.void):
-    """The fixed part of a payload: a numpy scalar that suggests names for a misspelt field."""
-
-    __slots__ = ()
-
-    def __getitem__(self, key):
-        try:
-            return _void_item(self, key)
-        except ValueError:
-            if not isinstance(key, str) or key in self.dtype.names:
-                raise
-            raise ValueError(f"no field {key!r} in this data{_other_fields(key, self.dtype)}"
-                             ) from None
-
-
-cdef object _void_item = np.void.__getitem__
-# `record.data` is of these types.
-cdef dict _DATA_DTYPES = {
-    kind: np.dtype((PayloadData, dtype)) for kind, dtype in _DTYPES.items()}
-
-
-def _other_fields(word, dtype):
-    # The end of a message: similar fields; those whose names begin or end so; or all.
-    fields = [name for name in dtype.names if name != "reserved"]
-    near = did_you_mean(word, fields)
-    if near:
-        return near
-    parts = [name for name in fields if word in name.split("_")]
-    return f"; did you mean {' or '.join(map(repr, parts))}?" if parts else (
-        f"; it has {', '.join(fields)}")
-
-
 @cython.final
 cdef class NameCache:
     """Names by id as `str`, each decoded once.
@@ -214,7 +182,7 @@ cdef class ReadRecord:
         The dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without a fixed
         layout (MESSAGE).
         """
-        dtype = _DATA_DTYPES.get(self._record.kind)
+        dtype = _DTYPES.get(self._record.kind)
         return None if dtype is None else np.frombuffer(self._bytes, dtype, 1, RECORD_SIZE)[0]
 
     @property

@@ -13,7 +13,7 @@ from udpfast.core.update_kinds cimport KIND_BOOK
 import numpy as np
 
 from udpfast.core.optional import load_optional
-from udpfast.errors import FormatError, did_you_mean, unexpected_keyword
+from udpfast.errors import FormatError, unexpected_keyword
 
 __all__ = ["OrderBook"]
 
@@ -236,12 +236,6 @@ cdef class OrderBook:
         self.book.bids.count = 0
         self.book.asks.count = 0
         self.book.stale = False
-
-    def __getattr__(self, str name):
-        # Called only for missing attributes.
-        known = [each for each in dir(OrderBook) if each[0] != "_"]
-        near = did_you_mean(name, known) or f"; it has {', '.join(known)}"
-        raise AttributeError(f"a book has no {name!r}{near}", name=name, obj=self)
 
     def __repr__(self) -> str:
         bid, bid_quantity, ask, ask_quantity = self.best()
