@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import time
 
 import pytest
 
@@ -201,17 +202,22 @@ def test_companion_that_is_done_is_not_started_again(agent, runs):
     assert (agent.entry.state, len(runs)) == (AgentState.ENDED, 1)
 
 
-def test_companion_without_turns_is_stuck_until_it_makes_one(agent, runs):
+def test_companion_without_turns_is_stuck_until_it_makes_one(agent, runs, capsys):
     agent.look(0)
+    started_ns = agent.entry.changed_ns
     runs[0].cycles = 7
     agent.look(1)
     agent.look(STUCK_NS)
     assert agent.entry.state is AgentState.RUNNING
+    before_ns = time.time_ns()
     agent.look(STUCK_NS + 1)
     assert agent.entry.state is AgentState.STUCK
+    assert 0 <= agent.entry.changed_ns - (before_ns - STUCK_NS) < STUCK_NS  # its last turn
+    assert "makes no turn, 5 s after its last one" in capsys.readouterr().err
     runs[0].cycles = 8
     agent.look(STUCK_NS + 2)
-    assert agent.entry.state is AgentState.RUNNING
+    assert (agent.entry.state, agent.entry.changed_ns) == (AgentState.RUNNING, started_ns)
+    assert "turns again, 5 s after its last one" in capsys.readouterr().err
 
 
 def test_companion_that_fails_while_it_is_stopped_is_not_said_to_be_restarted(agent, runs, capsys):

@@ -106,9 +106,15 @@ def test_agent_that_fails_again_and_again_is_named_in_every_state(
             status, agents=(*others, broken), records=900_000, counters=counters
         )
     )
-    assert ("but was started again 41 s ago" in text) is (state == "running")
-    assert f"agent {agent.name} does not work since 20" in text
-    assert "271,442 records have come since: the socket was refused" in text
+    if state == "running":
+        assert f"agent {agent.name} failed at 20" in text
+        assert "and has worked again for 41 s" in text
+    else:
+        assert f"agent {agent.name} does not work since 20" in text
+        assert "271,442 records have come since: the socket was refused" in text
+    stuck = msgspec.structs.replace(broken, state="stuck")
+    (text,) = texts(msgspec.structs.replace(status, agents=(*others, stuck)))
+    assert "has made no turn since 20" in text and "(41 s)" in text
     back = msgspec.structs.replace(broken, state="running", down_ns=0)
     assert texts(msgspec.structs.replace(status, agents=(*others, back))) == []
 

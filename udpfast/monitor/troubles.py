@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from udpfast.archive.groups import Group
+from udpfast.archive.groups import Group, GroupFeed
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, Journals
@@ -73,10 +73,21 @@ class Trouble(Struct, frozen=True):
 
 def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[Trouble]:
     """Return what needs attention on a host and at its feeds, the worst first."""
-    found = [each for name, status in feeds.items() for each in _of_feed(name, status)]
+    tried = {
+        feed.name
+        for group in host.groups.found.values()
+        for feed in group.feeds
+        if _tried(group, feed)
+    }
+    found = [
+        each
+        for name, status in feeds.items()
+        for each in _of_feed(name, status)
+        if each.kind != TroubleKind.FEED_DEAD or name not in tried
+    ]
     found += _of_host(host)
     for group in host.groups.found.values():
-        found += _of_group(group, feeds)
+        found += _of_group(group)
     return sorted(found, key=lambda each: each.kind)
 
 
@@ -148,7 +159,7 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
     for agent in status.agents:
         if not agent.works:
             text = f"agent {agent.name} {_of_agent(agent, status)}"
-            if _errno_of(agent.failure) in _NO_ROOM:
+            if agent.state != "running" and _errno_of(agent.failure) in _NO_ROOM:
                 yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
             else:
                 yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
@@ -178,7 +189,7 @@ def _by_scope(status: InstanceStatus) -> dict[str, str]:
 
 
 def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
-    since_ns = agent.down_ns or agent.changed_ns
+    since_ns = agent.changed_ns if agent.state == "stuck" else agent.down_ns or agent.changed_ns
     when = datetime.fromtimestamp(since_ns / 1e9, UTC)
     age_s = max(realtime_ns() - since_ns, 0) // 1_000_000_000
     since = f"{when:%Y-%m-%d %H:%M:%S} UTC ({age_s:,} s)"
@@ -193,9 +204,9 @@ def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
     again = ", and is tried again now" if agent.state == "starting" else ""
     if agent.state == "running":
         run_s = max(realtime_ns() - agent.changed_ns, 0) // 1_000_000_000
-        again = (
-            f", but was started again {run_s:,} s ago (this is said until it has worked for "
-            "run.restart_steady_ms)"
+        return (
+            f"failed at {since}, and has worked again for {run_s:,} s (this is said until it has "
+            f"for run.restart_steady_ms): {reason}"
         )
     return f"does not work since {since}{again}; {came:,} records have come since: {reason}"
 
@@ -217,7 +228,7 @@ def _of_host(host: HostFacts) -> Iterator[Trouble]:
             yield trouble
 
 
-def _of_group(group: Group, feeds: Mapping[str, InstanceStatus]) -> Iterator[Trouble]:
+def _of_group(group: Group) -> Iterator[Trouble]:
     if group.life == "dead":
         yield Trouble(
             TroubleKind.AGENT_DOWN,
@@ -227,14 +238,18 @@ def _of_group(group: Group, feeds: Mapping[str, InstanceStatus]) -> Iterator[Tro
     if not group.alive:
         return
     for feed in group.feeds:
-        # What is known of the instance itself says more.
-        known = feed.name in feeds and feeds[feed.name].life in ("dead", "failed")
-        if feed.state == "waiting" and not known:
+        if _tried(group, feed):
             yield Trouble(
                 TroubleKind.FEED_DEAD,
                 f"feed {feed.name} of group {group.name} does not run, after {feed.restarts} "
                 f"restarts: {feed.failure}",
             )
+
+
+def _tried(group: Group, feed: GroupFeed) -> bool:
+    # Whether it ended with an error, and its group starts it again: the group knows why it ended,
+    # its last run's files do not.
+    return group.alive and feed.state in ("waiting", "starting") and bool(feed.failure)
 
 
 def _of_journals(journals: Journals) -> Iterator[Trouble]:

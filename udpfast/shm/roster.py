@@ -67,7 +67,8 @@ class AgentEntry:
     pid : int
         Process that it runs in; 0: none.
     changed_ns : int
-        When the state last changed, UNIX ns.
+        Since when it is in this state, UNIX ns: running, since its last start; stuck, since its
+        last turn.
     cycles : int
         Turns of its loop.
     failure : str

@@ -77,6 +77,7 @@ class Companion:
         self._run: CompanionRun | None = None
         self._start_at_ns = 0
         self._started_ns = 0
+        self._began_ns = 0  # the same, UNIX
         self._turned_ns = 0
         self._stopping = False
 
@@ -96,12 +97,16 @@ class Companion:
             self._note_end(now_ns, failure)
         elif self._run.cycles != self.entry.cycles:
             self.entry.cycles = self._run.cycles
+            if self.entry.state is AgentState.STUCK:
+                self._say_stuck("turns again", now_ns)
             self._turned_ns = now_ns
-            self._become(AgentState.RUNNING)
+            self._become(AgentState.RUNNING, self._began_ns)
             if self.entry.down_ns and now_ns - self._started_ns >= self._steady_ns:
                 self._note_return()
         elif now_ns - self._turned_ns >= STUCK_NS:
-            self._become(AgentState.STUCK)
+            if self.entry.state is not AgentState.STUCK:
+                self._say_stuck("makes no turn", now_ns)
+            self._become(AgentState.STUCK, realtime_ns() - (now_ns - self._turned_ns))
 
     def stop(self) -> None:
         """Ask the run to end, and start no other."""
@@ -138,7 +143,8 @@ class Companion:
             self._note_end(now_ns, describe_failure(failure))
             return
         self.entry.pid = self._run.pid
-        self._become(AgentState.RUNNING)
+        self._began_ns = realtime_ns()
+        self._become(AgentState.RUNNING, self._began_ns)
 
     def _note_end(self, now_ns: int, failure: str) -> None:
         self._run = None
@@ -173,10 +179,17 @@ class Companion:
             f"failed{lost}"
         )
 
-    def _become(self, state: AgentState) -> None:
+    def _say_stuck(self, what: str, now_ns: int) -> None:
+        seconds = (now_ns - self._turned_ns) // 1_000_000_000
+        say_warning(
+            f"udpfast: {self._feed}: agent {self.entry.name} (pid {self.entry.pid}) {what}, "
+            f"{seconds:,} s after its last one"
+        )
+
+    def _become(self, state: AgentState, since_ns: int = 0) -> None:
         if state is not self.entry.state or not self.entry.changed_ns:
             self.entry.state = state
-            self.entry.changed_ns = realtime_ns()
+            self.entry.changed_ns = since_ns or realtime_ns()
 
 
 class Companions:
