@@ -1,8 +1,10 @@
 """Importing udpfast loads nothing: a process pays for what it uses."""
 
+import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,18 @@ def test_import_of_udpfast_loads_no_numpy_and_no_submodule() -> None:
     assert "numpy" not in modules
     ours = {name for name in modules if name.startswith("udpfast.")}
     assert ours == {"udpfast.core", "udpfast.core.version"}  # a string
+
+
+def test_source_that_nobody_compiled_says_what_to_do(tmp_path: Path) -> None:
+    """A clone's own folder comes before an installed package, where a program starts in it."""
+    for name in ("__init__.py", "core/__init__.py", "core/version.py", "client/__init__.py"):
+        (tmp_path / "udpfast" / name).parent.mkdir(exist_ok=True, parents=True)
+        shutil.copy(ROOT / "udpfast" / name, tmp_path / "udpfast" / name)
+    command = [sys.executable, "-S", "-c", "from udpfast import Reader"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    last = result.stderr.splitlines()[-1]
+    place = str(tmp_path / "udpfast")
+    assert last.startswith(f"ImportError: udpfast.client.reader is not compiled in {place}: start")
 
 
 def test_import_of_the_reader_loads_no_sockets_no_configuration_no_feed() -> None:

@@ -114,7 +114,16 @@ def __getattr__(name: str) -> Any:
         hint = "" if name.startswith("_") else did_you_mean(name, __all__)
         # Without `obj`, since Python would add a suggestion of its own.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
-    value = getattr(import_module(f"{__name__}.{home}"), name)
+    try:
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(f"{__name__}."):
+            raise
+        raise ImportError(
+            f"{error.name} is not compiled in {__path__[0]}: start the program outside of this "
+            "folder to use an installed udpfast, or compile it here (make build)",
+            name=error.name,
+        ) from None
     globals()[name] = value  # the next use finds it without this function
     return value
 

@@ -84,8 +84,10 @@ int main(int words_count, char **words)
         return fail(books.problem);
     if (udpfast_outbox_open(&outbox, words[2], words[3], 0, 0) < 0)
         return fail(outbox.problem);
-    if (udpfast_reader_open(&reader, words[1], UDPFAST_START_TAIL) < 0)
+    if (udpfast_reader_open_wait(&reader, words[1], UDPFAST_START_TAIL, INT64_C(30000000000)) < 0)
         return fail(reader.problem);
+    if (udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000)) < 0)
+        fprintf(stderr, "ring_to_bus: %s\n", reader.problem); /* books come with snapshots */
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
     while ((found = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, -1)) > 0) {

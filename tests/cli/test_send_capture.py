@@ -73,6 +73,13 @@ def test_capture_of_one_line_is_sent_on_each(capture, listeners):
     assert found["messages"] == COUNT
 
 
+def test_venue_whose_rate_is_beyond_the_host_ends_by_the_clock(listeners):
+    words = ["--venue", "itch", "--simulate", "--seconds", "0.1", "--rate", "10000000"]
+    result = CliRunner().invoke(send, ["--incremental", listeners.addresses[0], *words])
+    assert result.exit_code == 0
+    assert "stopped: the time is over, and it is " in result.stderr
+
+
 def test_venue_is_simulated_on_each_line(listeners):
     found = summary(
         listeners, "--venue", "itch", "--simulate", "--seed", 6, "--seconds", 0.2, "--rate", 500

@@ -32,6 +32,10 @@ _REPORT_NS = 1_000_000_000
 
 _VENUE_RATE_PER_S = 1_000.0
 
+#: `--seconds` are over, and what was due by then is sent to its end, if it is not later than this:
+#: a busy host ends no market early.
+_LATE_NS = 1_000_000_000
+
 #: What lines are for: those of a capture or of changes come first, then a market's loops.
 _ROLES = ("incremental", "recovery", "definitions")
 
@@ -169,18 +173,19 @@ def send_capture(
     order = itertools.count()
     began_ns = now_ns = monotonic_ns()
     limit = options["count"] or None
+    limit_ns = None if options["seconds"] is None else int(options["seconds"] * 1e9)
     watch = _Watch(began_ns, stopping, quiet=options["as_json"])
     stopping.listen()
     for after_ns, line, data in itertools.islice(_paced(captured, options), limit):
-        if (
-            not options["venue"]
-            and options["seconds"] is not None
-            and after_ns > options["seconds"] * 1e9
-        ):
+        if limit_ns is not None and after_ns > limit_ns and not options["venue"]:
             break
         now_ns = _send_until(began_ns + after_ns, waiting, lines.senders, watch)
         if stopping.is_set():
             click.echo("stopped", err=True)
+            break
+        if limit_ns is not None and now_ns - began_ns > limit_ns + _LATE_NS:
+            late_s = (now_ns - began_ns - after_ns) / 1e9
+            click.echo(f"stopped: the time is over, and it is {late_s:.1f} s late", err=True)
             break
         for to in lines.of[line]:
             arrivals = (
