@@ -1,5 +1,6 @@
 """An instance that a test fills: a ring and a name table, as a subscriber leaves them."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,23 @@ class Instance:
     def close(self) -> None:
         self.ring.close()
         self.names_region.close()
+
+
+class NextWriter:
+    """The next writer of an instance, which begins after a moment, in another thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.begun = threading.Event()
+        self._directory = directory
+        self._made: list[Instance] = []
+        self._timer = threading.Timer(0.3, self._begin)
+        self._timer.start()
+
+    def _begin(self) -> None:
+        self.begun.set()
+        self._made.append(Instance(self._directory))
+
+    def instance(self) -> Instance:
+        """Return what it writes, once it has begun."""
+        self._timer.join()
+        return self._made[0]

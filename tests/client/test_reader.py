@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import udpfast
-from tests.client.instance import Instance
+from tests.client.instance import Instance, NextWriter
 from tests.client.test_dead_writer import die, fail
 from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
@@ -567,23 +567,15 @@ def test_attach_to_a_ring_of_a_dead_writer_waits_for_the_next_one(
 ) -> None:
     instance.append(Kind.MESSAGE, b"before")
     end(instance)
-    begun = threading.Event()
-    made: list[Instance] = []
-
-    def write() -> None:
-        begun.set()
-        made.append(Instance(instance.directory))
-
-    writer = threading.Timer(0.3, write)
-    writer.start()
+    writer = NextWriter(instance.directory)
     with Reader(instance.address, timeout=PATIENCE_S) as reader:
-        assert begun.is_set()
-        writer.join()
+        assert writer.begun.is_set()
+        following = writer.instance()
         assert reader.state == "alive"
-        made[0].append(Kind.MESSAGE, b"after")
+        following.append(Kind.MESSAGE, b"after")
         record = next(record for record in reader if record.kind is Kind.MESSAGE)
         assert record.payload == b"after"  # and no record of before
-    made[0].close()
+    following.close()
 
 
 def test_attach_to_a_dead_ring_that_nobody_continues_reads_that_one(instance: Instance) -> None:

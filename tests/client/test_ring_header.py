@@ -16,9 +16,9 @@ import pytest
 
 import udpfast
 from tests.cases import nightly
-from tests.client.instance import Instance
+from tests.client.instance import Instance, NextWriter
 from tests.client.ring_market import Market
-from tests.client.test_dead_writer import STUCK_NS, live
+from tests.client.test_dead_writer import STUCK_NS, die, fail, live
 from tests.client.test_reader import feed_of_its_own, kill
 from tests.shared import ROOT
 from tests.test_header import compiler
@@ -424,25 +424,12 @@ def test_open_wait_waits_for_the_next_writer_however_the_last_one_ended(
     program: Path, instance: Instance, end: str
 ) -> None:
     instance.append(Kind.MESSAGE, b"before")
-    instance.names_region.close()
-    if end == "killed":
-        instance.ring.region.close()
-    else:
-        instance.ring.close(failed=end == "failed")
-    begun = threading.Event()
-    made: list[Instance] = []
-
-    def write() -> None:
-        begun.set()
-        made.append(Instance(instance.directory))
-
-    writer = threading.Timer(0.3, write)
-    writer.start()
+    {"killed": die, "failed": fail, "closed": Instance.close}[end](instance)
+    writer = NextWriter(instance.directory)
     reader = CReader(program, instance.address, wait_ns=int(PATIENCE_S * 1e9))
-    assert begun.is_set()
+    assert writer.begun.is_set()
     assert reader.opened.startswith("0 ")
-    writer.join()
-    made[0].close()
+    writer.instance().close()
     reader.process.kill()
     reader.process.communicate()
 

@@ -235,8 +235,6 @@ def _of_group(group: Group) -> Iterator[Trouble]:
             f"group {group.name}: its supervisor {group.pid} is gone and did not end in good "
             "order: nothing starts its feeds again",
         )
-    if not group.alive:
-        return
     for feed in group.feeds:
         if _tried(group, feed):
             yield Trouble(
