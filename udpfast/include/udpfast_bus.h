@@ -475,7 +475,9 @@ static inline uint16_t udpfast_message_type(const struct udpfast_record *record)
 /* The name of a sender; empty if its registration has not been read. */
 static inline const char *udpfast_store_sender(const struct udpfast_store *store, uint16_t number)
 {
-    return store->memory->senders[number <= UDPFAST_SENDERS_MAX ? number : 0];
+    return store->memory == NULL
+               ? ""
+               : store->memory->senders[number <= UDPFAST_SENDERS_MAX ? number : 0];
 }
 
 static inline void udpfast_segment_unmap(struct udpfast_store_segment *segment)
@@ -785,9 +787,13 @@ static inline int udpfast_store_enter(struct udpfast_store *store)
 static inline int udpfast_store_next(struct udpfast_store *store,
                                      const struct udpfast_record **record)
 {
-    uint64_t cuts = UDPFAST_LOAD_ACQUIRE(&store->live->cuts);
+    uint64_t cuts;
     int ended, result;
     *record = NULL;
+    if (store->live == NULL)
+        return udpfast_say(store->problem, UDPFAST_CLOSED,
+                           "the store is not open: call udpfast_store_open first");
+    cuts = UDPFAST_LOAD_ACQUIRE(&store->live->cuts);
     if (cuts != store->cuts) {
         result = udpfast_store_find_back(store, cuts);
         if (result != 0)

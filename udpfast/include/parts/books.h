@@ -295,11 +295,12 @@ static inline void udpfast_books_close(struct udpfast_books *books)
     memset(books, 0, sizeof *books);
 }
 
-/* The i-th book of the `count` that have a name, in the order in which they were first seen. */
+/* The i-th book of the `count` that have a name, in the order in which they were first seen; NULL:
+ * there are not so many. */
 static inline struct udpfast_order_book *udpfast_books_at(const struct udpfast_books *books,
                                                           uint32_t i)
 {
-    return books->all[books->names[i].home];
+    return i < books->count ? books->all[books->names[i].home] : NULL;
 }
 
 static inline uint32_t udpfast_books_hash(const struct udpfast_books *books, const char *exchange,

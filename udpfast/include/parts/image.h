@@ -115,6 +115,9 @@ static inline int udpfast_image_open(struct udpfast_image *image,
     const struct udpfast_image_header *header;
     int result;
     memset(image, 0, sizeof *image);
+    if (reader->header == NULL)
+        return udpfast_say(image->problem, UDPFAST_CLOSED,
+                           "its reader is not open: call udpfast_reader_open first");
     snprintf(path, sizeof path, "%.*s/image", PATH_MAX - 1, reader->directory);
     result = udpfast_region_map(&image->region, path, UDPFAST_IMAGE_KIND, UDPFAST_IMAGE_LAYOUT, 0,
                                 image->problem);
@@ -149,15 +152,18 @@ udpfast_value_record(const struct udpfast_state_entry_value *value)
                                                            - UDPFAST_RECORD_SIZE);
 }
 
-/* The value of the copied object behind `value`, NULL: its first one. Returns NULL behind the last.
+/* The value of the copied object behind `value`, NULL: its first one. Returns NULL behind the last,
+ * or if no object is copied.
  * The records of values are flagged SNAPSHOT, and TRUNCATED if image.depth cut a book. */
 static inline const struct udpfast_state_entry_value *
 udpfast_image_value(const struct udpfast_image *image,
                     const struct udpfast_state_entry_value *value)
 {
-    const uint8_t *next = value == NULL
-                              ? (const uint8_t *) (image->object + 1)
-                              : (const uint8_t *) (value + 1) + udpfast_aligned(value->size);
+    const uint8_t *next;
+    if (image->object == NULL)
+        return NULL;
+    next = value == NULL ? (const uint8_t *) (image->object + 1)
+                         : (const uint8_t *) (value + 1) + udpfast_aligned(value->size);
     return next == image->copied.bytes + image->copied.size
                ? NULL
                : (const struct udpfast_state_entry_value *) (const void *) next;
@@ -225,10 +231,13 @@ static inline int udpfast_image_judge(const struct udpfast_image *image)
 static inline int udpfast_image_object(struct udpfast_image *image, uint32_t i)
 {
     const struct udpfast_state_entry *object;
-    int result = i < image->head->objects ? udpfast_image_copy(image, 1 + (uint64_t) i,
-                                                               &image->copied)
-                                          : 0;
+    int result;
     image->object = NULL;
+    if (image->head == NULL)
+        return udpfast_say(image->problem, UDPFAST_CLOSED,
+                           "the image is not open: call udpfast_image_open first");
+    result = i < image->head->objects ? udpfast_image_copy(image, 1 + (uint64_t) i, &image->copied)
+                                      : 0;
     if (result <= 0)
         return result;
     object = (const struct udpfast_state_entry *) (const void *) image->copied.bytes;
@@ -471,7 +480,8 @@ static inline int udpfast_join_try(struct udpfast_join *join)
  * empty: it may go on without the image, or try again. See `reader->problem`. UDPFAST_ABSENT: the
  * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted;
  * UDPFAST_NOT_READY: it is being written; UDPFAST_OUTDATED: of another ring, or the ring has
- * overwritten what follows it; UDPFAST_DAMAGED.
+ * overwritten what follows it; UDPFAST_DAMAGED. UDPFAST_CLOSED: the reader is not open, and the
+ * books are as they were.
  */
 static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpfast_books *books,
                                       struct udpfast_books *orders, int64_t timeout_ns)
@@ -484,6 +494,8 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
      * that is absent stays absent. */
     int result, found, works = udpfast_reader_works(reader);
     char problem[UDPFAST_PROBLEM_SIZE];
+    if (reader->header == NULL)
+        return udpfast_reader_say_closed(reader);
     while ((result = udpfast_join_try(&join)) != 0 && result != UDPFAST_NO_MEMORY
            && result != UDPFAST_REFUSED && !(result == UDPFAST_ABSENT && works)
            && udpfast_clock(CLOCK_MONOTONIC) < until_ns) {

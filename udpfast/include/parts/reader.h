@@ -178,6 +178,10 @@ static inline int udpfast_seek_oldest(struct udpfast_reader *reader)
 static inline int udpfast_reader_seek(struct udpfast_reader *reader, int start)
 {
     int attempt;
+    if (start < UDPFAST_START_TAIL || start > UDPFAST_START_BEGIN)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "start must be UDPFAST_START_TAIL, _OLDEST or _BEGIN (0 to 2), was %d",
+                           start);
     if (start == UDPFAST_START_BEGIN) {
         if (udpfast_ring_sound(reader, reader->position))
             return 0;
@@ -290,7 +294,7 @@ static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reade
     uint64_t count;
     if (reader->table == NULL) {
         int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
-        if (now_ns - reader->names_looked_ns < UDPFAST_NAMES_LOOK_NS)
+        if (reader->header == NULL || now_ns - reader->names_looked_ns < UDPFAST_NAMES_LOOK_NS)
             return NULL;
         reader->names_looked_ns = now_ns;
         if (udpfast_reader_renew_names(reader) != 0 || reader->table == NULL)
@@ -332,6 +336,13 @@ static inline void udpfast_reader_close(struct udpfast_reader *reader)
     reader->copies = NULL;
     reader->table = NULL;
     reader->header = NULL;
+}
+
+/* Say that a reader is not open. Returns UDPFAST_CLOSED. */
+static inline int udpfast_reader_say_closed(struct udpfast_reader *reader)
+{
+    return udpfast_say(reader->problem, UDPFAST_CLOSED,
+                       "the reader is not open: call udpfast_reader_open first");
 }
 
 /* Characters to insert, remove or replace until one name is the other; only the first 64 count. */
@@ -439,10 +450,11 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
     return result;
 }
 
-/* Whether the writer lives, and has not ended. */
+/* Whether the writer lives, and has not ended; 0 of a reader that is not open. */
 static inline int udpfast_reader_works(const struct udpfast_reader *reader)
 {
-    return UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
+    return reader->header != NULL
+           && UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
            && udpfast_region_writer_alive(&reader->ring);
 }
 
@@ -731,6 +743,7 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
  * (udpfast_record_payload); they are valid until the next call.
  *
  * Returns the number of records; 0: there is none; UDPFAST_ENDED; less: see `problem`.
+ * UDPFAST_CLOSED: the reader is not open.
  *
  * A record of kind LAPPED states the exact number of records that were missed because the reader
  * was lapped. A CONNECTION of scope WRITER reports that the writer died or failed, and that it is
@@ -743,6 +756,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
     uint64_t missed, latest, state;
     if (limit < 1)
         return 0;
+    if (reader->header == NULL)
+        return udpfast_reader_say_closed(reader);
     if (reader->pending) {
         reader->pending = 0;
         records[0] = (const struct udpfast_record *) reader->copies;
@@ -831,6 +846,9 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
 {
     int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
     uint64_t turns = 0;
+    if (how != UDPFAST_WAIT_SPIN && how != UDPFAST_WAIT_SLEEP)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was %d", how);
     for (;;) {
         /* The commit word alone shows neither laps nor the end: poll from time to time. */
         if (turns % 64 == 0 || turns >= 1000

@@ -1,7 +1,9 @@
 enum {
     UDPFAST_ABSENT = -32,    /* there is no such instance, perhaps not yet: try again */
     UDPFAST_NOT_READY = -33, /* its writer is creating it: try again */
-    UDPFAST_REFUSED = -34,   /* not a file of this version, or of an owner who is not trusted */
+    UDPFAST_REFUSED = -34,   /* not a file of this version, of an owner who is not trusted, or an
+                                argument that is none of those listed */
+    UDPFAST_CLOSED = -38,    /* what was asked is not open: never opened, or closed */
 };
 
 /* A mapped file that another process writes. Its header was checked when it was mapped. */
