@@ -3,13 +3,13 @@
     udpfast lab object-corners --seeds 1000 --seed 1
 
 A publisher here says last_seqno 0 wherever "none yet" is true, at any distance from a wrap; sends
-messages with and without snapshots under one key; sends snapshots that lag, of objects that have
-never been updated too. The gate gets what is left of it, with holes, joined at any point, and some
-of its outputs are refused. An object's state is the number of its gated messages, so that each
-update says on which state alone it may be applied. Checked are:
+messages with and without snapshots under one key; sends snapshots that lag or run ahead, of objects
+that have never been updated too. The gate gets what is left of it, with holes, joined at any point,
+and some of its outputs are refused. An object's state is the number of its gated messages, so that
+each update says on which state alone it may be applied. Checked are:
 
 - no update is ever applied on another state than the one it follows;
-- with snapshots that do not lag, what is LIVE is the publisher's state;
+- with snapshots that come at once, what is LIVE is the publisher's state;
 - once nothing is lost any more, every object is LIVE and equal within a few rounds of snapshots.
 
 A seed that fails prints the one command that repeats it.
@@ -68,6 +68,8 @@ class _Case:
         self.loss = rng.choice((0.0, 0.02, 0.1))
         self.refused = rng.choice((0.0, 0.0, 0.02))
         self.lag = rng.choice((0, 0, 3, 30, 100))
+        # By how many messages snapshots run ahead of the incremental channel.
+        self.ahead = rng.choice((0, 3, 30)) if self.lag == 0 else 0
         self.limits: dict[str, Any] = {
             "objects_max": 32,
             "collect_messages_max": rng.choice((2, 5, 50)),
@@ -81,12 +83,15 @@ class _Run:
         self.gate = ObjectGate(**case.limits)
         self.truth = [_Truth() for _ in range(case.objects)]
         self.lost = 0  # messages of the hole that is not reported yet
-        self.joined = False
+        self.joined = False  # whoever joined gets what is sent from now on
+        self.begun = False  # the session's beginning arrived
         #: Snapshots on their way: when they arrive, object, state, last_seqno.
         self.snapshots: deque[tuple[int, int, int, int]] = deque()
+        #: What the incremental channel brings, and when: behind snapshots that run ahead of it.
+        self.incremental: deque[tuple[int, dict[str, Any]]] = deque()
 
     def message(self, number: int, loss: float) -> None:
-        """Publish the next incremental message; lose it, or hand it on."""
+        """Publish the next incremental message; lose it, or send it on its way."""
         case, rng = self.case, self.case.rng
         seqno = (case.start + number) % _WRAP
         kind = rng.random()
@@ -104,41 +109,62 @@ class _Run:
         if number < case.join:
             return
         if not self.joined:
-            self._control(Kind.SESSION, _SESSION.pack(0, 7, seqno, 0, 1, 0, 0, 0))
+            self._send(number, Kind.SESSION, _SESSION.pack(0, 7, seqno, 0, 1, 0, 0, 0))
             self.joined = True
         if rng.random() < loss:
             self.lost += 1
             return
         if self.lost:
             first = (seqno - self.lost) % _WRAP
-            self._control(Kind.GAP, _GAP.pack(first, (seqno - 1) % _WRAP, self.lost, 0, 2, 0))
+            gap = _GAP.pack(first, (seqno - 1) % _WRAP, self.lost, 0, 2, 0)
+            self._send(number, Kind.GAP, gap)
             self.lost = 0
         flags = RecordFlag.SNAPSHOT if snapshot and not ungated else RecordFlag(0)
         if not key[0]:
             flags = RecordFlag.HEARTBEAT
-        self._admit(Channel.INCREMENTAL, key, seqno, last, flags, payload, not ungated)
+        self._send(
+            number,
+            Kind.MESSAGE,
+            payload,
+            object_type=key[0],
+            object_id=key[1],
+            seqno=seqno,
+            last_seqno=last,
+            flags=flags,
+            gated=not ungated,
+        )
+
+    def arrive(self, number: int) -> None:
+        """Hand on those incremental messages whose time has come."""
+        while self.incremental and self.incremental[0][0] <= number:
+            self._admit(**self.incremental.popleft()[1])
+            self.begun = True
 
     def snapshot(self, number: int) -> None:
         """Take the snapshot that is due, and hand on those whose time has come."""
         object_id = number % self.case.objects
         truth = self.truth[object_id]
         self.snapshots.append((number + self.case.lag, object_id, truth.count, truth.last_seqno))
+        if self.joined and not self.begun:
+            return  # the feed keeps them until it knows their session
         while self.snapshots and self.snapshots[0][0] <= number:
             _, object_id, count, last = self.snapshots.popleft()
             if self.joined:
                 self._admit(
-                    Channel.SNAPSHOT,
-                    (_TYPE, object_id),
-                    number % _WRAP,
-                    last,
-                    RecordFlag.SNAPSHOT,
-                    _STATE.pack(count),
-                    True,
+                    kind=Kind.MESSAGE,
+                    channel=Channel.SNAPSHOT,
+                    object_type=_TYPE,
+                    object_id=object_id,
+                    seqno=number % _WRAP,
+                    last_seqno=last,
+                    flags=RecordFlag.SNAPSHOT,
+                    payload=_STATE.pack(count),
+                    gated=True,
                 )
 
     def check_live(self) -> None:
         """Check what is LIVE, where nothing lags and no hole is unsaid."""
-        if self.case.lag == 0 and self.lost == 0:
+        if self.case.lag == 0 and self.lost == 0 and not self.incremental:
             for object_id, truth in enumerate(self.truth):
                 view = self.gate.state(_TYPE, object_id)
                 if view and view.status == ObjectStatus.LIVE and truth.seen != truth.count:
@@ -153,31 +179,13 @@ class _Run:
                     f"{object_id} is at {truth.seen}, not {truth.count}, in the end: {view}"
                 )
 
-    def _control(self, kind: Kind, payload: bytes) -> None:
-        self.gate.admit(kind=kind, payload=payload)
+    def _send(self, number: int, kind: Kind, payload: bytes, **message: Any) -> None:
+        message.update(kind=kind, channel=Channel.INCREMENTAL, payload=payload)
+        self.incremental.append((number + self.case.ahead, message))
 
-    def _admit(
-        self,
-        channel: Channel,
-        key: tuple[int, int],
-        seqno: int,
-        last_seqno: int,
-        flags: RecordFlag,
-        payload: bytes,
-        gated: bool,
-    ) -> None:
+    def _admit(self, *, kind: Kind, gated: bool = False, **message: Any) -> None:
         refused = gated and self.case.rng.random() < self.case.refused
-        for output in self.gate.admit(
-            channel=channel,
-            object_type=key[0],
-            object_id=key[1],
-            seqno=seqno,
-            last_seqno=last_seqno,
-            flags=flags,
-            payload=payload,
-            gated=gated,
-            refused=refused,
-        ):
+        for output in self.gate.admit(kind=kind, gated=gated, refused=refused, **message):
             if output.kind == Kind.MESSAGE and not output.flags & RecordFlag.UNGATED:
                 self._apply(output)
 
@@ -197,16 +205,19 @@ def run(seed: int) -> None:
     run = _Run(case)
     for number in range(_MESSAGES):
         run.message(number, case.loss)
+        run.arrive(number)
         run.snapshot(number)
         run.check_live()
     case.refused = 0.0
     # Long enough for what lags, and for two rounds of snapshots behind it.
-    quiet = _MESSAGES + case.lag + 12 * case.objects + 12
+    quiet = _MESSAGES + case.lag + case.ahead + 12 * case.objects + 12
     for number in range(_MESSAGES, quiet):
         run.message(number, 0.0)
+        run.arrive(number)
         run.snapshot(number)
     # Then nothing changes any more: the last snapshots are of now.
-    for number in range(quiet, quiet + case.lag + 4 * case.objects):
+    for number in range(quiet, quiet + case.lag + case.ahead + 4 * case.objects):
+        run.arrive(number)
         run.snapshot(number)
     run.check_all()
 

@@ -520,16 +520,74 @@ def test_every_message_has_one_outcome_and_who_waits_is_counted(seed: int) -> No
 
 
 @pytest.mark.parametrize("before", [1, 1_000, 10_000_000, 20_000_000, 2**31])
-def test_object_without_updates_takes_its_first_one_at_any_distance_before_a_wrap(
+def test_object_without_updates_has_its_first_one_at_any_distance_before_a_wrap(
     feed: Feed, before: int
 ) -> None:
     start = WRAP - before
     feed.session(start)
     feed.update(start, start - 1, (3, 1))
     assert feed.snapshot(0)[-1] == "snapshot 0"
-    assert feed.update(start + 5, 0) == [f"update {(start + 5) % WRAP}"]
+    assert feed.status() == ObjectStatus.LIVE
+    first = feed.update(start + 5, 0)
+    if 5 < before < 1 << 24:  # the snapshot may have been from behind number 0, and contain it
+        assert first == ["STALE 0"]
+        first = feed.snapshot(start + 5)
+        assert first == [f"RECOVERED {start + 5}", f"snapshot {start + 5}"]
+    else:
+        assert first == [f"update {(start + 5) % WRAP}"]
     assert feed.update(start + 6, start + 5) == [f"update {(start + 6) % WRAP}"]
     assert feed.count("updates_contained") == 0
+
+
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("first", [WRAP - 20, WRAP])
+def test_update_that_a_snapshot_as_of_number_zero_contains_is_not_applied_to_it(
+    feed: Feed, first: int, gated: bool, gap: bool
+) -> None:
+    ahead_of_number_zero(feed)
+    assert feed.snapshot(0)[-1] == "snapshot 0", "as of number 0: it ran ahead"
+    if gap:
+        feed.gap(WRAP - 40, WRAP - 39)
+    outputs = feed.update(first, 0) if gated else ungated(feed, first % WRAP, 0)
+    assert outputs == (["STALE 0"] if gated else ["STALE 0", f"update {first % WRAP}"])
+    assert feed.snapshot(0) == [], "may be from before the update"
+    feed.snapshot(WRAP + 3, (3, 1))
+    assert feed.snapshot(0) == ["RECOVERED 0", "snapshot 0"]
+    assert feed.update(WRAP + 4, 0) == ["update 4"]
+
+
+def test_update_behind_number_zero_continues_a_snapshot_from_either_side_of_it(feed: Feed) -> None:
+    ahead_of_number_zero(feed)
+    assert feed.snapshot(0)[-1] == "snapshot 0"
+    feed.update(WRAP, WRAP - 50, (3, 1))
+    assert feed.update(WRAP + 1, 0) == ["update 1"]
+    assert feed.status() == ObjectStatus.LIVE
+
+
+def test_snapshot_as_of_number_zero_is_not_taken_for_one_without_updates(feed: Feed) -> None:
+    ahead_of_number_zero(feed)
+    feed.snapshot(0)  # none yet
+    feed.gap(WRAP - 40, WRAP - 39)  # its first update was lost
+    assert feed.snapshot(0)[-1] == "snapshot 0", "its state may be another one by now"
+
+
+def test_update_collected_before_number_zero_does_not_continue_a_snapshot_as_of_it(
+    feed: Feed,
+) -> None:
+    ahead_of_number_zero(feed)
+    key = {"object_type": KEY[0], "object_id": KEY[1]}
+    feed.objects.admit(channel=Channel.SNAPSHOT, **key, refused=True)
+    assert feed.update(WRAP - 20, 0) == []
+    assert feed.snapshot(0) == []
+    assert feed.status() == ObjectStatus.STALE
+
+
+def ahead_of_number_zero(feed: Feed) -> None:
+    # Snapshots may be from behind number 0, and name only numbers before it.
+    feed.session(WRAP - 50)
+    feed.update(WRAP - 50, WRAP - 60, (3, 1))
+    feed.snapshot(WRAP - 50, (3, 1))
 
 
 def test_snapshot_without_updates_behind_a_wrap_proves_no_other_object(feed: Feed) -> None:

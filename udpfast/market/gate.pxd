@@ -94,6 +94,7 @@ from udpfast.market.collect cimport (
 )
 from udpfast.market.gate_collected cimport gate_collect, gate_forget_collected
 from udpfast.market.gate_numbers cimport (
+    object_continues,
     position_advance,
     position_from,
     position_number,
@@ -111,7 +112,6 @@ from udpfast.market.gate_state cimport (
     gate_silence,
     gate_stale,
     gate_status,
-    object_continues,
     object_is_refuted,
     object_turn,
 )

@@ -12,6 +12,7 @@ from udpfast.market.collect cimport (
     collect_head,
     collect_put,
 )
+from udpfast.market.gate_numbers cimport zero_may_be_ahead
 from udpfast.market.gate_state cimport Gate, Object
 
 cdef inline void gate_collect(
@@ -74,7 +75,8 @@ cdef inline bint collected_continue(Gate* gate, Object* object, uint64_t seqno) 
     cdef const CollectHead* head
     while index != COLLECT_NONE:
         head = collect_head(&gate.collect, index)
-        if head.seqno > seqno and <uint32_t>head.detail != previous:
+        if head.seqno > seqno and (<uint32_t>head.detail != previous
+                                   or (previous == 0 and zero_may_be_ahead(gate))):
             return False
         if head.through > seqno:
             previous = <uint32_t>head.through

@@ -4,11 +4,13 @@
 # A last_seqno of 0 means either "no update yet" or number 0 of a 2^32 circle. Read as a place it is
 # the number 0 behind which snapshots are known to have been taken (`snapshots_named`), so it is
 # never ahead and ends no doubt; read as a continuation it proves nothing if a number 0 was missed
-# (`zero`): none yet before that, and none yet behind it, are two different states.
+# (`zero`): none yet before that, and none yet behind it, are two different states. Nor does it
+# before number 0, where a snapshot may have run ahead of the incremental channel and be from
+# behind it: its state may contain the very update that says "none yet".
 
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
-from udpfast.market.gate_state cimport Gate
+from udpfast.market.gate_state cimport Gate, Object
 
 cdef enum:
     # The last_seqno of a snapshot may lie ahead of the incremental channel, by some milliseconds of
@@ -52,6 +54,18 @@ cdef inline uint64_t position_advance(Gate* gate, uint32_t seqno) noexcept nogil
             gate.saw_session_from_first = False       # 0 is a number like any other now
         gate.position = unwrapped
     return unwrapped
+
+
+cdef inline bint zero_may_be_ahead(const Gate* gate) noexcept nogil:
+    # Whether a snapshot that says 0 may name the number 0 that comes next, or has just come.
+    return <uint32_t>(0 - <uint32_t>gate.position) < SNAPSHOT_AHEAD_MAX
+
+
+cdef inline bint object_continues(
+        const Gate* gate, const Object* object, uint32_t last_seqno) noexcept nogil:
+    # Whether `last_seqno` names the state that the object has.
+    return last_seqno == <uint32_t>object.applied and (
+        last_seqno != 0 or (object.applied >= gate.zero and not zero_may_be_ahead(gate)))
 
 
 cdef inline uint64_t position_of(Gate* gate, uint32_t seqno) noexcept nogil:

@@ -7,7 +7,8 @@
 #   - the first snapshot of a new object is believed, as the protocol says, but kept TRUSTED: LIVE
 #     outside, while its next update must continue it and a newer snapshot still replaces it;
 #   - an object in doubt after a gap stays UNKNOWN until its second snapshot since (a channel lags
-#     less than its own cycle) and is then TRUSTED.
+#     less than its own cycle) and is then TRUSTED;
+#   - so is one whose snapshot says 0 shortly before a number 0 (market/gate_numbers).
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
@@ -30,13 +31,12 @@ from udpfast.core.layout cimport (
 )
 from udpfast.market.collect cimport COLLECT_NONE, collect_drop, collect_head
 from udpfast.market.gate_collected cimport collected_begin_at, collected_continue
-from udpfast.market.gate_numbers cimport position_of
+from udpfast.market.gate_numbers cimport object_continues, position_of, zero_may_be_ahead
 from udpfast.market.gate_state cimport (
     Gate,
     OBJECT_TRUSTED,
     Object,
     gate_recovered,
-    object_continues,
     object_turn,
 )
 
@@ -95,6 +95,8 @@ cdef inline void gate_believe(Gate* gate, Object* object) noexcept nogil:
     cdef uint8_t status = OBJECT_UNKNOWN
     if not gate.snapshots_may_lag or object.applied >= gate.missed_to:
         status = OBJECT_LIVE
+        if <uint32_t>object.applied == 0 and zero_may_be_ahead(gate):
+            status = OBJECT_TRUSTED      # two states say 0: its next update must continue both
     elif object.snapshot_since_gap:
         status = OBJECT_TRUSTED
     if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:

@@ -216,13 +216,6 @@ cdef inline int object_waits(uint8_t status) noexcept nogil:
     return status == OBJECT_WAITING or status == OBJECT_STALE
 
 
-cdef inline bint object_continues(
-        const Gate* gate, const Object* object, uint32_t last_seqno) noexcept nogil:
-    # Whether `last_seqno` names the state that the object has.
-    return last_seqno == <uint32_t>object.applied and (
-        last_seqno != 0 or object.applied >= gate.zero)
-
-
 cdef inline bint object_is_refuted(const Gate* gate, const Object* object) noexcept nogil:
     # Its state began with a snapshot of a numbering that was not the feed's.
     return object.from_snapshot and <int32_t>(gate.refuted - object.generation) > 0
