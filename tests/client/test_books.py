@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -696,6 +697,24 @@ def test_missing_book_names_similar_ones(feed: Feed, key: object, said: str) -> 
     with pytest.raises(KeyError, match=said):
         feed.books[key]  # type: ignore[index]
     assert feed.books.get(key) is None  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (("binance-usdm", "BTCUSD"), "among those of 1; did you mean ('binance-usdm', 'BTCUSDT')?"),
+        (("binance-usdm", "ETHUSDT"), "among those of 1: none were read so far"),
+        (("x", "y"), "no orders of ('x', 'y') among those of 1"),
+    ],
+)
+def test_missing_orders_do_not_blame_the_settings_of_a_feed_that_has_some(
+    feed: Feed, key: tuple[str, str], said: str
+) -> None:
+    append_orders(feed, order_row(1, 1, 9.5, 1), whole=True)
+    feed.instance.book([], [], symbol="ETHUSDT", object_id=8)
+    feed.apply()
+    with pytest.raises(KeyError, match=re.escape(said)):
+        feed.books.orders(*key)
 
 
 def test_missing_book_of_no_books_says_that_none_was_read() -> None:

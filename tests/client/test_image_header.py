@@ -228,6 +228,11 @@ def replace_image(directory: Path, entries: list[bytes | None]) -> None:
     other.replace(directory / "image")
 
 
+def believed(line: str) -> str:
+    """Return the orders of a line; of those in doubt only that they are, whatever they are."""
+    return line if " 0 :" in line else line[: line.index(" 1 :") + 4]
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_orders_that_join_are_what_python_has(tmp_path: Path, read: Read, name: str) -> None:
     directory, steps = begun(tmp_path, name)
@@ -244,9 +249,9 @@ def test_orders_that_join_are_what_python_has(tmp_path: Path, read: Read, name: 
         strategy = Strategy(directory, image=True)
         strategy.follow()
         found = {line for line in theirs.read("orders") if line.startswith("orders")}
-        expected = {line for line in said(strategy) if " 0 :" in line}
-        assert {line for line in found if " 0 :" in line} == expected, f"step {step}"
-        compared += len(expected)
+        expected = set(said(strategy))
+        assert {*map(believed, found)} == {*map(believed, expected)}, f"step {step}"
+        compared += sum(" 0 :" in line for line in expected)
     assert compared > 3
 
 

@@ -42,6 +42,11 @@ class Strategy:
                 )
                 self.names.add((exchange, symbol))
 
+    def doubts(self) -> dict[tuple[str, str], bool]:
+        """Return of every queue that holds orders whether it is in doubt."""
+        found = {name: self.books.orders(*name) for name in self.names}
+        return {name: queues.stale for name, queues in found.items() if len(queues)}
+
     def sound(self) -> Queues:
         """Return every queue that is not in doubt."""
         found = {}
@@ -94,7 +99,7 @@ def test_reader_that_joins_late_has_the_orders_of_one_that_was_there(
     keeper = ImageKeeper(ImageConfig(interval_ms=0, capacity_bytes=1 << 26), directory)
     keeper.on_start()
     always = Strategy(directory, start="begin")
-    compared = 0
+    compared = doubted = 0
     followed: list[Strategy] = []
     for step, _ in enumerate(steps):
         always.follow()
@@ -111,8 +116,11 @@ def test_reader_that_joins_late_has_the_orders_of_one_that_was_there(
             }
             missing = set(expected) - late.names
             assert all(not expected[key] for key in missing), f"no orders of {missing}"
+            assert late.doubts() == always.doubts()
             compared += sum(len(rows) > 0 for rows in expected.values())
+            doubted += sum(always.doubts().values())
     assert compared > 5
+    assert (doubted > 0) == (capture == "feed")
     for one in (always, *followed):
         one.reader.close()
     keeper.on_stop()

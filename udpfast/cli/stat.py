@@ -186,7 +186,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     for agent in status.agents:
         _print_agent(agent, status.alive)
     if status.image is not None:
-        say(f"image: {status.image['objects']:,} objects")
+        say(f"image: {status.image['objects']:,} entries")
     for scope, values in (status.relay or {}).items():
         text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
         say(f"{'' if scope == 'relay' else 'relay '}{scope}: {text or 'nothing yet'}")

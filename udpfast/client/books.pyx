@@ -24,7 +24,7 @@ from udpfast.market.update_header cimport UpdateHeader
 from udpfast.market.updates cimport Order, Orders
 
 from udpfast.client.kept_instrument import KeptInstrument
-from udpfast.client.missing_book import missing_book
+from udpfast.client.missing_book import missing_book, missing_orders
 from udpfast.errors import FormatError, shown, unexpected_keyword
 from udpfast.market.book import OrderBook
 
@@ -173,7 +173,8 @@ cdef class Books:
         Raises
         ------
         KeyError
-            No orders of it were seen, or several addresses have some (use `at`).
+            No orders of it were read (if some are in doubt, they come with the next snapshot), or
+            several addresses have some (use `at`).
         """
         key = (exchange, symbol)
         found = self._queues_named(key)
@@ -181,9 +182,7 @@ cdef class Books:
             return found[0]
         if found:
             raise KeyError(f"{len(found)} addresses have orders of {key!r}: use at(address)")
-        raise KeyError(
-            f"no orders of {key!r}: a feed publishes single orders with books.orders = true, if "
-            "the venue's messages have them")
+        raise KeyError(missing_orders(self, key))
 
     def instruments(self) -> list:
         """Return a row per instrument as of now, in the order in which they were first seen.

@@ -1,4 +1,4 @@
-"""Explain that a book does not exist, and suggest similar names."""
+"""Explain that a book or its single orders do not exist, and suggest similar names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from udpfast.errors import similar
 if TYPE_CHECKING:
     from udpfast.client.books import Books
 
-__all__ = ["missing_book"]
+__all__ = ["missing_book", "missing_orders"]
 
 #: Names that an error suggests.
 _SHOWN = 3
@@ -30,21 +30,47 @@ def _compared(symbol: str, named: list[tuple[str, str]]) -> list[str]:
 
 def missing_book(books: Books, key: object) -> str:
     """Return why a key leads to no book, and which names are similar."""
-    names = {":".join(map(str, name)): name for name in books}
     if isinstance(key, tuple) and len(key) == 2:
-        # The same symbol on another exchange is the best guess, however the exchange is spelled.
-        near = [name for name in names.values() if name[1] == key[1]][:_SHOWN]
-        if not near:
-            some = _compared(str(key[1]), [(str(name[1]), each) for each, name in names.items()])
-            near = [names[each] for each in similar(":".join(map(str, key)), some, _SHOWN)]
+        names = list(books)
         said = f"no book of {key!r}" + (f" among {len(names):,}" if names else "")
+        near = _near(key, names)
     else:
         symbols = {str(symbol): (exchange, symbol) for exchange, symbol in books}
         some = _compared(str(key), [(each, each) for each in symbols])
         near = [symbols[each] for each in similar(str(key), some, _SHOWN)]
         said = f"a book's key must be (exchange, symbol), was {key!r}"
-    if not names:
+    if not len(books):
         said += ": there is no book yet, because no update of one was read"
-    if near:
-        said += f"; did you mean {' or '.join(map(repr, near))}?"
-    return said
+    return said + _meant(near)
+
+
+def missing_orders(books: Books, key: tuple[str, str]) -> str:
+    """Return why there are no single orders of an instrument, and which names are similar."""
+    names = [
+        (each.exchange, each.symbol)
+        for each in books.instruments()
+        if each.orders_stale is not None
+    ]
+    if not names:
+        return (
+            f"no orders of {key!r}: no single orders were read at all; a feed publishes them with "
+            "books.orders = true, if the venue's messages have them"
+        )
+    said = f"no orders of {key!r} among those of {len(names):,}"
+    if key in books:
+        said += ": none were read so far; they come with their next update or snapshot"
+    return said + _meant(_near(key, names))
+
+
+def _near(key: tuple[object, object], names: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    # The same symbol on another exchange is the best guess, however the exchange is spelled.
+    near = [name for name in names if name[1] == key[1]][:_SHOWN]
+    if not near:
+        by_text = {":".join(map(str, name)): name for name in names}
+        some = _compared(str(key[1]), [(str(name[1]), each) for each, name in by_text.items()])
+        near = [by_text[each] for each in similar(":".join(map(str, key)), some, _SHOWN)]
+    return near
+
+
+def _meant(near: list[tuple[str, str]]) -> str:
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -19,7 +19,8 @@ from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladd
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateSession, StateValue, state_add, state_at,
     state_changed, state_reach)
-from udpfast.market.state_values cimport state_fixed, state_keep, state_value, state_value_add
+from udpfast.market.state_values cimport (
+    state_fixed, state_keep, state_value, state_value_add, value_is_alone)
 from udpfast.market.update_header cimport (
     Level, OBJECT_IMPLIED, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 from udpfast.market.updates cimport Book
@@ -502,19 +503,22 @@ cdef bint object_misses(const State* state, const StateObject* object) noexcept 
 
 cdef int object_values(
         const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
-    # A missing book is passed on as it was last known; other missing values are not.
+    # Missing books and orders are passed on as they were last known; other missing values are not.
+    # Orders say so themselves: their object is sound while its book of levels is.
     cdef const StateValue* value
     cdef Record* record
     cdef uint32_t index = object.values
     while index:
         value = state.values + index - 1
         index = value.next
-        if value.size == 0 or (value.missing and value.record.kind != KIND_BOOK):
+        if value.size == 0 or (value.missing and not value_is_alone(value.record.kind)):
             continue
         record = output_claim(output, &value.record, value_size(value, 0))
         if record == NULL:
             return -ENOMEM
         value_write(value, 0, <uint8_t*>record + RECORD_SIZE)
+        if value.missing:
+            (<UpdateHeader*>(<uint8_t*>record + RECORD_SIZE)).update_type = UPDATE_TYPE_STALE
         if value.cut:
             record.flags |= RECORD_TRUNCATED
         output_place(record)

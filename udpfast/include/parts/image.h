@@ -283,7 +283,7 @@ static inline int udpfast_books_take_head(struct udpfast_books *books,
     return 1;
 }
 
-/* Take a book from the image. Returns 1; 0: it cannot be taken, and stays stale. */
+/* Take a book from the image. Returns 1; 0: it is as it was last known, and stays stale. */
 static inline int udpfast_books_take_value(struct udpfast_books *books,
                                            struct udpfast_reader *reader,
                                            struct udpfast_object *object,
@@ -293,8 +293,8 @@ static inline int udpfast_books_take_value(struct udpfast_books *books,
     struct udpfast_order_book *book;
     uint64_t refused;
     int result;
-    if (value->size == 0 || (value->missing && books->kind != UDPFAST_KIND_BOOK))
-        return 0; /* nothing yet, or orders of which some are unknown */
+    if (value->size == 0)
+        return 0; /* nothing yet */
     result = udpfast_books_bind(books, reader, object, value->tag);
     if (result <= 0)
         return result;
