@@ -198,3 +198,12 @@ def test_line_is_not_silent_while_the_loop_did_not_listen(feed):
         turns.turn(now_ns)
         counters = engine.read_counters()
     assert 38 * S < now_ns <= 41 * S
+
+
+def test_stalls_are_counted_with_their_time_and_turns_that_come_late_a_little_are_not(feed):
+    engine, turns, _ = feed
+    for now_ns in (MS, 2 * MS, 100 * MS, 30 * S, 30 * S + MS, 31 * S):
+        turns.turn(now_ns)
+    counted = engine.read_counters()["feed"]
+    assert counted["stalls"] == 2
+    assert counted["stalled_ns"] == 30 * S - 100 * MS + 999 * MS

@@ -64,6 +64,39 @@ def test_line_of_a_gap_has_its_reason_in_words(instance: Instance) -> None:
     assert describe_record(record)["reason"] == "TIME"
 
 
+@pytest.mark.parametrize(
+    ("stream", "shown"),
+    [(0, "incremental number="), (1, "snapshot number="), (7, "stream=7 number=")],
+)
+def test_line_of_a_doubt_has_its_stream(instance: Instance, stream: int, shown: str) -> None:
+    connection = np.zeros((), CONTROL_DTYPES[Kind.CONNECTION])
+    connection["status"], connection["scope"] = 5, 1
+    gap = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
+    instance.ring.append(Kind.GAP, gap, stream=stream)
+    instance.ring.append(Kind.CONNECTION, connection.tobytes(), stream=stream, line=1)
+    instance.ring.flush()
+    with Reader(instance.address, start="begin") as reader:
+        lines = [record_line(next(reader)) for _ in range(2)]
+    assert [line.split(maxsplit=1)[1].startswith(shown) for line in lines] == [True, True]
+    assert "line=1 status=READY scope=LINE" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "first", "unseen", "shown"),
+    [(1, 5_000, 0, None), (1, 5, 4, 4), (1, 1, 0, 0), (2, 5_000, 0, 0)],
+)
+def test_numbers_before_the_first_session_of_a_process_are_unknown_where_it_cannot_know(
+    instance: Instance, reason: int, first: int, unseen: int, shown: int | None
+) -> None:
+    session = np.zeros((), CONTROL_DTYPES[Kind.SESSION])
+    session["reason"], session["first_number"], session["unseen"] = reason, first, unseen
+    instance.append(Kind.SESSION, session.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert describe_record(record)["unseen"] == shown
+    assert f"unseen={'unknown' if shown is None else shown} " in record_line(record)
+
+
 def test_line_of_a_restart_has_its_epoch_as_the_bus_says_it(instance: Instance) -> None:
     payload = np.zeros((), CONTROL_DTYPES[Kind.RESTART])
     payload["epoch"] = 0x1F89EEE

@@ -52,7 +52,9 @@ WELL: dict[Key, Value] = {
     ("udpfast_group_up", ""): 1,
     ("udpfast_group_ended", ""): 0,
     ("udpfast_group_feed_down", ""): 0,
-    ("udpfast_feed_stuck", ""): 0,
+    ("udpfast_feed_stuck_seconds", ""): 0,
+    ("udpfast_feed_stalled_seconds_total", ""): 0,
+    ("udpfast_feed_took_over", ""): 0,
     ("udpfast_line_silent", ""): 0,
     ("udpfast_server_silent", ""): 0,
     ("udpfast_agent_up", ""): 1,
@@ -91,7 +93,8 @@ DROPS = ("udpfast_line_kernel_drops_total", 'line="B"')
 STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastNotScraped": ({}, set()),
     "UdpfastFeedDown": ({("udpfast_feed_up", ""): 0}, set()),
-    "UdpfastFeedStuck": ({("udpfast_feed_stuck", ""): 1}, set()),
+    "UdpfastFeedStuck": ({("udpfast_feed_stuck_seconds", ""): 4}, set()),
+    "UdpfastFeedRestarted": ({("udpfast_feed_took_over", ""): 1}, set()),
     "UdpfastGroupDown": ({("udpfast_group_up", ""): 0}, set()),
     "UdpfastGroupFeedDown": ({("udpfast_group_feed_down", ""): 1}, set()),
     "UdpfastFeedUnreadable": ({("udpfast_feed_readable", ""): 0}, set()),
@@ -217,7 +220,7 @@ def stage(base: list[tuple[str, str, float]]) -> Iterator[int]:
 
 def short_rules() -> str:
     """Return the rules, with durations of seconds."""
-    text = re.sub(r"\bfor: \w+", "for: 1s", RULES.read_text())
+    text = re.sub(r"\b((?:keep_firing_)?for|interval): \w+", r"\1: 1s", RULES.read_text())
     return re.sub(r"\[(\w+)\]", lambda found: f"[{WINDOWS[found[1]]}]", text)
 
 

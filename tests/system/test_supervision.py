@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -391,3 +392,38 @@ def test_run_later_signal_does_not_wait_for_the_drain(start, feed, tmp_path):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(keeper, signal.SIGKILL)
+
+
+def test_run_says_that_its_loop_stood_still_and_counts_it(start, tmp_path):
+    process = start()
+    assert "test at" in process.stdout.readline()
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    assert "test: the loop stood still for " in process.stderr.readline()
+    counted = counters(str(tmp_path / "shm" / "test"))["feed"]
+    assert counted["stalls"] >= 1
+    assert counted["stalled_ns"] >= 1_000_000_000
+
+
+def test_feed_that_takes_over_from_a_killed_one_says_that_nobody_knows_what_is_missing(
+    start, tmp_path
+):
+    first = start()
+    assert "test at" in first.stdout.readline()
+    directory = tmp_path / "shm" / "test"
+    assert counters(str(directory))["feed"]["took_over"] == 0
+    first.kill()
+    first.wait(PATIENCE_S)
+    second = start()
+    said = second.stderr.readline()
+    assert f"test: takes over from process {first.pid}, which was killed " in said
+    assert counters(str(directory))["feed"]["took_over"] == 1
+    shown = CliRunner().invoke(cli, ["stat"]).output
+    assert " 0 + ? " in shown
+    assert "feed test was started again " in shown
+    second.terminate()
+    assert second.wait(PATIENCE_S) == 0
+    third = start()
+    assert "test at" in third.stdout.readline()
+    assert counters(str(directory))["feed"]["took_over"] == 0  # the one before ended as it should

@@ -46,7 +46,9 @@ def _print_instances(host: HostStatus) -> None:
         f"{'readers':>9}  silent lines"
     )
     for name, status in host.instances.items():
-        lost = status.counters["incremental"]["lost"]  # what recovery lacks, it sends again
+        # What recovery lacks, it sends again. Nobody counts what came while no process ran.
+        lost = f"{status.counters['incremental']['lost']:,}"
+        lost += " + ?" if status.counters["feed"]["took_over"] else ""
         # What a stopped feed does not hear says nothing of its lines.
         silent = "-" if status.life == "stopped" else ", ".join(status.silent_lines) or "none"
         if status.replay is not None:
@@ -54,7 +56,7 @@ def _print_instances(host: HostStatus) -> None:
         readers = sum(reader.alive for reader in status.readers)
         say(
             f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
-            f"{lost:>10,}{readers:>9}  {silent}"
+            f"{lost:>10}{readers:>9}  {silent}"
         )
     for name, replay in host.replays.items():
         readers = sum(reader.alive for reader in replay.readers)

@@ -24,6 +24,7 @@ from udpfast.host import shared_memory_removal
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
 from udpfast.monitor.silence import SilentLines
+from udpfast.monitor.stalls import Stalls
 from udpfast.net.bypass import STACKS
 from udpfast.shm.roster import AgentState
 
@@ -168,6 +169,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
 
     keeper = FeedKeeper(subscriber, say)
     lines = SilentLines(realtime_ns())
+    stalls = Stalls()
     said: dict[str, str] = {}
     status_ns = alive_ns = 0
     cycles = -1
@@ -186,6 +188,8 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
                 say(sentence)
             silent = lines.describe(values, unix_ns)
             service.status("; ".join([_status(subscriber, values), *silent]))
+            for sentence in stalls.look(values, now_ns):
+                say(sentence)
             say_removed(subscriber, said)
             _say_limits(subscriber.name, feed_counts(values), said)
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):

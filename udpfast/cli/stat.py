@@ -66,8 +66,9 @@ def stat(
     Without NAME: a line for each instance of this user on this host, live or dead, then stores of a
     bus, journals and disks, and faults of the host. There `lost` has the messages of the
     incremental channel that no line brought in time, since the feed's start: what the kernel
-    dropped is among them, what readers or the recorder missed is not. Works on a dead instance too.
-    Exit code 1 if something needs attention, or the ledger does not add up. With --latency and
+    dropped is among them, what readers or the recorder missed is not. `+ ?`: the process before it
+    was killed or failed, and nobody knows how much came between the two. Works on a dead instance
+    too. Exit code 1 if something needs attention, or the ledger does not add up. With --latency and
     --watch each table shows what came since the one before it.
     """
     if as_metrics or as_openmetrics:

@@ -25,6 +25,12 @@ _LEFT_OUT = {
     *("reserved", "reserved2", "exchange_id", "symbol_id", "present", "row_count"),
     *("bid_count", "ask_count"),
 }
+# What the feed says of a whole stream: of which, is shown. The first two are Roq's channels, and of
+# every framing those that CONNECTION is about.
+_OF_STREAMS = (Kind.GAP, Kind.SESSION, Kind.CONNECTION, Kind.DISAGREEMENT)
+_STREAMS = ("incremental", "snapshot")
+_NO_STREAM = 0xFFFF
+_SESSION_FIRST, _SCOPE_LINE = 1, 1
 _HEADER = UPDATE_DTYPES[Kind.TRADES].names or ()  # fields that every update begins with
 
 
@@ -32,7 +38,7 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
     """Return a record's header, payload and rows as plain values.
 
     Enumerations are given as words, NaN and infinities as None, and the payload of a MESSAGE in
-    hexadecimal digits.
+    hexadecimal digits. `unseen` of a SESSION is None where the feed cannot know it.
     """
     fields: dict[str, Any] = {
         "kind": record.kind.name,
@@ -70,6 +76,9 @@ def record_line(record: ReadRecord) -> str:
     words = [f"{record.kind.name:<13}"]
     names = [name for name in (record.exchange, record.symbol) if name is not None]
     words += [" ".join(map(text_word, names))] if names else []
+    if record.kind in _OF_STREAMS and record.stream != _NO_STREAM:
+        few = record.stream < len(_STREAMS)
+        words += [_STREAMS[record.stream] if few else f"stream={record.stream}"]
     if record.kind is not Kind.LAPPED:
         words += [f"number={record.number}"]
     words += [f"index={record.index}"]
@@ -136,12 +145,22 @@ def _control_fields(record: ReadRecord) -> Iterator[tuple[str, Any]]:
     if len(record.payload) < dtype.itemsize:
         return
     values = np.frombuffer(record.payload, dtype, count=1)[0]
+    if record.kind is Kind.CONNECTION and values["scope"] == _SCOPE_LINE:
+        yield "line", record.line
     for field in dtype.names or ():
         if field not in _LEFT_OUT:
             number = values[field].item()
             if isinstance(number, bytes):
                 number = number.rstrip(b"\0").decode(errors="replace")
+            if field == "unseen" and _is_unknown(values):
+                number = None
             yield field, CONTROL_WORDS.get((record.kind, field), {}).get(number, number)
+
+
+def _is_unknown(session: np.void) -> bool:
+    # The first session of a process that came in its middle: what was sent before, nobody knows.
+    first, unseen = int(session["first_number"]), int(session["unseen"])
+    return session["reason"] == _SESSION_FIRST and first > 1 and not unseen
 
 
 def _plain_fields(values: np.void) -> dict[str, Any]:
@@ -211,6 +230,8 @@ def _pairs(fields: Iterable[tuple[str, Any]]) -> str:
 
 
 def _value_word(value: Any) -> str:
+    if value is None:
+        return "unknown"
     if isinstance(value, float):
         return number_word(value)
     return text_word(value) if isinstance(value, str) else str(value)

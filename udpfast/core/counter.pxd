@@ -149,7 +149,10 @@ cdef enum:  # FeedCounter
     FEED_CYCLES                   # turns of the loop
     FEED_CYCLE_LONGEST_NS
     FEED_CYCLES_SLOW              # turns longer than 1 ms
+    FEED_STALLS                   # turns that came too late (agents/feed/feed_loop: STALL_NS)
+    FEED_STALLED_NS               # by how much, all together
     # written once, at the start
+    FEED_TOOK_OVER                # 1: from a writer that did not end in good order
     FEED_BYPASS_STACK             # net/bypass: Stack.number
     FEED_BYPASS_STATE             # net/bypass: State
     FEED_COUNTER_COUNT

@@ -270,6 +270,15 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo("cycle_longest_ns", "ns", "longest turn of the loop"),
     CounterInfo("cycles_slow", "count", "turns longer than 1 ms"),
     CounterInfo(
+        "stalls", "count",
+        "times that the loop stood still for 100 ms or more: a signal, a debugger, no time on its "
+        "core"),
+    CounterInfo("stalled_ns", "ns", "how long it stood still, all `stalls` together"),
+    CounterInfo(
+        "took_over", "code",
+        "1: the process before this one was killed or failed; how much came between the two is not "
+        "known, and in no counter"),
+    CounterInfo(
         "bypass_stack", "code",
         "kernel bypass at start: 0 none, 1 onload, 2 vma, 3 xlio"),
     CounterInfo(

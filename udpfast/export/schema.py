@@ -310,7 +310,12 @@ _EVENTS = (
     Column(
         "first_number", "long", "event.first_number", "SESSION: first number of the new session"
     ),
-    Column("unseen", "long", "event.unseen", "SESSION: earlier numbers, refused or lost"),
+    Column(
+        "unseen",
+        "long",
+        "event.unseen",
+        "SESSION: earlier numbers, refused or lost; 0 of a FIRST that begins above 1: unknown",
+    ),
     Column("waits", "string", "event.waits", "STALE: SNAPSHOT, SNAPSHOT_SILENT, ...; else NONE"),
     Column("scope", "string", "event.scope", "CONNECTION: CHANNEL or LINE"),
     Column("silent_ns", "long", "event.silent_ns", "CONNECTION: how long nothing had arrived"),

@@ -51,6 +51,7 @@ _GAUGES = {
     "objects_stranded": "objects_stranded",
     "objects_waiting": "objects_waiting",
     "silent": "silent",
+    "took_over": "took_over",
     "wait_ns": "hole_wait_seconds",
 }
 # Two kinds of servers have them, with one meaning here.
@@ -60,8 +61,8 @@ _SERVER_MEANINGS = {
     "failures": "requests that could not be sent, connections that could not be made, or broke",
     "full": "datagrams that had to wait for room before the feed's loop",
 }
-# What promtool would take for a unit.
-_RENAMED = {"unused_bits": "unused_control"}
+# What promtool would take for a unit, and units as it wants them.
+_RENAMED = {"unused_bits": "unused_control", "stalled_ns": "stalled_seconds"}
 _VERDICTS = {info.name for info in VERDICTS}
 _HOST = {
     "rcvbuf_errors": "datagrams that found a socket's receive buffer full, of all sockets",
@@ -166,8 +167,9 @@ def _add_troubles(families: Families, host: HostFacts, feeds: dict[str, Instance
 def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     up = "whether the feed's process lives"
     families.gauge("feed_up", up, status.alive, feed=feed)
-    stuck = "whether the feed's process lives, and its loop stands still"
-    families.gauge("feed_stuck", stuck, status.life == "stuck", feed=feed)
+    stuck = "how long the loop of a feed whose process lives has stood still; 0: it does not"
+    stuck_ns = status.stuck_ns if status.life == "stuck" else 0
+    families.gauge("feed_stuck_seconds", stuck, stuck_ns / 1e9, feed=feed)
     ended = "whether the feed ended in good order: it was stopped, and is not to be missed"
     families.gauge("feed_ended", ended, status.life == "stopped", feed=feed)
     start = "when the feed was started, UNIX time"

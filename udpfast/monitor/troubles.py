@@ -36,6 +36,8 @@ OUTBOX_FULL = 0.8
 DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0
 #: A feed that was just started may find itself at the beginning of a session after all.
 STRANDED_NS = 10_000_000_000
+#: For so long it is said that a feed was started again (UdpfastFeedRestarted pages for as long).
+RESTARTED_NS = 600_000_000_000
 #: A copy that is connected is behind by less than this, unless it catches up.
 LAG_MS = 10_000
 
@@ -45,19 +47,20 @@ class TroubleKind(IntEnum):
 
     FEED_DEAD = 1
     FEED_STUCK = 2
-    FEED_SILENT = 3
-    OBJECTS_STRANDED = 4
-    AGENT_DOWN = 5
-    SOURCE_GONE = 6
-    DISK_FULL = 7
-    LINE_SILENT = 8
-    SERVER_SILENT = 9
-    TABLE_FULL = 10
-    OUTBOX_FULL = 11
-    NOT_RECORDED = 12
-    RELAY_SHORT = 13
-    HOST_FAULT = 14
-    UNREADABLE = 15
+    FEED_RESTARTED = 3
+    FEED_SILENT = 4
+    OBJECTS_STRANDED = 5
+    AGENT_DOWN = 6
+    SOURCE_GONE = 7
+    DISK_FULL = 8
+    LINE_SILENT = 9
+    SERVER_SILENT = 10
+    TABLE_FULL = 11
+    OUTBOX_FULL = 12
+    NOT_RECORDED = 13
+    RELAY_SHORT = 14
+    HOST_FAULT = 15
+    UNREADABLE = 16
 
 
 #: An agent's failure by which there was no room for a further segment, or no quota.
@@ -73,16 +76,13 @@ class Trouble(Struct, frozen=True):
 
 def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[Trouble]:
     """Return what needs attention on a host and at its feeds, the worst first."""
-    tried = {
-        feed.name
-        for group in host.groups.found.values()
-        for feed in group.feeds
-        if _tried(group, feed)
-    }
+    members = [(group, feed) for group in host.groups.found.values() for feed in group.feeds]
+    tried = {feed.name for group, feed in members if _tried(group, feed)}
+    failures = {feed.name: feed.failure for group, feed in members if group.alive}
     found = [
         each
         for name, status in feeds.items()
-        for each in _of_feed(name, status)
+        for each in _of_feed(name, status, failures.get(name, ""))
         if each.kind != TroubleKind.FEED_DEAD or name not in tried
     ]
     found += _of_host(host)
@@ -109,7 +109,8 @@ def store_troubles(store: StoreStatus) -> list[str]:
     return [text for _, text in sorted(_of_store(store), key=lambda each: each[0])]
 
 
-def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
+def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[Trouble]:
+    # `failure`: what its group knows of the end of the process before this one.
     if status.life == "dead":
         yield Trouble(
             TroubleKind.FEED_DEAD,
@@ -130,6 +131,14 @@ def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
         yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
     if status.life != "running":
         return
+    age_ns = realtime_ns() - status.started_ns
+    if status.counters["feed"]["took_over"] and age_ns < RESTARTED_NS:
+        yield Trouble(
+            TroubleKind.FEED_RESTARTED,
+            f"feed {name} was started again {max(age_ns, 0) // 1_000_000_000} s ago: "
+            f"{failure or 'the process before it was killed or failed'}. What came meanwhile is "
+            "lost, in no counter, and how much is not known (this is said for 10 minutes)",
+        )
     for scope, sentence in _by_scope(status).items():
         channel = scope.partition(".")[0]
         lines = [

@@ -23,9 +23,9 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.counter cimport (
     FEED_BYPASS_STACK, FEED_BYPASS_STATE, FEED_CHANNEL_UNEXPECTED, FEED_RECORD_BYTES, FEED_RECORDS,
-    FEED_RECORDS_CONTROL, FEED_RECORDS_RAW, FEED_RECORDS_TOO_LARGE, FEED_UNGATED, LINE_BYTES,
-    LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED, LINE_UNITS_MORE,
-    VERDICT_PARITY, VERDICT_UNSEQUENCED)
+    FEED_RECORDS_CONTROL, FEED_RECORDS_RAW, FEED_RECORDS_TOO_LARGE, FEED_TOOK_OVER, FEED_UNGATED,
+    LINE_BYTES, LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED,
+    LINE_UNITS_MORE, VERDICT_PARITY, VERDICT_UNSEQUENCED)
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
     DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
@@ -204,6 +204,10 @@ cdef class Engine:
         """Have tools know which network stack is preloaded, and how it is."""
         counter_add(&self.counters.feed[FEED_BYPASS_STACK], stack)
         counter_add(&self.counters.feed[FEED_BYPASS_STATE], state)
+
+    def note_takeover(self) -> None:
+        """Have tools know that the process before this one did not end in good order."""
+        counter_add(&self.counters.feed[FEED_TOOK_OVER], 1)
 
     def publish(self, unix_ns: int) -> None:
         """Switch to what was made: nothing of it can be refused any more.

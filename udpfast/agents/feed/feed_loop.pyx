@@ -16,8 +16,8 @@ from udpfast.core.atomics cimport counter_add, load_acquire, store_release
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
-    FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES, FEED_CYCLES_SLOW, LINE_KERNEL_DROPS,
-    LINE_RECEIVE_ERRORS, LINE_REOPENED)
+    FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES, FEED_CYCLES_SLOW, FEED_STALLED_NS,
+    FEED_STALLS, LINE_KERNEL_DROPS, LINE_RECEIVE_ERRORS, LINE_REOPENED)
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL
 from udpfast.core.oserr cimport check
 from udpfast.log.ring cimport RING_STUCK_NS
@@ -282,7 +282,10 @@ cdef class FeedLoop(Agent):
         cdef int n, i, count, total = 0, failed = 0, error = 0
         cdef int asked = self.batch_count
         cdef bint backlog = False
-        self._listen(now_ns)
+        cdef int64_t stalled_ns = self._listen(now_ns)
+        if unlikely(stalled_ns):
+            counter_add(&self.engine.counters.feed[FEED_STALLS], 1)
+            counter_add(&self.engine.counters.feed[FEED_STALLED_NS], stalled_ns)
         if self.poller >= 0:
             asked = poller_wait(self.poller, self.heard, READY_MAX)
             if unlikely(asked < 0):
@@ -340,16 +343,19 @@ cdef class FeedLoop(Agent):
             self._look_around(now_ns)
         return total if total else backlog  # it is not idle that read frames for no line
 
-    cdef void _listen(self, int64_t now_ns) noexcept nogil:
-        # A turn begins.
+    cdef int64_t _listen(self, int64_t now_ns) noexcept nogil:
+        # A turn begins. Returns how long the loop stood still before it; 0: it did not.
         cdef int64_t passed_ns = now_ns - self.turn_ns
+        cdef int64_t stalled_ns = 0
         if unlikely(self.turn_ns == 0):
             self.listened_ns = self.read_until_ns = now_ns
         else:
             self.listened_ns += min(passed_ns, self.listened_max_ns)
             if unlikely(passed_ns >= STALL_NS):
                 self.recovery = RECOVERY_READS
+                stalled_ns = passed_ns
         self.turn_ns = now_ns
+        return stalled_ns
 
     cdef void _note_dropped(self) noexcept nogil:
         # The sockets were read to their end after a stall. A full queue drops the newest, so what

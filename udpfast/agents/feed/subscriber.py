@@ -34,7 +34,7 @@ from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.image import note_image
 from udpfast.shm.instance import admit_group, instance_directory
-from udpfast.shm.roster import AgentEntry, AgentState
+from udpfast.shm.roster import AgentEntry, AgentState, read_roster
 from udpfast.shm.trust import find_group
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Subscriber:
             self._said.extend(self._store.disk.store.said)
         self._companions, self._interrupted = None, False
         self._counters = None
+        before = _last_of(self.directory)
         try:
             self._engine = engine = Engine(
                 self.config,
@@ -149,6 +150,9 @@ class Subscriber:
             # Which of its files was the first to be taken helps nobody.
             text = f"feed {self.name} runs already (pid {error.pid}): only one process can run it"
             raise WriterExistsError(text, error.pid) from None
+        if before is not None and before.state is not AgentState.ENDED:
+            engine.note_takeover()
+            self._said.append(_describe_takeover(before, realtime_ns()))
         missing = engine.missing_pages()
         if self.config.agent.strict and missing:
             raise PermissionError(EPERM, missing[0])
@@ -436,6 +440,22 @@ def _read(config: Any) -> FeedConfig:
             f"config must be a path, a mapping or a FeedConfig, was {type(config).__name__}"
         )
     return config
+
+
+def _last_of(directory: Path) -> AgentEntry | None:
+    # How the last process that ran this instance left its feed; None: nobody knows of one.
+    with suppress(OSError, UdpfastError):
+        return next((each for each in read_roster(directory) if each.name == "feed"), None)
+    return None
+
+
+def _describe_takeover(before: AgentEntry, unix_ns: int) -> str:
+    how = f"failed ({before.failure})" if before.state is AgentState.FAILED else "was killed"
+    away_s = max(unix_ns - before.looked_ns, 0) / 1e9
+    return (
+        f"takes over from process {before.pid}, which {how} {away_s:,.1f} s ago: what came since "
+        "then is lost, and in no counter"
+    )
 
 
 def _failure_of(runner: AgentRunner | None) -> Exception | None:
