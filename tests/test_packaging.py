@@ -95,8 +95,11 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def take_over(unpacked: Path) -> None:
     """Spare a build what this tree's own has made of the same sources and is newer than they are.
 
-    That is the C of every module, and every module that is not of the packages compiled again.
+    That is the schema, the C of every module, and every module that is not of the packages compiled
+    again.
     """
+    for name in ("schema.py", "schema.pxd"):
+        shutil.copy2(ROOT / "udpfast/payload/roq" / name, unpacked / "udpfast/payload/roq" / name)
     if (ROOT / "build/cython").is_dir():
         shutil.copytree(ROOT / "build/cython", unpacked / "build/cython")
     library = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"

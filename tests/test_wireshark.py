@@ -407,6 +407,7 @@ def test_dissector_knows_the_messages_of_the_schema() -> None:
     )
 
 
+@pytest.mark.nightly  # five seconds; tests above have each kind of loss
 def test_capture_of_a_market_has_lost_what_is_known_of_it(tshark: str, tmp_path: Path) -> None:
     expected = json.loads(shared("wire", "capture", "expected.json").read_text())["rough"]
     frames = 20_000  # of 74,023: over the wrap

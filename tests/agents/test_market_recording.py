@@ -121,6 +121,7 @@ def test_recording_digits_are_those_of_the_prices(recording):
     assert digits["binance-spot:BTCUSDT"] == (2, 0.01)
 
 
+@pytest.mark.nightly  # six seconds; the band is an option of recordings alone
 def test_recording_price_band_agrees_with_the_oracle(prefix):
     banded = MarketRecording(prefix, price_band=0.01)
     found, oracle = books_of(banded), final_books(prefix, price_band=0.01)

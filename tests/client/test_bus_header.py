@@ -23,7 +23,7 @@ from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, WriterExistsError
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{udpfast.get_include()}")
-SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 DRIVER = ROOT / "tests/client/bus_driver.c"
 FULL, TOO_LARGE, SUPERSEDED, LOST, CLOSED = -1, -2, -3, -4, -5
 SYSTEM, ADDRESS, NOT_READY, BY_FEED, NAME_IN_USE, PLACE = -16, -17, -18, -19, -20, -22

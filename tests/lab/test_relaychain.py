@@ -29,8 +29,8 @@ LOSSY = {
         *nightly(
             Plan("roq", turns=150, faults=LOSSY, bits_per_s=200_000, image=False),
             Plan("itch", turns=150, near_loss=0.0, faults=LOSSY | {(0, 0): LineFaults(loss=1.0)}),
+            Plan("cme", turns=150, faults=LOSSY | {(1, 1): LineFaults(loss=1.0)}, far_after=450),
         ),
-        Plan("cme", turns=150, faults=LOSSY | {(1, 1): LineFaults(loss=1.0)}, far_after=450),
     ],
     ids=["late and killed", "thin", "one line", "late far end"],
 )

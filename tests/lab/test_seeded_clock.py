@@ -48,7 +48,7 @@ def test_looks_and_sleeps_take_what_the_seed_says_and_end_with_it() -> None:
 
 
 def test_seed_is_the_same_history_each_time() -> None:
-    seeds = ("-m", "udpfast", "lab", "seamcheck", "--seeds", "4", "--seed", "527")
+    seeds = ("-m", "udpfast", "lab", "seamcheck", "--seeds", "1", "--seed", "527")
     first = output(*seeds)
     assert first == output(*seeds)
-    assert first.startswith("4 seeds from 527, 0 failed")
+    assert first.startswith("1 seeds from 527, 0 failed")

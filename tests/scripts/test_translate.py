@@ -133,6 +133,7 @@ def test_narrowed_header_has_each_line_where_it_was() -> None:
     assert "444444" not in narrowed
 
 
+@pytest.mark.nightly  # Cython is started; a build that fails says the same
 def test_cython_of_now_reads_headers_so(project: Path) -> None:
     command = [sys.executable, "-c", BUILD, str(ROOT / "scripts/translate.py")]
     subprocess.run(command, cwd=project, check=True, capture_output=True)
@@ -153,6 +154,7 @@ def test_cython_of_now_reads_headers_so(project: Path) -> None:
     assert "void __Pyx_AddTraceback" in objects
 
 
+@pytest.mark.nightly  # Cython is started; a build that fails says the same
 @pytest.mark.parametrize("overlooked", [False, True])
 def test_module_that_needs_what_was_not_read_is_not_made(project: Path, overlooked: bool) -> None:
     """Should a use be overlooked one day: better no module than one that does something else."""

@@ -55,7 +55,7 @@ def test_pushed_filters_keep_what_spark_would(journal: Path) -> None:
     whole = Scan(str(journal), columns=COLUMNS, piece_bytes=1 << 16)
     everything = rows(whole)
     chance = random.Random(2)
-    for _ in range(200):
+    for _ in range(80):
         scan, expected = whole, everything
         for _ in range(chance.randrange(1, 4)):
             name = chance.choice(COLUMNS)

@@ -272,6 +272,7 @@ def test_stream_refuses_another_journal_of_the_name(spark: "SparkSession", tmp_p
     assert spark.read.parquet(str(tmp_path / "rows")).count() == 150
 
 
+@pytest.mark.nightly  # ten seconds; streams of records and of other tables are tested always
 def test_stream_of_races_takes_a_segment_at_a_time(
     spark: "SparkSession",
     captured: tuple[Path, Any],  # noqa: F811

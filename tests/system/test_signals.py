@@ -165,7 +165,7 @@ def test_metrics_and_monitor_end_in_order_however_often_they_are_told_to(home: P
     def arguments(seed: int) -> list[str]:
         return [("metrics", "monitor")[seed % 2], "--listen", f"127.0.0.1:{free_port()}"]
 
-    storm(home, range(4), arguments, longest_s=1.5)
+    storm(home, range(2), arguments, longest_s=1.5)
 
 
 def test_bus_run_ends_in_order_however_often_it_is_told_to(home: Path) -> None:
@@ -275,7 +275,7 @@ print("ended in order, struck:", struck > 0)
 
 
 def test_subscriber_of_a_program_that_is_interrupted_again_and_again_ends_in_order() -> None:
-    command = [sys.executable, "-c", LIBRARY, "0", "16"]
+    command = [sys.executable, "-c", LIBRARY, "0", "8"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout) == (0, "ended in order, struck: True\n"), done.stderr
 
