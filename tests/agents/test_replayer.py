@@ -25,7 +25,7 @@ from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.monitor.losses import read_losses
-from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
+from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.payload.roq.encode import encode_book, encode_top_of_book
 from udpfast.shm.names import attach_names, create_names, names_table
 
@@ -187,6 +187,22 @@ def test_replay_finish_reports_the_open_hole(tmp_path):
     kinds = [Kind(header["kind"]) for header, _ in records]
     assert kinds[-2:] == [Kind.GAP, Kind.MESSAGE]
     assert counters["incremental"]["lost"] == 1
+
+
+def test_replay_doubt_of_the_loop_is_said_where_the_loop_said_it(tmp_path):
+    sent = [(n, datagram(seqno)) for n, seqno in ((1_000, 1), (1_001, 2), (0, 0), (1_003, 3))]
+    batch = batch_of(sent)
+    batch.headers["event"] = CaptureEvent.OWN
+    batch.headers["event"][2] = CaptureEvent.DOUBT
+    batch.headers["unix_ns"] = batch.headers["now_ns"] = range(1_000, 1_004)
+    replayer = Replayer(feed(), tmp_path)
+    assert replayer.play(batch, 0, 4) == 4
+    with RingCursor.attach(tmp_path, start="begin", payload_hash=PAYLOAD_HASH) as cursor:
+        kinds = [Kind(kind) for kind in cursor.headers["kind"][: cursor.poll()]]
+    counted = replayer.counters()["incremental"]
+    replayer.close()
+    assert kinds[-3:] == [Kind.MESSAGE, Kind.GAP, Kind.MESSAGE]
+    assert (counted["gaps"], counted["lost"]) == (1, 0)
 
 
 @pytest.mark.parametrize("carry", ["updates", "messages", "both"])

@@ -11,6 +11,7 @@ from lab.frames import datagram
 from udpfast.agents.feed.engine import Engine
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.config import parse_feed
+from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.ports import free_ports
@@ -141,6 +142,19 @@ def stall(feed, after):
     return 2001
 
 
+def said(engine):
+    """Return kind and payload of all records but messages."""
+    with RingCursor.attach(engine.directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+        found = []
+        while count := cursor.poll():
+            found += [
+                (Kind(kind), bytes(cursor.payloads[at : at + 40]))
+                for kind, at in zip(cursor.headers["kind"], cursor.offsets[:count], strict=False)
+                if kind != Kind.MESSAGE
+            ]
+    return found
+
+
 def current_ns(engine):
     with RingCursor.attach(engine.directory, payload_hash=PAYLOAD_HASH) as cursor:
         return cursor.current_ns
@@ -167,8 +181,27 @@ def test_line_that_is_silent_after_a_stall_holds_readers_until_that_is_said(feed
     while current_ns(engine) == 2 * MS:
         now_ns += 90 * MS
         turns.turn(now_ns)
-    assert engine.read_counters()["incremental"]["disconnected"] == 1
+    counted = engine.read_counters()["incremental"]
+    assert counted["disconnected"] == 1
     assert now_ns < 45 * S
+    # What was dropped is not known: all books are in doubt before readers may trust them.
+    assert (counted["gaps"], counted["lost"]) == (1, 0)
+    kinds = [kind for kind, _ in said(engine)]
+    assert kinds.index(Kind.GAP) > kinds.index(Kind.CONNECTION)
+
+
+def test_line_that_is_silent_after_a_stall_leaves_no_doubt_if_the_other_one_dropped_nothing(feed):
+    engine, turns, send = feed
+    stall(feed, 30 * S)
+    now_ns, number = 32 * S, engine.read_counters()["incremental"]["messages"]
+    while current_ns(engine) == 2 * MS:
+        number += 1
+        now_ns += 90 * MS
+        send(1, number)
+        turns.turn(now_ns)
+    counted = engine.read_counters()["incremental"]
+    assert 41 * S < now_ns < 45 * S
+    assert (counted["gaps"], counted["disconnected"]) == (0, 0)
 
 
 def test_stall_without_loss_holds_nobody(feed):

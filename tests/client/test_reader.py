@@ -314,6 +314,7 @@ def test_writer_killed_and_back_is_said_in_band(
         child = feed_of_its_own(tmp_path / "feed", 1, capacity)
         ready, restart = next(reader), next(reader)
         assert (ready.kind, ready.data["status"]) == (Kind.CONNECTION, ConnectionStatus.READY)
+        assert ready.data["silent_ns"] == 0
         assert (restart.kind, reader.alive) == (Kind.RESTART, True)
         messages += [] if kinds else [next(reader).kind]
         kill(child)

@@ -24,6 +24,8 @@ from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
 from udpfast.core.layout import FRAME, Kind, RecordFlag
+from udpfast.log.cursor import RingCursor
+from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 
 pytestmark = pytest.mark.system
@@ -223,6 +225,52 @@ def test_hole_is_not_lost_while_what_fills_it_waits_behind_foreign_frames(
     engine.close()
     assert counters["incremental.B"]["frames_checksum"] == 3
     assert (counters["incremental"]["lost"], counters["incremental"]["messages"]) == (0, 3)
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_readers_are_told_of_what_a_queue_dropped_in_a_stall_before_all_was_read(
+    link: Wire, tmp_path: Path, heard: bool
+) -> None:
+    second = 1_000_000_000
+    settings = tables("stalled", "xdp", frames=64) | {
+        "session": {"inactivity_timeout_ms": 1000},
+        "window": {"lost_packet_wait_us": 5_000},
+    }
+    config = parse_feed(settings)
+    engine = Engine(config, tmp_path)
+
+    def current_ns() -> int:
+        with RingCursor.attach(engine.directory, payload_hash=PAYLOAD_HASH) as cursor:
+            return cursor.current_ns
+
+    with ExitStack() as stack:
+        with link.inside(link.b):
+            turns = stack.enter_context(Turns(FeedLoop(engine, config)))
+        sender = stack.enter_context(link.sender())
+        sender.sendto(datagram(b"x", seqno=1), ADDRESSES["A"])
+        while engine.read_counters()["incremental.A"]["frames"] < 1:
+            turns.turn(1_000_000)
+        turns.turn(2_000_000)
+        for seqno in range(2, 1000):
+            sender.sendto(datagram(b"x", seqno=seqno), ADDRESSES["A"])
+        now_ns = 30 * second
+        while turns.turn(now_ns):
+            now_ns += 100_000
+        now_ns += 10_000_000
+        turns.turn(now_ns)
+        assert current_ns() == 2_000_000
+        lines = [engine.read_counters()[f"incremental.{name}"] for name in ADDRESSES]
+        assert sum(line["kernel_drops"] for line in lines) > 0
+        for line in ("A", "B") if heard else ():
+            sender.sendto(datagram(b"x", seqno=1000), ADDRESSES[line])
+        while current_ns() == 2_000_000:
+            now_ns += 10_000_000
+            turns.turn(now_ns)
+        counted = engine.read_counters()["incremental"]
+    engine.close()
+    assert counted["gaps"] >= 1
+    assert (counted["lost"] > 0) == heard
+    assert (now_ns < 31 * second) == heard
 
 
 def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:

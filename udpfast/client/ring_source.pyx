@@ -240,7 +240,7 @@ cdef class RingSource(Source):
             said.scope = self.gone = self.turned_scope
             self.gone_epoch = load_relaxed(&ring.header.epoch)
             self.current = False
-        said.silent_ns = now_ns - self._last_ns()
+            said.silent_ns = now_ns - self._last_ns()
         self.turned = 0
         memcpy(self.payloads, &said, sizeof(said))
         header.position = ring.cursor

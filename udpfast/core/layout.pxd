@@ -233,7 +233,7 @@ cdef enum:  # ConnectionScope
 cdef packed struct Connection:  # 16 bytes
     uint32_t status          # ConnectionStatus
     uint32_t scope           # ConnectionScope
-    int64_t silent_ns        # how long nothing was heard
+    int64_t silent_ns        # how long nothing was heard; READY of a ring's writer or loop: 0
 
 cdef packed struct Disagreement:  # 24 bytes
     uint64_t number
@@ -273,6 +273,7 @@ cdef packed struct Capture:  # 16 bytes, before the datagram
 cdef enum:  # ClockReason
     CLOCK_EXPIRE = 1         # pipeline_expire at this time changed something
     CLOCK_FINISH = 2         # the input ended at this time
+    CLOCK_DOUBT = 3          # what the kernel dropped did not show until then
 
 cdef packed struct Clock:    # 16 bytes
     int64_t now_ns           # as in Capture

@@ -154,6 +154,7 @@ class ClockReason(enum.IntEnum):
 
     EXPIRE = CLOCK_EXPIRE
     FINISH = CLOCK_FINISH
+    DOUBT = CLOCK_DOUBT
 
 
 class SessionReason(enum.IntEnum):

@@ -9,7 +9,7 @@ from udpfast.core.counter cimport CHANNEL_GAPS, CHANNEL_GAPS_BY_TIME
 from udpfast.core.layout cimport CHANNEL_COUNT, CHANNEL_INCREMENTAL
 from udpfast.feed.given_up cimport waiting_finish
 from udpfast.feed.lines cimport (
-    lines_choose_waits, lines_settle_due, lines_note_silence, lines_watch,
+    lines_channel_heard_ns, lines_choose_waits, lines_settle_due, lines_note_silence, lines_watch,
 )
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_look
 from udpfast.feed.streams cimport streams_say_refused
@@ -51,6 +51,20 @@ cdef inline void pipeline_doubt(Pipeline* p, Window* w) noexcept nogil:
     counter_add(&w.counters[CHANNEL_GAPS], 1)
     counter_add(&w.counters[CHANNEL_GAPS_BY_TIME], 1)
     pipeline_look(p, w)
+
+
+cdef inline void pipeline_doubt_streams(Pipeline* p, int64_t now_ns) noexcept nogil:
+    # The kernel dropped something, and no number that came since tells what. (Of a silent channel
+    # the doubt may have been said already.)
+    cdef uint32_t i
+    p.now_ns = now_ns
+    if p.carrier[CHANNEL_INCREMENTAL].silent:
+        if p.doubt_when_silent:
+            return
+    else:
+        p.carrier[CHANNEL_INCREMENTAL].heard_ns = lines_channel_heard_ns(p, CHANNEL_INCREMENTAL)
+    for i in range(p.windows):
+        pipeline_doubt(p, &p.window[i])
 
 
 cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:

@@ -34,6 +34,7 @@ cdef enum:  # CaptureEvent: what an entry is
     CAPTURE_EXPIRE = 2           # no datagram: time passed in the loop, and changed its state
     CAPTURE_FINISH = 3           # no datagram: the loop's input ended
     CAPTURE_RESTART = 4          # no datagram: another loop took over
+    CAPTURE_DOUBT = 5            # no datagram: what the kernel dropped did not show until then
 
 cdef struct CaptureEntry:      # 80 bytes; the numpy dtype CAPTURED names the same fields
     int64_t timestamp_ns

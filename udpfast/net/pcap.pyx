@@ -359,6 +359,7 @@ class CaptureEvent(IntEnum):
     EXPIRE = CAPTURE_EXPIRE      #: no datagram: time passed in the loop, and changed its state
     FINISH = CAPTURE_FINISH      #: no datagram: the loop's input ended
     RESTART = CAPTURE_RESTART    #: no datagram: another loop took over
+    DOUBT = CAPTURE_DOUBT        #: no datagram: what the kernel dropped did not show until then
 
 
 #: One datagram of a capture: the place of its payload in the batch's buffer, its addresses, and

@@ -57,6 +57,8 @@ cdef class Engine:
     cdef int take_answers(self, int64_t now_ns) noexcept nogil
     # Whether messages of the incremental channel wait for what is missing before them.
     cdef bint waits(self) noexcept nogil
+    # What the kernel dropped did not show: all objects are in doubt, behind a GAP of no number.
+    cdef void doubt(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 

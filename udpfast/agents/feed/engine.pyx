@@ -27,13 +27,13 @@ from udpfast.core.counter cimport (
     LINE_BYTES, LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED,
     LINE_UNITS_MORE, VERDICT_PARITY, VERDICT_UNSEQUENCED)
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
-    DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
+    CHANNEL_INCREMENTAL, CLOCK_DOUBT, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP,
+    DATAGRAM_SENDER_REFUSED, DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS, FLIGHT_UNKNOWN, GAP_DAMAGED,
     FRAME_SIZE, Frame, KIND_DISAGREEMENT, KIND_GAP, KIND_MESSAGE, KIND_SESSION, RECORD_DOUBT,
     RECORD_FIRST, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SIZE, Gap, Record)
 from udpfast.core.oserr cimport check
 from udpfast.core.update_kinds cimport KIND_BOOK
-from udpfast.feed.expiry cimport pipeline_expire, pipeline_finish
+from udpfast.feed.expiry cimport pipeline_doubt_streams, pipeline_expire, pipeline_finish
 from udpfast.feed.pipeline cimport pipeline_accept, pipeline_order
 from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_begin_at, pipeline_init, pipeline_memory_size)
@@ -462,6 +462,14 @@ cdef class Engine:
                     window.pending or window.waiting.named > window.next):
                 return True
         return False
+
+    cdef void doubt(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        unix_ns = output_time(self.output, unix_ns)
+        if self.capture != NULL:
+            capture_clock(self.capture, CLOCK_DOUBT, now_ns, unix_ns)
+        pipeline_doubt_streams(&self.stages.pipeline, now_ns)
+        self._drain(unix_ns)
+        self._flush(now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         unix_ns = output_time(self.output, unix_ns)

@@ -16,8 +16,9 @@ from udpfast.core.atomics cimport counter_add, load_acquire, store_release
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
-    FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES, FEED_CYCLES_SLOW, FEED_STALLED_NS,
-    FEED_STALLS, LINE_KERNEL_DROPS, LINE_RECEIVE_ERRORS, LINE_REOPENED)
+    ADDRESS_DATAGRAMS, ADDRESS_STRIDE, FEED_BATCHES, FEED_CYCLE_LONGEST_NS, FEED_CYCLES,
+    FEED_CYCLES_SLOW, FEED_STALLED_NS, FEED_STALLS, LINE_DATAGRAMS, LINE_KERNEL_DROPS,
+    LINE_RECEIVE_ERRORS, LINE_REOPENED)
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL
 from udpfast.core.oserr cimport check
 from udpfast.log.ring cimport RING_STUCK_NS
@@ -25,7 +26,7 @@ from udpfast.net.datagram cimport (
     DatagramBatch, DatagramReceiver, datagram_drops_read, datagram_receive)
 from udpfast.net.poller cimport epoll_event, poller_add, poller_open, poller_wait
 from udpfast.net.xdp cimport XdpReceiver
-from udpfast.net.xdp_ring cimport xdp_stamp
+from udpfast.net.xdp_ring cimport XdpPorts, XdpQueue, xdp_stamp
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.feed.lines import receive_options, received_addresses, xdp_lines, xdp_options
@@ -110,9 +111,14 @@ cdef class FeedLoop(Agent):
     cdef Recovery recovery
     cdef int64_t recovery_ends_ns      # it waits until then, at most; 0: it does not wait
     cdef int64_t silent_after_ns
-    # Which sockets dropped datagrams that no later one has shown yet, and how many do.
-    cdef bint owing[BATCHES_MAX]
+    # Which addresses of incremental lines dropped datagrams that no later one has shown yet; how
+    # many do; and what had come of each, and of each line, by then.
+    cdef bint owing[8][128]            # LINES_MAX, ADDRESSES_MAX
     cdef int owing_count
+    cdef int64_t owed_from[8][128]
+    cdef int64_t line_from[8]
+    cdef int line_count
+    cdef int addresses[8]
     cdef int backlog_turns
     cdef int64_t expire_at_ns
     cdef int64_t drops_at_ns
@@ -130,6 +136,9 @@ cdef class FeedLoop(Agent):
         self.interfaces = []
         self.lines_lock = threading.Lock()
         self.first_failure = ""
+        for line in config.incremental.lines:
+            self.addresses[self.line_count] = len(line.every_address)
+            self.line_count += 1
         self.silent_after_ns = config.session.inactivity_timeout_ms * 1_000_000
         self.listened_max_ns = max(
             min(LISTENED_MAX_NS, self.silent_after_ns // 2), LISTENED_MIN_NS)
@@ -314,9 +323,6 @@ cdef class FeedLoop(Agent):
                     store_release(<uint64_t*>&self.batches[i], 0)
             elif count > 0:
                 total += count
-                if unlikely(self.owing_count) and self.owing[i]:
-                    self.owing[i] = False
-                    self.owing_count -= 1
                 # What came was there before this clock was read, the one time that a batch needs
                 # it. (Frames of AF_XDP are stamped by two clocks, and one batch of
                 # SAMPLE_BATCHES is timed.)
@@ -366,30 +372,83 @@ cdef class FeedLoop(Agent):
         self.recovery = RECOVERY_WAITS
         if not self.recovery_ends_ns:
             self.recovery_ends_ns = self.listened_ns + self.silent_after_ns
+        for i in range(self.line_count):
+            self.line_from[i] = self.engine.counters.line[CHANNEL_INCREMENTAL][i][LINE_DATAGRAMS]
         for i in range(self.batch_count):
             batch = self.batches[i]
-            if batch is NULL or batch.xdp is not NULL:
+            if batch is NULL:
                 continue
-            known = batch.kernel_drops
+            known = batch_drops(batch)
             self._read_drops(i)
-            if (batch.kernel_drops != known and not self.owing[i]
-                    and batch.items[0].channel == CHANNEL_INCREMENTAL):
-                self.owing[i] = True
-                self.owing_count += 1
-                self.recovery_ends_ns = self.listened_ns + self.silent_after_ns
+            if batch_drops(batch) != known:
+                self._owe(batch)
+
+    cdef void _owe(self, DatagramBatch* batch) noexcept nogil:
+        # Which of its addresses an interface's queue dropped from, nobody says: all may have lost.
+        cdef XdpPorts* ports
+        cdef uint32_t i
+        if batch.xdp is NULL:
+            if batch.items[0].channel == CHANNEL_INCREMENTAL:
+                self._owe_address(batch.items[0].line, batch.items[0].address)
+            return
+        ports = (<XdpQueue*>batch.xdp).ports
+        for i in range(ports.count):
+            if ports.items[i].channel == CHANNEL_INCREMENTAL:
+                self._owe_address(ports.items[i].line, ports.items[i].address)
+
+    cdef void _owe_address(self, int line, int address) noexcept nogil:
+        if not self.owing[line][address]:
+            self.owing[line][address] = True
+            self.owing_count += 1
+        self.owed_from[line][address] = self._came(line, address)
+        self.recovery_ends_ns = self.listened_ns + self.silent_after_ns
+
+    cdef int64_t _came(self, int line, int address) noexcept nogil:
+        # How many datagrams came of an address of an incremental line.
+        cdef int64_t* counted = self.engine.counters.address[CHANNEL_INCREMENTAL][line]
+        if counted is NULL:
+            return self.engine.counters.line[CHANNEL_INCREMENTAL][line][LINE_DATAGRAMS]
+        return counted[ADDRESS_STRIDE * address + ADDRESS_DATAGRAMS]
 
     cdef void _expire(self, int64_t now_ns) noexcept nogil:
-        cdef int i
         self.engine.expire(now_ns, clock_realtime_ns())
         if likely(self.recovery != RECOVERY_WAITS):
             return
-        # A line that stays silent holds readers only until that is said in-band.
-        if now_ns >= self.recovery_ends_ns or not (self.owing_count or self.engine.waits()):
-            self.recovery = RECOVERED
-            self.recovery_ends_ns = 0
-            self.owing_count = 0
-            for i in range(self.batch_count):
-                self.owing[i] = False
+        if self.owing_count:
+            self._note_shown(False)
+        if now_ns >= self.recovery_ends_ns:
+            # A line that stays silent holds readers no longer. What it dropped another one brought,
+            # if that owes nothing and is alive; or it is not known, and that is said.
+            if self.owing_count and not self._others_brought():
+                self.engine.doubt(now_ns, clock_realtime_ns())
+            self._note_shown(True)
+        elif self.owing_count or self.engine.waits():
+            return
+        self.recovery = RECOVERED
+        self.recovery_ends_ns = 0
+
+    cdef void _note_shown(self, bint all_of_them) noexcept nogil:
+        # Of which addresses something came since they dropped.
+        cdef int line, address
+        for line in range(self.line_count):
+            for address in range(self.addresses[line]):
+                if self.owing[line][address] and (
+                        all_of_them or self._came(line, address) != self.owed_from[line][address]):
+                    self.owing[line][address] = False
+                    self.owing_count -= 1
+
+    cdef bint _others_brought(self) noexcept nogil:
+        # Whether an incremental line owes nothing, and has brought something since.
+        cdef int line, address
+        cdef bint dropped
+        for line in range(self.line_count):
+            dropped = False
+            for address in range(self.addresses[line]):
+                dropped |= self.owing[line][address]
+            if not dropped and self.line_from[line] != (
+                    self.engine.counters.line[CHANNEL_INCREMENTAL][line][LINE_DATAGRAMS]):
+                return True
+        return False
 
     cdef void _look_around(self, int64_t now_ns) noexcept nogil:
         # One socket at a time, so that many of them make no long turn.
@@ -426,3 +485,17 @@ cdef class FeedLoop(Agent):
     cdef int64_t* _line(self, DatagramBatch* batch) noexcept nogil:
         # The counters of the line that a batch belongs to.
         return self.engine.counters.line[batch.items[0].channel][batch.items[0].line]
+
+
+cdef inline uint64_t batch_drops(const DatagramBatch* batch) noexcept nogil:
+    # As last read: of a socket, or of a queue of an interface and what went past all of them.
+    cdef const XdpQueue* queue = <const XdpQueue*>batch.xdp
+    cdef uint64_t drops
+    cdef uint32_t i
+    if queue is NULL:
+        return batch.kernel_drops
+    drops = queue.drops_seen
+    if queue.first:
+        for i in range(queue.ports.count):
+            drops += queue.ports.items[i].member_drops
+    return drops

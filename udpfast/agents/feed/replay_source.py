@@ -257,8 +257,13 @@ class RawSource(_JournalSource):
         before = RECORD.itemsize + CAPTURE.itemsize
         headers["size"] = np.where(datagram, records["length"] - before, 0)
         headers["event"] = np.select(
-            [datagram, kinds == Kind.RESTART, what == ClockReason.EXPIRE],
-            [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE],
+            [
+                datagram,
+                kinds == Kind.RESTART,
+                what == ClockReason.EXPIRE,
+                what == ClockReason.DOUBT,
+            ],
+            [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE, CaptureEvent.DOUBT],
             CaptureEvent.FINISH,
         )
         found = datagram | np.isin(kinds, (Kind.CLOCK, Kind.RESTART))

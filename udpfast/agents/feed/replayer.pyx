@@ -8,7 +8,8 @@ from libc.stdint cimport int64_t, uint8_t
 from udpfast.agents.feed.engine cimport Engine
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, Datagram
 from udpfast.net.pcap cimport (
-    CAPTURE_EXPIRE, CAPTURE_FINISH, CAPTURE_FOREIGN, CAPTURE_OWN, CAPTURE_RESTART, CaptureEntry)
+    CAPTURE_DOUBT, CAPTURE_EXPIRE, CAPTURE_FINISH, CAPTURE_FOREIGN, CAPTURE_OWN, CAPTURE_RESTART,
+    CaptureEntry)
 
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CAPTURED
@@ -118,6 +119,8 @@ cdef class Replayer:
                     break
                 if entry.event == CAPTURE_EXPIRE:
                     self._engine.expire(entry.now_ns, entry.unix_ns)
+                elif entry.event == CAPTURE_DOUBT:
+                    self._engine.doubt(entry.now_ns, entry.unix_ns)
                 elif entry.event == CAPTURE_FINISH:
                     self._engine.finish(entry.now_ns, entry.unix_ns)
                     self.finished = True

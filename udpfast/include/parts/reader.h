@@ -526,7 +526,8 @@ static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int s
     memset(&said, 0, sizeof said);
     said.status = scope ? UDPFAST_CONNECTION_DISCONNECTED : UDPFAST_CONNECTION_READY;
     said.scope = (uint32_t) (scope ? scope : reader->gone);
-    said.silent_ns = now_ns - udpfast_reader_last_ns(reader);
+    if (scope)
+        said.silent_ns = now_ns - udpfast_reader_last_ns(reader);
     reader->gone = scope;
     reader->gone_epoch = UDPFAST_LOAD_RELAXED(&reader->header->epoch);
     reader->current = 0;
