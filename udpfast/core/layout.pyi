@@ -106,6 +106,7 @@ class LappedReason(enum.IntEnum):
 class ClockReason(enum.IntEnum):
     EXPIRE = 1
     FINISH = 2
+    DOUBT = 3
 
 class SessionReason(enum.IntEnum):
     FIRST = 1

@@ -428,7 +428,7 @@ cdef class FeedLoop(Agent):
         self.recovery_ends_ns = 0
 
     cdef void _note_shown(self, bint all_of_them) noexcept nogil:
-        # Of which addresses something came since they dropped.
+        # Something came of an address since it dropped: it shows what is missing.
         cdef int line, address
         for line in range(self.line_count):
             for address in range(self.addresses[line]):

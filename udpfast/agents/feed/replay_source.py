@@ -64,6 +64,10 @@ def said_missed(cursor: JournalCursor, count: int) -> int:
     return sum(int.from_bytes(cursor.payload(i)[:8], "little") for i in lapped)
 
 
+#: What a CLOCK was written for, other than the end.
+_EVENTS = {ClockReason.EXPIRE: CaptureEvent.EXPIRE, ClockReason.DOUBT: CaptureEvent.DOUBT}
+
+
 class ClockSteps:
     """How often a clock that stamped entries was set back, beyond what cards differ by.
 
@@ -257,13 +261,8 @@ class RawSource(_JournalSource):
         before = RECORD.itemsize + CAPTURE.itemsize
         headers["size"] = np.where(datagram, records["length"] - before, 0)
         headers["event"] = np.select(
-            [
-                datagram,
-                kinds == Kind.RESTART,
-                what == ClockReason.EXPIRE,
-                what == ClockReason.DOUBT,
-            ],
-            [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE, CaptureEvent.DOUBT],
+            [datagram, kinds == Kind.RESTART, *(what == reason for reason in _EVENTS)],
+            [CaptureEvent.OWN, CaptureEvent.RESTART, *_EVENTS.values()],
             CaptureEvent.FINISH,
         )
         found = datagram | np.isin(kinds, (Kind.CLOCK, Kind.RESTART))
