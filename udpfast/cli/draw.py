@@ -13,9 +13,10 @@ from udpfast.monitor.ledger import Ledger
 from udpfast.monitor.losses import Losses
 from udpfast.monitor.status import HostStatus
 from udpfast.page.words import literal
+from udpfast.shm.histogram import VALUE_MAX
 from udpfast.shm.instance import hint_of_other_users
 
-__all__ = ["print_host", "print_latency", "print_ledger", "print_losses", "say"]
+__all__ = ["latency_word", "print_host", "print_latency", "print_ledger", "print_losses", "say"]
 
 _COLUMNS = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 
@@ -80,9 +81,14 @@ def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
     for name, values in hops.items():
         say(
             f"{name:<{width}} {values['count']:>11,}"
-            + "".join(f" {values[key] / 1e3:>11,.2f}" for key in _COLUMNS)
+            + "".join(f" {latency_word(values[key], values['above']):>11}" for key in _COLUMNS)
             + f"{values['below']:>10,}"
         )
+
+
+def latency_word(value_ns: int, above: int) -> str:
+    """Return a percentile in microseconds; `above` an hour nobody knows how much it was."""
+    return "> 1 h" if above and value_ns >= VALUE_MAX else f"{value_ns / 1e3:,.2f}"
 
 
 def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> None:

@@ -15,6 +15,7 @@ from udpfast.monitor.losses import VERDICTS_USED
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import InstanceStatus
 from udpfast.monitor.troubles import feed_troubles
+from udpfast.shm.histogram import VALUE_MAX
 
 __all__ = [
     "HOST_TITLE",
@@ -226,5 +227,11 @@ def _microseconds(hop: Hop | None, *percents: str) -> list[str]:
         return ["-"] * len(percents)
     # All at once: each look sums the histogram up.
     found = hop.percentiles({percent: _PERCENTS[percent] for percent in percents})
-    values = [found[percent] / 1e3 for percent in percents]
-    return [f"{each:,.2f}" if abs(each) < 1000 else short(each, 8) for each in values]
+    return [
+        "> 1 h"
+        if hop.above and found[percent] >= VALUE_MAX
+        else f"{found[percent] / 1e3:,.2f}"
+        if abs(found[percent]) < 1_000_000
+        else short(found[percent] / 1e3, 8)
+        for percent in percents
+    ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import TypeVar
 
-from udpfast.errors import NotReadyError
+from udpfast.errors import NotReadyError, sentence
 
 __all__ = ["PAUSE_S", "deadline_of", "time_left", "when_there"]
 
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 #: Time between two attempts.
 PAUSE_S = 0.01
+#: What is about to start is there by then. For what is not, its name may be wrong.
+_SAID_AFTER_S = 0.5
 
 
 def deadline_of(timeout: float | None) -> float:
@@ -41,11 +44,22 @@ def when_there(
         When to give up, by `time.monotonic`; the last exception of `attach` is then raised.
     absent : tuple of exception types
         What `attach` raises while its target does not exist. Others are raised at once.
+
+    Warns
+    -----
+    UserWarning
+        Its name looks like another one that exists, after half a second of waiting.
     """
+    said_at_s = time.monotonic() + _SAID_AFTER_S
     while True:
         try:
             return attach()
-        except absent:
-            if time.monotonic() >= deadline_s:
+        except absent as error:
+            now_s = time.monotonic()
+            if now_s >= deadline_s:
                 raise
+            if now_s >= said_at_s:
+                said_at_s = float("inf")
+                if "did you mean" in str(error):
+                    warnings.warn(f"{sentence(error)} (it is waited for)", stacklevel=2)
         time.sleep(PAUSE_S)

@@ -29,8 +29,8 @@ class RingConfig(Struct, frozen=True):
         Meta(
             ge=1 << 22,  # a record of the largest message must fit
             le=1 << 40,
-            description="size of the ring in bytes, a power of two; how far a reader may fall "
-            "behind before it is lapped",
+            description="size of the ring in bytes, a power of two, 4194304 (4 MiB) or more; how "
+            "far a reader may fall behind before it is lapped",
             extra=POWER_OF_TWO.extra,
         ),
     ] = 1 << 26
