@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["missing_book", "missing_orders"]
 
+#: An exchange and a symbol.
+_Name = tuple[str | None, str | None]
+
 #: Names that an error suggests.
 _SHOWN = 3
 
@@ -44,7 +47,7 @@ def missing_book(books: Books, key: object) -> str:
     return said + _meant(near)
 
 
-def missing_orders(books: Books, key: tuple[str, str]) -> str:
+def missing_orders(books: Books, key: _Name) -> str:
     """Return why there are no single orders of an instrument, and which names are similar."""
     names = [
         (each.exchange, each.symbol)
@@ -62,7 +65,7 @@ def missing_orders(books: Books, key: tuple[str, str]) -> str:
     return said + _meant(_near(key, names))
 
 
-def _near(key: tuple[object, object], names: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _near(key: tuple[object, object], names: list[_Name]) -> list[_Name]:
     # The same symbol on another exchange is the best guess, however the exchange is spelled.
     near = [name for name in names if name[1] == key[1]][:_SHOWN]
     if not near:
@@ -72,5 +75,5 @@ def _near(key: tuple[object, object], names: list[tuple[str, str]]) -> list[tupl
     return near
 
 
-def _meant(near: list[tuple[str, str]]) -> str:
+def _meant(near: list[_Name]) -> str:
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
