@@ -22,6 +22,7 @@ WITHOUT = (
     "tests/core/test_log.py::test_what_is_less_bad_than_asked_for_is_not_said",
     "tests/core/test_stop.py::test_signals_that_come_at_once_raise_once_and_nothing_is_said_of"
     "_the_others",
+    "tests/market/test_book.py::test_cython_makes_room_for_an_update_without_the_gil",
     "tests/feed/test_runs.py::test_forged_sessions_cost_the_same_whatever_the_settings",
 )
 #: Folders of tests that work on bytes and integers, without sockets or processes.

@@ -10,6 +10,11 @@ import pytest
 from tests.client.instance import Instance
 from tests.client.ring_market import Market
 from udpfast import Books, FormatError, Kind, Reader, RecordFlag
+from udpfast.agents.feed.image_keeper import ImageKeeper
+from udpfast.config import ImageConfig
+
+#: A time at which an image is due.
+ALWAYS = 1 << 62
 
 Key = tuple[str | None, str | None]
 
@@ -91,6 +96,41 @@ def test_late_reader_believes_nothing_that_one_who_was_there_does_not(
             if rng.random() < 0.4:
                 late.append((Reader(market.address, start="tail"), Books()))
         for reader, _ in (always, *late):
+            reader.close()
+        market.close()
+    assert believed > 0
+
+
+def test_reader_with_an_image_believes_nothing_that_one_who_was_there_does_not(
+    tmp_path: Path,
+) -> None:
+    # An image tells of objects without a value, too: whether they had messages before.
+    believed = 0
+    for seed in range(8):
+        rng = random.Random(seed)
+        market = FeedMarket(tmp_path / str(seed), seed)
+        keeper = ImageKeeper(ImageConfig(interval_ms=0), market.instance.directory)
+        keeper.on_start()
+        always = Reader(market.address, start="begin"), Books()
+        joined: list[tuple[Reader, Books]] = []
+        for _ in range(12):
+            market.go_on(restarts=False)
+            while keeper.work(ALWAYS):
+                pass
+            keeper.publish()
+            for each in (always, *joined):
+                take(*each)
+            if always[0].lapped:
+                break
+            known = sound(always[1])
+            for _, books in joined:
+                found = sound(books)
+                assert found == {name: known.get(name) for name in found}, f"seed {seed}"
+                believed += len(found)
+            if rng.random() < 0.5:
+                joined.append((Reader(market.address, image=True), Books()))
+        keeper.on_stop()
+        for reader, _ in (always, *joined):
             reader.close()
         market.close()
     assert believed > 0

@@ -315,6 +315,8 @@ cdef inline bint doubt_said(
     cdef bint whole = record.length >= <int64_t> (RECORD_SIZE + sizeof(said))
     if whole:
         memcpy(&said, payload, sizeof(said))
+        if record.flags & RECORD_SNAPSHOT:    # from an image
+            doubt.begun |= said.continues
     if record.kind == KIND_RECOVERED:
         doubt_end(doubts, doubt)
         return not (whole and said.continues and doubt.begun)

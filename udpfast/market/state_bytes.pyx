@@ -547,6 +547,7 @@ cdef int output_state(
     memset(&said, 0, sizeof(said))
     said.object = record.object
     said.status = <uint8_t>status
+    said.continues = object.doubt.begun
     said.applied = object.applied
     said.exchange_id = <uint32_t>(object.doubt.tag >> 32)
     said.symbol_id = <uint32_t>object.doubt.tag

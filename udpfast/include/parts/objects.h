@@ -256,11 +256,14 @@ static inline int udpfast_object_said(const struct udpfast_objects *objects,
     const struct udpfast_object_state *said =
         (const struct udpfast_object_state *) udpfast_record_payload(record);
     int whole = udpfast_record_payload_size(record) >= sizeof *said;
+    int of_image = whole && (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0;
+    if (of_image && said->continues)
+        object->begun = 1;
     if (record->kind == UDPFAST_KIND_RECOVERED) {
         udpfast_object_sure(objects, object);
         return !(whole && said->continues && object->begun);
     }
-    if (whole && (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0) { /* from an image */
+    if (of_image) {
         udpfast_object_sure(objects, object);
         object->doubted = said->status == UDPFAST_OBJECT_WAITING ? 0 : UDPFAST_DOUBT_UNHEARD;
         return said->status != UDPFAST_OBJECT_UNKNOWN;
