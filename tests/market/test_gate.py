@@ -795,3 +795,52 @@ def test_stale_object_says_what_it_waits_for(feed: Feed) -> None:
         object_type=3, object_id=7, seqno=205, last_seqno=204, flags=RecordFlag.SNAPSHOT
     )
     assert waits(found) == [(ObjectStatus.LIVE, ObjectWait.NONE)]
+
+
+def test_disagreement_forgets_what_was_collected_for_somebody_may_have_invented_it(
+    feed: Feed,
+) -> None:
+    feed.session(1)
+    feed.update(1, 0)
+    feed.gap(2, 98)
+    assert feed.update(100, 99) == ["STALE 1"]
+    feed.disagree(100)
+    assert feed.count("collect_dropped") == 1
+    feed.update(101, 100)
+    assert feed.snapshot(99) == []
+    assert feed.snapshot(100) == ["RECOVERED 101", "snapshot 100", "released 101"]
+
+
+def test_disagreement_about_an_object_that_nobody_knows_makes_none(feed: Feed) -> None:
+    feed.session(1)
+    assert feed.disagree(1) == ["DISAGREEMENT"]
+    assert feed.status() is None
+
+
+def test_session_that_began_with_a_later_number_has_no_first_update(feed: Feed) -> None:
+    feed.session(2)
+    assert feed.update(2, 0) == []
+    feed.session(1)
+    assert feed.update(2, 0) == ["RECOVERED 2", "update 2"]
+
+
+def test_silence_of_the_incremental_channel_is_none_of_the_snapshots(feed: Feed) -> None:
+    feed.session(1)
+    feed.update(1, 0)
+    payload = np.array((ConnectionStatus.DISCONNECTED, ConnectionScope.CHANNEL, 0), CONNECTION)
+    feed.objects.admit(kind=Kind.CONNECTION, payload=payload.tobytes())
+    feed.gap(2, 98)
+    assert waits(update(feed.objects, 100, 99)) == [(ObjectStatus.STALE, ObjectWait.SNAPSHOT)]
+
+
+def test_object_collects_anew_each_time_that_it_is_in_doubt(feed: Feed) -> None:
+    feed.session(1)
+    feed.update(1, 0)
+    for first in (100, 200):
+        feed.gap(first - 50, first - 2)
+        feed.update(first, first - 1)
+        feed.update(first + 1, first)
+        assert feed.snapshot(first - 1)[-2:] == [f"released {first}", f"released {first + 1}"]
+    assert feed.count("collect_dropped") == 0
+    feed.session(1)
+    assert feed.count("collect_dropped") == 0  # nothing was left
