@@ -1,5 +1,6 @@
 """The reader on a ring that the test fills: order, laps, ends, options."""
 
+import math
 import os
 import re
 import signal
@@ -603,6 +604,28 @@ def test_start_that_is_no_unix_ns_of_this_century_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"UNIX ns of this century.*{re.escape(hint)}"):
         Reader(instance.address, start=start)
+
+
+@pytest.mark.parametrize(
+    ("start", "found"),
+    [
+        (1764225000.1, "1764225000.1, which looks like seconds"),
+        (1764225000100.0, "1764225000100.0, which looks like ms"),
+        (1764225000100000000.0, "1.7642250001e+18"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+    ],
+)
+def test_start_that_is_a_float_is_refused_with_what_to_pass(
+    instance: Instance, start: float, found: str
+) -> None:
+    expected = (
+        "start: expected nanoseconds since 1970 as an int, for example time.time_ns(); found "
+    )
+    for address in (instance.address, f"journal:{instance.directory}"):
+        with pytest.raises(ConfigError) as error:
+            Reader(address, start=start)  # type: ignore[arg-type]  # what is refused
+        assert str(error.value) == expected + found
 
 
 @pytest.mark.parametrize("timeout", [PATIENCE_S, None])

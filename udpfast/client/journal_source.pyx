@@ -317,7 +317,8 @@ def _unit(when):
             (1_000_000_000, "seconds", "time.time()"), (1_000_000, "ms", ""), (1_000, "us", "")):
         if _CENTURY_BEGIN_NS <= when * unit < _CENTURY_END_NS:
             instead = f": time.time_ns() in place of {call}" if call else ""
-            return f", which looks like {name}; multiply by {unit:_}{instead}"
+            multiply = f"; multiply by {unit:_}{instead}" if isinstance(when, int) else ""
+            return f", which looks like {name}{multiply}"
     return ""
 
 
@@ -336,7 +337,7 @@ def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a t
     ------
     ConfigError
         It is no time, does not say its zone, or is a number that cannot be UNIX ns of this
-        century.
+        century, or a float, which cannot hold them.
     """
     if isinstance(when, str) and when.isascii() and when.isdigit() and len(when) < 20:
         when = int(when)
@@ -344,6 +345,9 @@ def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a t
         if not _CENTURY_BEGIN_NS <= when < _CENTURY_END_NS:
             raise ConfigError(f"{what} must be UNIX ns of this century, was {when}{_unit(when)}")
         return when
+    if isinstance(when, float):
+        raise ConfigError(f"{what}: expected nanoseconds since 1970 as an int, for example "
+                          f"time.time_ns(); found {shown(when)}{_unit(when)}")
     try:
         moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when
         if moment.tzinfo is None:
