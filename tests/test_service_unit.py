@@ -45,7 +45,7 @@ def test_unit_and_the_drop_in_of_the_page_are_right_by_systemd_itself(tmp_path):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["udpfast@", "udpfast-group@"])
+@pytest.mark.parametrize("name", ["udpfast@", "udpfast-group@", "udpfast-relay@"])
 def test_unit_does_not_start_again_what_that_does_not_help(name):
     service = service_of(ROOT / "packaging" / f"{name}.service")
     assert service["RestartPreventExitStatus"].split() == ["2", str(EXIT_TAKEN)]
@@ -63,6 +63,7 @@ def test_unit_leaves_time_to_drain(service):
         ("udpfast-bus@", "udpfast-bus@one"),
         ("udpfast-group@", "udpfast-group@us"),
         ("udpfast-metrics", "udpfast-metrics"),
+        ("udpfast-relay@", "udpfast-relay@cme"),
     ],
 )
 def test_other_units_are_right_by_systemd_itself(tmp_path, name, instance):

@@ -88,13 +88,13 @@ def feed(port, tmp_path, monkeypatch):
 
 @pytest.fixture
 def start(feed):
-    """Return a function that starts `udpfast run` and kills what it started at the end."""
+    """Return a function that starts `udpfast run`, or another verb, and kills it at the end."""
     processes = []
 
-    def start(**environment):
+    def start(verb="run", **environment):
         processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", "udpfast", "run", str(feed)],
+                [sys.executable, "-m", "udpfast", verb, str(feed)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -144,6 +144,47 @@ def test_run_tells_the_service_manager_how_it_goes(start, port, tmp_path):
     ear.hear("STOPPING=1")
     assert process.wait(PATIENCE_S) == 0
     ear.sock.close()
+
+
+@pytest.fixture
+def relayed(feed):
+    """Let the feed's file say where a relay sends, and no feed start one."""
+    lines = '[[relay.lines]]\nname = "B"\nincremental = "127.0.0.1:9"\n'
+    feed.write_text(feed.read_text() + lines)
+
+
+@pytest.mark.usefixtures("relayed")
+def test_relay_tells_the_service_manager_how_it_goes(start, port, tmp_path):
+    name = str(tmp_path / "notify")
+    ear = Ear(name)
+    relay = start("relay", NOTIFY_SOCKET=name, WATCHDOG_USEC="200000")
+    ear.hear("READY=1")  # a feed that is not there must not keep it from being up
+    assert ear.hear("MAINPID=") == f"MAINPID={relay.pid}"
+    assert ear.hear("STATUS=") == "STATUS=waits for the feed test"
+    for _ in range(3):
+        ear.hear("WATCHDOG=1")
+    start()
+    while not ear.hear("STATUS=").startswith("STATUS=relays "):
+        pass
+    ear.heard.clear()
+    for _ in range(3):
+        ear.hear("WATCHDOG=1")
+    relay.terminate()
+    ear.hear("STOPPING=1")
+    assert relay.wait(PATIENCE_S) == 0
+    ear.sock.close()
+
+
+@pytest.mark.usefixtures("relayed")
+def test_second_relay_beside_a_feed_ends_with_its_own_exit_code(start):
+    assert "test at" in start().stdout.readline()
+    first = start("relay")
+    assert "relay of test" in first.stderr.readline()
+    second = start("relay")
+    assert second.wait(PATIENCE_S) == 3
+    assert str(first.pid) in second.stderr.read()
+    first.terminate()
+    assert first.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(

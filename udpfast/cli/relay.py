@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,20 @@ from msgspec.structs import replace
 
 from udpfast.agents.relay.relay import Relay
 from udpfast.cli.options import IntRange, log_level
+from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
 from udpfast.core.agent import AgentRunner
-from udpfast.core.log import say_info, say_warning
+from udpfast.core.clock import monotonic_ns
+from udpfast.core.log import say_error, say_info, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError, NotReadyError
+from udpfast.errors import ConfigError, NotReadyError, WriterExistsError, sentence
 from udpfast.monitor.output import read_output
 from udpfast.shm.instance import instance_directory, instance_hint
 
 __all__ = ["relay"]
 
 LOOK_S = 0.1
+STATUS_NS = 1_000_000_000
 #: Heartbeats come every 100 ms: after so many, the far end says that the relay is silent.
 SILENT_MS = 1_000
 #: A hole waits until its parity has come: by default for so long, and never for less.
@@ -91,6 +96,9 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
 
     Waits for a feed that is not there yet, and for the next one when it ends. docs/relay.md has
     more.
+
+    Exit codes: 0 stopped; 1 the relay failed; 2 wrong settings; 3 another relay runs beside the
+    feed.
     """
     name, config = _settings(source, options)
     if print_far:
@@ -98,6 +106,52 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
         return
     stopping = Stop()
     stopping.listen()
+    signs = _Signs(Service(os.environ))
+    try:
+        counts = _keep_going(name, config, stopping, signs)
+    except WriterExistsError as error:
+        signs.service.failed(str(error))
+        say_error(f"udpfast: relay of {name}: {error}")
+        sys.exit(EXIT_TAKEN)
+    except Exception as error:
+        signs.service.failed(sentence(error))
+        raise
+    _report(counts, as_json)
+
+
+class _Signs:
+    """What the service manager is told: readiness, how it goes, signs of life."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._status_ns = self._alive_ns = 0
+        self._cycles = -1
+
+    def wait(self, name: str) -> None:
+        """Say that it waits for its feed: it is ready for it, and to wait is a sign of life."""
+        self._look(f"waits for the feed {name}", -1)
+
+    def go_on(self, agent: Relay, cycles: int) -> None:
+        """Say how far it is; a turn of its loop since the last call is a sign of life."""
+        self._look(f"relays {agent.read_counts()['relay']['records']:,} records", cycles)
+
+    def _look(self, status: str, cycles: int) -> None:
+        now_ns = monotonic_ns()
+        if not self._status_ns:
+            self.service.ready()
+        if now_ns - self._status_ns >= STATUS_NS:
+            self._status_ns = now_ns
+            self.service.status(status)
+        due_ns = min(self.service.watchdog_ns, STATUS_NS)
+        if due_ns and now_ns - self._alive_ns >= due_ns and (cycles < 0 or cycles != self._cycles):
+            self._cycles, self._alive_ns = cycles, now_ns
+            self.service.alive()
+
+
+def _keep_going(
+    name: str, config: RelayConfig, stopping: Stop, signs: _Signs
+) -> dict[str, dict[str, int]]:
+    """Relay until it is stopped; return what the last relay counted."""
     counts: dict[str, dict[str, int]] = {}
     waiting = False
     while not stopping.wait(0 if not waiting else LOOK_S):
@@ -108,6 +162,7 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
                 say = say_warning if hint else say_info  # it was never there: perhaps misspelt
                 say(f"udpfast: relay waits for the feed {name}{hint}")
             waiting = True
+            signs.wait(name)
             continue
         agent = Relay(config, directory, name)
         runner = AgentRunner(agent, core=config.core, idle=config.idle)
@@ -115,15 +170,19 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
             runner.start()
         except (FileNotFoundError, NotReadyError):
             waiting = True
+            signs.wait(name)
             continue
         lines = ", ".join(f"{line.name} to {line.incremental}" for line in config.lines)
         say_info(f"udpfast: relay of {name}: {lines}; session {agent.feed.publication.session_id}")
         while not runner.join(LOOK_S):
             if stopping.wait(0):
                 runner.stop()
+            else:
+                signs.go_on(agent, runner.cycles)
         counts = agent.read_counts()
         waiting = False
-    _report(counts, as_json)
+    signs.service.stopping()
+    return counts
 
 
 def _running(name: str) -> Path | None:
