@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import udpfast
 from tests.shared import ROOT
 
 SETUP = """\
@@ -20,7 +21,7 @@ def compile_module(directory: Path, name: str, source: str, environment: Mapping
     (directory / f"{name}.pyx").write_text(source)
     (directory / "setup.py").write_text(SETUP.format(name=name, root=str(ROOT)))
     command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-    flags = {"CFLAGS": "-O0"}
+    flags = {"CFLAGS": f"-O0 -I{udpfast.get_include()}"}
     subprocess.run(
         command, cwd=directory, env={**environment, **flags}, check=True, stdout=subprocess.DEVNULL
     )
