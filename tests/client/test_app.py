@@ -1,25 +1,35 @@
 """An app sends only in the process that opened its outbox, until `close`."""
 
+import math
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.client.test_store_source import Kept
+from tests.waiting import PATIENCE_S
 from udpfast.archive.bus_files import describe_store, shared_directory
 from udpfast.client.app import App
+from udpfast.errors import NotReadyError
+
+
+def run_daemon(folder: Path) -> str:
+    """Leave a store as its daemon does when it has run; return its address."""
+    made = Kept(folder)
+    made.live.introduce("S", shared_directory(made.store.log.directory), by_feed=False)
+    describe_store(made.store.log.directory, {"host": "S", "by_feed": False})
+    made.tell()
+    return f"store:{made.folder}"
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
     """A store whose daemon has run."""
-    made = Kept(tmp_path / "orders")
-    made.live.introduce("S", shared_directory(made.store.log.directory), by_feed=False)
-    describe_store(made.store.log.directory, {"host": "S", "by_feed": False})
-    made.tell()
-    return f"store:{made.folder}"
+    return run_daemon(tmp_path / "orders")
 
 
 def in_child(work: Callable[[], object]) -> str:
@@ -95,3 +105,27 @@ def test_name_is_free_while_a_forked_child_lives(address: str, end: str) -> None
         os.waitpid(child, 0)
         os.close(source)
         os.close(target)
+
+
+@pytest.mark.parametrize("timeout", [PATIENCE_S, None])
+def test_app_waits_for_a_daemon_that_is_about_to_run(tmp_path: Path, timeout: float | None) -> None:
+    daemon = threading.Timer(0.1, run_daemon, [tmp_path / "orders"])
+    daemon.start()
+    with App(f"store:{tmp_path / 'orders'}", "a", timeout=timeout) as app:
+        assert app.send(b"1") == 1
+    daemon.join()
+
+
+def test_app_waits_for_no_daemon_beyond_its_timeout(tmp_path: Path) -> None:
+    begun_s = time.monotonic()
+    with pytest.raises(NotReadyError, match="expected a store whose daemon has run"):
+        App(f"store:{tmp_path}", "a", timeout=0.05)
+    assert time.monotonic() - begun_s >= 0.05
+
+
+@pytest.mark.parametrize("timeout", [-1, math.nan])
+def test_app_whose_timeout_is_none_is_refused_before_it_waits(
+    tmp_path: Path, timeout: float
+) -> None:
+    with pytest.raises(ValueError, match="timeout must be"):
+        App(f"store:{tmp_path}", "a", timeout=timeout)

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from udpfast.archive.bus_files import (
     Live,
@@ -21,6 +22,7 @@ from udpfast.archive.bus_files import (
     shared_directory,
 )
 from udpfast.bus.outbox import Outbox, OutboxState
+from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.idle import IdleStrategy
@@ -71,6 +73,8 @@ class App:
     anew : bool
         True: if the outbox is one whose `send` raises SupersededError or OutboxLostError, set it
         aside and begin a new one, whose numbers start at 1.
+    timeout : float or None
+        Seconds to wait until the host's daemon has run. 0: do not wait; None: forever.
 
     Raises
     ------
@@ -78,7 +82,7 @@ class App:
         The address is not that of a store, or a feed writes the store; the name is not a sender's
         name; the daemon has another $UDPFAST_SHM; or records from `start` on were removed.
     NotReadyError
-        The host's daemon has never run.
+        The host's daemon had not run within `timeout` seconds.
     PermissionError
         The daemon runs as another user.
     RegionError
@@ -99,6 +103,7 @@ class App:
         slots: int = 1 << 16,
         capacity_bytes: int = 64 << 20,
         anew: bool = False,
+        timeout: float | None = 0.0,
     ) -> None:
         prefix, _, target = address.partition(":") if isinstance(address, str) else ("", "", "")
         if prefix != "store" or not target or "\0" in target:
@@ -110,11 +115,13 @@ class App:
                 f"name must be 1 to {_NAME_BYTES_MAX} printable bytes of UTF-8 without '/', was "
                 f"{shown(name)}"
             )
+        if timeout is not None and not timeout >= 0:
+            raise ValueError(f"timeout must be 0 or more seconds, or None, was {shown(timeout)}")
         self.name = name
         self.address = address
+        deadline_s = deadline_of(timeout)
         try:
-            self._directory = journal_directory(target)
-            described = read_description(self._directory)
+            self._directory, described = when_there(lambda: _described(target), deadline_s)
         except FileNotFoundError:
             raise NotReadyError(
                 f"{address}: expected a store whose daemon has run on this host, found none: "
@@ -126,7 +133,10 @@ class App:
             )
         self._host = described["host"]
         self._reader = Reader(
-            address, idle=idle, start="begin" if start is None else ("position", start)
+            address,
+            idle=idle,
+            start="begin" if start is None else ("position", start),
+            timeout=time_left(deadline_s),
         )
         self._position = start
         self._outbox = self._open(slots, capacity_bytes)
@@ -341,6 +351,12 @@ def _why_full(directory: Path) -> str:
     if said["waits_for"]:
         return f"they wait for copies on {', '.join(said['waits_for'])} (release)"
     return "they wait for the disk of this host"
+
+
+def _described(target: str) -> tuple[Path, dict[str, Any]]:
+    """Return the directory of a store, and what its daemon wrote about it."""
+    directory = journal_directory(target)
+    return directory, read_description(directory)
 
 
 def _can_be_a_sender(name: object) -> bool:
