@@ -94,6 +94,7 @@ def test_lines_fit_the_terminal_whatever_is_counted(live: Subscriber) -> None:
             assert len(host_row(much)) <= COLUMNS
             lines = [line for line in feed_lines(much, look.unix_ns) if "FULL" not in line]
             assert max(map(len, lines)) <= COLUMNS, max(lines, key=len)
+            assert " 1.15E+? " in host_row(much)  # took_over: nobody knows how much more
     assert len(HOST_TITLE) <= COLUMNS
     assert len(host_caption(look)) <= COLUMNS
 

@@ -40,7 +40,7 @@ udpfast top: the feeds of this user on this host, live and dead
   q                   quit        ?, h   this page
 
 datagr/s   datagrams per second, of all lines together
-lost       messages that no line brought, since the feed's start
+lost       messages that no line brought; +?: and what came while none ran
 drops      datagrams that the kernel dropped
 missed     records that readers missed, because they were too slow
 p99 us     from the kernel's stamp to the loop, since the last look

@@ -28,7 +28,7 @@ __all__ = [
 
 #: Columns of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
-    f"{'feed':<14}{'state':<8}{'lines':>6}{'datagr/s':>10}{'records/s':>10}{'lost':>7}"
+    f"{'feed':<14}{'state':<8}{'lines':>6}{'datagr/s':>10}{'records/s':>10}{'lost':>8}"
     f"{'drops':>7}{'missed':>7}{'p99 us':>9}"
 )
 
@@ -54,10 +54,13 @@ def host_row(feed: FeedChange) -> str:
     """Return a feed as one line below `HOST_TITLE`."""
     speaking = sum(not line.silent for line in feed.lines)
     hop = feed.hops.get("kernel_to_loop")
+    # Nobody counts what came while no process ran.
+    unknown = "+?" if feed.status.counters["feed"]["took_over"] else ""
+    lost = short(feed.lost_total, 6 - len(unknown)) + unknown
     return (
         f"{feed.name[:13]:<14}{feed.status.life_shown:<8}{f'{speaking}/{len(feed.lines)}':>6}"
         f"{short(feed.datagrams_per_s):>10}{short(feed.records_per_s):>10}"
-        f"{short(feed.lost_total, 6):>7}{short(feed.kernel_drops_total, 6):>7}"
+        f"{lost:>8}{short(feed.kernel_drops_total, 6):>7}"
         f"{short(feed.lapped_total, 6):>7}{_microseconds(hop, 'p99')[0]:>9}"
     )
 
