@@ -89,6 +89,17 @@ def test_relay_whose_lines_are_too_thin_is_named_until_they_are_not(feed: Subscr
     counts.close()
 
 
+def test_relay_of_its_own_that_failed_is_named_and_one_that_the_feed_starts_is_an_agent(
+    feed: Subscriber,
+) -> None:
+    RelayCounts.create(status_of(feed).path, ["microwave"]).close(ended=True)
+    assert texts(status_of(feed)) == []
+    RelayCounts.create(status_of(feed).path, ["microwave"]).close()
+    (trouble,) = find_troubles(well(), {"deribit": status_of(feed)})
+    assert trouble.kind is TroubleKind.RELAY_GONE
+    assert trouble.text.startswith("feed deribit: its relay is gone: process ")
+
+
 @pytest.mark.parametrize("state", ["waiting", "running", "failed"])
 def test_agent_that_fails_again_and_again_is_named_in_every_state(
     feed: Subscriber, state: str

@@ -21,7 +21,7 @@ from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.monitor.status import read_host
+from udpfast.monitor.status import read_host, read_status
 from udpfast.monitor.troubles import feed_troubles
 from udpfast.shm.roster import AgentState, read_roster
 
@@ -185,6 +185,30 @@ def test_second_relay_beside_a_feed_ends_with_its_own_exit_code(start):
     assert str(first.pid) in second.stderr.read()
     first.terminate()
     assert first.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.usefixtures("relayed")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_relay_that_was_killed_needs_attention_until_another_runs_and_a_stopped_one_does_not(
+    start, how
+):
+    assert "test at" in start().stdout.readline()
+    relay = start("relay")
+    assert "relay of test" in relay.stderr.readline()
+    assert gone_relays() == []
+    relay.send_signal(how)
+    assert relay.wait(PATIENCE_S) == (0 if how == signal.SIGTERM else -how)
+    text = (
+        f"feed test: its relay is gone: process {relay.pid} was killed or failed, and no other has "
+        "begun since. What it sent is in doubt at the far end"
+    )
+    assert gone_relays() == ([] if how == signal.SIGTERM else [text])
+    assert "relay of test" in start("relay").stderr.readline()
+    assert gone_relays() == []
+
+
+def gone_relays():
+    return [each for each in feed_troubles("test", read_status("test")) if "relay" in each]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ cdef enum:
 
 cdef class Agent:
     cdef readonly str role
-    cdef object failure           # an exception raised in do_work, for join() to raise again
+    cdef object failure           # what ended do_work, for join() to raise again
     cdef int do_work(self, int64_t now_ns) noexcept nogil
 
 cdef class AgentRunner:

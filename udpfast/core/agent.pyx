@@ -309,9 +309,12 @@ cdef class AgentRunner:
 
     def _raise(self, rc):
         cdef Agent agent = self.agents[self._failed]
-        if agent.failure is not None:
-            raise agent.failure
-        check(rc, "run agent", agent.role)
+        if agent.failure is None:
+            try:
+                check(rc, "run agent", agent.role)
+            except OSError as failure:
+                agent.failure = failure  # on_stop may want to know
+        raise agent.failure
 
     def _tidy(self, started):
         # Stop every agent that was started; the first failure is the one to report.

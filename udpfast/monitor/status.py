@@ -166,6 +166,8 @@ class InstanceStatus(Struct, frozen=True):
         What agents count of the servers that they ask, by the table of their settings.
     replay : Replay or None
         What it replays, if it is a replay of datagrams; None: it is a feed.
+    relay_gone : int
+        Pid of the relay beside it that was killed or failed, and is none of `agents`; 0: none.
     """
 
     directory: str
@@ -193,6 +195,7 @@ class InstanceStatus(Struct, frozen=True):
     latency_ns: dict[str, dict[str, int]]
     servers: dict[str, dict[str, int]]
     replay: Replay | None = None
+    relay_gone: int = 0
 
     @property
     def path(self) -> Path:
@@ -275,6 +278,11 @@ def read_status(
     replay = read_replay(directory, output.log, output.epoch)
     # The times of a replay's lines are recorded ones: their silence says nothing.
     live = replay is None
+    agents = tuple(
+        AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})
+        for agent in read_roster(directory)
+    )
+    relay, gone = _read_relay(directory)
     return InstanceStatus(
         directory=str(directory),
         writer_pid=output.writer_pid,
@@ -287,10 +295,7 @@ def read_status(
         position=output.position,
         started_ns=started_ns,
         bypass=read_bypass(values["feed"], output.writer_pid if output.alive else None),
-        agents=tuple(
-            AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})
-            for agent in read_roster(directory)
-        ),
+        agents=agents,
         ledger=ledger_of(values),
         silent=tuple(describe_silence(values, started_ns, unix_ns).values()) if live else (),
         addresses=addresses,
@@ -299,7 +304,7 @@ def read_status(
         ),
         counters=values,
         image=image,
-        relay=_read_relay(directory),
+        relay=relay,
         objects=paced.get(
             ("objects", directory),
             lambda _: read_objects(directory, values["feed"], image),
@@ -312,6 +317,8 @@ def read_status(
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
         replay=replay,
+        # The roster says how one is that the feed starts.
+        relay_gone=gone if all(agent.name != "relay" for agent in agents) else 0,
     )
 
 
@@ -357,16 +364,18 @@ def _readers(output: OutputFacts) -> tuple[ReaderStatus, ...]:
     )
 
 
-def _read_relay(directory: Path) -> dict[str, dict[str, int]] | None:
+def _read_relay(directory: Path) -> tuple[dict[str, dict[str, int]] | None, int]:
+    # What it has counted, and its pid if it is gone.
     try:
         counts = RelayCounts.attach(directory)
     except (FileNotFoundError, UdpfastError):
-        return None
+        return None, 0
     found = counts.read()
     if not counts.alive:
         found["relay"]["short"] = 0  # nothing waits any more
+    gone = counts.gone
     counts.close()
-    return found
+    return found, gone
 
 
 def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostStatus:

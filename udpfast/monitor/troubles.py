@@ -51,16 +51,17 @@ class TroubleKind(IntEnum):
     FEED_SILENT = 4
     OBJECTS_STRANDED = 5
     AGENT_DOWN = 6
-    SOURCE_GONE = 7
-    DISK_FULL = 8
-    LINE_SILENT = 9
-    SERVER_SILENT = 10
-    TABLE_FULL = 11
-    OUTBOX_FULL = 12
-    NOT_RECORDED = 13
-    RELAY_SHORT = 14
-    HOST_FAULT = 15
-    UNREADABLE = 16
+    RELAY_GONE = 7
+    SOURCE_GONE = 8
+    DISK_FULL = 9
+    LINE_SILENT = 10
+    SERVER_SILENT = 11
+    TABLE_FULL = 12
+    OUTBOX_FULL = 13
+    NOT_RECORDED = 14
+    RELAY_SHORT = 15
+    HOST_FAULT = 16
+    UNREADABLE = 17
 
 
 #: An agent's failure by which there was no room for a further segment, or no quota.
@@ -157,6 +158,12 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
         yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
     for sentence in describe_servers(status.servers):
         yield Trouble(TroubleKind.SERVER_SILENT, f"feed {name}: {sentence}")
+    if status.relay_gone:
+        yield Trouble(
+            TroubleKind.RELAY_GONE,
+            f"feed {name}: its relay is gone: process {status.relay_gone} was killed or failed, "
+            "and no other has begun since. What it sent is in doubt at the far end",
+        )
     relay = (status.relay or {}).get("relay", {})
     if relay.get("short"):
         yield Trouble(

@@ -2,7 +2,8 @@
 
     0 RegionHeader, description {"lines": [..]} | 4096 the relay's | 4096 + 256 line by line
 
-Counters are int64; those of each line begin at a multiple of 128 bytes.
+Counters are int64; those of each line begin at a multiple of 128 bytes. The last of the relay's
+says whether it ended in good order.
 """
 
 from __future__ import annotations
@@ -74,10 +75,11 @@ _FIRST = 4096
 _RELAY = 256
 _SCOPE = 128
 _LAYOUT_HASH = int.from_bytes(
-    hashlib.sha256(",".join([*RELAY_COUNTS, *RELAY_LINE_COUNTS]).encode()).digest()[:8], "little"
+    hashlib.sha256(",".join([*RELAY_COUNTS, "ended", *RELAY_LINE_COUNTS]).encode()).digest()[:8],
+    "little",
 )
 
-assert 8 * len(RELAY_COUNTS) <= _RELAY
+assert 8 * len(RELAY_COUNTS) < _RELAY
 assert 8 * len(RELAY_LINE_COUNTS) <= _SCOPE
 
 
@@ -99,6 +101,7 @@ class RelayCounts:
         self._region = region
         memory = np.frombuffer(region.view(), np.int64, offset=_FIRST)
         self.relay: npt.NDArray[np.int64] = memory[: len(RELAY_COUNTS)]
+        self._end: npt.NDArray[np.int64] = memory[_RELAY // 8 - 1 : _RELAY // 8]
         self.lines: npt.NDArray[np.int64] = memory[_RELAY // 8 :].reshape(len(names), _SCOPE // 8)
 
     @classmethod
@@ -139,6 +142,11 @@ class RelayCounts:
         """Whether the relay's process is alive."""
         return self._region.writer_alive()
 
+    @property
+    def gone(self) -> int:
+        """Pid of the relay, if its process was killed, or it failed; 0: it runs, or was stopped."""
+        return 0 if self._end[0] or self.alive else self._region.writer_pid
+
     def read(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope (`relay`, and `line NAME` for each line) and name."""
         found = {"relay": dict(zip(RELAY_COUNTS, self.relay.tolist(), strict=True))}
@@ -146,8 +154,10 @@ class RelayCounts:
             found[f"line {name}"] = dict(zip(RELAY_LINE_COUNTS, row, strict=False))
         return found
 
-    def close(self) -> None:
-        """Release the file, which stays for later reading."""
+    def close(self, *, ended: bool = False) -> None:
+        """Release the file, which stays for later reading; its relay `ended` in good order."""
+        if ended:
+            self._end[0] = 1
         self._region.close()
 
 

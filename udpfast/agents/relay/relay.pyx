@@ -33,6 +33,7 @@ from udpfast.agents.relay.relay_lines import RelayLines, line_budget
 from udpfast.archive.names import RingTable
 from udpfast.config import FeedConfig, RelayConfig
 from udpfast.core.log import say_info, say_warning
+from udpfast.errors import NotReadyError
 from udpfast.log.readers import ReaderRegistration
 from udpfast.shm.image import has_image
 from udpfast.shm.relay_counts import RelayCounts
@@ -123,12 +124,13 @@ cdef class Relay(Agent):
             self._registration = ReaderRegistration.create(
                 self._cursor.readers, "relay", self._cursor.index(), clock_realtime_ns())
             self._renew_names()
-        except BaseException:
+        except BaseException as failure:
             if lines is not None:
                 lines.close()
             if self._cursor is not None:
                 self._cursor.close()
-            self.counts.close()
+            # A feed that is not ready yet is tried again.
+            self.counts.close(ended=isinstance(failure, (FileNotFoundError, NotReadyError)))
             raise
         self._begin()
 
@@ -144,15 +146,17 @@ cdef class Relay(Agent):
 
     def on_stop(self) -> None:
         """Tell the far end that nothing more comes, and close the sockets."""
+        ended = False
         try:
             self._say_end()
+            ended = self.failure is None
         finally:
             self._registration.close()
             if self.feed.lines is not None:
                 self.feed.lines.close()
             self._cursor.close()
             self._last_counts = self.counts.read()
-            self.counts.close()
+            self.counts.close(ended=ended)
 
     @property
     def index(self) -> int:
