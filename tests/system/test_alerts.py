@@ -107,6 +107,7 @@ STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastServerSilent": ({("udpfast_server_silent", ""): 1}, set()),
     "UdpfastLinesDisagree": ({("udpfast_line_disagreements_total", 'line="B"'): grows(2)}, set()),
     "UdpfastMemoryFull": ({("udpfast_feed_names_full_total", ""): grows(2)}, set()),
+    "UdpfastRelayGone": ({("udpfast_troubles", "relay_gone"): 1}, set()),
     "UdpfastRelayShort": ({("udpfast_relay_short", ""): 1.0}, set()),
     "UdpfastReaderLapped": ({("udpfast_reader_lapped_records_total", ""): grows(5)}, set()),
     "UdpfastAgentRestarted": ({("udpfast_agent_restarts_total", "image"): grows(2)}, set()),

@@ -295,13 +295,15 @@ def _row(feed: FeedChange) -> dict[str, Any]:
     p99 = "-"
     if hop is not None and hop.count:
         p99 = f"{hop.percentiles({'p99': 99.0})['p99'] / 1e3:,.1f}"
+    # Nobody counts what came while no process ran.
+    unknown = " + ?" if feed.status.counters["feed"]["took_over"] else ""
     return {
         "feed": feed.name,
         "state": feed.status.life_shown,
         "lines": f"{sum(not line.silent for line in feed.lines)}/{len(feed.lines)}",
         "datagrams": short(feed.datagrams_per_s),
         "records": short(feed.records_per_s),
-        "lost": short(feed.lost_total),
+        "lost": short(feed.lost_total) + unknown,
         "drops": short(feed.kernel_drops_total),
         "missed": short(feed.lapped_total),
         "p99": p99,
