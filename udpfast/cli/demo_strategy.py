@@ -79,6 +79,7 @@ class Account:
                     )
                 ),
                 "below": int((latencies < 0).sum()),
+                "above": 0,  # each is known, however long
             },
             "stale": sorted(
                 f"{exchange}:{symbol}"
