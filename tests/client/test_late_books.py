@@ -72,6 +72,17 @@ def sound(books: Books) -> dict[Key, tuple[Any, Any]]:
     }
 
 
+def count_believed(always: Books, late: list[tuple[Reader, Books]], seed: int) -> int:
+    """Return how many sound books late readers have: all are those of who was always there."""
+    known = sound(always)
+    believed = 0
+    for _, books in late:
+        found = sound(books)
+        assert found == {name: known.get(name) for name in found}, f"seed {seed}"
+        believed += len(found)
+    return believed
+
+
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_late_reader_believes_nothing_that_one_who_was_there_does_not(
     tmp_path: Path, first: int
@@ -88,11 +99,7 @@ def test_late_reader_believes_nothing_that_one_who_was_there_does_not(
                 take(*each)
             if always[0].lapped:
                 break  # it was there no more than the others
-            known = sound(always[1])
-            for _, books in late:
-                found = sound(books)
-                assert found == {name: known.get(name) for name in found}, f"seed {seed}"
-                believed += len(found)
+            believed += count_believed(always[1], late, seed)
             if rng.random() < 0.4:
                 late.append((Reader(market.address, start="tail"), Books()))
         for reader, _ in (always, *late):
@@ -122,11 +129,7 @@ def test_reader_with_an_image_believes_nothing_that_one_who_was_there_does_not(
                 take(*each)
             if always[0].lapped:
                 break
-            known = sound(always[1])
-            for _, books in joined:
-                found = sound(books)
-                assert found == {name: known.get(name) for name in found}, f"seed {seed}"
-                believed += len(found)
+            believed += count_believed(always[1], joined, seed)
             if rng.random() < 0.5:
                 joined.append((Reader(market.address, image=True), Books()))
         keeper.on_stop()
