@@ -2,6 +2,7 @@
 
     udpfast lab latejoin --attaches 1000 --seed 1
     udpfast lab latejoin --attaches 60 --events 20000 --simulate
+    udpfast lab latejoin --attaches 200 --capacity 4194304 --stall 2
 
     feed: recorded market, lossy lines, a restart -> engine -> ring <- image keeper (thread)
                                                                 ^
@@ -9,9 +10,9 @@
 
 Every joiner notes what its sound books hold where its image ended and at places behind, and checks
 that records follow each other without hole or repetition, and that each book's first update
-continues what the image said. The oracle, who was there from the beginning, then says whether all
-of that was so; its own books at the end must be those that were published. Now and then the keeper
-is ended and another one goes on.
+continues what the image said. One that stalls is lapped and joins again. The oracle, who was there
+from the beginning, then says whether all of that was so; its own books at the end must be those
+that were published. Now and then the keeper is ended and another one goes on.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class Attach(NamedTuple):
     complete_ns: int
     image_records: int
     records: int
+    laps: int
     checks: list[Check]
 
 
@@ -139,6 +141,7 @@ def run(
     capacity_bytes: int = 1 << 24,
     processes: int = 2,
     seconds: float = 20.0,
+    stall_s: float = 0.0,
 ) -> dict[str, Any]:
     """Run one feed with so many attaches; raise AssertionError on the first thing found wrong."""
     source: MarketSource
@@ -154,7 +157,7 @@ def run(
         directory = Path(root) / "feed"
         directory.mkdir(mode=0o700)
         results, oracle, restarts = _play(
-            directory, arrived, attaches, seed, capacity_bytes, processes, seconds
+            directory, arrived, attaches, seed, capacity_bytes, processes, seconds, stall_s
         )
     records, final = oracle
     found = judge(results, records)
@@ -201,6 +204,7 @@ def _play(
     capacity_bytes: int,
     processes: int,
     seconds: float,
+    stall_s: float,
 ) -> tuple[list[Attach], tuple[list[Any], dict[str, Any]], int]:
     replayer = Replayer(_config(capacity_bytes), directory)
     keepers = _Keepers(directory, seed)
@@ -208,7 +212,7 @@ def _play(
     queue = context.Queue()
     shares = [attaches // processes + (n < attaches % processes) for n in range(processes)]
     joiners = [
-        context.Process(target=_join_all, args=(directory, share, seed * 1000 + n, queue))
+        context.Process(target=_join_all, args=(directory, share, seed * 1000 + n, stall_s, queue))
         for n, share in enumerate(shares)
     ]
     try:
@@ -336,7 +340,7 @@ def _capture(arrived: list[Arrival]) -> tuple[CaptureBatch, Any, Any]:
     return CaptureBatch(headers, b"".join(a.datagram for a in arrived)), channels, lines
 
 
-def _join_all(directory: Path, attaches: int, seed: int, queue: Any) -> None:
+def _join_all(directory: Path, attaches: int, seed: int, stall_s: float, queue: Any) -> None:
     try:
         rng = random.Random(seed)
         queue.put("ready")
@@ -346,35 +350,43 @@ def _join_all(directory: Path, attaches: int, seed: int, queue: Any) -> None:
         found = []
         for _ in range(attaches):
             time.sleep(rng.uniform(0, 0.02))
-            found.append(_join(directory, rng))
+            found.append(_join(directory, rng, stall_s))
         queue.put(found)
     except BaseException as failure:
         queue.put(f"{type(failure).__name__}: {failure}")
         raise
 
 
-def _join(directory: Path, rng: random.Random) -> Attach:
+def _join(directory: Path, rng: random.Random, stall_s: float) -> Attach:
     began_ns = time.perf_counter_ns()
     with Reader(f"ring:{directory}", image=True, name="joiner") as reader:
         books = Books(reader)
         applied: dict[int, int] = {}
-        image_records = 0
-        while reader.joining:
-            batch = books.poll(timeout=0)
-            image_records += len(batch)
-            _note_image(batch, applied)
+        image_records = _take_image(reader, books, applied)
         complete_ns = time.perf_counter_ns() - began_ns
         expected = reader.index
         checks = [Check(expected, _digest(books))]
-        records = 0
+        records = laps = 0
         for _ in range(rng.randrange(4)):
+            time.sleep(rng.uniform(0, stall_s))
             wanted, deadline = rng.randrange(1, 200), time.monotonic() + 0.05
-            while wanted and time.monotonic() < deadline:
+            while wanted > 0 and time.monotonic() < deadline:
                 try:
                     batch = books.poll(limit=wanted, timeout=0.01)
                 except RingClosedError:
                     break
-                assert not batch.lapped, "lapped while it followed"
+                if batch.lapped:
+                    # It joins again from the image, of which this batch is the beginning.
+                    laps += 1
+                    assert reader.index == expected + batch.lapped, (
+                        f"lapped at {expected}, missed {batch.lapped}, goes on at {reader.index}"
+                    )
+                    applied.clear()
+                    _note_image(batch, applied)
+                    image_records += len(batch) + _take_image(reader, books, applied)
+                    expected = reader.index
+                    checks.append(Check(expected, _digest(books)))
+                    continue
                 indices = batch.headers["index"]
                 assert (indices == expected + np.arange(len(batch))).all(), (
                     f"expected records from {expected} on, found {indices}"
@@ -384,7 +396,17 @@ def _join(directory: Path, rng: random.Random) -> Attach:
                 records += len(batch)
                 wanted -= len(batch)
             checks.append(Check(expected, _digest(books)))
-        return Attach(complete_ns, image_records, records, checks)
+        return Attach(complete_ns, image_records, records, laps, checks)
+
+
+def _take_image(reader: Reader, books: Books, applied: dict[int, int]) -> int:
+    records = 0
+    while reader.joining:
+        batch = books.poll(timeout=0)
+        assert not batch.lapped, "lapped while it read the image"
+        records += len(batch)
+        _note_image(batch, applied)
+    return records
 
 
 def _note_image(batch: Any, applied: dict[int, int]) -> None:
@@ -453,6 +475,7 @@ def judge(results: list[Attach], records: list[Any]) -> dict[str, Any]:
         "checks_with_books_in_doubt": in_doubt,
         "image_records": sum(attach.image_records for attach in results),
         "records_followed": sum(attach.records for attach in results),
+        "laps": sum(attach.laps for attach in results),
     }
 
 
@@ -469,6 +492,13 @@ def _market() -> Path | None:
 @click.option("--seconds", type=FiniteRange(0), default=20.0, help="Of the feed.")
 @click.option("--capacity", type=int, default=1 << 24, show_default=True, help="Ring bytes.")
 @click.option("--processes", type=int, default=2, show_default=True, help="That attach.")
+@click.option(
+    "--stall",
+    type=FiniteRange(0),
+    default=0.0,
+    help="Seconds that a joiner reads nothing, at most, between its checks; with a small ring it is"
+    " lapped, and joins again.",
+)
 @click.option("--simulate", is_flag=True, help="A simulated market.")
 def main(
     attaches: int,
@@ -478,6 +508,7 @@ def main(
     seconds: float,
     capacity: int,
     processes: int,
+    stall: float,
     simulate: bool,
 ) -> bool:
     """Run seeds; return whether something was wrong."""
@@ -491,6 +522,7 @@ def main(
                 capacity_bytes=capacity,
                 processes=processes,
                 seconds=seconds,
+                stall_s=stall,
             )
         except AssertionError as wrong:
             click.echo(f"seed {each}: {wrong}")

@@ -16,9 +16,9 @@ def test_late_joiners_are_never_wrong_and_read_nothing_twice() -> None:
 
 def test_check_that_differs_from_the_oracle_is_found() -> None:
     with pytest.raises(AssertionError, match="at record 0: expected"):
-        judge([Attach(1, 1, 0, [Check(0, {"x:y": 1})])], [])
+        judge([Attach(1, 1, 0, 0, [Check(0, {"x:y": 1})])], [])
 
 
 def test_check_beyond_the_last_record_is_found() -> None:
     with pytest.raises(AssertionError, match="1 checks, compared 0"):
-        judge([Attach(1, 1, 0, [Check(9, {})])], [])
+        judge([Attach(1, 1, 0, 0, [Check(9, {})])], [])

@@ -43,7 +43,7 @@ cdef class Books:
     - SESSION empties all books of its stream; RESTART (another writer) empties all books;
     - after a lap or a late join, a book is stale until the next snapshot that the feed passes on,
       or, if the feed itself may be in doubt, until the book's RECOVERED or next update. A feed
-      without losses passes on no snapshots: use `Reader(image=True)`;
+      without losses passes on no snapshots: use `Reader(image=True)`, which then joins again;
     - an update with levels that the book refuses makes it stale until its next snapshot;
     - two objects of a session with the same names make both books stale, until one is left.
 

@@ -203,6 +203,9 @@ cdef class MergedSource(PolledSource):
             return member.source.headers[member.next].index
         return member.source.next_index()
 
+    cdef uint64_t next_position(self):
+        return self.current.source.next_position()
+
     cdef uint64_t missed_total(self):
         return sum((<Member>each).source.missed_total() for each in self.members)
 

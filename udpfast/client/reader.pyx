@@ -87,7 +87,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     image : bool
         Begin with the complete state, whatever `start` is: first each object's last values, as
         records flagged `SNAPSHOT`, then the ring (or the feed's store) from exactly that point.
-        Needs `[image]` in the feed's file.
+        Needs `[image]` in the feed's file. A reader of a ring that is lapped begins so again,
+        after LAPPED, which counts what lies in between. If there is no usable image within a
+        second, it warns (RuntimeWarning), and goes on with the newest record.
 
     Raises
     ------
@@ -493,6 +495,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         if self._missed:
             self._missed_index = self._memory.headers[0].index
             self._missed_position = self._memory.headers[0].position
+            if self._source.from_image and self._source.next_position():
+                self._missed_index = self._source.next_index()
+                self._missed_position = self._source.next_position()
         if self._filter is not None:  # set first: no record may pass unfiltered if this raises
             self._rest = 0
             self._end = count

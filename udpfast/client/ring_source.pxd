@@ -14,6 +14,8 @@ cdef class RingSource(Source):
     cdef ImageJoin join          # records that come before the ring's; None: none (left)
     cdef int64_t join_left       # records of `join` not handed out yet
     cdef uint64_t join_taken     # records handed out that are not in the ring: of join, and our own
+    cdef bint joins              # whether to join from the image again after a lap
+    cdef int64_t joins_until_ns  # a lap was met: how long to try; 0: there is none, -1: in vain
     # ConnectionScope of the DISCONNECTED that was handed out; 0: the writer is connected.
     cdef uint32_t gone
     cdef uint64_t gone_epoch     # the writer's epoch at that time
@@ -30,6 +32,9 @@ cdef class RingSource(Source):
     cdef object failure          # exception for `fail` to raise
     cdef int64_t names_looked_ns  # when names_missing last returned True
 
+    cdef int64_t _take_image(self, int64_t limit) noexcept nogil
+    cdef int64_t _meet_lap(self, int64_t count, int64_t limit) noexcept
+    cdef int64_t _join_again(self, int64_t limit) except -1
     cdef bint _follow(self) except -1
     cdef int64_t say_ended(self, int64_t code) except? -1
     cdef _look_at_writer(self, bint joins, bint all_read)

@@ -24,6 +24,7 @@ import contextlib
 import errno
 import sys
 import time
+import warnings
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +33,7 @@ from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.appearing import PAUSE_S, deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import (
-    NotReadyError, RegionError, RingClosedError, UdpfastError)
+    ImageError, NotReadyError, RegionError, RingClosedError, UdpfastError)
 from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.names import NameTable
@@ -50,6 +51,8 @@ cdef enum:
 
 # Least time to wait for an image, whatever `timeout` is: its keeper may have just been started.
 _PATIENCE_S = 1.0
+# A poll of a reader that was lapped sleeps for so long if there is no image for it yet.
+_AGAIN_S = 0.001
 
 
 @cython.final
@@ -65,7 +68,8 @@ cdef class RingSource(Source):
     name : str
         Name of this reader in tools.
     join : ImageJoin, optional
-        Records to hand out before those of the ring.
+        Records to hand out before those of the ring. After a lap the source joins again in the same
+        way: instead of the records that were missed, it hands out what they led to.
     """
 
     def __init__(self, directory: Path, RingCursor cursor not None, name: str, ImageJoin join=None):
@@ -79,6 +83,7 @@ cdef class RingSource(Source):
             directory, name, cursor.index, clock_realtime_ns())
         self.entry = self.registration.entry
         self.join = join
+        self.joins = join is not None
         self.join_left = 0 if join is None else join.left
         if self.join_left:
             self._look_at_writer(True, True)  # if the writer has ended, the image is out of date
@@ -99,12 +104,8 @@ cdef class RingSource(Source):
                 return self._hand_out_connection()
         self.from_image = self.join_left > 0
         if unlikely(self.from_image):
-            count = self.join.take(
-                self.headers, self.offsets, self.payloads, self.cursor._room, limit)
-            self.join_left -= count
-            self.join_taken += count
             self.missed = 0
-            return count
+            return self._take_image(limit)
         if unlikely(self.gone and self._is_back()):
             with gil:
                 return self._hand_out_connection()
@@ -120,7 +121,12 @@ cdef class RingSource(Source):
                 if count != 0:
                     idle_step(idle, 1)
                     self.missed_reason = LAPPED_READER
-                    if unlikely(self.unknown):
+                    # What precedes a file's first record was not overwritten in this file.
+                    if unlikely(self.missed and self.joins) and (
+                            self.headers.position != ring.header.first):
+                        with gil:
+                            count = self._meet_lap(count, limit)
+                    if unlikely(self.unknown and count > 0):
                         self._note_unknown()
                     return count
                 if unlikely(self.followed):
@@ -133,6 +139,62 @@ cdef class RingSource(Source):
             idle_step(idle, 0)
             turns += 1
             look = idle.parked or turns % LOOK_TURNS == 0
+
+    cdef int64_t _take_image(self, int64_t limit) noexcept nogil:
+        cdef int64_t count = self.join.take(
+            self.headers, self.offsets, self.payloads, self.cursor._room, limit)
+        self.join_left -= count
+        self.join_taken += count
+        return count
+
+    cdef int64_t _meet_lap(self, int64_t count, int64_t limit) noexcept:
+        # A run of `count` records from behind the missed ones is in memory. Hand out the image's
+        # records instead. Return 0 if there is no usable image yet: the next poll meets the lap
+        # again. Once that was tried for long enough, the run is handed out.
+        if self.joins_until_ns < 0:
+            self.joins_until_ns = 0
+            return count
+        try:
+            return self._join_again(limit)
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+
+    cdef int64_t _join_again(self, int64_t limit) except -1:
+        cdef RingReader* ring = &self.cursor.reader
+        cdef uint64_t position = self.headers.position
+        cdef uint64_t index = self.headers.index - self.missed
+        cdef uint64_t lapped = ring.lapped - self.missed
+        cdef ImageJoin join = None
+        cdef int64_t now_ns = clock_monotonic_ns()
+        reason = None
+        try:
+            join = ImageJoin(self.directory, RingFeedCursor(self.cursor), 0.0)
+        except ImageError as error:
+            reason = error
+        if join is None or join.left == 0:
+            # Stand before the missed records again.
+            self.cursor.seek(position, index)
+            ring.jumped, ring.lapped = True, lapped
+            if self.joins_until_ns == 0:
+                self.joins_until_ns = now_ns + <int64_t>(_PATIENCE_S * 1e9)
+            if reason is None:
+                self.joins_until_ns = -1  # nothing was known there
+            elif now_ns < self.joins_until_ns:
+                time.sleep(_AGAIN_S)
+            else:
+                self.joins_until_ns = -1
+                warnings.warn(
+                    f"this reader was lapped; its books are in doubt: {reason}", RuntimeWarning)
+            return 0
+        self.joins_until_ns = 0
+        self.missed = ring.index - index
+        ring.lapped = lapped + self.missed
+        if join.payload_max > self.cursor._room:
+            self.cursor._allocate(self.cursor._limit, join.payload_max)
+            self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self.join, self.join_left, self.from_image = join, join.left, True
+        return self._take_image(limit)
 
     cdef bint _is_back(self) noexcept nogil:
         # Return whether to report READY: a new writer has written a record; or the loop that was
@@ -353,8 +415,11 @@ cdef class RingSource(Source):
     cdef uint64_t next_index(self):
         return self.cursor.reader.index
 
+    cdef uint64_t next_position(self):
+        return self.cursor.reader.cursor
+
     cdef bint joining(self):
-        return self.join_left > 0
+        return self.join_left > 0 or self.joins_until_ns > 0
 
     cdef uint64_t missed_total(self):
         return self.cursor.reader.lapped + self.missed_unknown

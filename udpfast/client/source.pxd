@@ -37,6 +37,7 @@ cdef class Source:
     cdef sleeper(self)
     cdef report(self, uint64_t read)
     cdef uint64_t next_index(self)
+    cdef uint64_t next_position(self)
     cdef bint joining(self)
     cdef bint between(self)
     cdef uint64_t missed_total(self)

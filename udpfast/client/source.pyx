@@ -88,6 +88,10 @@ cdef class Source:
         # Index of the first record that the next `wait` may return.
         return 0
 
+    cdef uint64_t next_position(self):
+        # Position of that record; 0: not known.
+        return 0
+
     cdef bint joining(self):
         # Whether the next `wait` returns records of an image, which indices do not count.
         return False
