@@ -1,5 +1,6 @@
 """The jobs `orders` and `imbalance` on markets of venues, beside the same counted by a reader."""
 
+import random
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from lab.conformance.books import read_set
 from tests.cases import nightly
-from tests.export.market import drive
+from tests.export.market import BEGIN_NS, STEP_NS, Market, drive, record
 from tests.shared import shared
 from tests.spark.test_jobs import by, epoch_s, table
 from udpfast.agents.feed.recorder import Recorder
@@ -25,17 +26,71 @@ from udpfast.spark.bronze import Bronze
 from udpfast.spark.jobs import Parameters
 
 BAR_S = 1
-DELETE = 3
+NEW, CHANGE, DELETE = 1, 2, 3
+ROW = ("order_id", "action", "side", "price", "quantity", "priority")
+
+
+class Lives:
+    """What a plain reader counts of the orders of one instrument."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+        self.open: dict[Any, dict[str, Any]] = {}
+
+    def take(self, rows: list[Any], traded: float, now_ns: int, snapshot: bool) -> None:
+        """Count the changes of one message, rows of `ROW`, and what was traded in it."""
+        if snapshot:
+            there = {row[0] for row in rows}
+            self.open = {name: life for name, life in self.open.items() if name in there}
+        for name, action, side, price, quantity, _ in rows:
+            life = self.open.pop(name, None)
+            place = (side, price)
+            if life is None:
+                if action == DELETE:
+                    continue
+                before = sum(one["place"] == place for one in self.open.values())
+                life = {
+                    "begin_ns": now_ns, "asked": 0, "filled": 0, "open": 0, "ended_ns": None,
+                    "before": None if snapshot or action != NEW else before,
+                }  # fmt: skip
+                self.all.append(life)
+            now = 0 if action == DELETE else quantity
+            life["asked"] += max(0, now - life["open"])
+            if not snapshot:
+                life["filled"] += min(max(0, life["open"] - now), traded)
+            life["open"], life["place"] = now, place
+            if action == DELETE:
+                life["ended_ns"] = now_ns
+            else:
+                self.open[name] = life
+
+    def row(self) -> dict[str, Any]:
+        """Return what the job's table says."""
+        ended = [one for one in self.all if one["ended_ns"] is not None]
+        seen = [one for one in self.all if one["before"] is not None]
+        lived = [one["ended_ns"] - one["begin_ns"] for one in seen if one["ended_ns"] is not None]
+        places = [one["before"] for one in seen]
+        return {
+            "orders": len(self.all),
+            "ended": len(ended),
+            "cancelled": sum(one["filled"] < one["asked"] for one in ended),
+            "quantity": sum(one["asked"] for one in self.all),
+            "filled": sum(one["filled"] for one in self.all),
+            "lifetime_mean_ns": statistics.fmean(lived) if lived else None,
+            "lifetime_p50_ns": statistics.median(lived) if lived else None,
+            "place_mean": statistics.fmean(places) if places else None,
+            "place_p50": statistics.median(places) if places else None,
+            "at_front": sum(place == 0 for place in places) / len(places) if places else None,
+        }
 
 
 class Counted:
-    """What a reader counts, order by order, with queues that it walks through."""
+    """What a reader counts, instrument by instrument."""
 
     def __init__(self) -> None:
-        self.orders: dict[Any, dict[str, Any]] = {}
-        self.queues: dict[Any, dict[Any, int]] = defaultdict(dict)
+        self.lives: dict[Any, Lives] = defaultdict(Lives)
         self.traded: dict[Any, float] = defaultdict(float)
-        self.touched: dict[Any, set[Any]] = defaultdict(set)
+        self.changes: dict[Any, Any] = {}
         self.quotes: dict[Any, list[tuple[float, float]]] = defaultdict(list)
 
     def take(self, record: Any) -> None:
@@ -44,30 +99,11 @@ class Counted:
         if record.kind == Kind.TRADES:
             self.traded[message] += float(record.update.rows["quantity"].sum())
         elif record.kind == Kind.ORDERS:
-            for row in record.update.rows:
-                self.change(name, message, record, row)
+            told = bool(record.flags & RecordFlag.SNAPSHOT)
+            rows = record.update.rows[list(ROW)].tolist()
+            self.changes.setdefault(message, ([], record.received_ns, told))[0].extend(rows)
         elif record.kind == Kind.TOP_OF_BOOK:
             self.quote(name, record)
-
-    def change(self, name: Any, message: Any, record: Any, row: Any) -> None:
-        key = name, record.session, bytes(row["order_id"])
-        place = name, record.session, int(row["side"]), float(row["price"])
-        order = self.orders.get(key)
-        told = bool(record.flags & RecordFlag.SNAPSHOT)
-        if order is None:
-            order = self.orders[key] = {
-                "begin_ns": record.received_ns, "quantity": float(row["quantity"]),
-                "before": len(self.queues[place]), "told": told, "ended_ns": None,
-            }  # fmt: skip
-        else:
-            self.queues[order["place"]].pop(key, None)
-            if not told and row["action"] != 1:
-                self.touched[message].add(key)
-        order["place"] = place
-        if row["action"] == DELETE:
-            order["ended_ns"] = record.received_ns
-        else:
-            self.queues[place][key] = int(row["priority"])
 
     def quote(self, name: Any, record: Any) -> None:
         top = record.update.header
@@ -79,32 +115,9 @@ class Counted:
 
     def found(self) -> dict[Any, dict[str, Any]]:
         """Return what the job's table says of each instrument."""
-        filled: dict[Any, float] = defaultdict(float)
-        for message, keys in self.touched.items():
-            for key in keys:
-                filled[key] += self.traded.get(message, 0.0)
-        whole: dict[Any, list[Any]] = defaultdict(list)
-        for key, order in self.orders.items():
-            whole[key[0]].append((order, filled[key]))
-        return {name: self.row(orders) for name, orders in whole.items()}
-
-    @staticmethod
-    def row(orders: list[tuple[dict[str, Any], float]]) -> dict[str, Any]:
-        ended = [(one, part) for one, part in orders if one["ended_ns"] is not None]
-        lived = [one["ended_ns"] - one["begin_ns"] for one, _ in ended if not one["told"]]
-        places = [one["before"] for one, _ in orders if not one["told"]]
-        return {
-            "orders": len(orders),
-            "ended": len(ended),
-            "cancelled": sum(part < one["quantity"] for one, part in ended),
-            "quantity": sum(one["quantity"] for one, _ in orders),
-            "filled": sum(part for _, part in orders),
-            "lifetime_mean_ns": statistics.fmean(lived) if lived else None,
-            "lifetime_p50_ns": statistics.median(lived) if lived else None,
-            "place_mean": statistics.fmean(places) if places else None,
-            "place_p50": statistics.median(places) if places else None,
-            "at_front": sum(place == 0 for place in places) / len(places) if places else None,
-        }
+        for message, (rows, now_ns, told) in self.changes.items():
+            self.lives[message[0]].take(rows, self.traded.get(message, 0.0), now_ns, told)
+        return {name: lives.row() for name, lives in self.lives.items() if lives.all}
 
 
 def play(folder: Path, directory: Path) -> tuple[Path, Counted]:
@@ -133,7 +146,7 @@ def play(folder: Path, directory: Path) -> tuple[Path, Counted]:
     return out, counted
 
 
-@pytest.mark.parametrize("name", ["pitch_2", *nightly("itch_small")])
+@pytest.mark.parametrize("name", ["pitch_2", *nightly("itch_small", "cme_1")])
 def test_orders_and_imbalance_are_what_a_reader_counts(spark, tmp_path: Path, name: str) -> None:
     out, counted = play(shared("venues", "books", name), tmp_path)
     bronze = Bronze(spark, (str(out),))
@@ -142,7 +155,8 @@ def test_orders_and_imbalance_are_what_a_reader_counts(spark, tmp_path: Path, na
     assert rows.keys() == expected.keys()
     for key, row in expected.items():
         assert {column: rows[key][column] for column in row} == pytest.approx(row, rel=1e-9), key
-        assert rows[key]["cancel_ratio"] == pytest.approx(row["cancelled"] / row["ended"])
+        if row["ended"]:
+            assert rows[key]["cancel_ratio"] == pytest.approx(row["cancelled"] / row["ended"])
         assert rows[key]["fill_ratio"] == pytest.approx(row["filled"] / row["quantity"])
     assert sum(row["filled"] for row in expected.values()) > 0
     assert any(0 < row["at_front"] < 1 for row in expected.values())
@@ -158,3 +172,113 @@ def test_orders_and_imbalance_are_what_a_reader_counts(spark, tmp_path: Path, na
         assert (told["imbalance_min"], told["imbalance_max"]) == (min(values), max(values))
         assert told["imbalance_last"] == values[-1]
         assert told["mid_moved"] == pytest.approx(mids[-1] - mids[0])
+
+
+class Written:
+    """Orders of one instrument as a feed tells of them: some changes are lost, ids come again."""
+
+    def __init__(self, market: Market, seed: int) -> None:
+        self.market, self.chance = market, random.Random(seed)
+        self.open: dict[str, tuple[int, float, int, int]] = {}  # id -> side, price, quantity, ...
+        self.lives = Lives()
+        self.free: list[str] = []
+        self.told = self.last = 0
+        self.silent = self.chance.choice((0, 0, 200))  # not recorded: what came before
+
+    def run(self, messages: int) -> None:
+        for at in range(messages):
+            self.silent = max(0, self.silent - 1)
+            if at % 150 == 149:
+                self.lose()
+            else:
+                self.message(self.chance.choice((1, 1, 1, 2, 4)))
+
+    def message(self, changes: int) -> None:
+        rows, traded = [], 0
+        for _ in range(changes):
+            row, fill = self.change()
+            rows.append(row)
+            traded += fill
+        self.tell(rows, traded)
+
+    def change(self) -> tuple[tuple[Any, ...], int]:
+        pick = self.chance.random()
+        touched = {name for name in self.open if self.open[name][3] <= self.last}
+        if pick < 0.4 or not touched:
+            reused = self.free and self.chance.random() < 0.3
+            name = self.free.pop(0) if reused else str(self.told)
+            return self.put(name, NEW, self.chance.randrange(2), self.chance.randrange(1, 40)), 0
+        name = self.chance.choice(sorted(touched))
+        side, _, quantity, priority = self.open[name]
+        if pick < 0.6:  # filled, maybe whole
+            fill = self.chance.randrange(1, quantity + 1)
+            return self.left(name, quantity - fill, priority), fill
+        if pick < 0.75:
+            return self.left(name, 0, priority), 0
+        if pick < 0.85:
+            return self.left(name, self.chance.randrange(1, quantity + 1), priority), 0
+        return self.put(name, CHANGE, side - 1, quantity + self.chance.randrange(0, 20)), 0
+
+    def put(self, name: str, action: int, side: int, quantity: int) -> tuple[Any, ...]:
+        self.told += 1
+        price = 100.0 + self.chance.randrange(-2, 3)
+        self.open[name] = (side + 1, price, quantity, self.told)
+        return (name, action, *self.open[name])
+
+    def left(self, name: str, quantity: int, priority: int) -> tuple[Any, ...]:
+        side, price, _, _ = self.open[name]
+        self.open[name] = (side, price, quantity, priority)
+        if quantity:
+            return (name, CHANGE, *self.open[name])
+        self.free.append(name)
+        return (name, DELETE, *self.open.pop(name))
+
+    def lose(self) -> None:
+        """Lose messages, maybe of orders that are gone or moved; a snapshot in records heals."""
+        silent, self.silent = self.silent, 1
+        for _ in range(self.chance.randrange(20)):
+            self.message(1)
+        self.silent = silent
+        rows = [(name, NEW, *row) for name, row in self.open.items()]
+        self.chance.shuffle(rows)
+        rows.sort(key=lambda row: row[5])
+        self.tell(rows, 0, snapshot=True)
+
+    def tell(self, rows: list[tuple[Any, ...]], traded: int, snapshot: bool = False) -> None:
+        self.last = self.told
+        if self.silent:
+            return
+        number = self.market.number
+        now_ns = BEGIN_NS + number * STEP_NS
+        header = {"number": number, "received_ns": now_ns, "published_ns": now_ns}
+        if traded:
+            self.market.tell(Kind.TRADES, [{"price": 1.0, "quantity": traded}], "S", header)
+        content = [dict(zip(ROW, row, strict=True)) for row in rows]
+        # A large snapshot takes several records; only the first is marked.
+        middle = len(rows) // 2 if snapshot else len(rows)
+        first = header | ({"flags": int(RecordFlag.SNAPSHOT)} if snapshot else {})
+        self.market.tell(Kind.ORDERS, content[:middle], "S", first)
+        if content[middle:]:
+            self.market.tell(Kind.ORDERS, content[middle:], "S", header)
+        self.lives.take(rows, traded, now_ns, snapshot)
+
+
+def test_orders_of_any_market_are_counted_once_from_where_they_were_seen(
+    spark, tmp_path: Path
+) -> None:
+    expected = {}
+    for seed in range(12):
+        market = Market(tmp_path / f"feed{seed}", 1 << 22)
+        written = Written(market, seed)
+        written.run(900)
+        record(market, tmp_path / f"journal{seed}")
+        market.close()
+        journal, out = (str(tmp_path / name) for name in (f"journal{seed}", "export"))
+        result = CliRunner().invoke(cli, ["export", journal, out, "--feed", f"f{seed}"])
+        assert result.exit_code == 0, result.output
+        expected[f"f{seed}",] = written.lives.row()
+    found = by(table(Bronze(spark, (str(tmp_path / "export"),)), "orders"), "feed")
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        assert {name: found[key][name] for name in row} == pytest.approx(row, rel=1e-9), key
+        assert found[key]["fill_ratio"] <= 1

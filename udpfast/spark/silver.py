@@ -88,14 +88,15 @@ def trades(bronze: Bronze) -> DataFrame:
 
 
 def orders(bronze: Bronze) -> DataFrame:
-    """Return every change of an order, and whether it is from a snapshot.
+    """Return every change of an order, with the quantity that is open after it.
 
-    `quantity` is the open quantity of the order after the change; after its removal it is 0.
+    A change to no quantity is a removal, as in every book; its price may be missing.
     """
-    snapshot = F.col("flags").bitwiseAND(int(RecordFlag.SNAPSHOT)) != 0
+    quantity = F.coalesce(finite(F.col("quantity")), F.lit(0.0))
+    gone = (F.col("action") == "Delete") | (quantity <= 0)
     return (
         bronze.table("orders")
-        .where(F.col("order_id").isNotNull() & finite(F.col("price")).isNotNull())
+        .where(F.col("order_id").isNotNull() & (finite(F.col("price")).isNotNull() | gone))
         .select(
             *OBJECT,
             "session",
@@ -103,13 +104,12 @@ def orders(bronze: Bronze) -> DataFrame:
             "number",
             "received_ns",
             (F.col("position") + F.col("row")).alias("at"),
-            F.coalesce(snapshot, F.lit(False)).alias("snapshot"),
             "order_id",
-            "side",
-            "price",
-            F.coalesce(finite(F.col("quantity")), F.lit(0.0)).alias("quantity"),
+            F.coalesce("side", F.lit("")).alias("side"),
+            F.coalesce("price", F.lit(float("nan"))).alias("price"),  # NULL equals nothing
+            F.when(gone, 0.0).otherwise(quantity).alias("quantity"),
             "priority",
-            "action",
+            F.when(gone, "Delete").otherwise(F.coalesce("action", F.lit(""))).alias("action"),
         )
     )
 

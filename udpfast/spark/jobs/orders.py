@@ -23,49 +23,60 @@ if TYPE_CHECKING:
 
 __all__ = ["ORDERS"]
 
+#: By how much, relatively, sums of quantities may differ and be the same.
+ROUNDING = 1e-9
+
 #: The session is included, because ids are unique only within one.
-ORDER = (*silver.OBJECT, "session", "order_id")
-QUEUE = (*silver.OBJECT, "session", "side", "price")
+BOOK = (*silver.OBJECT, "session")
+ORDER = (*BOOK, "order_id")
+QUEUE = (*BOOK, "side", "price")
+STAY = (*ORDER, "side", "price", "priority")
+MESSAGE = (*BOOK, "stream", "number", "received_ns")
 
 
 def reduce_orders(bronze: Bronze, _: Parameters) -> DataFrame:
     """Aggregate the changes of each stay."""
     return (
         silver.orders(bronze)
-        .groupBy(*ORDER, "side", "price", "priority")
+        .groupBy(*STAY)
         .agg(
             F.min("at").alias("begin"),
             F.max("at").alias("last"),
-            F.min_by("received_ns", "at").alias("begin_ns"),
+            *(F.min_by(name, "at").alias(name) for name in ("stream", "number", "received_ns")),
             F.max_by("received_ns", "at").alias("last_ns"),
-            F.min_by("quantity", "at").alias("quantity"),
+            F.max("quantity").alias("most"),
+            F.max_by("quantity", "at").alias("left"),
+            F.min_by("action", "at").alias("first_action"),
             F.max_by("action", "at").alias("action"),
-            F.min_by("snapshot", "at").alias("snapshot"),
         )
     )
 
 
 def finish_orders(stays: DataFrame, bronze: Bronze, _: Parameters) -> DataFrame:
     """Count the orders of each instrument."""
+    there = dataclasses.replace(bronze, streaming=False)
     whole = (
-        placed(stays)
-        .groupBy(*ORDER)
+        placed(stays, snapshots(there))
+        .join(filled(there), list(STAY), "left")
+        .groupBy(*ORDER, "life")
         .agg(
-            F.min_by("quantity", "begin").alias("quantity"),
-            F.min("begin_ns").alias("begin_ns"),
+            F.sum("asked").alias("quantity"),
+            F.min_by("received_ns", "begin").alias("begin_ns"),
             F.max("last_ns").alias("last_ns"),
             (F.max_by("action", "last") == "Delete").alias("ended"),
-            F.min_by("snapshot", "begin").alias("snapshot"),
+            F.min_by("first_action", "begin").alias("first_action"),
+            F.min_by("told", "begin").alias("told"),
             F.min_by("place", "begin").alias("place"),
+            F.coalesce(F.sum("filled"), F.lit(0.0)).alias("filled"),
         )
-        .join(filled(bronze), list(ORDER), "left")
-        .fillna(0.0, ["filled"])
+        .where("first_action <> 'Delete'")
     )
-    # The time at which an order from a snapshot was placed is unknown.
-    seen = ~F.col("snapshot")
+    # When an order was placed is unknown if a snapshot told of it, or a change was its first row.
+    seen = F.col("told").isNull() & (F.col("first_action") == "New")
     lived = F.when(seen & F.col("ended"), F.col("last_ns") - F.col("begin_ns"))
     place = F.when(seen, F.col("place"))
-    cancelled = F.col("ended") & (F.col("filled") < F.col("quantity"))
+    # Sums of decimals are off by rounding.
+    cancelled = F.col("ended") & (F.col("filled") < F.col("quantity") * (1 - ROUNDING))
     counted = whole.groupBy(*silver.OBJECT).agg(
         F.count("*").alias("orders"),
         F.sum(F.col("ended").cast("bigint")).alias("ended"),
@@ -86,11 +97,36 @@ def finish_orders(stays: DataFrame, bronze: Bronze, _: Parameters) -> DataFrame:
     )
 
 
-def placed(stays: DataFrame) -> DataFrame:
-    """Return stays with `place`: how many orders were at that price when each stay began."""
+def snapshots(bronze: Bronze) -> DataFrame:
+    """Return the records that replace all orders of a book."""
+    return (
+        bronze.table("messages")
+        .where("kind = 'ORDERS' AND snapshot")
+        .select(*MESSAGE, F.col("position").alias("at"))
+    )
+
+
+def placed(stays: DataFrame, whole: DataFrame) -> DataFrame:
+    """Return stays with what follows from others.
+
+    `place` is how many orders were at that price when the stay began, `life` counts the orders that
+    had the same id one after the other, `asked` is by how much the order grew, and `told` is the
+    snapshot that told of it, or NULL. Only the first record of a large snapshot is marked as one.
+    """
     mine = Window.partitionBy(*ORDER).orderBy("begin")
-    ended = F.when(F.col("action") == "Delete", F.col("last")).otherwise(F.lead("begin").over(mine))
-    stays = stays.withColumn("end", ended)
+    told = whole.groupBy(*MESSAGE).agg(F.min("at").alias("told"))
+    stays = ended(stays, whole).join(told, list(MESSAGE), "left")
+    # A snapshot that does not tell of an order ends its life, too.
+    dead = (F.lag("action").over(mine) == "Delete") | (
+        F.lag("replaced").over(mine) < F.coalesce("told", "begin")
+    )
+    another = F.coalesce(dead, F.lag("begin").over(mine).isNull())
+    grown = F.col("most") - F.when(F.col("another"), 0.0).otherwise(F.lag("left").over(mine))
+    stays = (
+        stays.withColumn("another", another)
+        .withColumn("life", F.sum(F.col("another").cast("bigint")).over(mine))
+        .withColumn("asked", F.greatest(grown, F.lit(0.0)))
+    )
     # Orders that leave are counted before orders that come at the same moment.
     come = stays.withColumn("when", F.col("begin")).withColumn("change", F.lit(1))
     gone = stays.where("end IS NOT NULL").withColumn("when", F.col("end"))
@@ -104,17 +140,45 @@ def placed(stays: DataFrame) -> DataFrame:
     )
 
 
+def ended(stays: DataFrame, whole: DataFrame) -> DataFrame:
+    """Return stays with their `end`, NULL if it still lasts, and the next snapshot (`replaced`).
+
+    Besides the order's own next row, a snapshot without the order ends its stay.
+    """
+    mine = Window.partitionBy(*ORDER).orderBy("begin")
+    later = Window.partitionBy(*BOOK).orderBy("when").rowsBetween(1, Window.unboundedFollowing)
+    both = stays.withColumn("when", F.col("last")).unionByName(
+        whole.select(*BOOK, F.expr("at - 1").alias("when"), F.col("at").alias("replaced")),
+        allowMissingColumns=True,
+    )
+    both = both.withColumn("replaced", F.min("replaced").over(later)).where("begin IS NOT NULL")
+    moved = F.least(F.lead("begin").over(mine), "replaced")
+    end = F.when(F.col("action") == "Delete", F.col("last")).otherwise(moved)
+    return both.withColumn("end", end).drop("when")
+
+
 def filled(bronze: Bronze) -> DataFrame:
-    """Return how much of each order was traded, from the trades in its own messages."""
-    there = dataclasses.replace(bronze, streaming=False)
+    """Return how much of each order was traded, from the trades in its own messages.
+
+    An order is filled by no more than what it shrinks: where a number is that of a datagram (CME),
+    its trades are those of many orders.
+    """
     message = [*silver.INSTRUMENT, "session", "stream", "number"]
     trades = (
-        there.table("trades")
+        bronze.table("trades")
         .groupBy(*message)
         .agg(F.sum(silver.finite(F.col("quantity"))).alias("traded"))
     )
-    changed = silver.orders(there).where("action <> 'New' AND NOT snapshot")
-    return changed.join(trades, message).groupBy(*ORDER).agg(F.sum("traded").alias("filled"))
+    mine = Window.partitionBy(*ORDER).orderBy("at")
+    shrunk = F.greatest(F.lag("quantity").over(mine) - F.col("quantity"), F.lit(0.0))
+    return (
+        silver.orders(bronze)
+        .withColumn("shrunk", shrunk)
+        .where("action <> 'New' AND shrunk > 0")
+        .join(trades, message)
+        .groupBy(*STAY)
+        .agg(F.sum(F.least("shrunk", "traded")).alias("filled"))
+    )
 
 
 ORDERS = Job(
