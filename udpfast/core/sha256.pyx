@@ -125,6 +125,8 @@ cdef void sha256_begin(Sha256* hash) noexcept nogil:
 cdef void sha256_add(Sha256* hash, const uint8_t* at, uint64_t size) noexcept nogil:
     cdef uint64_t held = hash.size % SHA256_BLOCK
     cdef uint64_t taken
+    if size == 0:
+        return  # there may be no address either
     hash.size += size
     if held:
         taken = min(size, SHA256_BLOCK - held)
