@@ -73,12 +73,12 @@ cdef inline void mail_put(
     store_release(&box.put, box.put + 1)  # orders the bytes before it; read by mail_take
 
 
-cdef inline Mail* mail_take(Mailbox* box) noexcept nogil:
-    # The oldest mail, valid until mail_done; NULL: none.
-    if load_acquire(&box.put) == box.taken:
-        return NULL
-    return &box.mails[box.taken % MAIL_SLOTS]
-
-
-cdef inline void mail_done(Mailbox* box) noexcept nogil:
-    store_release(&box.taken, box.taken + 1)
+cdef inline list mail_take(Mailbox* box):
+    # All that is there, as (origin, bytes).
+    cdef Mail* mail
+    found = []
+    while load_acquire(&box.put) != box.taken:
+        mail = &box.mails[box.taken % MAIL_SLOTS]
+        found.append((mail.origin, <bytes>mail.data[:mail.size]))
+        store_release(&box.taken, box.taken + 1)
+    return found

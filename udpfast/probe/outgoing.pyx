@@ -23,8 +23,8 @@ from udpfast.net.datagram cimport (
 from udpfast.net.departures cimport Departures, departure_next
 from udpfast.net.sender cimport DatagramSender, SendBatch, datagram_send, send_batch_add
 from udpfast.probe.layout cimport (
-    CONTROL_BYTES, KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, PROBE_SIZE_MAX, Mail, Mailbox,
-    ProbeHeader, mail_done, mail_put, mail_take,
+    CONTROL_BYTES, KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, PROBE_SIZE_MAX, Mailbox,
+    ProbeHeader, mail_put, mail_take,
 )
 from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record
 
@@ -203,14 +203,7 @@ cdef class Outgoing:
 
     def take_mail(self) -> list[tuple[int, bytes]]:
         """Return the datagrams that are no echoes, as a list of (line, bytes); for one thread."""
-        cdef Mail* mail
-        found = []
-        while True:
-            mail = mail_take(&self.mailbox)
-            if mail is NULL:
-                return found
-            found.append((mail.origin, <bytes>mail.data[:mail.size]))
-            mail_done(&self.mailbox)
+        return mail_take(&self.mailbox)
 
     def run(self, int64_t linger_ns, bint spin=True) -> None:
         """Send all probes when they are due, and take echoes until none came for `linger_ns`.

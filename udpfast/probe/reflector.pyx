@@ -22,7 +22,7 @@ from udpfast.net.datagram cimport (
 )
 from udpfast.net.sender cimport SendBatch, datagram_send, send_batch_add, send_batch_init
 from udpfast.probe.layout cimport (
-    KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, Mail, Mailbox, ProbeHeader, mail_done,
+    KIND_ECHO, KIND_PROBE, PROBE_HEADER, PROBE_MAGIC, Mailbox, ProbeHeader,
     mail_put, mail_take,
 )
 from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record_signed
@@ -166,14 +166,7 @@ cdef class Reflector:
 
     def take_mail(self) -> list[tuple[int, bytes]]:
         """Return the datagrams that are no probes, as a list of (track, bytes); for one thread."""
-        cdef Mail* mail
-        found = []
-        while True:
-            mail = mail_take(&self.mailbox)
-            if mail is NULL:
-                return found
-            found.append((mail.origin, <bytes>mail.data[:mail.size]))
-            mail_done(&self.mailbox)
+        return mail_take(&self.mailbox)
 
     def counts(self, int place) -> dict[str, int]:
         """Return what was counted on a track so far, by name; from any thread while it is open."""
