@@ -29,10 +29,8 @@ def feed(request, tmp_path):
         yield made
 
 
-@contextmanager
-def opened(directory, timestamps):
-    ports = free_ports(2)
-    config = parse_feed(
+def config_of(ports, timestamps):
+    return parse_feed(
         {
             "name": "test",
             "ring": {"capacity_bytes": 1 << 22},
@@ -49,6 +47,12 @@ def opened(directory, timestamps):
             },
         }
     )
+
+
+@contextmanager
+def opened(directory, timestamps):
+    ports = free_ports(2)
+    config = config_of(ports, timestamps)
     engine = Engine(config, directory)
     with (
         Turns(FeedLoop(engine, config)) as turns,
@@ -202,6 +206,47 @@ def test_line_that_is_silent_after_a_stall_leaves_no_doubt_if_the_other_one_drop
     counted = engine.read_counters()["incremental"]
     assert 41 * S < now_ns < 45 * S
     assert (counted["gaps"], counted["disconnected"]) == (0, 0)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_readers_are_not_told_that_all_was_read_before_the_loss_of_closed_lines_is(
+    tmp_path, silent
+):
+    # All lines failed, and are opened again 30 s later: what came meanwhile shows with the first
+    # datagram of each.
+    ports = free_ports(2)
+    config = config_of(ports, "none")
+    engine = Engine(config, tmp_path)
+    loop = FeedLoop(engine, config)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+
+        def send(line, seqno):
+            sock.sendto(datagram(bytes(8), seqno=seqno, control=1), ("127.0.0.1", ports[line]))
+
+        with Turns(loop) as turns:
+            send(0, 1)
+            send(1, 1)
+            turns.turn(MS)
+            turns.turn(2 * MS)
+        before_ns = current_ns(engine)
+        for turn in range(300):
+            loop.pass_time(before_ns + turn * 50 * MS)
+        assert current_ns(engine) == before_ns  # nobody listened
+        with Turns(FeedLoop(engine, config, reopened=True)) as turns:
+            now_ns = before_ns + 30 * S
+            turns.turn(now_ns)
+            assert current_ns(engine) == before_ns
+            send(0, 10)
+            if not silent:
+                send(1, 10)
+            while current_ns(engine) == before_ns:
+                now_ns += 10 * MS
+                turns.turn(now_ns)
+            assert lost(engine) == 8
+            counted = engine.read_counters()["incremental"]
+            assert counted["gaps"] == 1  # A has shown what B did not bring either
+            assert (now_ns > before_ns + 39 * S) == silent
+    engine.close()
 
 
 def test_stall_without_loss_holds_nobody(feed):

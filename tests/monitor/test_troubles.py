@@ -63,6 +63,23 @@ def test_feed_that_was_stopped_needs_nobody_and_a_dead_one_does(feed: Subscriber
     assert [each[:20] for each in texts(dead)] == ["feed deribit is dead"]
 
 
+def test_feed_that_waits_for_its_network_is_not_said_to_be_stopped_by_a_signal(
+    feed: Subscriber,
+) -> None:
+    status = status_of(feed, stuck_ns=7_000_000_000)
+    assert "a signal or a debugger" in texts(status)[0]
+    agents = tuple(
+        msgspec.structs.replace(each, state="waiting", failure="OSError: [Errno 100] network down")
+        if each.name == "feed"
+        else each
+        for each in status.agents
+    )
+    assert texts(msgspec.structs.replace(status, agents=agents)) == [
+        "feed deribit receives nothing: its lines are closed until its network is back (tried "
+        "again and again), and readers' books are in doubt: OSError: [Errno 100] network down"
+    ]
+
+
 def test_one_silent_line_and_all_of_them_are_told_apart(feed: Subscriber) -> None:
     one = ("incremental.B: nothing for 9 s",)
     assert texts(status_of(feed, silent=one)) == ["feed deribit: incremental.B: nothing for 9 s"]

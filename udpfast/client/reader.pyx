@@ -322,9 +322,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
         "alive": it works. "ended": it was stopped normally, and nothing more will come. "stuck":
         its process exists, but its loop has not run for a second (it was stopped by a signal or a
-        debugger, or gets no CPU time) and may continue. "failed": it reported that an error ended
-        it. "dead": it was killed, or is silent. After "failed" and "dead" another writer may
-        continue. "closed": this reader is closed.
+        debugger, gets no CPU time, or waits for its network) and may continue. "failed": it
+        reported that an error ended it. "dead": it was killed, or is silent. After "failed" and
+        "dead" another writer may continue. "closed": this reader is closed.
         """
         if self._closed():
             return "closed"

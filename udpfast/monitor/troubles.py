@@ -122,12 +122,7 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
         reason = next((each.failure for each in status.agents if each.failure), "see its log")
         yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
     if status.life == "stuck":
-        yield Trouble(
-            TroubleKind.FEED_STUCK,
-            f"feed {name} stands still: its process {status.writer_pid} is there, and its loop has "
-            f"not been up to date for {status.stuck_ns // 1_000_000_000} s: a signal or a debugger "
-            "stopped it, or its core has no time for it",
-        )
+        yield Trouble(TroubleKind.FEED_STUCK, f"feed {name} {_why_stuck(status)}")
     for sentence in status.limits.values():
         yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
     if status.life != "running":
@@ -179,6 +174,20 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
                 yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
             else:
                 yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
+
+
+def _why_stuck(status: InstanceStatus) -> str:
+    for agent in status.agents:
+        if agent.name == "feed" and agent.state == "waiting":
+            return (
+                "receives nothing: its lines are closed until its network is back (tried again and "
+                f"again), and readers' books are in doubt: {agent.failure}"
+            )
+    return (
+        f"stands still: its process {status.writer_pid} is there, and its loop has not been up to "
+        f"date for {status.stuck_ns // 1_000_000_000} s: a signal or a debugger stopped it, or its "
+        "core has no time for it"
+    )
 
 
 def _errno_of(failure: str) -> int:

@@ -18,9 +18,9 @@ PASSING = {EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, E
 class FeedKeeper:
     """Opens the lines of a subscriber again after a network error on all of them.
 
-    The ring goes on meanwhile: its readers are told of the silence as of any other, and of the gap
-    behind it. Any other error may mean memory that is not what it should be: the process ends then,
-    and the next one begins afresh behind a RESTART.
+    The ring goes on meanwhile: its readers are told that nobody listens, and of the silence; then
+    of the gap, and last that all was read. Any other error may mean memory that is not what it
+    should be: the process ends then, and the next one begins afresh behind a RESTART.
 
     Parameters
     ----------

@@ -84,6 +84,9 @@ cdef class FeedLoop(Agent):
         want that).
     ready : callable, optional
         Called when they are, before the first datagram is looked at.
+    reopened : bool
+        Whether the lines were closed for a while: what came meanwhile is lost, and each line's next
+        datagram shows it. Readers do not trust their books before.
     """
 
     cdef Engine engine
@@ -109,6 +112,7 @@ cdef class FeedLoop(Agent):
     # what fills them may lie in the sockets.
     cdef int64_t read_until_ns
     cdef Recovery recovery
+    cdef bint reopened                 # no line has been read since the lines were closed
     cdef int64_t recovery_ends_ns      # it waits until then, at most; 0: it does not wait
     cdef int64_t silent_after_ns
     # Which addresses of incremental lines dropped datagrams that no later one has shown yet; how
@@ -126,11 +130,15 @@ cdef class FeedLoop(Agent):
     cdef int64_t note_at_ns            # when it is told next when lines were heard
     cdef uint32_t sample
 
-    def __init__(self, Engine engine, config: FeedConfig, ready: Callable[[], None] | None = None):
+    def __init__(
+            self, Engine engine, config: FeedConfig, ready: Callable[[], None] | None = None,
+            reopened: bool = False):
         super().__init__(f"udpfast {config.name}"[:15])
         self.engine = engine
         self.config = config
         self.ready = ready
+        self.reopened = reopened
+        self.recovery = RECOVERY_READS if reopened else RECOVERED
         self.receivers = []
         self.poller = -1
         self.interfaces = []
@@ -267,11 +275,12 @@ cdef class FeedLoop(Agent):
         runner.count_into(&feed[FEED_CYCLES], &feed[FEED_CYCLE_LONGEST_NS], &feed[FEED_CYCLES_SLOW])
 
     def pass_time(self, int64_t now_ns) -> None:
-        """Let time pass after the thread has ended: silence is said in-band."""
+        """Let time pass after the thread has ended: silence is said in-band.
+
+        Nobody listens, so readers are not told that all was read: their books are in doubt.
+        """
         self._listen(now_ns)
         self._expire(self.listened_ns)
-        if self.recovery == RECOVERED:
-            output_note_current(self.engine.output, now_ns)
 
     def count_reopened(self, channel: int, line: int) -> None:
         """Count a socket that was opened anew. Only one thread may call this."""
@@ -364,8 +373,8 @@ cdef class FeedLoop(Agent):
         return stalled_ns
 
     cdef void _note_dropped(self) noexcept nogil:
-        # The sockets were read to their end after a stall. A full queue drops the newest, so what
-        # is missing shows with a line's next datagram. (Snapshots come again.)
+        # The sockets were read to their end after a stall. A full queue drops the newest, a closed
+        # line drops all: what is missing shows with a line's next datagram. (Snapshots come again.)
         cdef DatagramBatch* batch
         cdef uint64_t known
         cdef int i
@@ -380,8 +389,9 @@ cdef class FeedLoop(Agent):
                 continue
             known = batch_drops(batch)
             self._read_drops(i)
-            if batch_drops(batch) != known:
+            if self.reopened or batch_drops(batch) != known:
                 self._owe(batch)
+        self.reopened = False
 
     cdef void _owe(self, DatagramBatch* batch) noexcept nogil:
         # Which of its addresses an interface's queue dropped from, nobody says: all may have lost.

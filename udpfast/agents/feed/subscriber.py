@@ -188,7 +188,7 @@ class Subscriber:
 
     def _start_loop(self, engine: Engine, ready: Callable[[], None] | None = None) -> None:
         agent = self.config.agent
-        self._loop = FeedLoop(engine, self.config, ready)
+        self._loop = FeedLoop(engine, self.config, ready, reopened=ready is None)
         runner = AgentRunner(
             self._loop,
             core=agent.core,
