@@ -20,7 +20,7 @@ from udpfast.cli.main import cli
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
-from udpfast.core.layout import Kind, RecordFlag
+from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
 from udpfast.export.dbn import DbnWriter
 from udpfast.log.segment import list_segments, segment_path
 from udpfast.net.pcap import CAPTURED, CaptureBatch
@@ -188,6 +188,67 @@ def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) 
             found.append(queues.at(b"B", 7_000_000_000))
     assert found == [[11, 12, 13], [11, 12, 13], [13, 11, 12], [11, 12], [11, 12, 14]]
     assert [bool(row["flags"] & 4) for row in rows] == [False] * (len(rows) - 1) + [True]
+
+
+def begun_anew(directory: Path, roq: bool) -> Path:
+    """Return a journal of A and B, a session in which only B is told of, and a restart."""
+    market = Market(directory / "feed", 1 << 22)
+    streams = {"A": 0, "B": 0, "C": 0} if roq else {"A": 2, "B": 2, "C": 3}
+
+    def tell(symbol: str, order: int) -> None:
+        header = {"stream": streams[symbol], "session": 1}
+        row = {"order_id": b"%d" % order, "price": 7.0, "quantity": 5.0, "side": 1, "action": 1,
+               "present": 1}  # fmt: skip
+        market.tell(Kind.ORDERS, [row], symbol, header)
+        market.tell(Kind.BOOK, [{"price": 7.0, "quantity": 5.0}], symbol, header, bid_count=1)
+
+    def begin(kind: Kind, stream: int) -> None:
+        content = np.zeros((), CONTROL_DTYPES[kind]).tobytes()
+        market.put(kind, content, stream=stream)
+
+    begin(Kind.SESSION, streams["A"])
+    begin(Kind.SESSION, streams["C"])
+    for order, symbol in enumerate("ABC", 1):
+        tell(symbol, order)
+    begin(Kind.SESSION, streams["A"])
+    tell("B", 4)
+    begin(Kind.RESTART, 65_535)
+    tell("C", 5)
+    record(market, directory / "journal")
+    market.close()
+    return directory / "journal"
+
+
+@pytest.mark.parametrize("roq", [True, False])
+def test_session_clears_the_books_of_its_stream_and_a_restart_all(
+    tmp_path: Path, roq: bool
+) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    journal = begun_anew(tmp_path, roq)
+    words = ("--format", "dbn", "--table", "orders")
+    assert exported(journal, tmp_path / "x.dbn", *words).exit_code == 0
+    rows = databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray()
+    found = [(bytes(row["action"]), int(row["instrument_id"])) for row in rows]
+    added, cleared = [(b"A", 1), (b"A", 2), (b"A", 3)], [(b"R", 1), (b"R", 2)]
+    ended = [(b"R", 2)] if roq else [(b"R", 3), (b"R", 2)]
+    if roq:
+        cleared.append((b"R", 3))
+    assert found == [*added, *cleared, (b"A", 2), *ended, (b"A", 3)]
+    assert all(row["flags"] == 128 for row in rows)
+
+    assert exported(journal, tmp_path / "a.dbn", *words, "--symbol", "A").exit_code == 0
+    rows = databento.DBNStore.from_bytes((tmp_path / "a.dbn").read_bytes()).to_ndarray()
+    assert rows["action"].tolist() == [b"A", b"R"]
+
+
+def test_session_clears_the_book_of_hftbacktest(tmp_path: Path) -> None:
+    backtest = pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    words = ("--format", "hftbacktest", "--symbol", "A")
+    result = exported(begun_anew(tmp_path, True), tmp_path / "a.npz", *words)
+    assert result.exit_code == 0, result.output
+    data = np.load(tmp_path / "a.npz")["data"]
+    kinds = [int(each) & 0xFF for each in data["ev"]]
+    assert kinds == [backtest.DEPTH_EVENT, backtest.DEPTH_CLEAR_EVENT]
 
 
 @pytest.mark.parametrize("apart", [0, 1, 9_000])

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
-from udpfast.export.rows import snapshots
+from udpfast.export.rows import Clears
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,7 @@ class _Mapping:
 def tables_of(table: str) -> tuple[str, ...]:
     """Return the tables of a journal that `DbnWriter.write` needs for a table.
 
-    `orders` also needs `messages`, whose snapshots clear books.
+    `orders` also needs `messages`, whose snapshots and sessions clear books.
 
     Raises
     ------
@@ -199,7 +199,7 @@ class DbnWriter:
         self._ids: dict[tuple[str, str], int] = {}
         self._exchanges: dict[str, str] = {}
         self._resting: dict[tuple[int, int], _Resting] = {}
-        self._snapshots = _Snapshots()
+        self._clears, self._snapshots = Clears(Kind.ORDERS), _Snapshots()
         self._first_ns, self._last_ns = 2**63 - 1, 0
         self._body = path.with_name(f"{path.name}.rows")
         self._file = self._body.open("wb")
@@ -219,7 +219,7 @@ class DbnWriter:
         """
         batch = tables[self._table]
         if self._schema == "mbo":
-            cleared = snapshots(tables["messages"], Kind.ORDERS)
+            cleared = self._clears.take(tables["messages"])
             self._write_orders(*self._snapshots.take(batch, cleared))
             return
         fill: Callable[[pa.RecordBatch, Rows], None] = {
@@ -370,13 +370,15 @@ class DbnWriter:
         return np.insert(rows, places, cancels), np.insert(index, places, index[places])
 
     def _with_clears(self, rows: Rows, index: Rows, cleared: pa.RecordBatch) -> Rows:
-        # Clear a book before the orders of its snapshot.
+        # Clear a book before the orders of its snapshot, and when a session begins.
         clears = self._begin(cleared)
         clears["price"] = self._dbn.UNDEF_PRICE
         clears["action"], clears["side"] = b"R", b"N"
         places = np.searchsorted(index, _integers(cleared, "index"))
         followed = np.isin(_integers(cleared, "index"), index)
-        clears["flags"] = self._dbn.F_SNAPSHOT | np.where(followed, 0, self._dbn.F_LAST)
+        snapshot = _booleans(cleared, "snapshot")
+        clears["flags"] = np.where(snapshot, self._dbn.F_SNAPSHOT, 0)
+        clears["flags"] |= np.where(followed, 0, self._dbn.F_LAST).astype("u1")
         return np.insert(rows, places, clears)
 
     def _tops(self, batch: pa.RecordBatch, rows: Rows) -> None:

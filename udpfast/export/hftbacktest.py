@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from udpfast.core.layout import Kind
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
-from udpfast.export.rows import snapshots
+from udpfast.export.rows import Clears
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,10 +54,11 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
     validation = load_optional("hftbacktest.data.validation", "hftbacktest")
     found: list[Events] = []
     names: set[tuple[str, str]] = set()
+    clears = Clears(Kind.BOOK)
     for tables in rows:
         events = np.concatenate(
             [
-                _clears(backtest, snapshots(tables["messages"], Kind.BOOK)),
+                _clears(backtest, clears.take(tables["messages"])),
                 _levels(backtest, tables["levels"]),
                 _trades(backtest, tables["trades"]),
             ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, Stream
 from udpfast.errors import shown
 from udpfast.export.block import Block
 from udpfast.export.columns import Names, Selection, record_batch
@@ -18,7 +18,10 @@ from udpfast.export.segments import Blocks, after, journal_begin, journal_parts
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["JournalRows", "snapshots"]
+__all__ = ["Clears", "JournalRows"]
+
+#: Kinds of records that empty all books, of a stream or of the feed.
+_BEGIN = ("SESSION", "RESTART")
 
 
 class JournalRows:
@@ -30,9 +33,9 @@ class JournalRows:
         Directory of the journal. Segments that are still being written are left out.
     tables : collection of str
         Names of the tables. Rows of `orders` also have `more`: whether the update is continued in
-        the next update of its book.
+        the next update of its book. Rows of `messages` also have `stream`.
     symbols, exchanges : collection of str
-        Only rows of these; empty: all rows.
+        Only rows of these, and of sessions and restarts; empty: all rows.
 
     Attributes
     ----------
@@ -53,7 +56,7 @@ class JournalRows:
         self.missing = 0
         self._directory = directory
         self._selections = {
-            name: Selection(TABLES[name], "", dictionaries=False) for name in tables
+            name: Selection(TABLES[name], "", _columns(name), dictionaries=False) for name in tables
         }
         self._wanted = {"symbol": list(symbols), "exchange": list(exchanges)}
 
@@ -91,8 +94,67 @@ class JournalRows:
 
         for column, words in self._wanted.items():
             if words:
-                batch = batch.filter(pc.is_in(batch[column], value_set=pa.array(words)))
+                wanted = pc.is_in(batch[column], value_set=pa.array(words))
+                if "stream" in batch.schema.names:
+                    wanted = pc.or_(wanted, _begins(batch))
+                batch = batch.filter(wanted)
         return batch
+
+
+class Clears:
+    """Finds the records that empty books: complete states, sessions and restarts.
+
+    A session empties all books of its stream and a restart all, as in `udpfast.Books`.
+
+    Parameters
+    ----------
+    kind : Kind
+        Kind of the updates that books are made of.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind.name
+        self._books: dict[tuple[str | None, str | None], int] = {}  # stream by exchange, symbol
+
+    def take(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a row of `messages` for each book that is emptied; a snapshot may be empty."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found, first = [], 0
+        begins = np.flatnonzero(np.asarray(_begins(messages)))
+        for at in [*begins.tolist(), messages.num_rows]:
+            part = messages.slice(first, at - first)
+            part = part.filter(pc.equal(part["kind"], self._kind))
+            self._note(part)
+            found.append(part.filter(part["snapshot"]))
+            if at < messages.num_rows:
+                found.append(self._emptied(messages.slice(at, 1)))
+            first = at + 1
+        rows = pa.Table.from_batches(found).combine_chunks().to_batches()
+        return rows[0] if rows else messages.slice(0, 0)
+
+    def _note(self, updates: pa.RecordBatch) -> None:
+        import pyarrow as pa
+
+        keys = ["exchange", "symbol", "stream"]
+        books = pa.Table.from_batches([updates.select(keys)]).group_by(keys).aggregate([])
+        for row in books.to_pylist():
+            self._books[row["exchange"], row["symbol"]] = _own(row["stream"])
+
+    def _emptied(self, record: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        row = record.to_pylist()[0]
+        gone = [
+            book
+            for book, stream in self._books.items()
+            if row["kind"] == "RESTART" or stream == _own(row["stream"])
+        ]
+        for book in gone:
+            del self._books[book]
+        named = [row | {"exchange": exchange, "symbol": symbol} for exchange, symbol in gone]
+        return pa.RecordBatch.from_pylist(named, record.schema)
 
 
 def _batch(block: Block, names: Names, selection: Selection) -> pa.RecordBatch:
@@ -105,8 +167,17 @@ def _batch(block: Block, names: Names, selection: Selection) -> pa.RecordBatch:
     return batch.append_column("more", pa.array(more, pa.bool_()))
 
 
-def snapshots(messages: pa.RecordBatch, kind: Kind) -> pa.RecordBatch:
-    """Return the rows of `messages` that are complete states, including those of empty books."""
+def _columns(table: str) -> tuple[str, ...]:
+    return TABLES[table].column_names if table == "messages" else ()
+
+
+def _begins(messages: pa.RecordBatch) -> pa.BooleanArray:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return messages.filter(pc.and_(pc.equal(messages["kind"], kind.name), messages["snapshot"]))
+    return pc.is_in(messages["kind"], value_set=pa.array(_BEGIN))
+
+
+def _own(stream: int) -> int:
+    # Roq's snapshots are of the books of its other stream.
+    return 0 if stream == Stream.SNAPSHOT else stream
