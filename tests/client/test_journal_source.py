@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 
 from tests.layouts import OLDER
@@ -55,12 +56,22 @@ def test_journal_is_read_from_its_beginning_to_its_end(directory):
         datetime(2026, 8, 21, 9, 30, 10, tzinfo=UTC),
         START_NS + 10 * SECOND,
         START_NS + 9 * SECOND + 1,
+        np.int64(START_NS + 10 * SECOND),  # as an array of times has it
+        np.uint64(START_NS + 10 * SECOND),
+        ("time", np.int64(START_NS + 10 * SECOND)),
     ],
 )
 def test_journal_is_read_from_a_time_as_people_write_it(directory, start):
     assert numbers(directory, start=start) == list(range(10, 100))
     assert numbers(directory, end=start) == list(range(10))
     assert numbers(directory, start=start, end="2026-08-21T09:30:20Z") == list(range(10, 20))
+
+
+def test_journal_is_read_from_the_position_that_a_batch_has(directory):
+    with Reader(f"journal:{directory}") as reader:
+        position = reader.poll().headers["position"][10]
+    assert numbers(directory, start=("position", position)) == list(range(10, 100))
+    assert numbers(directory, end=("position", position)) == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +86,8 @@ def test_journal_is_read_from_a_time_as_people_write_it(directory, start):
         ({"start": float("nan")}, "start: expected nanoseconds since 1970 as an int"),
         ({"start": "\u0661"}, "or a time"),
         ({"start": True}, "or a time"),
+        ({"start": np.True_}, "or a time"),
+        ({"start": np.float64(1.5)}, "start: expected nanoseconds since 1970 as an int"),
         ({"start": ("time", "soon")}, "or a time"),
         ({"start": ("position", -1)}, "must be a position, 0 or more"),
         ({"end": ("position", 1 << 63)}, "must be a position, 0 or more"),

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Self, SupportsIndex, final
 
 from udpfast.client.aio import Records
 from udpfast.client.batch import Batch
@@ -26,8 +26,8 @@ class Reader:
         address: str | list[str] | tuple[str, ...] | Source,
         *,
         idle: str | IdleStrategy = "backoff",
-        start: str | datetime | int | tuple[str, int] | None = None,
-        end: str | datetime | int | tuple[str, int] | None = None,
+        start: str | datetime | SupportsIndex | tuple[str, SupportsIndex] | None = None,
+        end: str | datetime | SupportsIndex | tuple[str, SupportsIndex] | None = None,
         batch: int = 4096,
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,

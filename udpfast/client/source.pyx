@@ -2,6 +2,8 @@
 
 from importlib import import_module
 
+import numpy as np
+
 from libc.errno cimport EBADMSG, EPIPE
 
 from udpfast.core.clock cimport clock_monotonic_ns
@@ -205,6 +207,7 @@ def open_source(
     ConfigError
         The address is invalid, or its source does not support `image`, `end` or this `start`.
     """
+    start, end = _plain(start), _plain(end)
     if isinstance(address, (list, tuple)):
         if image:
             raise ConfigError(f"image must be False for several addresses, was {shown(image)}")
@@ -243,3 +246,10 @@ def open_source(
     return module.open_source(
         target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,
         **options)
+
+
+def _plain(place):
+    # A number of numpy's is as good as an int: a time of an array, a position of a batch.
+    if isinstance(place, np.integer):
+        return int(place)
+    return tuple(map(_plain, place)) if isinstance(place, tuple) else place
