@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.config import parse_feed
+from udpfast.monitor.status import read_status
+from udpfast.monitor.troubles import feed_troubles
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.relay_counts import RelayCounts
 
@@ -70,6 +72,51 @@ def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.Mo
         "relay",
         "relay line microwave",
     ]
+
+
+def test_relay_that_is_killed_while_it_waits_for_the_next_feed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    line = {"name": "A", "address": "127.0.0.1:0"}
+    command = [sys.executable, "-m", "udpfast", "relay", "cme", "--lines", "A=127.0.0.1:9"]
+    command += ["--log-level", "info"]
+    with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
+        relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert relay.stderr is not None
+        assert "relay of cme" in relay.stderr.readline()
+        feed.stop()
+    try:
+        assert "relay waits for the feed cme" in relay.stderr.readline()
+        assert read_status("cme").relay_gone == 0
+        with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
+            assert "relay of cme" in relay.stderr.readline()  # the same process goes on
+            feed.stop()
+        assert "relay waits for the feed cme" in relay.stderr.readline()
+    finally:
+        relay.kill()
+        relay.communicate()
+    assert read_status("cme").relay_gone == relay.pid
+    assert any("its relay is gone" in each for each in feed_troubles("cme", read_status("cme")))
+
+
+def test_relay_that_is_stopped_while_it_waits_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    line = {"name": "A", "address": "127.0.0.1:0"}
+    command = [sys.executable, "-m", "udpfast", "relay", "cme", "--lines", "A=127.0.0.1:9"]
+    command += ["--log-level", "info"]
+    with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
+        relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert relay.stderr is not None
+        assert "relay of cme" in relay.stderr.readline()
+        feed.stop()
+    assert "relay waits for the feed cme" in relay.stderr.readline()
+    relay.send_signal(signal.SIGTERM)
+    relay.communicate()
+    assert relay.returncode == 0
+    assert read_status("cme").relay_gone == 0
 
 
 def test_far_end_of_a_relay_keeps_an_image() -> None:

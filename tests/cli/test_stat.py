@@ -9,22 +9,30 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.shm import instance
 
 
 def feed(name: str) -> Subscriber:
-    """Return a feed of one line that nobody sends to."""
+    """Return a feed of one line that nobody sends to, and that is silent at once."""
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
-    return Subscriber({"name": name, "incremental": {"lines": lines}})
+    session = {"inactivity_timeout_ms": 1}
+    return Subscriber({"name": name, "incremental": {"lines": lines}, "session": session})
+
+
+def is_silent(subscriber: Subscriber) -> bool:
+    return subscriber.counters()["incremental.A"]["disconnected"] > 0
 
 
 def killed_feed(name: str) -> None:
     """Leave what a feed leaves that was killed."""
     pid = os.fork()
     if pid == 0:
-        feed(name).start()
+        subscriber = feed(name)
+        subscriber.start()
+        wait_until(lambda: is_silent(subscriber))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
 
@@ -58,7 +66,8 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
     killed_feed("killed")
     with feed("ended"):
         pass
-    with feed("live"):
+    with feed("live") as live:
+        wait_until(lambda: is_silent(live))
         result = CliRunner().invoke(cli, ["stat"])
         assert result.exit_code == 1  # one is dead
         rows = [line.split() for line in result.output.splitlines()]

@@ -38,9 +38,10 @@ def test_line_that_fell_silent_is_described_as_long_as_it_is() -> None:
     assert described(40, incremental_B=line(6, 39, 1, 1)) == []
 
 
-def test_line_that_never_brought_anything_is_described_from_the_beginning() -> None:
+def test_line_that_never_brought_anything_is_silent_once_the_feed_says_so() -> None:
+    # Not a second after the start: the feed waits for session.inactivity_timeout_ms.
     text = "incremental.A: nothing for 14 s, and never anything"
-    assert described(14, incremental_A=line(0)) == [text]
+    assert described(14, incremental_A=line(0)) == []
     assert described(14, incremental_A=line(0, disconnected=1)) == [text]
     assert described(14, incremental_A=line(9, disconnected=1)) == [
         "incremental.A: nothing of this feed for 14 s, and never anything"
@@ -49,7 +50,7 @@ def test_line_that_never_brought_anything_is_described_from_the_beginning() -> N
 
 def test_snapshot_channel_without_a_line_that_speaks_says_what_it_means() -> None:
     effect = "; objects that wait for a snapshot wait on"
-    assert described(14, snapshot_A=line(0), snapshot_B=line(3, 4, 1)) == [
+    assert described(14, snapshot_A=line(0, disconnected=1), snapshot_B=line(3, 4, 1)) == [
         f"snapshot.A: nothing for 14 s, and never anything{effect}",
         f"snapshot.B: nothing for 10 s{effect}",
     ]

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests.waiting import wait_until
 from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
@@ -30,6 +31,7 @@ def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     lines = [{"name": name, "address": f"127.0.0.1:{free_port()}"} for name in "AB"]
     settings = {"name": "deribit", "incremental": {"lines": lines}, "image": {"enabled": True}}
+    settings["session"] = {"inactivity_timeout_ms": 1}
     with Subscriber({**settings, "ring": {"capacity_bytes": 1 << 22}}) as subscriber:
         yield subscriber
 
@@ -115,6 +117,10 @@ def test_relay_of_its_own_that_failed_is_named_and_one_that_the_feed_starts_is_a
     (trouble,) = find_troubles(well(), {"deribit": status_of(feed)})
     assert trouble.kind is TroubleKind.RELAY_GONE
     assert trouble.text.startswith("feed deribit: its relay is gone: process ")
+    for ended in ("closed", "open", "failed"):  # it waited for the next feed
+        status = status_of(feed, alive=False, state=ended)
+        kinds = [each.kind for each in find_troubles(well(), {"deribit": status})]
+        assert TroubleKind.RELAY_GONE in kinds
 
 
 @pytest.mark.parametrize("state", ["waiting", "running", "failed"])
@@ -207,6 +213,7 @@ def test_the_worst_comes_first_whatever_the_order_of_the_facts(feed: Subscriber)
 
 def test_stat_and_top_say_what_is_found(feed: Subscriber) -> None:
     said = "every line of incremental is silent: incremental.A: nothing for"
+    wait_until(lambda: feed.counters()["incremental.B"]["disconnected"])
     assert any(said in each for each in feed_troubles("deribit", read_status("deribit")))
     for arguments in (
         ["stat"],

@@ -153,6 +153,7 @@ def _keep_going(
 ) -> dict[str, dict[str, int]]:
     """Relay until it is stopped; return what the last relay counted."""
     counts: dict[str, dict[str, int]] = {}
+    ended: Relay | None = None
     waiting = False
     while not stopping.wait(0 if not waiting else LOOK_S):
         directory = _running(name)
@@ -164,7 +165,10 @@ def _keep_going(
             waiting = True
             signs.wait(name)
             continue
-        agent = Relay(config, directory, name)
+        if ended is not None:
+            ended.close()
+            ended = None
+        agent = Relay(config, directory, name, waits=True)
         runner = AgentRunner(agent, core=config.core, idle=config.idle)
         try:
             runner.start()
@@ -180,7 +184,9 @@ def _keep_going(
             else:
                 signs.go_on(agent, runner.cycles)
         counts = agent.read_counts()
-        waiting = False
+        ended, waiting = agent, False
+    if ended is not None:
+        ended.close()
     signs.service.stopping()
     return counts
 

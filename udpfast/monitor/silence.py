@@ -28,7 +28,8 @@ _NAMED_MAX = 4
 def describe_silence(values: Counters, since_ns: int, unix_ns: int) -> dict[str, str]:
     """Return a sentence for each line that is silent, by its name.
 
-    A line is silent once the feed has said so (`disconnected`), and if it never brought anything.
+    A line is silent once the feed has said so (`disconnected`): it brought nothing for
+    `session.inactivity_timeout_ms`, perhaps never anything.
 
     Parameters
     ----------
@@ -42,9 +43,7 @@ def describe_silence(values: Counters, since_ns: int, unix_ns: int) -> dict[str,
     silent = {
         scope: line
         for scope, line in values.items()
-        if "." in scope
-        and not is_served(scope)
-        and (line["disconnected"] > line["ready"] or not line["datagrams"])
+        if "." in scope and not is_served(scope) and line["disconnected"] > line["ready"]
     }
     return {
         scope: _describe(scope, line, since_ns, unix_ns) + _effect(scope, silent, values)
@@ -134,13 +133,9 @@ class SilentLines:
                 yield f"{scope}: {', '.join(sorted(before - silent))} brings something again"
 
     def describe(self, values: Counters, unix_ns: int) -> list[str]:
-        """Return a sentence for each line of which the feed has said that it is silent."""
+        """Return a sentence for each line that is silent."""
         sentences = describe_silence(values, self._since_ns, unix_ns)
-        return [
-            sentence
-            for scope, sentence in sorted(sentences.items())
-            if values[scope]["disconnected"]
-        ]
+        return [sentence for _, sentence in sorted(sentences.items())]
 
 
 def _describe(scope: str, line: dict[str, int], since_ns: int, unix_ns: int) -> str:

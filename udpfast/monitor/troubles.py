@@ -125,6 +125,13 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
         yield Trouble(TroubleKind.FEED_STUCK, f"feed {name} {_why_stuck(status)}")
     for sentence in status.limits.values():
         yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
+    # It waits for the next feed where this one has ended.
+    if status.relay_gone:
+        yield Trouble(
+            TroubleKind.RELAY_GONE,
+            f"feed {name}: its relay is gone: process {status.relay_gone} was killed or failed, "
+            "and no other has begun since. What it sent is in doubt at the far end",
+        )
     if status.life != "running":
         return
     age_ns = realtime_ns() - status.started_ns
@@ -153,12 +160,6 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
         yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
     for sentence in describe_servers(status.servers):
         yield Trouble(TroubleKind.SERVER_SILENT, f"feed {name}: {sentence}")
-    if status.relay_gone:
-        yield Trouble(
-            TroubleKind.RELAY_GONE,
-            f"feed {name}: its relay is gone: process {status.relay_gone} was killed or failed, "
-            "and no other has begun since. What it sent is in doubt at the far end",
-        )
     relay = (status.relay or {}).get("relay", {})
     if relay.get("short"):
         yield Trouble(

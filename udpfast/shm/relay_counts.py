@@ -154,6 +154,10 @@ class RelayCounts:
             found[f"line {name}"] = dict(zip(RELAY_LINE_COUNTS, row, strict=False))
         return found
 
+    def rest(self) -> None:
+        """Say that nothing waits for a line any more."""
+        self.relay[list(RELAY_COUNTS).index("short")] = 0
+
     def close(self, *, ended: bool = False) -> None:
         """Release the file, which stays for later reading; its relay `ended` in good order."""
         if ended:

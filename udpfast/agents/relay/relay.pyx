@@ -60,6 +60,9 @@ cdef class Relay(Agent):
         What the feed is called in messages.
     keep : bool
         Datagrams are kept in `feed.kept`, and leave by no line: for tests.
+    waits : bool
+        Its process waits for the next feed when this one ends: the counters stay open until
+        `close`, so that tools know when that process is gone.
 
     Attributes
     ----------
@@ -70,6 +73,7 @@ cdef class Relay(Agent):
     cdef object _directory
     cdef object _name
     cdef bint _keep
+    cdef bint _waits
     cdef readonly RelayFeed feed
     cdef readonly object counts          # RelayCounts
     cdef FeedCursor _cursor
@@ -92,12 +96,13 @@ cdef class Relay(Agent):
     cdef dict _last_counts               # of a relay that was stopped
 
     def __init__(self, config: RelayConfig, directory: Path, name: str = "relay", *,
-                 keep: bool = False):
+                 keep: bool = False, waits: bool = False):
         super().__init__("udpfast relay")
         self._config = config
         self._directory = Path(directory)
         self._name = name
         self._keep = keep
+        self._waits = waits
         self._names = RingTable()
         self._troubles = {}
 
@@ -155,8 +160,14 @@ cdef class Relay(Agent):
             if self.feed.lines is not None:
                 self.feed.lines.close()
             self._cursor.close()
+            self.counts.rest()
             self._last_counts = self.counts.read()
-            self.counts.close(ended=ended)
+            if not (ended and self._waits):
+                self.counts.close(ended=ended)
+
+    def close(self) -> None:
+        """Say that it ended in good order; for one that `waits`, and has not failed."""
+        self.counts.close(ended=True)
 
     @property
     def index(self) -> int:
