@@ -173,6 +173,8 @@ def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) 
     orders((11, 4, 2, 10))  # smaller: it keeps its place
     orders((11, 4, 2, 40), (12, 6, 2, 50))  # moved; larger: moved
     orders((13, 5, 3, 30))
+    orders((16, 1, 1, 70), (15, 1, 1, 65))  # told of again, in any order
+    orders((16, 0, 3, 70), (15, 0, 3, 65))
     market.tell(Kind.ORDERS, [{"order_id": b"14", "price": 7.0, "quantity": 1, "side": 1,
                                "action": 1, "priority": 60, "present": 1}],
                 "A", {"flags": int(RecordFlag.DOUBT)})  # fmt: skip
@@ -186,7 +188,9 @@ def test_reader_of_mbo_has_the_orders_in_the_queue_of_the_venue(tmp_path: Path) 
         queues.apply(row)
         if row["flags"] & 128:
             found.append(queues.at(b"B", 7_000_000_000))
-    assert found == [[11, 12, 13], [11, 12, 13], [13, 11, 12], [11, 12], [11, 12, 14]]
+    assert found == [
+        [11, 12, 13], [11, 12, 13], [13, 11, 12], [11, 12], [11, 12, 15, 16], [11, 12], [11, 12, 14]
+    ]  # fmt: skip
     assert [bool(row["flags"] & 4) for row in rows] == [False] * (len(rows) - 1) + [True]
 
 

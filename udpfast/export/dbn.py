@@ -95,9 +95,11 @@ def tables_of(table: str) -> tuple[str, ...]:
 class _Snapshots:
     """Joins the records of each snapshot of orders, and sorts its orders by priority.
 
-    The sorting is needed because a reader of DBN queues orders in the order of their A. A large
-    snapshot has several records, and only the first is marked as one. Each is continued in the next
-    record of its book, which may be in another block; then the rest of the block is held back.
+    The sorting is needed because a reader of DBN queues orders in the order of their A. It also
+    sorts a record that only adds: after a reset, CME tells of all orders again, in any order. A
+    large snapshot has several records, and only the first is marked as one. Each is continued in
+    the next record of its book, which may be in another block; then the rest of the block is held
+    back.
     """
 
     def __init__(self) -> None:
@@ -127,7 +129,9 @@ class _Snapshots:
         import pyarrow as pa
 
         index, snapshot, _ = self._put_together(batch)
-        priority = np.where(snapshot, _integers(batch, "priority"), 0)
+        adds = np.array(batch["action"]) == "New"
+        mixed = np.isin(index, index[~adds & ~snapshot])
+        priority = np.where(mixed, 0, _integers(batch, "priority"))
         order = np.lexsort((priority, index))
         columns = {name: batch[name].take(pa.array(order)) for name in batch.schema.names}
         columns["index"] = pa.array(index[order], batch["index"].type)
