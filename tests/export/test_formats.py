@@ -521,7 +521,7 @@ def test_recipes_of_the_page_run_over_an_export(
         names: dict[str, Any] = {}
         exec(program.replace("DIR", str(tables)), names)
         rows.append(len(names[result]))
-    assert len(rows) == 2 and max(rows) > 0
+    assert len(rows) >= 2 and max(rows) > 0
 
 
 @pytest.mark.parametrize(
