@@ -50,7 +50,7 @@ def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
 
 
 def test_page_for_strategies_names_what_cython_finds_in_each_module():
-    page = (ROOT / "docs/attach.md").read_text()
+    page = (ROOT / "docs/compiled.md").read_text()
     rows = page.partition("| cimport from | what |\n|---|---|\n")[2].partition("\n\n")[0]
     for row in rows.splitlines():
         modules, what = row.strip("| ").split(" | ")

@@ -59,7 +59,8 @@ def test_quotes_of_a_book_without_the_gil_end_with_each_doubt_and_begin_again_wh
     tmp_path: Path, instance: Instance, environment: dict[str, str]
 ) -> None:
     source = (ROOT / "docs/examples/sound_book.pyx").read_text()
-    (block,) = re.findall(r"```cython\n(.*?)```", (ROOT / "docs/attach.md").read_text(), re.DOTALL)
+    page = (ROOT / "docs/compiled.md").read_text()
+    (block,) = re.findall(r"```cython\n(.*?)```", page, re.DOTALL)
     assert textwrap.indent(block, 8 * " ") in source
     compile_module(tmp_path, "sound_book", source, environment)
     feed = Feed(instance)

@@ -102,7 +102,7 @@ def test_example_says_each_doubt_and_joins_again_after_a_lap(tmp_path: Path) -> 
     late = tmp_path / "late"
     source = ROOT / "docs/examples/late.c"
     subprocess.run([compiler(), "-std=c11", *STRICT, "-O1", "-o", late, source], check=True)
-    block = re.findall(r"```c\n(.*?)```", (ROOT / "docs/attach.md").read_text(), re.DOTALL)[-1]
+    block = re.findall(r"```c\n(.*?)```", (ROOT / "docs/compiled.md").read_text(), re.DOTALL)[-1]
     assert block in source.read_text()
     instance = Instance(tmp_path / "feed", 1 << 16)
     keeper = keeper_of(instance.directory)
