@@ -2,7 +2,7 @@
  *
  * send ADDRESS NAME SLOTS CAPACITY: each line of the input is how many bytes to send; the answer is
  *     the number, or the code and the problem. "fork": a child sends; "close": what follows is sent
- *     after udpfast_outbox_close.
+ *     after udpfast_outbox_close; "alive": the answer is whether it is, and how many are not seen.
  * anew ADDRESS NAME SLOTS CAPACITY: as send, in an outbox that is not over.
  * read ADDRESS START: each line of the input asks for all that is new.
  */
@@ -36,6 +36,12 @@ static int send_lines(char **words)
         int64_t number;
         if (strcmp(line, "close\n") == 0)
             udpfast_outbox_close(&outbox);
+        if (strcmp(line, "alive\n") == 0) {
+            printf("%d %" PRIu64 "\n", udpfast_outbox_alive(&outbox),
+                   udpfast_outbox_unseen(&outbox));
+            fflush(stdout);
+            continue;
+        }
         if (child > 0) {
             waitpid(child, NULL, 0);
             continue;

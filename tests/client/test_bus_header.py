@@ -11,11 +11,9 @@ import pytest
 
 import udpfast
 from tests.bus.drive import Copy, lead, outbox_sender, register, send, sequencer
-from tests.client.instance import Instance
 from tests.client.test_store_source import Kept
 from tests.shared import ROOT
 from tests.test_header import compiler
-from tests.waiting import PATIENCE_S
 from udpfast.archive.bus_files import describe_store, shared_directory
 from udpfast.bus.outbox import Outbox
 from udpfast.client.app import App
@@ -183,6 +181,25 @@ def test_c_and_python_refuse_each_other_one_name_and_go_on_in_one_outbox(
     assert again.send(1)[0] == 5
 
 
+def test_outbox_says_whether_the_daemon_takes_what_it_holds(run: Run, kept: Kept) -> None:
+    driver = run("send", f"store:{kept.folder}", "c", 64, 4096)
+    assert [driver.send(10)[0] for _ in range(2)] == [1, 2]
+    with App(f"store:{kept.folder}", "python") as app:
+        for told, taken in (
+            ({}, True),
+            ({"ago_ns": 1_000_000_000}, False),  # it is silent
+            ({"following": False}, False),  # it does not reach the host that writes the store
+            ({"ago_ns": -3_600_000_000_000}, False),  # of before this boot
+            ({}, True),
+        ):
+            kept.tell(**told)
+            assert app.alive is taken
+            assert app.reader.alive is (taken or "following" in told)
+            assert driver.send("alive") == (int(taken), "2")
+    assert driver.send("close")[0] == CLOSED
+    assert driver.send("alive") == (0, "0")
+
+
 def test_program_that_closed_its_outbox_or_was_forked_sends_nothing(run: Run, kept: Kept) -> None:
     program = run("send", f"store:{kept.folder}", "algo", 0, 0)
     assert program.send(3) == (1, "")
@@ -348,42 +365,3 @@ def test_reader_in_c_is_told_what_was_removed(run: Run, kept: Kept) -> None:
     oldest = kept.store.log.first()[0]
     said = f"{PLACE} start must be position {oldest} or later, the oldest that is kept, was 0"
     assert run("read", address, 0).opened == said
-
-
-def test_strategy_from_ring_to_bus_sends_what_sound_books_say(
-    tmp_path: Path, instance: Instance, kept: Kept
-) -> None:
-    target = tmp_path / "ring_to_bus"
-    source = ROOT / "docs/examples/ring_to_bus.c"
-    subprocess.run([compiler(), "-std=c11", *STRICT, *SANITIZED, "-o", target, source], check=True)
-    words = [target, instance.address, f"store:{kept.folder}", "imbalance-1", "3"]
-    strategy = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    assert strategy.stdout
-    assert strategy.stdout.readline() == "ready\n"
-    instance.append(Kind.SESSION, bytes(48), session=1)
-    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
-    for bid, ask in ((9.0, 2.0), (9.5, 2.0), (1.0, 4.0), (1.0, 1.0), (9.0, 1.0)):
-        instance.book([(100.0, bid)], [(101.0, ask)], snapshot=True)
-    instance.append(Kind.STALE, bytes(24), object_type=3, object_id=7, session=1)
-    instance.book([(100.0, 1.0)], [(101.0, 9.0)], snapshot=True)  # the feed is in doubt of it
-    instance.ring.close()
-    told, _ = strategy.communicate(timeout=PATIENCE_S)
-    assert strategy.returncode == 0
-    assert told.splitlines() == [
-        "order 1: buy BTCUSDT at 101",
-        "order 2: sell BTCUSDT at 100",
-        "order 3: buy BTCUSDT at 101",
-    ]  # fmt: skip
-    with (shared_directory(kept.store.log.directory) / "imbalance-1.outbox").open("r+b") as file:
-        box = Outbox(mmap.mmap(file.fileno(), 0))
-    seq = sequencer(capacity=1 << 22)
-    carried, watch = outbox_sender(seq, box)
-    for now_ns in range(0, 5_000_000_000, 1_000_000_000):
-        for datagram in carried.work(now_ns, True):
-            seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)
-        watch.work()
-    found = [record for record in seq.store.log.records(0, seq.store.end) if record[4] == Kind.BUS]
-    orders = [struct.unpack_from("<64sdqI", record, 64) for record in found]
-    assert [(symbol.rstrip(b"\0"), price, side) for symbol, price, _, side in orders] == [
-        (b"BTCUSDT", 101.0, 1), (b"BTCUSDT", 100.0, 2), (b"BTCUSDT", 101.0, 1),
-    ]  # fmt: skip

@@ -37,12 +37,13 @@ class Kept:
         self.store = Store(log, host, **options)
         self.live = Live(folder, create=True)
 
-    def tell(self, *, cuts: int = 1, ago_ns: int = 0) -> None:
+    def tell(self, *, cuts: int = 1, ago_ns: int = 0, following: bool = True) -> None:
         """Write the store's state, as a daemon does in each turn."""
         store = self.store
         self.live.write(
             LiveState(monotonic_ns() - ago_ns, store.end, store.log.synced(), store.released,
-                      store.kept, store.epoch, store.promised, cuts + store.cuts, True, store.gate)
+                      store.kept, store.epoch, store.promised, cuts + store.cuts, following,
+                      store.gate)
         )  # fmt: skip
         store.log.flush()
 

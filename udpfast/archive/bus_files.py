@@ -176,7 +176,8 @@ class Live:
 
     def is_alive(self) -> bool:
         """Return whether the daemon published a state within the last second."""
-        return time.monotonic_ns() - self.read().alive_ns < 1_000_000_000
+        silent_s = self.silent_s()
+        return silent_s is not None and silent_s < 1
 
 
 def shared_directory(store: Path) -> Path:

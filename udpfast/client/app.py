@@ -156,7 +156,8 @@ class App:
                 "may only read a store (access.group) cannot send to it",
                 str(self._directory),
             )
-        shared, own = Live(self._directory).shared, shared_directory(self._directory)
+        self._live = Live(self._directory)
+        shared, own = self._live.shared, shared_directory(self._directory)
         if shared not in (None, own):
             raise ConfigError(
                 "UDPFAST_SHM: expected the daemon's directory, which looks for outboxes in "
@@ -266,6 +267,16 @@ class App:
     def position(self) -> int | None:
         """Position of the next record: pass it as `start` to an app that continues from here."""
         return self._position
+
+    @property
+    def alive(self) -> bool:
+        """Whether the daemon takes what `send` accepts: it works, and reaches the store's writer.
+
+        False as soon as it has given no sign of life for a second. Messages are accepted all the
+        same, and delivered when the daemon is back, however late that is: `counts` tells how many
+        are accepted and not yet seen in the stream.
+        """
+        return self._live.is_alive() and self._live.read().following
 
     def counts(self) -> dict[str, int]:
         """Return how many messages were accepted, seen in the stream and freed."""

@@ -346,7 +346,8 @@ cdef class StoreSource(PolledSource):
         return self.live.read().epoch
 
     cdef bint writer_alive(self):
-        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS and not self.feed_over()
+        cdef int64_t silent_ns = clock_monotonic_ns() - self.said.alive_ns
+        return 0 <= silent_ns < ALIVE_NS and not self.feed_over()  # below 0: before this boot
 
     cdef bint writer_ended(self):
         return self.feed_over() and not self.said.feed_failed

@@ -90,11 +90,8 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
 /* Whether the store's daemon has given a sign of life within the last second. */
 static inline int udpfast_bus_alive(const struct udpfast_bus_live *live)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec
-               - __atomic_load_n(&live->alive_ns, __ATOMIC_RELAXED)
-           < INT64_C(1000000000);
+    int64_t silent_ns = udpfast_clock(CLOCK_MONOTONIC) - UDPFAST_LOAD_RELAXED(&live->alive_ns);
+    return silent_ns >= 0 && silent_ns < INT64_C(1000000000); /* below 0: before this boot */
 }
 
 /* --- sending ----------------------------------------------------------------------------------- */
@@ -106,6 +103,7 @@ struct udpfast_outbox {
     struct udpfast_outbox_entry *entries;
     uint8_t *payloads;
     uint64_t slots, capacity; /* the checked values: the header's may change */
+    const struct udpfast_bus_live *live; /* what the daemon says; NULL: the outbox is closed */
     size_t mapped;
     int file; /* holds the lock that shows that the app is alive */
     int bell; /* FIFO that wakes a sleeping daemon; -1: there is none */
@@ -233,6 +231,8 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 {
     if (outbox->header != NULL)
         munmap(outbox->header, outbox->mapped);
+    if (outbox->live != NULL)
+        munmap((void *) outbox->live, sizeof *outbox->live);
     if (outbox->ours != NULL) {
         if (*outbox->ours) /* a forked child may hold it, too */
             flock(outbox->file, LOCK_UN);
@@ -244,6 +244,7 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
     if (outbox->bell >= 0)
         close(outbox->bell);
     outbox->header = NULL;
+    outbox->live = NULL;
     outbox->file = outbox->bell = -1;
 }
 
@@ -260,7 +261,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
                                       const char *name, uint64_t slots, uint64_t capacity)
 {
     char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
-    const struct udpfast_bus_live *live = NULL;
+    const struct udpfast_bus_live *live;
     struct stat status;
     size_t i, size = strlen(name);
     int result, fits = size != 0 && size <= 31;
@@ -282,9 +283,10 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
                            2 * UDPFAST_SENT_SIZE_MAX, slots, capacity);
     result = udpfast_bus_directory(address, directory, outbox->problem);
     if (result == 0)
-        result = udpfast_bus_map_live(directory, &live, outbox->problem);
+        result = udpfast_bus_map_live(directory, &outbox->live, outbox->problem);
     if (result != 0)
         return result;
+    live = outbox->live;
     errno = stat(directory, &status) != 0 ? errno : status.st_uid != geteuid() ? EPERM : 0;
     if (errno != 0) /* the daemon maps the outbox: a user who may write it could crash the daemon */
         result = udpfast_failed(outbox->problem, "send as another user than the daemon's into",
@@ -302,13 +304,12 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         result = udpfast_outbox_make(outbox, path, name, live->host, slots, capacity);
     }
     snprintf(bell, sizeof bell, "%.*s/bell", (int) sizeof live->shared - 1, live->shared);
-    munmap((void *) live, sizeof *live);
-    if (result != 0)
-        return result;
-    outbox->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (outbox->file < 0)
-        return udpfast_failed(outbox->problem, "open", path);
-    result = udpfast_outbox_lock(outbox, path);
+    if (result == 0)
+        outbox->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (result == 0 && outbox->file < 0)
+        result = udpfast_failed(outbox->problem, "open", path);
+    if (result == 0)
+        result = udpfast_outbox_lock(outbox, path);
     if (result == 0)
         result = udpfast_outbox_map(outbox, path);
     if (result == 0)
@@ -335,6 +336,23 @@ static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const 
         result = udpfast_failed(outbox->problem, "set aside", outbox->path);
     udpfast_outbox_close(outbox);
     return result != 0 ? result : udpfast_outbox_open(outbox, address, name, slots, capacity);
+}
+
+/* Whether the daemon takes what the outbox holds: it works, and reaches the host that writes the
+ * store. 0 as soon as it has given no sign of life for a second, and of a closed outbox. Messages
+ * are accepted all the same, and delivered when the daemon is back, however late that is. */
+static inline int udpfast_outbox_alive(const struct udpfast_outbox *outbox)
+{
+    return outbox->live != NULL && udpfast_bus_alive(outbox->live)
+           && UDPFAST_LOAD_RELAXED(&outbox->live->following) != 0;
+}
+
+/* How many accepted messages the daemon has not seen in the stream yet. */
+static inline uint64_t udpfast_outbox_unseen(const struct udpfast_outbox *outbox)
+{
+    return outbox->header == NULL
+               ? 0
+               : outbox->header->accepted - UDPFAST_LOAD_RELAXED(&outbox->header->seen);
 }
 
 /* Format why a message was not accepted; return `code`. */
