@@ -6,7 +6,7 @@
  *
  * It sends an order when one side of the touch has so many times the quantity of the other, and
  * sends none on the same side of that book again until the other side had one. It never trades on
- * a book in doubt.
+ * a book in doubt, and sends nothing while the bus would deliver it late.
  */
 #include "udpfast_bus.h"
 
@@ -38,6 +38,22 @@ static uint32_t *last_side(const struct udpfast_order_book *book)
     return &sides[i];
 }
 
+/* Whether the bus takes orders now. */
+static int taken(void)
+{
+    static int away;
+    int gone = !udpfast_outbox_alive(&outbox);
+    if (gone && !away)
+        fprintf(stderr,
+                "ring_to_bus: the bus takes no orders: %" PRIu64
+                " sent before are not in its stream yet\n",
+                udpfast_outbox_unseen(&outbox));
+    if (away && !gone)
+        fprintf(stderr, "ring_to_bus: the bus takes orders again\n");
+    away = gone;
+    return !gone;
+}
+
 /* Returns 0, or a negative number if the outbox takes no more. */
 static int64_t trade(const struct udpfast_order_book *book, double ratio, int64_t received_ns)
 {
@@ -49,7 +65,7 @@ static int64_t trade(const struct udpfast_order_book *book, double ratio, int64_
         side = BUY;
     else if (best.ask_quantity > ratio * best.bid_quantity && best.bid_quantity > 0)
         side = SELL;
-    if (side == 0 || last == NULL || *last == side)
+    if (side == 0 || last == NULL || *last == side || !taken())
         return 0;
     memset(&order, 0, sizeof order);
     snprintf(order.symbol, sizeof order.symbol, "%.63s", book->symbol);
@@ -67,6 +83,29 @@ static int64_t trade(const struct udpfast_order_book *book, double ratio, int64_
     return 0;
 }
 
+/* Take all books from the feed's image. */
+static void join(void)
+{
+    if (udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000)) < 0)
+        fprintf(stderr, "ring_to_bus: %s\n", reader.problem); /* books come with snapshots */
+}
+
+/* Apply a record to the books, and trade on the one that it updated. Returns as trade. */
+static int64_t handle(const struct udpfast_record *record, double ratio)
+{
+    struct udpfast_order_book *book;
+    if (udpfast_books_apply(&books, &reader, record, &book) < 0)
+        fprintf(stderr, "ring_to_bus: %s\n", books.problem); /* that book is stale now */
+    if (record->kind == UDPFAST_KIND_LAPPED) { /* all books are stale */
+        fprintf(stderr,
+                "ring_to_bus: missed %" PRIu64 " records: taking all books from the image\n",
+                ((const struct udpfast_lapped *) udpfast_record_payload(record))->missed);
+        join();
+        return 0;
+    }
+    return book == NULL || book->stale ? 0 : trade(book, ratio, record->received_ns);
+}
+
 static int fail(const char *problem)
 {
     fprintf(stderr, "ring_to_bus: %s\n", problem);
@@ -76,7 +115,6 @@ static int fail(const char *problem)
 int main(int words_count, char **words)
 {
     const struct udpfast_record *record;
-    struct udpfast_order_book *book;
     int64_t found;
     if (words_count != 5)
         return fail("takes a ring, a store, a name, and a ratio of quantities");
@@ -86,16 +124,12 @@ int main(int words_count, char **words)
         return fail(outbox.problem);
     if (udpfast_reader_open_wait(&reader, words[1], UDPFAST_START_TAIL, INT64_C(30000000000)) < 0)
         return fail(reader.problem);
-    if (udpfast_reader_join(&reader, &books, NULL, INT64_C(5000000000)) < 0)
-        fprintf(stderr, "ring_to_bus: %s\n", reader.problem); /* books come with snapshots */
+    join();
     setvbuf(stdout, NULL, _IOLBF, 0);
     puts("ready");
-    while ((found = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, -1)) > 0) {
-        if (udpfast_books_apply(&books, &reader, record, &book) < 0)
-            fprintf(stderr, "ring_to_bus: %s\n", books.problem); /* that book is stale now */
-        if (book != NULL && !book->stale && trade(book, atof(words[4]), record->received_ns) < 0)
+    while ((found = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, -1)) > 0)
+        if (handle(record, atof(words[4])) < 0)
             return fail(outbox.problem);
-    }
     udpfast_reader_close(&reader);
     udpfast_outbox_close(&outbox);
     udpfast_books_close(&books);
