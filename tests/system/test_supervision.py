@@ -225,7 +225,26 @@ def test_service_knows_when_a_sign_of_life_is_due(environment, watchdog_ns):
     service = Service(environment)
     assert service.watchdog_ns == watchdog_ns
     service.ready()  # nobody is there: nothing fails
-    service.alive()
+    service.alive(1, None)
+
+
+def test_service_gives_a_sign_of_life_when_one_is_due_and_the_loop_has_turned():
+    ear = Ear(f"\0udpfast-test-life-{os.getpid()}")
+    service = Service(
+        {"NOTIFY_SOCKET": f"@udpfast-test-life-{os.getpid()}", "WATCHDOG_USEC": "1000"}
+    )
+    given = []
+    for now_ns, turns in [
+        *((500_000, 7), (999_999, 8), (1_000_000, 7), (1_000_001, 8)),
+        *((1_500_001, None), (2_000_001, None)),
+    ]:
+        service.alive(now_ns, turns)
+        service.status(f"{now_ns}")
+        given.append(ear.hear("") == "WATCHDOG=1")
+        if given[-1]:
+            ear.hear("STATUS=")
+    assert given == [True, False, False, True, True, True]
+    ear.sock.close()
 
 
 def test_service_finds_an_abstract_socket():

@@ -29,7 +29,6 @@ __all__ = ["feed_files", "load_feeds", "run_group"]
 HOST_FILE = "host.toml"
 LOOK_S = 0.1
 STOP_LOOK_S = 0.01
-STATUS_NS = 1_000_000_000
 #: What a feed may take to end beyond what its agents may take to drain.
 STOP_MARGIN_NS = 10_000_000_000
 
@@ -174,26 +173,21 @@ def _supervise(
     feeds: Sequence[FeedProcess], file: GroupFile, stopping: Stop, patience_ns: int
 ) -> int:
     service = Service(os.environ)
-    now_ns = status_ns = alive_ns = monotonic_ns()
+    now_ns = monotonic_ns()
     for feed in feeds:
         feed.start(now_ns)
     file.write(feed.entry for feed in feeds)
-    ready = False
     try:
         while not stopping.wait(LOOK_S) and any(feed.entry.state != "ended" for feed in feeds):
             now_ns = monotonic_ns()
             changed = [feed for feed in feeds if feed.look(now_ns)]
             if changed:
                 file.write(feed.entry for feed in feeds)
-            if not ready and all(feed.entry.state != "starting" for feed in feeds):
-                ready = True
+            if all(feed.entry.state != "starting" for feed in feeds):
                 service.ready()
-            if now_ns - status_ns >= STATUS_NS:
-                status_ns = now_ns
+            if service.status_due(now_ns):
                 service.status(_status(feeds))
-            if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
-                alive_ns = now_ns
-                service.alive()
+            service.alive(now_ns, None)
     finally:
         service.stopping()
         fine = _stop(feeds, stopping, patience_ns)

@@ -26,7 +26,6 @@ from udpfast.shm.instance import instance_directory, instance_hint
 __all__ = ["relay"]
 
 LOOK_S = 0.1
-STATUS_NS = 1_000_000_000
 #: Heartbeats come every 100 ms: after so many, the far end says that the relay is silent.
 SILENT_MS = 1_000
 #: A hole waits until its parity has come: by default for so long, and never for less.
@@ -106,50 +105,30 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
         return
     stopping = Stop()
     stopping.listen()
-    signs = _Signs(Service(os.environ))
+    service = Service(os.environ)
     try:
-        counts = _keep_going(name, config, stopping, signs)
+        counts = _keep_going(name, config, stopping, service)
     except WriterExistsError as error:
-        signs.service.failed(str(error))
+        service.failed(str(error))
         say_error(f"udpfast: relay of {name}: {error}")
         sys.exit(EXIT_TAKEN)
     except Exception as error:
-        signs.service.failed(sentence(error))
+        service.failed(sentence(error))
         raise
     _report(counts, as_json)
 
 
-class _Signs:
-    """What the service manager is told: readiness, how it goes, signs of life."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self._status_ns = self._alive_ns = 0
-        self._cycles = -1
-
-    def wait(self, name: str) -> None:
-        """Say that it waits for its feed: it is ready for it, and to wait is a sign of life."""
-        self._look(f"waits for the feed {name}", -1)
-
-    def go_on(self, agent: Relay, cycles: int) -> None:
-        """Say how far it is; a turn of its loop since the last call is a sign of life."""
-        self._look(f"relays {agent.read_counts()['relay']['records']:,} records", cycles)
-
-    def _look(self, status: str, cycles: int) -> None:
-        now_ns = monotonic_ns()
-        if not self._status_ns:
-            self.service.ready()
-        if now_ns - self._status_ns >= STATUS_NS:
-            self._status_ns = now_ns
-            self.service.status(status)
-        due_ns = min(self.service.watchdog_ns, STATUS_NS)
-        if due_ns and now_ns - self._alive_ns >= due_ns and (cycles < 0 or cycles != self._cycles):
-            self._cycles, self._alive_ns = cycles, now_ns
-            self.service.alive()
+def _say_life(service: Service, status: str, turns: int | None) -> None:
+    # A relay is ready when it waits for its feed, too.
+    now_ns = monotonic_ns()
+    service.ready()
+    if service.status_due(now_ns):
+        service.status(status)
+    service.alive(now_ns, turns)
 
 
 def _keep_going(
-    name: str, config: RelayConfig, stopping: Stop, signs: _Signs
+    name: str, config: RelayConfig, stopping: Stop, service: Service
 ) -> dict[str, dict[str, int]]:
     """Relay until it is stopped; return what the last relay counted."""
     counts: dict[str, dict[str, int]] = {}
@@ -163,7 +142,7 @@ def _keep_going(
                 say = say_warning if hint else say_info  # it was never there: perhaps misspelt
                 say(f"udpfast: relay waits for the feed {name}{hint}")
             waiting = True
-            signs.wait(name)
+            _say_life(service, f"waits for the feed {name}", None)
             continue
         if ended is not None:
             ended.close()
@@ -174,7 +153,7 @@ def _keep_going(
             runner.start()
         except (FileNotFoundError, NotReadyError):
             waiting = True
-            signs.wait(name)
+            _say_life(service, f"waits for the feed {name}", None)
             continue
         lines = ", ".join(f"{line.name} to {line.incremental}" for line in config.lines)
         say_info(f"udpfast: relay of {name}: {lines}; session {agent.feed.publication.session_id}")
@@ -182,12 +161,13 @@ def _keep_going(
             if stopping.wait(0):
                 runner.stop()
             else:
-                signs.go_on(agent, runner.cycles)
+                status = f"relays {agent.read_counts()['relay']['records']:,} records"
+                _say_life(service, status, runner.cycles)
         counts = agent.read_counts()
         ended, waiting = agent, False
     if ended is not None:
         ended.close()
-    signs.service.stopping()
+    service.stopping()
     return counts
 
 

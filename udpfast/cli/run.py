@@ -31,7 +31,6 @@ from udpfast.shm.roster import AgentState
 __all__ = ["EXIT_TAKEN", "run", "say_removed"]
 
 LOOK_S = 0.1
-STATUS_NS = 1_000_000_000
 
 
 @click.command(epilog="Example: udpfast run feed.toml")
@@ -171,8 +170,6 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
     lines = SilentLines(realtime_ns())
     stalls = Stalls()
     said: dict[str, str] = {}
-    status_ns = alive_ns = 0
-    cycles = -1
     while not stopping.wait(LOOK_S):
         now_ns = monotonic_ns()
         failure = keeper.look(now_ns)
@@ -180,8 +177,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             say(event)
         if failure is not None:
             return failure
-        if now_ns - status_ns >= STATUS_NS:
-            status_ns = now_ns
+        if service.status_due(now_ns):
             values = subscriber.counters()
             unix_ns = realtime_ns()
             for sentence in lines.look(values, unix_ns, subscriber.address_counters()):
@@ -192,12 +188,8 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
                 say(sentence)
             say_removed(subscriber, said)
             _say_limits(subscriber.name, feed_counts(values), said)
-        if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
-            # A sign of life is a turn of the feed's loop, or that it waits for its lines.
-            turned = subscriber.agents[0].cycles
-            if turned != cycles or keeper.waiting:
-                cycles, alive_ns = turned, now_ns
-                service.alive()
+        # A sign of life is a turn of the feed's loop, or that it waits for its lines.
+        service.alive(now_ns, None if keeper.waiting else subscriber.agents[0].cycles)
     for event in subscriber.take_events():
         say(event)
     return None

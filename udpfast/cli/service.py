@@ -19,6 +19,9 @@ EXIT_TAKEN = 3
 #: What a status begins with that says why the feed is not there.
 FAILED = "failed: "
 
+#: A status and a sign of life are given this often, or signs of life more often if they are due.
+EVERY_NS = 1_000_000_000
+
 
 class Service:
     """The service manager's ear, if there is one.
@@ -37,6 +40,9 @@ class Service:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._status = ""
+        self._is_ready = False
+        self._status_ns = self._alive_ns = 0
+        self._turns = -1
         self.watchdog_ns = 0
         usec = environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
@@ -44,8 +50,17 @@ class Service:
             self.watchdog_ns = int(usec) * 1_000 // 2
 
     def ready(self) -> None:
-        """Say that readers can attach."""
-        self._say(f"READY=1\nMAINPID={os.getpid()}")
+        """Say that readers can attach; said once."""
+        if not self._is_ready:
+            self._is_ready = True
+            self._say(f"READY=1\nMAINPID={os.getpid()}")
+
+    def status_due(self, now_ns: int) -> bool:
+        """Return whether it is time to say how it goes."""
+        due = now_ns - self._status_ns >= EVERY_NS
+        if due:
+            self._status_ns = now_ns
+        return due
 
     def status(self, text: str) -> None:
         """Say in one line how it goes; said once, not again and again."""
@@ -57,9 +72,21 @@ class Service:
         """Say why it ends."""
         self.status(f"{FAILED}{reason}")
 
-    def alive(self) -> None:
-        """Give a sign of life."""
-        self._say("WATCHDOG=1")
+    def alive(self, now_ns: int, turns: int | None) -> None:
+        """Give a sign of life if one is due and the loop has turned since the last one.
+
+        Parameters
+        ----------
+        now_ns : int
+            The monotonic clock.
+        turns : int or None
+            How often the loop has turned so far; None: nothing has to turn, it waits.
+        """
+        due_ns = min(self.watchdog_ns, EVERY_NS)
+        if due_ns and now_ns - self._alive_ns >= due_ns and turns != self._turns:
+            self._alive_ns = now_ns
+            self._turns = -1 if turns is None else turns
+            self._say("WATCHDOG=1")
 
     def stopping(self) -> None:
         """Say that the end has begun."""
