@@ -264,6 +264,22 @@ def test_name_goes_to_who_has_it_once_the_other_has_another() -> None:
     assert known.books["CME", "8"].stale
 
 
+def test_instrument_keeps_its_name_whatever_another_name_begins_with() -> None:
+    # Both are known before anything of the market is heard.
+    sent = [
+        ((1, 0), definition(7, b"ESZ6 C60")),
+        ((1, 0), definition(8, b"ESZ6 C6000")),
+        ((0, 0), new_bid(7, 1, 1, 100)),
+        ((0, 0), new_bid(8, 1, 1, 50)),
+    ]
+    datagrams = [
+        (place, CapturedDatagram(n, ("", 0), ("", 0), struct.pack("<IQ", n % 2 + 1, 0) + one))
+        for n, (place, one) in enumerate(sent)
+    ]
+    *_, (known, _) = follow(config_of(1), datagrams)
+    assert set(known.levels) == {("CME", "ESZ6 C60"), ("CME", "ESZ6 C6000")}
+
+
 def test_names_that_change_for_ever_do_not_fill_their_table() -> None:
     names = [b"A%d" % (n % 100) for n in range(2_000)]
     renamed = [definition(7, name) for name in names]

@@ -107,6 +107,7 @@ cdef inline Instrument* meet_instrument(
     cdef uint8_t text[64]
     cdef uint32_t size
     cdef uint64_t id = c.instrument
+    cdef bint is_told = c.verb == VERB_DEFINE and c.name != 0  # instrument_define names it
     if unlikely(i == NULL):
         i = instrument_add(&market.instruments, c.instrument)
         if i == NULL:
@@ -134,15 +135,13 @@ cdef inline Instrument* meet_instrument(
         if market.traits.names == NAMES_IN_ID:
             i.named = i.defined = True
             name_instrument(market, i, <const uint8_t*>&id, 8)
-        elif market.traits.names == NAMES_DEFINED:
-            number_instrument(market, i)
         i.homeless = True
         i.stream = STREAM_NOWHERE
-    if unlikely(not i.named and c.name):
+    if unlikely(not i.named and c.name and not is_told):
         i.named = i.defined = True
         name_instrument(market, i, market.message.payload + c.name - 1, 8)
-    if unlikely(i.symbol_id == 0 and market.traits.names == NAMES_DEFINED):
-        # Another instrument took its name.
+    if unlikely(i.symbol_id == 0 and market.traits.names == NAMES_DEFINED and not is_told):
+        # It has no name yet, or another instrument took it.
         number_instrument(market, i)
     if unlikely(i.homeless):
         if stream == STREAM_NOWHERE:
@@ -212,6 +211,9 @@ cdef inline void instrument_define(Market* market, Instrument* i, const Change* 
     if c.name:
         name_instrument(
             market, i, market.message.payload + c.name - 1, <uint32_t>c.quantity)
+        if unlikely(i.symbol_id == 0 and market.traits.names == NAMES_DEFINED):
+            # Another instrument has its name.
+            number_instrument(market, i)
     if measures and by_place:
         instrument_define_depth(market, i, c.place, <uint8_t>c.orders)
     elif measures and c.price != i.decimals:
