@@ -221,9 +221,10 @@ cdef class Races:
     cdef bint _is_unsure(self, uint32_t entry) noexcept nogil:
         # Whether a race that begins now might have begun earlier, if more of the capture had been
         # added. `entry` is the index + 1 of the race with the same key before it; 0: none.
-        cdef const Race* before = self._races + entry - 1
+        cdef const Race* before
         if entry == 0:
             return not self._whole and self._passed.ns <= RACE_WAIT_NS
+        before = self._races + (entry - 1)
         return before.unsure and self._passed.ns - before.copied_ns <= RACE_WAIT_NS
 
     cdef Race* _enter(self, uint64_t key, uint32_t* slot) except NULL:

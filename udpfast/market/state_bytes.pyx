@@ -89,9 +89,9 @@ cdef void value_write(const StateValue* value, uint32_t depth, uint8_t* out) noe
     cdef Book* book = <Book*>out
     cdef Level* rows = <Level*>(out + sizeof(Book))
     cdef UpdateHeader* update = <UpdateHeader*>out
-    memcpy(out, value.payload, value.size)
     if value.size == 0:
         return
+    memcpy(out, value.payload, value.size)
     if value.record.kind == KIND_BOOK:
         book.bid_count = ladder_copy(&value.bids, depth, rows)
         book.ask_count = ladder_copy(&value.asks, depth, rows + book.bid_count)
