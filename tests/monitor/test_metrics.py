@@ -29,7 +29,7 @@ from udpfast.host import Finding
 from udpfast.monitor import host
 from udpfast.monitor.families import BOUNDS_NS
 from udpfast.monitor.metrics import metrics_text
-from udpfast.monitor.objects import REASONS
+from udpfast.monitor.objects import REASONS, ObjectStates
 from udpfast.monitor.status import read_status
 from udpfast.net.ports import free_port
 from udpfast.shm.answers import AnswersRegion
@@ -207,6 +207,27 @@ def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path
     for names in ((), ("deribit", "nothing")):
         samples = families(text_of(names))["udpfast_feed_readable"].samples
         assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}
+    kinds = families(text_of())["udpfast_troubles"].samples
+    assert [each.value for each in kinds if each.labels["kind"] == "unreadable"] == [1]
+
+
+def test_feed_that_is_gone_has_no_sound_objects(
+    feed: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from udpfast.monitor import status
+
+    def states(*_: object) -> ObjectStates:
+        return ObjectStates(12, {**dict.fromkeys(REASONS, 0), "gap": 2})
+
+    monkeypatch.setattr(status, "read_objects", states)
+    assert status.read_status("deribit").objects == states()
+    feed.stop()
+    found = families(text_of())
+    assert found["udpfast_objects_sound"].samples[0].value == 0
+    doubts = {
+        each.labels["reason"]: each.value for each in found["udpfast_objects_in_doubt"].samples
+    }
+    assert (doubts["gap"], doubts["unfed"], sum(doubts.values())) == (2, 12, 14)
 
 
 def test_instance_that_is_removed_meanwhile_is_said(

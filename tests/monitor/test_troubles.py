@@ -53,6 +53,11 @@ def texts(status: InstanceStatus) -> list[str]:
     return describe_troubles(well(), {"deribit": status})
 
 
+def test_instance_that_cannot_be_read_is_named_with_the_reason() -> None:
+    found = describe_troubles(well(), {}, {"x": "others may write it: chmod 700"})
+    assert found == ["instance x cannot be read: others may write it: chmod 700"]
+
+
 def test_feed_that_is_well_needs_nobody(feed: Subscriber) -> None:
     assert texts(status_of(feed)) == []
 

@@ -36,7 +36,7 @@ def print_host(host: HostStatus) -> None:
         others = hint_of_other_users().strip()
     if others:
         say(others)
-    click.echo(plain(host_lines(host.host, host.instances, others=bool(others))))
+    click.echo(plain(host_lines(host.host, host.instances, host.unreadable, others=bool(others))))
 
 
 def _print_instances(host: HostStatus) -> None:

@@ -233,8 +233,9 @@ class _Page:
         )
         if time.monotonic() - self._host_s >= HOST_S:
             self._host_s = time.monotonic()
-            self._troubles.set_text(plain(iter(describe_troubles(look.host, look.feeds))))
-            self._host.set_text(plain(host_lines(look.host, look.feeds)))
+            troubles = describe_troubles(look.host, look.feeds, look.unreadable)
+            self._troubles.set_text(plain(iter(troubles)))
+            self._host.set_text(plain(host_lines(look.host, look.feeds, look.unreadable)))
         if self._chosen not in history.feeds:
             self._choose(_first(history.feeds))
         feed = history.feeds.get(self._chosen)

@@ -139,7 +139,7 @@ def _show_host(as_json: bool) -> bool:
         click.echo(json.dumps(to_builtins(host)))
     else:
         print_host(host)
-    return not describe_troubles(host.host, host.instances)
+    return not describe_troubles(host.host, host.instances, host.unreadable)
 
 
 def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> dict[str, Hop]:

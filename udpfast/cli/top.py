@@ -66,7 +66,7 @@ def _lines(look: HostLook, feeds: list[FeedChange], names: tuple[str, ...]) -> I
     yield from replay_lines(look)
     yield from (f"{name}: {reason}" for name, reason in look.unreadable.items())
     if not names:
-        yield from host_lines(look.host, look.feeds)
+        yield from host_lines(look.host, look.feeds, look.unreadable)
         return
     for feed in feeds:
         yield ""

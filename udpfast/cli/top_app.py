@@ -125,7 +125,7 @@ class _OrdersPage(_Page):
 class _HostPage(_Page):
     def lines(self, app: TopApp) -> Iterator[str]:
         yield "this host"
-        yield from host_lines(app.look.host, app.look.feeds)
+        yield from host_lines(app.look.host, app.look.feeds, app.look.unreadable)
 
 
 class TopApp(App[None]):

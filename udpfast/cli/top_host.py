@@ -26,13 +26,16 @@ _COUNTS = (
 
 
 def host_lines(
-    host: HostFacts, feeds: Mapping[str, InstanceStatus], others: bool = False
+    host: HostFacts,
+    feeds: Mapping[str, InstanceStatus],
+    unreadable: Mapping[str, str] | None = None,
+    others: bool = False,
 ) -> Iterator[str]:
     """Yield the lines about a host and its feeds: what needs attention first.
 
     With `others` there are feeds that this user does not see: nothing is said of those.
     """
-    troubles = describe_troubles(host, feeds)
+    troubles = describe_troubles(host, feeds, unreadable)
     unseen = ["nothing that this user sees; other users' instances were not looked at"]
     yield from section("what needs attention", troubles or unseen * others)
     yield from section(

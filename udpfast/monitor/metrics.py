@@ -23,12 +23,11 @@ from udpfast.core.counter import (
 )
 from udpfast.errors import UdpfastError
 from udpfast.monitor.families import Families, distinct_names
-from udpfast.monitor.host import HostFacts
 from udpfast.monitor.host_metrics import add_host
 from udpfast.monitor.losses import HostLosses, read_losses
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.paced import Paced
-from udpfast.monitor.status import InstanceStatus, ReplayStatus, read_host, read_some
+from udpfast.monitor.status import HostStatus, InstanceStatus, ReplayStatus, read_host, read_some
 from udpfast.monitor.troubles import TroubleKind, find_troubles
 from udpfast.shm.answers import TALLIES
 from udpfast.shm.relay_counts import RELAY_COUNTS, RELAY_GAUGES, RELAY_LINE_COUNTS
@@ -92,13 +91,15 @@ class FeedCollector:
         """Yield each family of metrics, with the samples of every instance."""
         families = Families()
         readable = "whether the instance can be read: 0, it is no feed's, or of another version"
-        statuses, replays, host_facts = self._statuses()
-        for name, status in statuses.items():
-            facts = None if status is None else _hops_and_host(status)
+        host = self._look()
+        for name in host.unreadable:
+            families.gauge("feed_readable", readable, False, feed=name)
+        for name, status in host.instances.items():
+            facts = _hops_and_host(status)
             families.gauge("feed_readable", readable, facts is not None, feed=name)
-            if status is None or facts is None:
+            if facts is None:
                 continue
-            hops, host = facts
+            hops, losses = facts
             _add_feed(families, name, status)
             _add_counters(families, name, status)
             _add_addresses(families, name, status)
@@ -107,27 +108,19 @@ class FeedCollector:
             _add_servers(families, name, status)
             _add_relay(families, name, status)
             _add_latency(families, name, hops)
-            _add_host_losses(families, name, host)
-        for name, replay in replays.items():
+            _add_host_losses(families, name, losses)
+        for name, replay in host.replays.items():
             _add_replay(families, name, replay)
-        if host_facts is not None:
-            add_host(families, host_facts)
-            readable_feeds = {name: each for name, each in statuses.items() if each is not None}
-            _add_troubles(families, host_facts, readable_feeds)
+        if not self._names:
+            add_host(families, host.host)
+            _add_troubles(families, host)
         yield from families.made.values()
 
-    def _statuses(
-        self,
-    ) -> tuple[dict[str, InstanceStatus | None], dict[str, ReplayStatus], HostFacts | None]:
-        # Feeds by name; None: it cannot be read. Replays of records. And the host, unless it is
-        # asked for some feeds alone.
+    def _look(self) -> HostStatus:
         if self._names:
             named = {name.rstrip("/").rpartition("/")[2]: name for name in self._names}
-            host = read_some(named, with_latency=False, paced=self._paced)
-        else:
-            host = read_host(with_latency=False, paced=self._paced)
-        feeds = {**host.instances, **dict.fromkeys(host.unreadable)}
-        return feeds, host.replays, None if self._names else host.host
+            return read_some(named, with_latency=False, paced=self._paced)
+        return read_host(with_latency=False, paced=self._paced)
 
 
 def _hops_and_host(status: InstanceStatus) -> tuple[dict[str, Hop], HostLosses] | None:
@@ -157,8 +150,9 @@ def metrics_text(names: Sequence[str] = (), *, openmetrics: bool = False) -> str
     return text.decode()
 
 
-def _add_troubles(families: Families, host: HostFacts, feeds: dict[str, InstanceStatus]) -> None:
-    counts = Counter(each.kind for each in find_troubles(host, feeds))
+def _add_troubles(families: Families, host: HostStatus) -> None:
+    found = find_troubles(host.host, host.instances, host.unreadable)
+    counts = Counter(each.kind for each in found)
     text = "what needs attention, as udpfast stat and top list it, by kind"
     for kind in TroubleKind:
         families.gauge("troubles", text, counts[kind], kind=kind.name.lower())

@@ -21,6 +21,7 @@ REASONS = {
     "absent": "they wait for a snapshot, and no line brings any",
     "missed": "the image keeper missed records of them",
     "damaged": "their entries in the image are damaged",
+    "unfed": "the feed does not run or stands still: readers were told that they may be old",
 }
 
 
@@ -42,6 +43,11 @@ class ObjectStates(Struct, frozen=True):
     def doubted(self) -> int:
         """How many are in doubt."""
         return sum(self.in_doubt.values())
+
+    def unfed(self) -> ObjectStates:
+        """Return the same where no feed runs: what was sound is so no more."""
+        unfed = self.in_doubt["unfed"] + self.sound
+        return ObjectStates(0, {**self.in_doubt, "unfed": unfed})
 
 
 def read_objects(
@@ -71,5 +77,6 @@ def read_objects(
     # waits in vain. What else it publishes of one, trades of a venue's, is not sound for that.
     waiting = feed["objects_waiting"] + feed["objects_stranded"]
     first = max(waiting - found["snapshot"] - found["silent"] - found["absent"], 0)
-    in_doubt = {reason: found.get(reason, first) for reason in REASONS}
+    found["first"] = first
+    in_doubt = {reason: found.get(reason, 0) for reason in REASONS}
     return ObjectStates(max(min(sound, feed["objects"] - sum(in_doubt.values())), 0), in_doubt)

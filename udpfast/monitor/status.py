@@ -283,6 +283,11 @@ def read_status(
         for agent in read_roster(directory)
     )
     relay, gone = _read_relay(directory)
+    objects = paced.get(
+        ("objects", directory), lambda _: read_objects(directory, values["feed"], image)
+    )
+    if objects is not None and (output.stuck_ns or not output.alive):
+        objects = objects.unfed()
     return InstanceStatus(
         directory=str(directory),
         writer_pid=output.writer_pid,
@@ -305,10 +310,7 @@ def read_status(
         counters=values,
         image=image,
         relay=relay,
-        objects=paced.get(
-            ("objects", directory),
-            lambda _: read_objects(directory, values["feed"], image),
-        ),
+        objects=objects,
         journals=paced.get(
             ("journals", directory),
             lambda before: read_journals(feed_journals(directory), before),

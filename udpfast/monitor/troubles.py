@@ -75,8 +75,15 @@ class Trouble(Struct, frozen=True):
     text: str
 
 
-def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[Trouble]:
-    """Return what needs attention on a host and at its feeds, the worst first."""
+def find_troubles(
+    host: HostFacts,
+    feeds: Mapping[str, InstanceStatus],
+    unreadable: Mapping[str, str] | None = None,
+) -> list[Trouble]:
+    """Return what needs attention on a host and at its feeds, the worst first.
+
+    `unreadable` says of instances why they cannot be read.
+    """
     members = [(group, feed) for group in host.groups.found.values() for feed in group.feeds]
     tried = {feed.name for group, feed in members if _tried(group, feed)}
     failures = {feed.name: feed.failure for group, feed in members if group.alive}
@@ -86,6 +93,10 @@ def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[
         for each in _of_feed(name, status, failures.get(name, ""))
         if each.kind != TroubleKind.FEED_DEAD or name not in tried
     ]
+    found += [
+        Trouble(TroubleKind.UNREADABLE, f"instance {name} cannot be read: {why}")
+        for name, why in (unreadable or {}).items()
+    ]
     found += _of_host(host)
     for group in host.groups.found.values():
         found += _of_group(group)
@@ -93,10 +104,12 @@ def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[
 
 
 def describe_troubles(
-    host: HostFacts, feeds: Mapping[str, InstanceStatus] | None = None
+    host: HostFacts,
+    feeds: Mapping[str, InstanceStatus] | None = None,
+    unreadable: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return the same as sentences."""
-    return [each.text for each in find_troubles(host, feeds or {})]
+    return [each.text for each in find_troubles(host, feeds or {}, unreadable)]
 
 
 def feed_troubles(name: str, status: InstanceStatus) -> list[str]:
