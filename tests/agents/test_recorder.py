@@ -12,11 +12,13 @@ import pytest
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.recorder import Recorder, _Keeping
+from udpfast.archive.feed_settings import write_feed
 from udpfast.client.reader import Reader
-from udpfast.config import RecordConfig
+from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind, LappedReason
+from udpfast.errors import ConfigError
 from udpfast.export.segments import journal_head, journal_parts
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import journal_state
@@ -414,6 +416,34 @@ def test_recorder_keeps_no_more_bytes_than_it_may(instance, tmp_path):
     found = numbers_of(tmp_path / "journal")
     assert found[-1] == 4000 and found == list(range(found[0], 4001)) and found[0] > 1
     assert journal_state(tmp_path / "journal").removed > 5
+
+
+def test_recorder_with_a_lower_limit_than_before_says_what_it_removes(instance, tmp_path, capfd):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(20):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+        drive(recorder)
+    recorder.on_stop()
+    recorder = recorder_of(instance, tmp_path, keep_bytes=4 * SEGMENT)
+    drive(recorder)
+    recorder.on_stop()
+    removed = journal_state(tmp_path / "journal").removed
+    assert removed > 5
+    said = capfd.readouterr().err
+    assert f"{tmp_path}/journal: removed the {removed} oldest segments" in said
+    assert said.count("removed") == 1 and "record.keep_bytes = 1,048,576" in said
+
+
+def test_recorder_writes_into_no_journal_of_another_feed(instance, tmp_path):
+    lines = [{"name": "A", "address": "127.0.0.1:9001"}]
+    write_feed(parse_feed({"name": "feed", "incremental": {"lines": lines}}), instance.directory)
+    recorder_of(instance, tmp_path).on_stop()
+    config = RecordConfig(directory=str(tmp_path / "journal"))
+    other = Recorder(config, instance.directory, "twin")
+    with pytest.raises(ConfigError, match=r"a journal of twin, .* is one of the feed feed"):
+        other.on_start()
+    recorder_of(instance, tmp_path).on_stop()
 
 
 def test_recorder_of_records_and_raw_keeps_one_limit(instance, tmp_path):

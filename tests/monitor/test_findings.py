@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import Finding, HostUse
 from udpfast.monitor import findings
-from udpfast.monitor.findings import feed_use, inspect_feed
+from udpfast.monitor.findings import feed_use, inspect_feed, inspect_together
 
 
 def feed(address: str = "127.0.0.1:0", **tables: object) -> FeedConfig:
@@ -79,6 +80,31 @@ def test_inspect_feed_says_whose_stamps_are_wanted() -> None:
     found = inspect(feed(incremental=lines))
     (finding,) = [each for name, each in found.items() if name.endswith("SO_TIMESTAMPING")]
     assert (finding.want, finding.have, finding.ok) == ("NIC", "kernel", False)
+
+
+def test_inspect_feed_journal_must_be_its_own_and_within_its_limit(tmp_path: Path) -> None:
+    table = {"enabled": True, "directory": str(tmp_path / "journal"), "keep_bytes": 1 << 26}
+    (tmp_path / "journal" / "raw").mkdir(parents=True)
+    write_feed(feed(name="first"), tmp_path / "journal" / "raw")
+    finding = inspect(feed(name="second", record=table))["record.directory"]
+    assert finding.ok is False and finding.fault and finding.have.endswith("of the feed first")
+    found = inspect(feed(name="first", record=table))
+    assert found["record.directory"].ok and found["record.keep_bytes"].ok
+    (tmp_path / "journal" / "1.segment").write_bytes(bytes(1 << 26))
+    found = inspect(feed(name="first", record={**table, "segment_bytes": 1 << 20}))
+    assert found["record.keep_bytes"].ok is False and not found["record.keep_bytes"].fault
+
+
+def test_inspect_together_names_what_only_one_feed_can_have(tmp_path: Path) -> None:
+    table = {"enabled": True, "directory": str(tmp_path)}
+    one = feed("127.0.0.1:9001", name="one", record=table)
+    group = feed("239.1.1.1:9001", name="one")
+    assert inspect_together({"one": one, "two": feed("127.0.0.1:9002", name="two")}) == []
+    assert inspect_together({"one": group, "two": feed("239.1.1.1:9001", name="two")}) == []
+    address, journal = inspect_together({"one": one, "two": one})
+    of_both = "127.0.0.1:9001 of one incremental.A and two incremental.A"
+    assert address.fault and address.have == of_both
+    assert journal.fault and journal.have == f"{tmp_path} of one and two"
 
 
 def test_inspect_feed_directory_must_be_one_that_can_be_made(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A replay of a raw capture reproduces the feed only with the feed's own windows a
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -13,9 +14,13 @@ from udpfast.config import FeedConfig
 from udpfast.errors import FormatError
 from udpfast.shm.files import replace_file
 
-__all__ = ["copy_feed", "read_feed", "write_feed"]
+__all__ = ["copy_feed", "other_feed", "read_feed", "write_feed"]
 
 _NAME = "feed.json"
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
 
 
 def write_feed(config: FeedConfig, directory: Path) -> None:
@@ -30,6 +35,17 @@ def copy_feed(source: Path, directory: Path) -> None:
     except FileNotFoundError:
         return
     replace_file(directory / _NAME, content)
+
+
+def other_feed(journal: Path, name: str) -> str:
+    """Return which other feed a journal is of; "": it is of the feed `name`, or nobody can tell."""
+    for directory in (journal, journal / "raw"):
+        # Of any version.
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            found = msgspec.json.decode((directory / _NAME).read_bytes(), type=_Named).name
+            if found not in ("", name):
+                return found
+    return ""
 
 
 def read_feed(directory: Path) -> FeedConfig | None:

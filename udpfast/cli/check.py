@@ -13,7 +13,7 @@ import click
 from udpfast.cli.group import feed_files, load_feeds
 from udpfast.config import FeedConfig, Setting, describe
 from udpfast.host import Finding, HostUse, inspect_host
-from udpfast.monitor.findings import inspect_feed, use_of_all
+from udpfast.monitor.findings import inspect_feed, inspect_together, use_of_all
 from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
 
 __all__ = ["check", "print_findings"]
@@ -84,7 +84,7 @@ def _feed_findings(configs: dict[str, FeedConfig]) -> list[Finding]:
         for finding in inspect_feed(config):
             of_host = finding.name.startswith("bypass")
             found[finding if of_host else replace(finding, name=f"{name} {finding.name}")] = None
-    return list(found)
+    return [*found, *inspect_together(configs)]
 
 
 def _as_json(

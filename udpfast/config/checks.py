@@ -21,6 +21,7 @@ from udpfast.wire.facts import FACTS
 __all__ = [
     "DESTINATION",
     "DESTINATION_OR_NONE",
+    "DISK_LIMIT",
     "DISTINCT",
     "ENDPOINT",
     "ENDPOINT_OR_NONE",
@@ -122,6 +123,10 @@ HOST_NAME = Check(
 )
 HOST_ADDRESS = Check("the IP address of one host", _is_host_address)
 POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
+#: A limit that someone meant in another unit would remove all that was kept.
+DISK_LIMIT = Check(
+    "0, or at least 67,108,864 bytes (64 MiB)", lambda value: value == 0 or value >= 1 << 26
+)
 PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
 ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))
 ENDPOINT_OR_NONE = Check(

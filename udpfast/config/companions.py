@@ -9,6 +9,7 @@ from msgspec import Meta
 from udpfast.config.checks import (
     DESTINATION,
     DESTINATION_OR_NONE,
+    DISK_LIMIT,
     DISTINCT,
     INTERFACE,
     JOURNAL,
@@ -218,7 +219,9 @@ class RecordConfig(CompanionConfig, frozen=True):
             ge=0,
             le=1 << 60,
             description="disk space for records and raw together, in bytes, including tables of "
-            "names and prepared segments; beyond it the oldest segments are removed; 0: no limit",
+            "names and prepared segments; beyond it the oldest segments are removed, also at a "
+            "start with a lower limit than before; 0: no limit",
+            extra=DISK_LIMIT.extra,
         ),
     ] = 0
     capture_bytes: Annotated[

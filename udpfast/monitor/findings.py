@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
+from udpfast.archive.feed_settings import other_feed
 from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
@@ -24,7 +26,7 @@ from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import instance_directory, journal_directory
 
-__all__ = ["feed_use", "inspect_feed", "use_of_all"]
+__all__ = ["feed_use", "inspect_feed", "inspect_together", "use_of_all"]
 
 _UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
@@ -121,11 +123,59 @@ def _record(config: FeedConfig) -> list[Finding]:
         directory = Path(error.filename)
     except (UdpfastError, OSError) as error:
         return [Finding(name, want, str(error), False, effect, fault=True)]
+    if owner := other_feed(directory, config.name):
+        want, have = f"a journal of {config.name}", f"{directory}, of the feed {owner}"
+        return [Finding(name, want, have, False, effect, fault=True)]
+    limit = _limit(config, directory)
     while not directory.exists():
         directory = directory.parent
     found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     have = str(directory) if found else f"{directory}, in which it may not"
-    return [Finding(name, want, have, found, effect, fault=True)]
+    return [Finding(name, want, have, found, effect, fault=True), *limit]
+
+
+def _limit(config: FeedConfig, directory: Path) -> list[Finding]:
+    # Whether a start removes records because the limit is lower than it was.
+    limit = config.record.keep_bytes
+    if not limit:
+        return []
+    files = [each for place in (directory, directory / "raw") for each in place.glob("*.*")]
+    size = sum(each.stat().st_blocks * 512 for each in files)
+    return [
+        Finding(
+            "record.keep_bytes",
+            "what the journals take, or more",
+            f"{limit:,}, they take {size:,}",
+            size <= limit,
+            "The next start removes the oldest segments.",
+        )
+    ]
+
+
+def inspect_together(configs: Mapping[str, FeedConfig]) -> list[Finding]:
+    """Look for what only one of several feeds can have: the address of a host, a journal."""
+    users: dict[tuple[str, str], dict[str, str]] = {}
+    for name, config in configs.items():
+        for each in received_addresses(config):
+            host, port = parse_endpoint(each.where.address)
+            if port and not ipaddress.ip_address(host).is_multicast:
+                shown = f"{name} {each.shown}"
+                users.setdefault(("address", each.where.address), {})[name] = shown
+        if config.record.enabled:
+            journal = config.record.directory or config.name
+            users.setdefault(("record.directory", journal), {})[name] = name
+    return [
+        Finding(
+            what,
+            "one feed",
+            f"{where} of {' and '.join(found.values())}",
+            False,
+            "Whichever of them begins later cannot have it.",
+            fault=True,
+        )
+        for (what, where), found in users.items()
+        if len(found) > 1
+    ]
 
 
 def _logins(config: FeedConfig) -> list[Finding]:

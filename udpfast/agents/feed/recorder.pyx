@@ -24,10 +24,11 @@ from udpfast.core.linux cimport ECANCELED
 from udpfast.log.segment cimport SEGMENT_BYTES_MIN
 
 from udpfast.agents.feed.recording import Recording as RecordingFace
-from udpfast.archive.feed_settings import copy_feed
+from udpfast.archive.feed_settings import copy_feed, other_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.core.log import say_warning
 from udpfast.core.worker import Worker
-from udpfast.errors import UdpfastError
+from udpfast.errors import ConfigError, UdpfastError
 from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
@@ -44,6 +45,7 @@ cdef enum:
     PAUSE_BATCH_US = 100         # with sync = batch, where the writer waits for the disk
     RETRY_NS = 200_000_000       # between two tries to get space on a disk that had none
     REPORT_NS = 100_000_000      # how often tools are told how far it is
+    REMOVED_USUAL = 4            # segments that a limit removes for a further one
 
 
 @cython.final
@@ -89,6 +91,10 @@ cdef class Recorder(Agent):
         what = self._config.what
         self._config = _within_limit(self._config)
         target = journal_directory(self._config.directory or self._name, create=True)
+        if owner := other_feed(target, self._name):
+            raise ConfigError(
+                f"record.directory: expected a journal of {self._name}, {target} is one of the "
+                f"feed {owner}: name another directory, or move that one away")
         try:
             if what != "raw":
                 self.recordings.append(RecordingFace(
@@ -218,10 +224,16 @@ class _Keeping:
     def _make_room(self, now_ns):
         journal = self.recording.journal
         keep_bytes = self._config.keep_bytes
+        removed = 0
         while keep_bytes and journal.segment_bytes + sum(
                 each.size_bytes() for each in self._journals) > keep_bytes:
             if not self._remove_oldest():
                 break
+            removed += 1
+        if removed > REMOVED_USUAL:
+            say_warning(
+                f"udpfast: {journal.directory}: removed the {removed} oldest segments: this journal "
+                f"and the one beside it took more than record.keep_bytes = {keep_bytes:,}")
         while True:
             try:
                 journal.prepare()
