@@ -40,7 +40,7 @@ def copy_feed(source: Path, directory: Path) -> None:
 def other_feed(journal: Path, name: str) -> str:
     """Return which other feed a journal is of; "": it is of the feed `name`, or nobody can tell."""
     for directory in (journal, journal / "raw"):
-        # Of any version.
+        # Another version may have written it.
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             found = msgspec.json.decode((directory / _NAME).read_bytes(), type=_Named).name
             if found not in ("", name):

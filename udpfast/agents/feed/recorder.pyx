@@ -232,8 +232,8 @@ class _Keeping:
             removed += 1
         if removed > REMOVED_USUAL:
             say_warning(
-                f"udpfast: {journal.directory}: removed the {removed} oldest segments: this journal "
-                f"and the one beside it took more than record.keep_bytes = {keep_bytes:,}")
+                f"udpfast: {journal.directory}: removed the {removed} oldest segments: with the "
+                f"journal beside it, it took more than record.keep_bytes = {keep_bytes:,}")
         while True:
             try:
                 journal.prepare()
