@@ -157,6 +157,27 @@ def test_reader_goes_on_without_an_image_that_does_not_come(
         assert books.poll(timeout=0).lapped
 
 
+def test_reader_that_was_lapped_in_a_file_that_was_replaced_waits_for_no_image(kept: Kept) -> None:
+    # The next writer's RESTART, which empties the books, comes behind what this file has.
+    with Reader(kept.address, image=True) as reader:
+        books = Books(reader)
+        read_state(reader, books)
+        kept.go_on(1_000)
+        kept.keeper.on_stop()
+        kept.instance.names_region.close()
+        kept.instance.ring.region.close()
+        kept.instance = Instance(kept.instance.directory, 2 * CAPACITY)
+        kept.instance.ring.announce_restart(now_ns=1)
+        kept.instance.ring.flush()
+        kept.keeper = ImageKeeper(ImageConfig(interval_ms=0), kept.instance.directory)
+        kept.keeper.on_start()
+        kept.keep()
+        batches = [books.poll(timeout=0) for _ in range(2)]
+        assert sum(batch.lapped > 0 for batch in batches) == 1
+        assert not reader.joining
+        assert books.poll(timeout=10).headers["kind"][0] == Kind.RESTART
+
+
 def test_reader_without_an_image_is_lapped_as_ever(kept: Kept) -> None:
     with Reader(kept.address) as reader:
         books = Books(reader)

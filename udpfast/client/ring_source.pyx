@@ -178,8 +178,8 @@ cdef class RingSource(Source):
             ring.jumped, ring.lapped = True, lapped
             if self.joins_until_ns == 0:
                 self.joins_until_ns = now_ns + <int64_t>(_PATIENCE_S * 1e9)
-            if reason is None:
-                self.joins_until_ns = -1  # nothing was known there
+            if reason is None or self.cursor.region.replaced():
+                self.joins_until_ns = -1  # nothing was known there, or another writer knows nothing
             elif now_ns < self.joins_until_ns:
                 time.sleep(_AGAIN_S)
             else:
