@@ -40,7 +40,9 @@ from udpfast.shm.region import Region
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{udpfast.get_include()}")
 SANITIZED = ("-g", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-DRIVERS = [ROOT / f"tests/client/{name}.c" for name in ("ring_driver", "bus_driver", "ring_misuse")]
+DRIVERS = [
+    ROOT / f"tests/client/{name}.c" for name in ("ring_driver", "bus_driver", "header_misuse")
+]
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.c"))
 STARTS = {"tail": 0, "oldest": 1, "begin": 2}
 FLIGHT_UNKNOWN = -(1 << 31)
@@ -467,32 +469,6 @@ def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance:
 
 
 # --- mistakes of a program ------------------------------------------------------------------------
-
-
-def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
-    tmp_path: Path, instance: Instance
-) -> None:
-    target = tmp_path / "misuse"
-    words = [compiler(), "-std=c11", *STRICT, *SANITIZED, "-o", target, DRIVERS[2]]
-    subprocess.run(words, check=True)
-    instance.book([(1.0, 2.0)], [(3.0, 4.0)])
-    instance.ring.flush()
-    output = subprocess.run([target, instance.address], capture_output=True, text=True, check=True)
-    no_reader = f"{CLOSED} the reader is not open: call udpfast_reader_open first"
-    closed = [
-        *(f"{what} {no_reader}" for what in ("poll", "next", "wait", "join")),
-        "works 0 ", "name 0 ",
-        f"image {CLOSED} its reader is not open: call udpfast_reader_open first",
-        f"object {CLOSED} the image is not open: call udpfast_image_open first", "value 0 ",
-    ]  # fmt: skip
-    start = "start must be UDPFAST_START_TAIL, _OLDEST or _BEGIN (0 to 2), was"
-    how = "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was"
-    assert output.stdout.splitlines() == [
-        *closed, f"start {REFUSED} {start} 3", f"start {REFUSED} {start} -1", "open 0 ",
-        f"how {REFUSED} {how} 2", f"how {REFUSED} {how} -1", "at 0 ", "at 0 ", "books 1 ", "at 0 ",
-        "find 0 ", *closed,
-        f"store {CLOSED} the store is not open: call udpfast_store_open first", "sender 0 ",
-    ]  # fmt: skip
 
 
 # --- damaged files --------------------------------------------------------------------------------

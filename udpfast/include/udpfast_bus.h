@@ -1,12 +1,13 @@
 /* udpfast_bus.h: an app of a bus in C or C++: send messages into a store, read its stream.
  *
  * It does the same as `udpfast.App` (docs/bus.md) with the same files: the host's daemon, `udpfast
- * bus run`, cannot tell them apart. docs/examples/bus_app.c uses all of it.
+ * bus run`, cannot tell them apart. docs/examples/bus_app.c uses both halves.
  *
  * Functions return the result that they document, or a number below 0: UDPFAST_UNSENT_* of a send,
  * otherwise UDPFAST_BUS_*. Then `problem` in their first argument states what was expected and what
- * was found. One thread at a time may use a struct. No function waits, but opening an outbox may
- * take 50 ms.
+ * was found. One thread at a time may use a struct; its memory is zero before the first use, and an
+ * open one is not opened again (UDPFAST_OPEN). No function waits, but opening an outbox may take
+ * 50 ms.
  */
 
 #ifndef UDPFAST_BUS_H
@@ -30,11 +31,12 @@ enum {
 static inline int udpfast_bus_directory(const char *address, char directory[PATH_MAX],
                                         char *problem)
 {
-    const char *name = address + 6, *root = getenv("UDPFAST_JOURNALS"), *home = "/var/lib";
+    const char *name, *root = getenv("UDPFAST_JOURNALS"), *home = "/var/lib";
     const char *below = "/udpfast/";
     int size;
-    if (strncmp(address, "store:", 6) != 0 || *name == 0 || strcmp(name, ".") == 0
-        || strcmp(name, "..") == 0)
+    address = address != NULL ? address : "";
+    name = strncmp(address, "store:", 6) == 0 ? address + 6 : "";
+    if (*name == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return udpfast_say(problem, UDPFAST_BUS_ADDRESS,
                            "address must be 'store:NAME' or 'store:/path', was '%.200s'",
                            address);
@@ -263,8 +265,13 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
     const struct udpfast_bus_live *live;
     struct stat status;
-    size_t i, size = strlen(name);
-    int result, fits = size != 0 && size <= 31;
+    size_t i, size;
+    int result, fits;
+    if (outbox->header != NULL)
+        return udpfast_say_open(outbox->problem);
+    name = name != NULL ? name : "";
+    size = strlen(name);
+    fits = size != 0 && size <= 31;
     memset(outbox, 0, sizeof *outbox);
     outbox->file = outbox->bell = -1;
     slots = slots != 0 ? slots : 65536;
@@ -698,6 +705,8 @@ static inline int udpfast_store_open(struct udpfast_store *store, const char *ad
                                      uint64_t start)
 {
     int result;
+    if (store->live != NULL)
+        return udpfast_say_open(store->problem);
     memset(store, 0, sizeof *store);
     result = udpfast_bus_directory(address, store->directory, store->problem);
     if (result == 0)

@@ -212,20 +212,29 @@ struct udpfast_books {
     uint32_t all_count, all_room, spare_count, count, room, mask;
     uint64_t unnamed;   /* updates without a book: exchange or symbol is unknown */
     uint64_t contested; /* names that more than one object uses now */
-    uint16_t kind;      /* kind of the updates: BOOK or ORDERS */
+    uint16_t kind;      /* kind of the updates: BOOK or ORDERS; 0: the books are not open */
     uint32_t orphaned;  /* connection scope of a writer that is dead, stuck or cut off; or 0 */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
 static inline int udpfast_books_open_kind(struct udpfast_books *books, uint16_t kind)
 {
+    if (books->kind != 0)
+        return udpfast_say_open(books->problem);
     memset(books, 0, sizeof *books);
-    books->kind = kind;
     if (getrandom(&books->objects.key, sizeof books->objects.key, 0)
         != (ssize_t) sizeof books->objects.key)
         return udpfast_failed(books->problem, "draw a key for", "books");
     books->objects.key.factor |= 1;
+    books->kind = kind;
     return 0;
+}
+
+/* Say that books are not open. Returns UDPFAST_CLOSED. */
+static inline int udpfast_books_say_closed(char *problem)
+{
+    return udpfast_say(problem, UDPFAST_CLOSED,
+                       "the books are not open: call udpfast_books_open first");
 }
 
 /* Open an empty set of books of price levels. Returns 0. */
@@ -746,7 +755,8 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
     udpfast_books_mark_all(books);
 }
 
-/* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT or UDPFAST_NO_MEMORY.
+/* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT, UDPFAST_NO_MEMORY, or
+ * UDPFAST_CLOSED: the books are not open.
  *
  * updated: the book that the record updated; NULL: none. (A GAP updates none, but may make many
  * stale.)
@@ -768,6 +778,8 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     struct udpfast_object *object;
     int result = 0;
     *updated = NULL;
+    if (books->kind == 0)
+        return udpfast_books_say_closed(books->problem);
     if (!udpfast_books_reach(books, record)) {
         result = UDPFAST_NO_MEMORY;
     } else if (record->kind == books->kind) {

@@ -114,6 +114,8 @@ static inline int udpfast_image_open(struct udpfast_image *image,
     char path[PATH_MAX + 8];
     const struct udpfast_image_header *header;
     int result;
+    if (image->head != NULL)
+        return udpfast_say_open(image->problem);
     memset(image, 0, sizeof *image);
     if (reader->header == NULL)
         return udpfast_say(image->problem, UDPFAST_CLOSED,
@@ -448,6 +450,7 @@ static inline int udpfast_join_try(struct udpfast_join *join)
     int result = udpfast_reader_renew_names(reader);
     if (result != 0)
         return result;
+    image.head = NULL; /* it is not open yet */
     result = udpfast_image_open(&image, reader);
     if (result == 0) {
         position = image.head->mark.position;
@@ -480,8 +483,8 @@ static inline int udpfast_join_try(struct udpfast_join *join)
  * empty: it may go on without the image, or try again. See `reader->problem`. UDPFAST_ABSENT: the
  * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted;
  * UDPFAST_NOT_READY: it is being written; UDPFAST_OUTDATED: of another ring, or the ring has
- * overwritten what follows it; UDPFAST_DAMAGED. UDPFAST_CLOSED: the reader is not open, and the
- * books are as they were.
+ * overwritten what follows it; UDPFAST_DAMAGED. UDPFAST_CLOSED: the reader or
+ * a set is not open, or UDPFAST_REFUSED: both sets are the same one: nothing was changed.
  */
 static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpfast_books *books,
                                       struct udpfast_books *orders, int64_t timeout_ns)
@@ -496,6 +499,12 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
     char problem[UDPFAST_PROBLEM_SIZE];
     if (reader->header == NULL)
         return udpfast_reader_say_closed(reader);
+    if ((books != NULL && books->kind == 0) || (orders != NULL && orders->kind == 0))
+        return udpfast_books_say_closed(reader->problem);
+    if (books != NULL && books == orders)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "books and orders must be two sets, or one of them NULL: were the same "
+                           "set");
     while ((result = udpfast_join_try(&join)) != 0 && result != UDPFAST_NO_MEMORY
            && result != UDPFAST_REFUSED && !(result == UDPFAST_ABSENT && works)
            && udpfast_clock(CLOCK_MONOTONIC) < until_ns) {

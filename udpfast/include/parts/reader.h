@@ -437,8 +437,10 @@ static inline int udpfast_reader_directory(struct udpfast_reader *reader, const 
 static inline int udpfast_reader_open(struct udpfast_reader *reader, const char *address, int start)
 {
     int result;
+    if (reader->header != NULL)
+        return udpfast_say_open(reader->problem);
     memset(reader, 0, sizeof *reader);
-    result = udpfast_reader_directory(reader, address);
+    result = udpfast_reader_directory(reader, address != NULL ? address : "");
     if (result == 0)
         result = udpfast_reader_attach(reader);
     if (result == 0)

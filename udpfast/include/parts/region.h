@@ -4,7 +4,15 @@ enum {
     UDPFAST_REFUSED = -34,   /* not a file of this version, of an owner who is not trusted, or an
                                 argument that is none of those listed */
     UDPFAST_CLOSED = -38,    /* what was asked is not open: never opened, or closed */
+    UDPFAST_OPEN = -39,      /* what was to be opened is open already */
 };
+
+/* Say that a struct is open already. Returns UDPFAST_OPEN. */
+static inline int udpfast_say_open(char *problem)
+{
+    return udpfast_say(problem, UDPFAST_OPEN,
+                       "it is open already, or its memory was not zero at first: close it first");
+}
 
 /* A mapped file that another process writes. Its header was checked when it was mapped. */
 struct udpfast_region {
