@@ -224,10 +224,10 @@ def definition(instrument: int, symbol: bytes, depth: int = 10) -> bytes:
     return message(54, bytes(root), struct.pack("<HBHB3sb", 9, 0, 4, 1, b"GBX", depth))
 
 
-def new_bid(instrument: int, link: int, place: int, price: int) -> bytes:
+def new_bid(instrument: int, link: int, place: int, price: int, time_ns: int = 1) -> bytes:
     entry = struct.pack("<qiiIiBBc5x", price * 10**9, 5, instrument, link, 1, place, 0, b"0")
     rest = struct.pack("<HB", 32, 1) + entry + struct.pack("<H5xB", 24, 0)
-    return message(46, struct.pack("<QBxx", 1, 0x80), rest)
+    return message(46, struct.pack("<QBxx", time_ns, 0x80), rest)
 
 
 def told(*sent: bytes) -> Followed:
@@ -313,6 +313,40 @@ def test_snapshots_of_before_the_last_loss_are_left_out() -> None:
     *_, (known, _) = follow(config_of(1), heard())
     assert known.gaps == 1
     assert not {what for what, _ in check(known, truth_of(market))} & {"orders"}
+
+
+def book_snapshot(last: int, chain: int, time_ns: int, price: int) -> bytes:
+    row = struct.pack("<qiibHBBc", price * 10**9, 5, 1, 1, 0xFFFF, 255, 0, b"0")
+    root = struct.pack("<IIiIQ35x", last, 1, 7, chain, time_ns)
+    return message(52, root, struct.pack("<HB", 22, 1) + row)
+
+
+def times_of_books(*sent: tuple[tuple[int, int], int, bytes]) -> list[int]:
+    """Return the exchange's time of each BOOK, of messages: place, number, bytes."""
+    datagrams = [
+        (place, CapturedDatagram(at * 10**9, ("", 0), ("", 0), struct.pack("<IQ", number, 0) + one))
+        for at, (place, number, one) in enumerate(sent)
+    ]
+    return [
+        int(record.update.header["exchange_time_utc"])
+        for _, record in follow(config_of(1), datagrams)
+        if record is not None and record.kind == Kind.BOOK
+    ]
+
+
+def test_book_that_a_snapshot_heals_has_the_time_of_the_snapshot() -> None:
+    begun = (((0, 0), 1, definition(7, b"ABC")), ((0, 0), 2, new_bid(7, 1, 1, 100)))
+    gap = ((0, 0), 40, definition(8, b"XYZ"))
+    assert times_of_books(*begun)[-1] == 1
+    assert times_of_books(*begun, gap, ((1, 1), 1, book_snapshot(39, 9, 77, 101)))[-1] == 77
+
+
+def test_snapshot_that_a_sound_book_does_not_need_sets_its_time_not_back() -> None:
+    begun = (((0, 0), 1, definition(7, b"ABC")), ((0, 0), 2, new_bid(7, 1, 1, 100, 50)))
+    late = ((1, 1), 1, book_snapshot(2, 1, 20, 100))
+    again = ((0, 0), 3, definition(7, b"ABC", 5))  # the book is told again
+    times = times_of_books(*begun, late, again, ((0, 0), 4, new_bid(7, 2, 2, 99, 60)))
+    assert times[-2:] == [50, 60]
 
 
 def last_of(payload: bytes) -> int:

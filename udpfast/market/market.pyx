@@ -314,7 +314,9 @@ cdef void market_apply(Market* market, const Change* c) noexcept nogil:
     if i == NULL:
         return
     if c.time_ns:
-        i.time_ns = c.time_ns
+        # A snapshot may be older than what is applied behind it, or than a book that needs none.
+        if c.time_ns > i.time_ns or not (c.verb == VERB_BEGIN_SNAPSHOT or c.flags & CHANGE_ROW):
+            i.time_ns = c.time_ns
         if s.gaps and s.gap_time_ns == 0 and market.message.stream == market.stream:
             s.gap_time_ns = c.time_ns
     if c.verb == VERB_BEGIN_SNAPSHOT:

@@ -200,6 +200,7 @@ cdef inline bint cme_snapshot(CmeMessage* m) noexcept nogil:
     if m.block < 24 or not cme_group(m, 3, kind + 1, &levels) or (
             m.changes + levels.count + 2 > m.stop):
         return False
+    m.time_ns = <int64_t>le64(m.root + CME_SNAPSHOT_TIME)
     id = le32(m.root + CME_SNAPSHOT_ID)
     change = cme_change(m, VERB_BEGIN_SNAPSHOT, id, le32(m.root + CME_SNAPSHOT_CHAIN))
     change.order = le32(m.root + CME_LAST)
