@@ -45,7 +45,7 @@ def test_unit_and_the_drop_in_of_the_page_are_right_by_systemd_itself(tmp_path):
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["udpfast@", "udpfast-group@", "udpfast-relay@"])
+@pytest.mark.parametrize("name", ["udpfast@", "udpfast-group@", "udpfast-relay@", "udpfast-bus@"])
 def test_unit_does_not_start_again_what_that_does_not_help(name):
     service = service_of(ROOT / "packaging" / f"{name}.service")
     assert service["RestartPreventExitStatus"].split() == ["2", str(EXIT_TAKEN)]

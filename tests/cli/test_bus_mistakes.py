@@ -1,5 +1,6 @@
 """A mistake with `udpfast bus` gives one line that explains it, and changes nothing."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.waiting import wait_until
 from udpfast.agents.bus.bus_host import BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.main import cli
+from udpfast.cli.service import EXIT_TAKEN
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, load_bus
 from udpfast.errors import ConfigError, NotReadyError, RegionError
@@ -51,6 +53,19 @@ def test_host_or_store_that_is_none_is_one_line(
     done = CliRunner().invoke(cli, command, standalone_mode=False)
     assert said in str(done.exception)
     assert not (tmp_path / "d").exists()
+
+
+def test_second_daemon_names_the_first_and_ends_as_a_second_feed_does(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    words = ["bus", "run", str(tmp_path / "bus.toml"), "--host", "S", "--directory"]
+    with running(config, "S", tmp_path):
+        path = tmp_path / "S" / "orders"
+        wait_until((path / "bus.json").exists, "its word")
+        done = CliRunner().invoke(cli, [*words, str(tmp_path / "S")])
+    assert done.exit_code == EXIT_TAKEN
+    assert done.stderr == (
+        f"udpfast: {path}: process {os.getpid()} writes this store: only one process can\n"
+    )
 
 
 def test_directory_of_another_host_or_store_is_refused_and_stays(

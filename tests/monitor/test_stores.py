@@ -1,6 +1,7 @@
 """Stores of a bus: found without its file, read whether their daemons live or not."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,29 @@ def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(left: Pat
     said = read_description(left)
     wait_until(lambda: not Live(left).is_alive(), "its silence")
     for end in (-8, 3, 1 << 40, 1 << 70):
-        (left / "bus.json").write_bytes(replaced("end", end)(said | {"ended": False}))
+        gone = said | {"ended": False, "pid_start": said["pid_start"] - 1}
+        (left / "bus.json").write_bytes(replaced("end", end)(gone))
         facts = host_of(left)
         if facts.stores.found:
             assert "did not end in good order" in "\n".join(describe_troubles(facts))
         else:
             assert "bus.json" in facts.stores.unreadable[str(left)]
+
+
+def test_daemon_that_only_stands_still_is_not_called_dead(left: Path) -> None:
+    said = read_description(left)
+    wait_until(lambda: not Live(left).is_alive(), "its silence")
+    (left / "bus.json").write_bytes(replaced("ended", False)(said))
+    facts = host_of(left)
+    store = facts.stores.found[str(left)]
+    assert (store.alive, store.stuck, store.pid) == (False, True, os.getpid())
+    (trouble,) = describe_troubles(facts)
+    assert trouble.startswith(
+        f"store orders on S: its daemon stands still: its process {os.getpid()} is there, and has "
+        "said nothing for "
+    )
+    assert "STUCK" in plain(host_lines(facts, {}))
+    assert f"(its daemon {os.getpid()} has stood still for " in plain(store_lines(store))
 
 
 def test_damaged_live_file_and_outbox_are_said(left: Path) -> None:

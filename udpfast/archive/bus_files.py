@@ -21,7 +21,7 @@ from udpfast.shm.instance import (
     journal_directory,
     journal_root,
 )
-from udpfast.shm.lock import mode_below
+from udpfast.shm.lock import mode_below, process_alive
 from udpfast.shm.mapping import store_word
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "copy_directory",
     "describe_composite",
     "describe_store",
+    "described_by",
     "list_stores",
     "make_shared",
     "make_wish",
@@ -273,6 +274,17 @@ def read_description(directory: Path) -> dict[str, Any]:
             f"{path}: expected the state of a store as its daemon writes it, found: {problem}"
         ) from None
     return found
+
+
+def described_by(description: dict[str, Any]) -> int:
+    """Return the pid of the daemon that wrote a description, if its process is there; else 0.
+
+    It may stand still. A process of another container is not seen.
+    """
+    pid, start, namespace = (description.get(f"pid{what}") for what in ("", "_start", "_namespace"))
+    if not (isinstance(pid, int) and isinstance(start, int) and isinstance(namespace, int)):
+        return 0  # of an earlier version
+    return pid if process_alive(pid, start, namespace, -1) else 0
 
 
 def make_wish(directory: Path) -> str:

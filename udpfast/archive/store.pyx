@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import threading
+from contextlib import suppress
 
 from libc.stdint cimport INT64_MIN
 from libc.string cimport memcpy
@@ -23,6 +24,7 @@ from udpfast.log.segment cimport (
     segment_place)
 from udpfast.market.names cimport NameTable
 
+from udpfast.archive.bus_files import described_by, read_description
 from udpfast.archive.store_names import StoreNames
 from udpfast.archive.store_state import load_state, save_state
 from udpfast.bus.log import saved_lineage
@@ -42,6 +44,14 @@ STORE_LAYOUT: int = LAYOUTS.hash
 
 cdef enum:
     AHEAD_BYTES = 8 << 20        # how far ahead of the writer pages are touched
+
+
+def _written_by_another(directory: Path) -> WriterExistsError:
+    pid = 0
+    with suppress(OSError, RegionError):  # it may have just begun
+        pid = described_by(read_description(directory))
+    who = f"process {pid}" if pid else "another process"
+    return WriterExistsError(f"{directory}: {who} writes this store: only one process can", pid)
 
 
 cdef object _place(list segments, position, Segment segment, Place* place):
@@ -117,8 +127,7 @@ cdef class StoreLog(Log):
         except BlockingIOError:
             os.close(self._lock_fd)
             self._lock_fd = -1
-            raise WriterExistsError(
-                f"{self.directory}: another process writes this store") from None
+            raise _written_by_another(self.directory) from None
         try:
             if group is not None:
                 admit_group_to_journal(self.directory, group)

@@ -22,7 +22,7 @@ from udpfast.archive.bus_files import (
     take_wish,
 )
 from udpfast.cli.options import FiniteRange, IntRange, log_level
-from udpfast.cli.service import EVERY_NS, Service
+from udpfast.cli.service import EVERY_NS, EXIT_TAKEN, Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
 from udpfast.cli.verbs import SmallGroup
@@ -31,7 +31,7 @@ from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.log import say_warning
 from udpfast.core.stop import Stop, raise_once
-from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
+from udpfast.errors import ConfigError, NotReadyError, UdpfastError, WriterExistsError, sentence
 from udpfast.log.journal_header import adopt_copy, is_copy
 from udpfast.monitor.stores import StoreStatus, read_store
 from udpfast.monitor.troubles import store_troubles
@@ -111,7 +111,11 @@ def run(
     twice: float,
     cut_s: float,
 ) -> None:
-    """Do this host's part: write stores, copy them, bring apps' messages to their sequencers."""
+    """Do this host's part: write stores, copy them, bring apps' messages to their sequencers.
+
+    Exit codes: 0 stopped; 1 it failed; 2 wrong settings; 3 another process writes one of its
+    stores.
+    """
     from udpfast.agents.bus.bus_host import BusHost
     from udpfast.agents.bus.bus_sockets import BadPath
 
@@ -121,13 +125,18 @@ def run(
         raise ConfigError(f"{file}: expected a host of a store or composite, found {host!r}")
     stopping = Stop()
     stopping.listen()
-    daemon = BusHost(
-        config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
-        begin=begin,
-        say=lambda line: say_warning(f"udpfast bus: {line}"),
-    )  # fmt: skip
-    stopping.call(daemon.stop)
     service = Service(os.environ)
+    try:
+        daemon = BusHost(
+            config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
+            begin=begin,
+            say=lambda line: say_warning(f"udpfast bus: {line}"),
+        )  # fmt: skip
+    except WriterExistsError as error:
+        service.failed(str(error))
+        click.echo(f"udpfast: {error}", err=True)
+        sys.exit(EXIT_TAKEN)
+    stopping.call(daemon.stop)
 
     def ready() -> None:
         names = ", ".join(part.name for part in daemon.parts)

@@ -59,6 +59,8 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     """Yield all that is known of a store: a number to a line."""
     silent = store.silent_s
     idle = "does not run" if silent is None else f"has not run for {silent:,.0f} s"
+    if store.stuck:
+        idle = f"{store.pid} has stood still for {silent or 0:,.0f} s"
     alive = "" if store.alive else f"  (its daemon {idle})"
     behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
     yield f"{store.store} on {store.host}: {_part(store)}{behind}, epoch {store.epoch}{alive}"
@@ -122,7 +124,8 @@ def _group_row(group: Group) -> str:
 
 def _store_rows(store: StoreStatus) -> Iterator[str]:
     behind = "-" if store.lag_bytes is None else size(store.lag_bytes)
-    state = _part(store) if store.alive else "stopped" if store.ended else "DEAD"
+    gone = "STUCK" if store.stuck else "stopped" if store.ended else "DEAD"
+    state = _part(store) if store.alive else gone
     yield (
         f"{store.store[:15]:<16}{store.host[:9]:<10}{store.epoch[:8]:<9}{size(store.end):>8}"
         f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:16]}"

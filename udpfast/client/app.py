@@ -349,7 +349,7 @@ def _why_full(directory: Path) -> str:
     # Say what the messages wait for, as far as this host knows.
     try:
         if not Live(directory).is_alive():
-            return "the bus daemon of this host does not run"
+            return "the bus daemon of this host does not run, or stands still"
         said = read_description(directory)
     except (OSError, RegionError) as problem:
         return str(problem)

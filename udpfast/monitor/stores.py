@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from udpfast.archive.bus_files import Live, read_description, shared_directory
+from udpfast.archive.bus_files import Live, described_by, read_description, shared_directory
 from udpfast.bus.outbox import OUTBOX_HEADER, outbox_facts
 from udpfast.errors import RegionError, UdpfastError, sentence
 from udpfast.log.journal_cursor import JournalCursor
@@ -161,6 +161,8 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
     directory : str
     alive : bool
         The daemon said something within the last second, and not that it ended.
+    stuck : bool
+        It is not alive, and did not end, but its process is there: it stands still.
     silent_s : float or None
         For how many seconds it said nothing; None: since before this host began.
     outboxes : dict of OutboxStatus
@@ -171,6 +173,7 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
 
     directory: str
     alive: bool
+    stuck: bool
     silent_s: float | None
     outboxes: dict[str, OutboxStatus]
     unreadable: dict[str, str]
@@ -235,6 +238,7 @@ def read_store(path: Path) -> StoreStatus:
         **{**msgspec.structs.asdict(said), **kept},
         directory=str(path),
         alive=alive,
+        stuck=not alive and not said.ended and described_by(found) != 0,
         silent_s=silent_s,
         outboxes=outboxes,
         unreadable=unreadable,

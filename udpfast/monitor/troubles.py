@@ -305,7 +305,14 @@ def _of_journals(journals: Journals) -> Iterator[Trouble]:
 
 
 def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
-    if not store.alive and not store.ended:
+    if store.stuck:
+        yield (
+            TroubleKind.SOURCE_GONE,
+            f"its daemon stands still: its process {store.pid} is there, and has said nothing for "
+            f"{store.silent_s or 0:,.0f} s: a signal or a debugger stopped it, or its core has no "
+            "time for it",
+        )
+    elif not store.alive and not store.ended:
         yield TroubleKind.SOURCE_GONE, "its daemon does not run, and did not end in good order"
     for what, text in (("stopped", store.stopped), ("waits", store.waits), ("disk", store.problem)):
         if text:

@@ -26,6 +26,7 @@ from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.readers import ReaderInfo, list_readers, remove_dead_readers
+from udpfast.shm.lock import process_namespace, process_start
 from udpfast.shm.wake import WakeRegion
 
 __all__ = ["StoreDisk"]
@@ -102,6 +103,11 @@ class StoreDisk:
         self._take_outboxes()
         self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
+        self._process = {
+            "pid": os.getpid(),
+            "pid_start": process_start(os.getpid()),
+            "pid_namespace": process_namespace(),
+        }
         self.problem = self.failing = ""
         self.removed = self.removed_lacked = 0
         self._cuts = self.live.cuts + 1
@@ -190,7 +196,7 @@ class StoreDisk:
         return {
             "store": self.name,
             "host": store.host,
-            "pid": os.getpid(),
+            **self._process,
             "by_feed": self._by_feed,
             "writer": store.writer,
             "writer_host": store.writer_host,
