@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agents.test_bus_host import running, settings, stream
 from tests.waiting import wait_until
@@ -17,7 +18,7 @@ from udpfast.cli.top_words import plain
 from udpfast.client.app import App
 from udpfast.monitor.host import HostFacts, read_host_facts
 from udpfast.monitor.stores import StoreStatus, read_store, read_stores
-from udpfast.monitor.troubles import describe_troubles
+from udpfast.monitor.troubles import describe_troubles, store_troubles
 from udpfast.net.ports import free_port
 
 
@@ -145,6 +146,12 @@ def test_daemon_that_only_stands_still_is_not_called_dead(left: Path) -> None:
     )
     assert "STUCK" in plain(host_lines(facts, {}))
     assert f"(its daemon {os.getpid()} has stood still for " in plain(store_lines(store))
+
+
+def test_what_a_copy_lacks_is_said_to_be_at_most_so_much(left: Path) -> None:
+    # It may have had more than it had reported when it was killed.
+    store = replace(read_store(left), alive=True, away=["one"], unprotected=4_669)
+    assert any(text.startswith("up to 4,669 records are unpro") for text in store_troubles(store))
 
 
 def test_damaged_live_file_and_outbox_are_said(left: Path) -> None:

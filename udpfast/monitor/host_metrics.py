@@ -121,7 +121,7 @@ def _add_store(families: Families, store: StoreStatus) -> None:
     if store.lag_bytes is not None:
         behind = "bytes that this copy is behind the host that it copies from"
         families.gauge("store_source_lag_bytes", behind, store.lag_bytes, **labels)
-    lacked = "records that outboxes let go although a standby that is away lacks them"
+    lacked = "at most so many records were let go although a standby that is away lacks them"
     families.gauge("store_unprotected_records", lacked, store.unprotected, **labels)
     away = "standbys for which outboxes do not wait, because they have lacked records for long"
     families.gauge("store_standbys_away", away, len(store.away), **labels)

@@ -325,8 +325,8 @@ def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
     if store.away and store.alive:
         yield (
             TroubleKind.SOURCE_GONE,
-            f"{store.unprotected:,} records are unprotected: outboxes do not wait for copies on "
-            f"{', '.join(store.away)}, which lack them",
+            f"up to {store.unprotected:,} records are unprotected: outboxes do not wait for copies "
+            f"on {', '.join(store.away)}, which lack them",
         )
     for host, copy in store.consumers.items() if store.alive else ():
         if not copy.connected:
