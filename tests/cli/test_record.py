@@ -138,3 +138,16 @@ def test_record_of_what_came_while_nobody_recorded_says_so(tmp_path):
     (missed,) = re.findall(r"not recorded: ([0-9,]+) that came while no recorder ran", text)
     assert "overwritten" not in text
     assert journal_state(tmp_path / "journal").lapped == int(missed.replace(",", ""))
+
+
+def test_verify_by_name_says_where_the_feed_records_now(journal, tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    (tmp_path / "shm" / "journal").mkdir(mode=0o700, parents=True)
+    present = tmp_path / "shm" / "journal" / "journal"
+    present.write_text(f"{journal}")
+    said = [CliRunner().invoke(cli, ["verify", "journal"]).stderr]
+    present.write_text("/elsewhere")
+    said.append(CliRunner().invoke(cli, ["verify", "journal"]).stderr)
+    expected = f"the feed journal records to /elsewhere, and this is {journal}"
+    assert [expected in each for each in said] == [False, True]

@@ -175,6 +175,18 @@ def test_a_port_that_is_taken_holds_up_that_feed_alone_until_it_is_free(tmp_path
         wait_until(lambda: feeds()["two"].state == "running", "the feed")
 
 
+def test_settings_that_are_wrong_at_a_restart_are_the_reason(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")):
+        ear.hear("READY=1")
+        file = tmp_path / "us" / "two.toml"
+        file.write_text(file.read_text().replace("slab_cells", "slab_cell"))
+        os.kill(feeds()["two"].pid, signal.SIGKILL)
+        wait_until(lambda: "window.slab_cell" in feeds()["two"].failure, "the key")
+        assert feeds()["one"].state == "running"
+    ear.sock.close()
+
+
 def test_a_feed_that_runs_elsewhere_is_named_with_its_process(tmp_path, ports):
     ear = Ear(str(tmp_path / "ear"))
     with (

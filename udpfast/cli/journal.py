@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from udpfast.archive.bus_files import stored_journal
-from udpfast.errors import FormatError
+from udpfast.core.log import say_warning
+from udpfast.errors import FormatError, UdpfastError
 from udpfast.log.segment import list_segments
+from udpfast.shm.instance import instance_directory
 
 __all__ = ["find_journal"]
 
@@ -23,4 +26,15 @@ def find_journal(address: str) -> Path:
     places = [place for place in (directory, directory / "raw") if place.is_dir()]
     if not any((place / "journal").exists() or list_segments(place) for place in places):
         raise FormatError(f"{directory}: expected a journal, found none of a journal's files")
+    name = address.removeprefix("journal:")
+    if "/" not in name:
+        _warn_of_another(name, directory)
     return directory
+
+
+def _warn_of_another(feed: str, directory: Path) -> None:
+    # The journal of a feed's name may be an earlier one: `record.directory` has another now.
+    with contextlib.suppress(OSError, ValueError, UdpfastError):  # no feed, or it records nothing
+        present = Path((instance_directory(feed) / "journal").read_text())
+        if present != directory:
+            say_warning(f"udpfast: the feed {feed} records to {present}, and this is {directory}")

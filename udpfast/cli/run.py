@@ -19,7 +19,7 @@ from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import WriterExistsError, sentence
+from udpfast.errors import ConfigError, WriterExistsError, sentence
 from udpfast.host import shared_memory_removal
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
@@ -92,17 +92,21 @@ def run(
         from udpfast.cli.group import run_group
 
         sys.exit(run_group(paths, host_file, quiet))
-    config = _with_options(load_feed(paths[0]), core, stack, library, strict)
+    service = Service(os.environ)
+    try:
+        config = _with_options(load_feed(paths[0]), core, stack, library, strict)
+    except ConfigError as error:
+        service.failed(str(error))
+        raise
     enter_bypass(
         config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict, quiet=quiet
     )
-    _run_feed(config, quiet)
+    _run_feed(config, quiet, service)
 
 
-def _run_feed(config: FeedConfig, quiet: bool) -> None:
+def _run_feed(config: FeedConfig, quiet: bool, service: Service) -> None:
     stopping = Stop()
     stopping.listen()
-    service = Service(os.environ)
     try:
         subscriber = Subscriber(config)
         subscriber.start()
