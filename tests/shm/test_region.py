@@ -151,6 +151,15 @@ def test_region_mode_is_exact_whatever_the_umask(path, mode):
         os.umask(before)
 
 
+def test_region_left_to_the_end_of_the_interpreter_closes_its_files(path, monkeypatch):
+    files = os.listdir("/proc/self/fd")
+    region = Region.create(path, "TEST", SIZE, HASH)
+    assert os.listdir("/proc/self/fd") != files
+    monkeypatch.setattr(region_module, "_close_all", None)  # names go first, in any order
+    del region
+    assert os.listdir("/proc/self/fd") == files
+
+
 def test_region_existing_is_not_created_again(region, path):
     with pytest.raises(FileExistsError):
         Region.create(path, "TEST", SIZE, HASH)

@@ -16,6 +16,7 @@ import weakref
 from pathlib import Path
 
 from libc.string cimport memcpy
+from posix.unistd cimport close as close_file
 
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
@@ -344,8 +345,12 @@ cdef class Region:
         self.close()
 
     def __dealloc__(self):
+        cdef int fd
         _give_up(self)
-        _close_all(*_taken(self))
+        # In C: this module's names may be gone, because the interpreter ends.
+        for fd in (self._fd, self._guard, self._old):
+            if fd >= 0:
+                close_file(fd)
 
 
 cdef uint8_t* _open_pointer(Region region) except NULL:
