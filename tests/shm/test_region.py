@@ -152,12 +152,12 @@ def test_region_mode_is_exact_whatever_the_umask(path, mode):
 
 
 def test_region_left_to_the_end_of_the_interpreter_closes_its_files(path, monkeypatch):
-    files = os.listdir("/proc/self/fd")
+    files = set(Path("/proc/self/fd").iterdir())
     region = Region.create(path, "TEST", SIZE, HASH)
-    assert os.listdir("/proc/self/fd") != files
+    assert set(Path("/proc/self/fd").iterdir()) != files
     monkeypatch.setattr(region_module, "_close_all", None)  # names go first, in any order
     del region
-    assert os.listdir("/proc/self/fd") == files
+    assert set(Path("/proc/self/fd").iterdir()) == files
 
 
 def test_region_existing_is_not_created_again(region, path):

@@ -501,7 +501,7 @@ def test_feed_that_takes_over_from_a_killed_one_says_that_nobody_knows_what_is_m
     first.wait(PATIENCE_S)
     second = start()
     said = second.stderr.readline()
-    assert f"test: takes over from process {first.pid}, which was killed " in said
+    assert f"test: takes over from process {first.pid}, which was killed; " in said
     assert counters(str(directory))["feed"]["took_over"] == 1
     shown = CliRunner().invoke(cli, ["stat"]).output
     assert " 0 + ? " in shown

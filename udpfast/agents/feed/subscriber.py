@@ -453,8 +453,8 @@ def _describe_takeover(before: AgentEntry, unix_ns: int) -> str:
     how = f"failed ({before.failure})" if before.state is AgentState.FAILED else "was killed"
     away_s = max(unix_ns - before.looked_ns, 0) / 1e9
     return (
-        f"takes over from process {before.pid}, which {how} {away_s:,.1f} s ago: what came since "
-        "then is lost, and in no counter"
+        f"takes over from process {before.pid}, which {how}; it last gave a sign of life "
+        f"{away_s:,.1f} s ago: what came since then is lost, and in no counter"
     )
 
 
