@@ -66,6 +66,16 @@ def stream(app: App, count: int) -> list[tuple[str | None, int]]:
     return found
 
 
+def test_daemon_that_was_stopped_takes_nothing_from_then_on(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    with ExitStack() as apps:
+        with running(config, "S", tmp_path, begin=["orders"]):
+            address = f"store:{tmp_path / 'S' / 'orders'}"
+            app = apps.enter_context(App(address, "app", timeout=PATIENCE_S))
+            wait_until(lambda: app.alive, "the sequencer")
+        assert not app.alive
+
+
 def test_standby_that_is_away_stops_no_app(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port(), more="away_ms = 100\n")
     with running(config, "S", tmp_path, begin=["orders"]) as writer:

@@ -310,7 +310,7 @@ class _Part:
         """End everything in good order."""
         self.sockets.say_goodbye()
         self.sockets.drop_links()
-        self.disk.end(self.node.stream_comes, self.description())
+        self.disk.end(self.description())
         self.sockets.close_all()
 
 

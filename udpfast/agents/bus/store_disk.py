@@ -276,13 +276,13 @@ class StoreDisk:
         said["lag_ms"] = self._age_ms(acked)
         return said
 
-    def end(self, following: bool, description: dict[str, object], *, failed: bool = False) -> None:
+    def end(self, description: dict[str, object], *, failed: bool = False) -> None:
         """Close the store. The appending thread has ended, by an error (`failed`) or in good order.
 
         `description` is the last state shown of it.
         """
         self.written_by_feed = False
-        self.tell(following)
+        self.tell(following=False)
         self.wake.close()
         self.log.close(failed)
         describe_store(self.directory, {**description, "ended": not failed})

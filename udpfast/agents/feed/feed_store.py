@@ -84,7 +84,7 @@ class FeedStore:
         self._stopping.set()
         for thread in self._threads:
             thread.finish()
-        self.disk.end(False, self._description(), failed=failed)
+        self.disk.end(self._description(), failed=failed)
 
     def _description(self) -> dict[str, object]:
         # As a daemon describes a store; nobody copies this one, and no app sends.
