@@ -57,6 +57,11 @@ def zeroed(path, _other):
     path.write_bytes(content)
 
 
+def lost(path, _other):
+    """Remove the file, as a copy of segments alone does."""
+    path.unlink()
+
+
 DAMAGES = [
     (foreign, {None}),
     (flipped, {"BTCUSDT", None, "SOLUSDT"}),
@@ -89,6 +94,18 @@ def test_reader_without_its_names_says_so(journal, how):
         Reader(f"journal:{journal}") as reader,
     ):
         list(reader)
+
+
+@pytest.mark.parametrize("how", [lost, *(how for how, _ in DAMAGES)])
+def test_verify_of_damaged_names_says_so(journal, how):
+    found = CliRunner().invoke(cli, ["verify", str(journal), "--json"])
+    assert (found.exit_code, json.loads(found.stdout)["problems"]) == (0, [])
+    damage(journal, how)
+    found = CliRunner().invoke(cli, ["verify", str(journal), "--json"])
+    report = json.loads(found.stdout)
+    assert (found.exit_code, report["records"], report["missing"]) == (1, 3, 0)
+    (problem,) = report["problems"]
+    assert "00000001.names" in problem
 
 
 @pytest.mark.parametrize("how", [how for how, _ in DAMAGES])

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from udpfast.archive.names import journal_names, names_path
 from udpfast.cli.journal import find_journal
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError
@@ -35,8 +36,9 @@ __all__ = ["verify"]
 def verify(directory: str, repair: bool, as_json: bool) -> None:
     """Check the checksum, position and index of every record of a journal.
 
-    Also checks the journal's raw capture. Changes nothing without --repair. Exit codes: 0 all
-    records are as they were written, 1 something is damaged or would be cut.
+    Also checks the names of instruments, and the journal's raw capture. Changes nothing without
+    --repair. Exit codes: 0 all records are as they were written, 1 something is damaged or would
+    be cut.
     """
     target = find_journal(directory)
     found, checks = _look_at(target, repair)
@@ -66,6 +68,7 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
         + _lost_end(checks, state),
         "state": state,
     }
+    found["problems"] += _nameless(target, checks)
     found |= _origin(target, checks, found["problems"])
     if state is None:
         found["problems"].append(
@@ -74,6 +77,27 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
     if repair and checks:
         found["repaired"] = _repair(target)
     return found, checks
+
+
+def _nameless(directory: Path, checks: list[SegmentCheck]) -> list[str]:
+    # Records have only ids of names: without these, readers get them without exchange and symbol.
+    problems = []
+    used = ((check.info.names, check.info.names_mark) for check in checks if check.info)
+    for number, mark in dict.fromkeys(used):
+        if not number:
+            continue
+        path = names_path(directory, number)
+        try:
+            table = journal_names(directory, number, mark)
+        except FileNotFoundError:
+            problems.append(f"{path.name}: the file is missing: its names are not known")
+        except FormatError as problem:
+            problems.append(str(problem))
+        else:
+            damaged = sum(table.bytes(each) is None for each in range(1, len(table) + 1))
+            if damaged:
+                problems.append(f"{path.name}: {damaged} of {len(table)} names are damaged")
+    return problems
 
 
 def _origin(directory: Path, checks: list[SegmentCheck], problems: list[str]) -> dict[str, Any]:
