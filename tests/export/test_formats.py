@@ -205,6 +205,8 @@ def begun_anew(directory: Path, roq: bool) -> Path:
                "present": 1}  # fmt: skip
         market.tell(Kind.ORDERS, [row], symbol, header)
         market.tell(Kind.BOOK, [{"price": 7.0, "quantity": 5.0}], symbol, header, bid_count=1)
+        whole = header | {"flags": int(RecordFlag.SNAPSHOT)}
+        market.tell(Kind.TOP_OF_BOOK, (), symbol, whole, bid_price=7.0, ask_price=float("nan"))
 
     def begin(kind: Kind, stream: int) -> None:
         content = np.zeros((), CONTROL_DTYPES[kind]).tobytes()
@@ -243,6 +245,31 @@ def test_session_clears_the_books_of_its_stream_and_a_restart_all(
     assert exported(journal, tmp_path / "a.dbn", *words, "--symbol", "A").exit_code == 0
     rows = databento.DBNStore.from_bytes((tmp_path / "a.dbn").read_bytes()).to_ndarray()
     assert rows["action"].tolist() == [b"A", b"R"]
+
+
+@pytest.mark.parametrize("roq", [True, False])
+def test_session_clears_the_tops_of_its_stream_and_a_restart_all(tmp_path: Path, roq: bool) -> None:
+    databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+    journal = begun_anew(tmp_path, roq)
+    words = ("--format", "dbn", "--table", "tops")
+    assert exported(journal, tmp_path / "x.dbn", *words).exit_code == 0
+    rows = databento.DBNStore.from_bytes((tmp_path / "x.dbn").read_bytes()).to_ndarray()
+    found = [(bytes(row["action"]), int(row["instrument_id"])) for row in rows]
+    told, cleared = [(b"M", 1), (b"M", 2), (b"M", 3)], [(b"R", 1), (b"R", 2)]
+    ended = [(b"R", 2)] if roq else [(b"R", 3), (b"R", 2)]
+    if roq:
+        cleared.append((b"R", 3))
+    assert found == [*told, *cleared, (b"M", 2), *ended, (b"M", 3)]
+    assert all(row["flags"] == 128 and row["side"] == b"N" for row in rows)
+    undefined = 2**63 - 1
+    for row in rows:
+        bid = undefined if row["action"] == b"R" else 7_000_000_000
+        assert (row["bid_px_00"], row["ask_px_00"], row["price"]) == (bid, undefined, undefined)
+        assert (row["bid_sz_00"], row["ask_sz_00"]) == (0, 0)
+
+    assert exported(journal, tmp_path / "a.dbn", *words, "--symbol", "A").exit_code == 0
+    rows = databento.DBNStore.from_bytes((tmp_path / "a.dbn").read_bytes()).to_ndarray()
+    assert rows["action"].tolist() == [b"M", b"R"]
 
 
 def test_session_clears_the_book_of_hftbacktest(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class _Mapping:
 def tables_of(table: str) -> tuple[str, ...]:
     """Return the tables of a journal that `DbnWriter.write` needs for a table.
 
-    `orders` also needs `messages`, whose snapshots and sessions clear books.
+    `orders` and `tops` also need `messages`, whose snapshots and sessions clear books.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def tables_of(table: str) -> tuple[str, ...]:
         raise FormatError(
             f"DBN has no schema for the table {table!r}: expected {', '.join(SCHEMAS)}"
         )
-    return ("messages", "orders") if table == "orders" else (table,)
+    return ("messages", table) if table in ("orders", "tops") else (table,)
 
 
 class _Snapshots:
@@ -203,7 +203,8 @@ class DbnWriter:
         self._ids: dict[tuple[str, str], int] = {}
         self._exchanges: dict[str, str] = {}
         self._resting: dict[tuple[int, int], _Resting] = {}
-        self._clears, self._snapshots = Clears(Kind.ORDERS), _Snapshots()
+        kind = Kind.ORDERS if self._schema == "mbo" else Kind.TOP_OF_BOOK
+        self._clears, self._snapshots = Clears(kind), _Snapshots()
         self._first_ns, self._last_ns = 2**63 - 1, 0
         self._body = path.with_name(f"{path.name}.rows")
         self._file = self._body.open("wb")
@@ -226,8 +227,10 @@ class DbnWriter:
             cleared = self._clears.take(tables["messages"])
             self._write_orders(*self._snapshots.take(batch, cleared))
             return
+        if self._schema == "mbp-1":
+            self._write_tops(batch, self._clears.take(tables["messages"]))
+            return
         fill: Callable[[pa.RecordBatch, Rows], None] = {
-            "mbp-1": self._tops,
             "trades": self._trades,
             "definition": self._definitions,
         }[self._schema]
@@ -275,6 +278,13 @@ class DbnWriter:
         self._orders(batch, rows)
         rows, index = self._with_moves(rows, batch)
         self._append(self._with_clears(rows, index, cleared))
+
+    def _write_tops(self, batch: pa.RecordBatch, cleared: pa.RecordBatch) -> None:
+        # A top is complete itself: only what begins without one clears it.
+        rows = self._begin(batch)
+        self._tops(batch, rows)
+        cleared = cleared.filter(_others(cleared, Kind.TOP_OF_BOOK))
+        self._append(self._with_clears(rows, _integers(batch, "index"), cleared))
 
     def _append(self, rows: Rows) -> None:
         self._file.write(rows.tobytes())
@@ -376,7 +386,9 @@ class DbnWriter:
     def _with_clears(self, rows: Rows, index: Rows, cleared: pa.RecordBatch) -> Rows:
         # Clear a book before the orders of its snapshot, and when a session begins.
         clears = self._begin(cleared)
-        clears["price"] = self._dbn.UNDEF_PRICE
+        for name in ("price", "bid_px_00", "ask_px_00"):
+            if name in (self._dtype.names or ()):
+                clears[name] = self._dbn.UNDEF_PRICE
         clears["action"], clears["side"] = b"R", b"N"
         places = np.searchsorted(index, _integers(cleared, "index"))
         followed = np.isin(_integers(cleared, "index"), index)
@@ -500,6 +512,12 @@ def _integers(batch: pa.RecordBatch, column: str) -> NDArray[np.int64]:
 
 def _booleans(batch: pa.RecordBatch, column: str) -> NDArray[np.bool_]:
     return np.array(batch[column].to_pylist(), bool)
+
+
+def _others(messages: pa.RecordBatch, kind: Kind) -> pa.BooleanArray:
+    import pyarrow.compute as pc
+
+    return pc.not_equal(messages["kind"], kind.name)
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
