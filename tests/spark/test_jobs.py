@@ -261,6 +261,24 @@ def test_spreads_count_quotes_that_have_both_sides(bronze: Bronze, export: Small
         assert row["ask_price"] == own[-1]["ask_price"]
 
 
+@pytest.mark.parametrize("name", ["spreads", "imbalance"])
+def test_top_of_a_book_in_doubt_is_no_quote(spark, tmp_path: Path, name: str) -> None:
+    export = SmallExport(SEED)
+    tops = [row for row in export.rows["tops"] if row["bid_price"] is not None]
+    for i, row in enumerate(tops):
+        row["doubt"] = (None, False, True)[i % 3]  # earlier exports do not say it
+        if row["doubt"]:
+            row["bid_price"], row["bid_quantity"] = row["ask_price"] + 500, 900.0
+    export.write(tmp_path)
+    found = table(Bronze(spark, (str(tmp_path),)), name, Parameters(bar_s=86_400))
+    assert sum(row["quotes"] for row in found) == sum(not row["doubt"] for row in tops)
+    for row in found:
+        if name == "spreads":
+            assert row["spread_min"] > 0 and row["bid_quantity_mean"] == 3
+        else:
+            assert row["imbalance_max"] == row["imbalance_min"] == (3 - 5) / (3 + 5)
+
+
 def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> dict:
     """Return a book as a reader would have it: side and price -> quantity.
 

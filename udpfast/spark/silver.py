@@ -118,12 +118,14 @@ def quotes(bronze: Bronze) -> DataFrame:
     """Return the tops of book that have both sides, with mid and spread.
 
     Prices may be negative, and may cross, so mid and spread may be negative too. Rows with an
-    infinite price are left out.
+    infinite price are left out, and so are those of a book in doubt: it may hold levels that are
+    long gone.
     """
     bid, ask = F.col("bid_price"), F.col("ask_price")
+    sound = ~F.coalesce("doubt", F.lit(False))  # earlier exports do not say it
     return (
         bronze.table("tops")
-        .where(finite(bid).isNotNull() & finite(ask).isNotNull())
+        .where(finite(bid).isNotNull() & finite(ask).isNotNull() & sound)
         .select(
             *INSTRUMENT,
             "received_ns",

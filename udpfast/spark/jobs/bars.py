@@ -66,7 +66,7 @@ def with_vwap(sums: DataFrame) -> DataFrame:
 
 
 def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Aggregate the tops of book of an instrument and period. Every change has the same weight.
+    """Aggregate the tops of book of an instrument and period. Each has the same weight.
 
     Basis points refer to the absolute value of the mid, which may be negative; they are NULL if
     the mid is 0.

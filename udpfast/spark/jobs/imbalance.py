@@ -20,7 +20,7 @@ KEYS = silver.INSTRUMENT
 
 
 def reduce_imbalance(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Aggregate the tops of book of an instrument and period. Every change has the same weight.
+    """Aggregate the tops of book of an instrument and period. Each has the same weight.
 
     The imbalance is 1 if only the bid has a quantity and -1 if only the ask has one. Tops without
     any quantity are left out.
