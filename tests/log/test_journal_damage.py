@@ -19,6 +19,7 @@ from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_map import journal_map
 from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import list_segments, segment_path
+from udpfast.log.verify import verify_segments
 
 
 def test_journal_cut_anywhere_is_a_valid_prefix(tmp_path):
@@ -74,15 +75,41 @@ def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
     content[image.index(b"before 5")] ^= 1
     segment_path(directory, 1).write_bytes(content)
     with Journal.open(directory) as journal:
-        assert journal.index == 10 and journal.recovery.missing == 5
+        assert journal.index == 10 and journal.recovery.missing == 1
         assert journal.recovery.cut_bytes == 0
         journal.append(Kind.MESSAGE, b"behind 9")
         with JournalCursor.attach(directory, follow=False) as cursor:
             assert cursor.poll() == 5 and cursor.missed == 0
-            assert cursor.poll() == 1 and cursor.missed == 5
+            assert cursor.poll() == 4 and cursor.missed == 1
+            assert bytes(cursor.payload(0)) == b"before 6"
+            assert cursor.poll() == 1 and cursor.missed == 0
             assert bytes(cursor.payload(0)) == b"behind 9"
-    # Nothing was deleted: the records after the damage are still in the file.
-    assert b"before 6" in segment_path(directory, 1).read_bytes()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["end known", "end lost"])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_damaged_record_costs_no_record_behind_it_and_opening_none_either(tmp_path, known, sealed):
+    directory = tmp_path / "journal"
+    with Journal.open(directory) as journal:
+        for number in range(10):
+            journal.append(Kind.MESSAGE, b"before %d" % number)
+        image = segment_path(directory, 1).read_bytes()  # not sealed, as after a crash
+    content = bytearray(segment_path(directory, 1).read_bytes() if sealed else image)
+    content[image.index(b"before 5")] ^= 1
+    segment_path(directory, 1).write_bytes(content)
+    if not known:
+        (directory / "journal").unlink()
+    (check,) = verify_segments(directory)
+    assert (check.records, check.missing) == (9, 1)
+    Journal.open(directory).__exit__(None, None, None)
+    assert [(each.records, each.missing) for each in verify_segments(directory)][:1] == [(9, 1)]
+    with JournalCursor.attach(directory, follow=False) as cursor:
+        found = []
+        while count := cursor.poll():
+            found += [bytes(cursor.payload(i)) for i in range(count)]
+        assert cursor.missed_total == 1
+    kept = [b"before %d" % number for number in range(10) if number != 5]
+    assert [payload for payload in found if payload.startswith(b"before")] == kept
 
 
 def test_journal_with_a_record_at_another_s_place_does_not_hand_it_out(tmp_path):
@@ -100,7 +127,11 @@ def test_journal_with_a_record_at_another_s_place_does_not_hand_it_out(tmp_path)
         assert [bytes(cursor.payload(i)) for i in range(count)] == [
             b"record %d" % i for i in range(4)
         ]
-        assert cursor.poll() == 0 and cursor.missed_total == 6
+        count = cursor.poll()
+        assert [bytes(cursor.payload(i)) for i in range(count)] == [
+            b"record %d" % i for i in range(5, 10)
+        ]
+        assert cursor.poll() == 0 and cursor.missed_total == 1
 
 
 def test_recorder_killed_loses_nothing_that_a_reader_could_see(tmp_path):

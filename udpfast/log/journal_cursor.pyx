@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, INT64_MIN, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t)
 from libc.string cimport memcmp, memcpy
 
 from udpfast.core.atomics cimport load_relaxed
@@ -566,12 +567,17 @@ cdef class JournalCursor:
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *:
         # Continue behind damaged bytes, at the nearest place known. False: none is known.
         cdef Segment segment = self.segment
-        cdef uint64_t position = 0, index = 0
+        cdef uint64_t position = 0, index = 0, end = UINT64_MAX
         cdef bint found
+        if segment.sealed():
+            end = segment.seal.position
+        elif known:
+            end = mark.position
         with nogil:
             found = segment.find_behind(self.position, &position, &index)
-            if not found and not segment.sealed() and not known:
-                found = segment.find_valid(self.position, self.index, &position, &index)
+            if not found:
+                found = segment.find_valid(self.position, self.index, &position, &index) and (
+                    position < end)
         if found:
             self._miss_until(position, index, LAPPED_DAMAGE)
             return True

@@ -430,7 +430,9 @@ cdef class Segment:
             more = self.find_behind(w.position, &position, &index)
             if not more and w.position < end_position:
                 more = True
-                position, index = end_position, end_index
+                if not self.find_valid(w.position, w.index, &position, &index) or (
+                        position > end_position):
+                    position, index = end_position, end_index
             if not more and deep:
                 more = self.find_valid(w.position, w.index, &position, &index)
             if not more:
@@ -539,8 +541,8 @@ cdef class Segment:
             self, uint64_t after, uint64_t least, uint64_t* position,
             uint64_t* index) noexcept nogil:
         # Find the first valid record behind position `after` at any multiple of 8: a record knows
-        # its own position. Its index must be `least` or more. For the end of a journal, behind
-        # which no end is known: nothing follows a record that was torn when its writer was killed.
+        # its own position. Its index must be `least` or more. For damage behind the last entry;
+        # nothing follows a record that was torn when its writer was killed.
         cdef uint64_t offset = min(after - self.header.position, self.limit) + 8
         cdef const Record* record
         while offset + RECORD_SIZE <= self.limit:
