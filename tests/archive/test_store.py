@@ -353,4 +353,4 @@ def test_segments_are_kept_until_the_disk_has_the_senders_behind_them(tmp_path: 
     disk.log.keep()
     disk.remove_old()
     assert disk.log.count == 1
-    disk.end(True, {})
+    disk.end({})

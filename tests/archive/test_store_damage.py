@@ -144,7 +144,7 @@ def test_daemon_goes_on_whatever_it_said_of_itself_before(tmp_path: Path, how: s
         if seed:
             assert Live(tmp_path / "one").read().end == disk.store.end
             assert Live(tmp_path / "one").shared == shared_directory(tmp_path / "one")
-        disk.end(True, disk.description())
+        disk.end(disk.description())
         damage_file(store_files(tmp_path / "one")["live"], how, random.Random(seed))
 
 

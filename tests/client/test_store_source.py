@@ -464,7 +464,7 @@ def test_sleeping_task_is_woken_when_the_daemon_says_that_there_is_more(
             return next(reader).payload == b"1"
 
     assert asyncio.run(read())
-    disk.end(True, {})
+    disk.end({})
 
 
 def test_position_of_a_record_of_a_feed_at_work_is_where_it_goes_on(tmp_path: Path) -> None:
