@@ -194,6 +194,18 @@ def test_line_that_is_silent_after_a_stall_holds_readers_until_that_is_said(feed
     assert kinds.index(Kind.GAP) > kinds.index(Kind.CONNECTION)
 
 
+def test_feed_that_never_heard_anything_says_so_at_its_own_time(feed):
+    engine, turns, _ = feed
+    before_ns = time.time_ns()
+    for now_ns in range(S, 13 * S, 200 * MS):
+        turns.turn(now_ns)
+    with RingCursor.attach(engine.directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+        headers = cursor.headers[: cursor.poll()]
+        times = headers["received_ns"][headers["kind"] == Kind.CONNECTION].tolist()
+    assert len(times) >= 2
+    assert all(before_ns <= each <= time.time_ns() for each in times)
+
+
 def test_line_that_is_silent_after_a_stall_leaves_no_doubt_if_the_other_one_dropped_nothing(feed):
     engine, turns, send = feed
     stall(feed, 30 * S)

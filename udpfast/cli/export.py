@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,7 @@ def _end(missing: int, journal: Path, where: str) -> None:
             "which",
             err=True,
         )
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
 
 
 _COUNTED = ("nameless", "bytes", "damaged")

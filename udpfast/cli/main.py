@@ -77,8 +77,6 @@ def _run(command: click.Command) -> None:
     except click.exceptions.Abort:  # SIGINT where a verb has no quiet end of its own
         click.echo("udpfast: stopped", err=True)
         sys.exit(130)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -6,6 +6,7 @@ import datetime
 import importlib
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -118,7 +119,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
         jobs = f"{len(found)} job{'s' * (len(found) != 1)}"
         click.echo(f"\n{jobs} in {time.monotonic() - began:.1f} s; the report: {page}")
     if any(ran.failure for ran in found):
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
 
 
 @spark.command(epilog="Example: udpfast spark report /data/report --html week.html")

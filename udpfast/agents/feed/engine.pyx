@@ -766,8 +766,9 @@ cdef class Engine:
 cdef inline void record_fill(
         Record* record, const Message* message, uint32_t object, int32_t flight_ns,
         int64_t unix_ns) noexcept nogil:
-    # Fill what output_commit leaves of the header.
-    record.received_ns = message.received_ns
+    # Fill what output_commit leaves of the header. What the feed says before its first datagram it
+    # says at its own time.
+    record.received_ns = message.received_ns if likely(message.received_ns) else unix_ns
     record.published_ns = unix_ns
     record.number = message.number
     record.object = object
