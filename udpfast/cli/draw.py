@@ -91,8 +91,16 @@ def latency_word(value_ns: int, above: int) -> str:
     return "> 1 h" if above and value_ns >= VALUE_MAX else f"{value_ns / 1e3:,.2f}"
 
 
-def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> None:
-    """Print a table: a row per verdict, a column per line, and the sums."""
+def _sums(equal: bool, live: bool) -> str:
+    if equal:
+        return "the sums are equal"
+    return "the feed counted while it was read: look again" if live else "THE SUMS DIFFER"
+
+
+def print_ledger(
+    counters: Mapping[str, Mapping[str, int]], ledger: Ledger, live: bool = False
+) -> None:
+    """Print a table: a row per verdict, a column per line, and the sums; `live`: it counts on."""
     scopes = list(ledger.lines)
     width = max([16, *(len(scope) + 2 for scope in scopes)])
     say(f"{'verdict':<22}" + "".join(f"{scope:>{width}}" for scope in scopes) + f"{'all':>12}")
@@ -108,7 +116,7 @@ def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> N
         rows.append(("units beyond one", [line.units_more for line in lines], ledger.units_more))
     for name, counts, total in rows:
         say(f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}")
-    say("the sums are equal" if ledger.adds_up else "THE SUMS DIFFER")
+    say(_sums(ledger.adds_up, live))
 
 
 def print_losses(losses: Losses, with_zeros: bool) -> None:
@@ -122,7 +130,7 @@ def print_losses(losses: Losses, with_zeros: bool) -> None:
     for each in losses.sums:
         sign = "=" if each.equal else "IS NOT"
         say(f"{each.what}: {each.left:,} {sign} {each.right:,}")
-    say("the sums are equal" if losses.adds_up else "THE SUMS DIFFER")
+    say(_sums(losses.adds_up, losses.live))
     for sentence in losses.silent:
         say(sentence)
     host = {name: count for name, count in asdict(losses.host).items() if name != "sockets"}

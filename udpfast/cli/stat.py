@@ -193,7 +193,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         say(f"{'' if scope == 'relay' else 'relay '}{scope}: {text or 'nothing yet'}")
     for line in object_lines(status):
         say(line)
-    print_ledger(status.counters, status.ledger)
+    print_ledger(status.counters, status.ledger, status.alive)
     for sentence in (*status.silent, *status.silent_addresses):
         say(sentence)
     _print_counters(status, with_zeros)

@@ -155,7 +155,8 @@ _DOUBT = Column(
     "doubt",
     "boolean",
     "doubt",
-    "true: the feed did not know at that time whether the instrument's book was sound",
+    "true: the feed did not know at that time whether the instrument's book was sound. False of "
+    "Roq: its levels come only of sound books, and a top or trade is whole in itself",
 )
 
 _MESSAGES = (
