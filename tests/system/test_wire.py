@@ -97,6 +97,8 @@ def test_two_lines_are_measured_each_by_its_interface(
 
 
 def test_thin_line_is_seen_as_thin(lines: Wire, listener: "subprocess.Popen[str]") -> None:
+    if shutil.which("tc") is None:
+        pytest.skip("no tc of iproute2 in PATH (/usr/sbin)")
     rate_bits, burst, size, train = 8_000_000, 3_000, 1000, 32
     run("tc", "-n", lines.a, "qdisc", "add", "dev", "wa", "root", "tbf", "rate", str(rate_bits),
         "burst", str(burst), "limit", "1000000")  # fmt: skip
