@@ -77,7 +77,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@$(RUN) scripts/mirror.py build/sanitize
 	@cd build/sanitize && UDPFAST_SANITIZE=1 ../../$(RUN) setup.py -q build_ext --inplace
 	@cd build/sanitize && $(SANITIZED) -m pytest -q $(SANITIZED_TESTS)
-	@cd build/sanitize && for kind in datagrams payloads frames iex wire feed; do $(SANITIZED) -m \
+	@cd build/sanitize && for kind in datagrams payloads frames venues wire feed; do $(SANITIZED) -m \
 		udpfast lab fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
 # Wheels for a C library older than this machine's need an older machine: auditwheel names it.

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from udpfast.core.counter import VERDICTS
-from udpfast.core.layout import SESSION, Kind
+from udpfast.core.layout import SESSION, Kind, Stream
 from udpfast.feed.pipeline import FeedPipeline
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 from udpfast.wire.facts import Heartbeat, Numbers
@@ -161,7 +161,8 @@ class Collector:
             if message.kind == Kind.SESSION:
                 self._begin(message)
             elif message.kind == Kind.GAP:
-                self._current[message.stream].take(message)
+                if message.stream != Stream.NONE:  # else of streams for which there is no room
+                    self._current[message.stream].take(message)
             elif message.kind == Kind.MESSAGE:
                 if message.number or self._current.get(message.stream):
                     self._numbered(message)

@@ -4,6 +4,7 @@
 """
 
 import random
+import re
 import subprocess
 import sys
 
@@ -88,3 +89,12 @@ def test_mutated_same_seed_same_damage() -> None:
 @pytest.mark.parametrize("seed", range(50))
 def test_mutated_nothing_is_survived(seed: int) -> None:
     assert isinstance(mutated(b"", [b""], random.Random(seed)), bytes)
+
+
+def test_fuzz_kinds_that_make_sanitize_runs_exist() -> None:
+    found = re.search(r"for kind in ([a-z ]+);", (ROOT / "Makefile").read_text())
+    assert found is not None and set(found[1].split()) <= set(fuzz.KINDS)
+
+
+def test_fuzz_of_a_feed_knows_streams_for_which_there_is_no_room() -> None:
+    assert fuzz.KINDS["feed"](20261131, 1_000)
