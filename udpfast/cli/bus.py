@@ -22,13 +22,12 @@ from udpfast.archive.bus_files import (
     take_wish,
 )
 from udpfast.cli.options import FiniteRange, IntRange, log_level
-from udpfast.cli.service import EVERY_NS, EXIT_TAKEN, Service
+from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
 from udpfast.cli.verbs import SmallGroup
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
-from udpfast.core.clock import monotonic_ns
 from udpfast.core.log import say_warning
 from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, WriterExistsError, sentence
@@ -144,12 +143,7 @@ def run(
         sys.stdout.flush()
         service.ready()
 
-    daemon.run(
-        spin=spin,
-        ready=ready,
-        alive=lambda: service.alive(monotonic_ns(), None),
-        alive_ns=service.watchdog_ns or EVERY_NS,
-    )
+    daemon.run(spin=spin, ready=ready, alive=lambda now_ns: service.alive(now_ns, None))
     service.stopping()
 
 

@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["EVERY_NS", "EXIT_TAKEN", "FAILED", "Service"]
+__all__ = ["EXIT_TAKEN", "FAILED", "Service"]
 
 #: Exit code: another live process writes this instance. To start again does not help.
 EXIT_TAKEN = 3

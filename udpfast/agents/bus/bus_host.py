@@ -385,8 +385,7 @@ class BusHost:
         *,
         spin: bool = False,
         ready: Callable[[], None] | None = None,
-        alive: Callable[[], None] | None = None,
-        alive_ns: int = 1_000_000_000,
+        alive: Callable[[int], None] | None = None,
     ) -> None:
         """Work until `stop`.
 
@@ -397,9 +396,7 @@ class BusHost:
         ready : callable, optional
             Called when the work begins and the feeds receive.
         alive : callable, optional
-            Called every `alive_ns` while the work goes on.
-        alive_ns : int
-            Time between two calls of `alive`, ns.
+            Called in every turn, with the monotonic clock in ns.
         """
         keepers = [threading.Thread(target=part.disk.keep, args=(self._ending,), daemon=True)
                    for part in self.parts]  # fmt: skip
@@ -410,7 +407,7 @@ class BusHost:
                 part.start_feed()
             if ready is not None:
                 ready()
-            self._work(spin, alive, alive_ns)
+            self._work(spin, alive)
         finally:
             self._ending.set()
             for part in self.parts:
@@ -422,8 +419,7 @@ class BusHost:
                 for part in self.parts:
                     ends.callback(part.end)
 
-    def _work(self, spin: bool, alive: Callable[[], None] | None, alive_ns: int) -> None:
-        due_ns = 0
+    def _work(self, spin: bool, alive: Callable[[int], None] | None) -> None:
         parts = select.epoll()
         for part in self.parts:
             parts.register(part.sockets.poll.fileno(), select.EPOLLIN)
@@ -440,9 +436,8 @@ class BusHost:
                 for line in part.take_said():
                     if self._say is not None:
                         self._say(f"{part.name}: {line}")
-            if alive is not None and monotonic_ns() >= due_ns:
-                due_ns = monotonic_ns() + alive_ns
-                alive()
+            if alive is not None:
+                alive(monotonic_ns())
 
 
 def _check_copy(path: Path, name: str, host: str, settings: StoreConfig) -> None:
