@@ -14,7 +14,7 @@ from udpfast.config import FeedConfig
 from udpfast.errors import FormatError
 from udpfast.shm.files import replace_file
 
-__all__ = ["copy_feed", "other_feed", "read_feed", "write_feed"]
+__all__ = ["copy_feed", "note_journal", "noted_journal", "other_feed", "read_feed", "write_feed"]
 
 _NAME = "feed.json"
 
@@ -35,6 +35,21 @@ def copy_feed(source: Path, directory: Path) -> None:
     except FileNotFoundError:
         return
     replace_file(directory / _NAME, content)
+
+
+def note_journal(instance: Path, journal: Path) -> None:
+    """Note in an instance where its records are kept, for readers that begin with history."""
+    # It may be another user's directory: they do without.
+    with contextlib.suppress(OSError):
+        replace_file(instance / "journal", str(journal).encode())
+
+
+def noted_journal(instance: Path) -> Path | None:
+    """Return the directory that `note_journal` wrote; None: there is none."""
+    try:
+        return Path((instance / "journal").read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def other_feed(journal: Path, name: str) -> str:

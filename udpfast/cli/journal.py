@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 
 from udpfast.archive.bus_files import stored_journal
+from udpfast.archive.feed_settings import noted_journal
 from udpfast.core.log import say_warning
 from udpfast.errors import FormatError, UdpfastError
 from udpfast.log.segment import list_segments
@@ -34,7 +35,7 @@ def find_journal(address: str) -> Path:
 
 def _warn_of_another(feed: str, directory: Path) -> None:
     # The journal of a feed's name may be an earlier one: `record.directory` has another now.
-    with contextlib.suppress(OSError, ValueError, UdpfastError):  # no feed, or it records nothing
-        present = Path((instance_directory(feed) / "journal").read_text())
-        if present != directory:
+    with contextlib.suppress(OSError, UdpfastError):  # no feed has the name
+        present = noted_journal(instance_directory(feed))
+        if present not in (None, directory):
             say_warning(f"udpfast: the feed {feed} records to {present}, and this is {directory}")

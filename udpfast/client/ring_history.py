@@ -6,6 +6,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from udpfast.archive.feed_settings import noted_journal
 from udpfast.client.appearing import when_there
 from udpfast.client.history_source import HistorySource
 from udpfast.errors import ConfigError, FormatError, NotReadyError, RegionError, UdpfastError
@@ -110,9 +111,8 @@ def _own_journal(live: RingSource, address: str) -> Path:
 
 def _journals_of(instance: Path) -> list[Path]:
     # The journal that the instance's recorder writes, then the journal of the instance's name.
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        found.append(Path((instance / "journal").read_text()))
+    noted = noted_journal(instance)
+    found = [] if noted is None else [noted]
     with contextlib.suppress(OSError, UdpfastError):
         found.append(journal_directory(instance.name))
     return found

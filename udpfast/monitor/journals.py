@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from udpfast.archive.bus_files import noted_store
-from udpfast.archive.feed_settings import read_feed
+from udpfast.archive.feed_settings import noted_journal, read_feed
 from udpfast.core.clock import monotonic_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.journal_state import journal_state
@@ -183,8 +183,7 @@ def _feed_directories(instance: Path) -> Iterator[Path]:
         return
     wanted = config.record.directory or config.name
     target = Path(wanted) if "/" in wanted else journal_root() / wanted
-    with contextlib.suppress(FileNotFoundError):  # absolute, as the recorder found it
-        target = Path((instance / "journal").read_text())
+    target = noted_journal(instance) or target  # absolute, as the recorder found it
     if config.record.what != "raw":
         yield target
     if config.record.what != "records":

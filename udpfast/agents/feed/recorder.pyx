@@ -24,7 +24,7 @@ from udpfast.core.linux cimport ECANCELED
 from udpfast.log.segment cimport SEGMENT_BYTES_MIN
 
 from udpfast.agents.feed.recording import Recording as RecordingFace
-from udpfast.archive.feed_settings import copy_feed, other_feed
+from udpfast.archive.feed_settings import copy_feed, note_journal, other_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.core.log import say_warning
 from udpfast.core.worker import Worker
@@ -32,7 +32,6 @@ from udpfast.errors import ConfigError, UdpfastError
 from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.files import replace_file
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["Recorder", "build", "count_missing"]
@@ -107,7 +106,7 @@ cdef class Recorder(Agent):
             for recording in self.recordings:
                 copy_feed(self._directory, recording.journal.directory)
             if what != "raw":
-                _name_journal(self._directory, self.recordings[0].journal.directory)
+                note_journal(self._directory, self.recordings[0].journal.directory)
         except BaseException:
             self._close()
             raise
@@ -281,12 +280,6 @@ def _within_limit(config):
     most = config.keep_bytes // (4 * journals) * 63 // 64 // 4096 * 4096 - 8192
     return structs.replace(
         config, segment_bytes=max(SEGMENT_BYTES_MIN, min(config.segment_bytes, most)))
-
-
-def _name_journal(instance, journal):
-    # For readers that begin with history. It may be another user's directory: they do without.
-    with contextlib.suppress(OSError):
-        replace_file(instance / "journal", str(journal).encode())
 
 
 def count_missing(config: FeedConfig, directory: Path) -> int:
