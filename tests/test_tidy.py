@@ -42,7 +42,7 @@ BANNED_STEMS = {
 #: The project speaks of itself alone: no private path, no registry.
 FOREIGN = [
     (r"(?<![\w.])/(?:home|root|work|Users|mnt)/", "a path of one machine"),
-    (r"index-url|pypi\.org|pythonhosted\.org|/simple/", "a package registry"),
+    (r"index-url|py(?:pi|thonhosted)\.org|/simple/", "a package registry"),
 ]
 
 SIGNATURE = re.compile(

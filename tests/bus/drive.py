@@ -100,3 +100,14 @@ def outbox_sender(seq, box, resend_ns=500 * MS, now_ns=0):
     watch = StreamWatch(seq.store)
     watch.add(carried)
     return carried, watch
+
+
+def sequenced(box, seconds):
+    """Return a sequencer that has taken what an outbox holds, in a turn a second."""
+    seq = sequencer(capacity=1 << 22)
+    carried, watch = outbox_sender(seq, box)
+    for now_ns in range(0, seconds * 1000 * MS, 1000 * MS):
+        for datagram in carried.work(now_ns, True):
+            seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)
+        watch.work()
+    return seq

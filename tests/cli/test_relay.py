@@ -4,7 +4,9 @@ import signal
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from click.testing import CliRunner
@@ -74,48 +76,51 @@ def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.Mo
     ]
 
 
-def test_relay_that_is_killed_while_it_waits_for_the_next_feed_is_named(
+FEED = {"name": "cme", "incremental": {"lines": [{"name": "A", "address": "127.0.0.1:0"}]}}
+
+
+@pytest.fixture
+def waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
+    """Return a relay that waits for the next feed, because its feed has ended, and its log."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
-    line = {"name": "A", "address": "127.0.0.1:0"}
     command = [sys.executable, "-m", "udpfast", "relay", "cme", "--lines", "A=127.0.0.1:9"]
     command += ["--log-level", "info"]
-    with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
+    with Subscriber(FEED) as feed:
         relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert relay.stderr is not None
         assert "relay of cme" in relay.stderr.readline()
         feed.stop()
     try:
         assert "relay waits for the feed cme" in relay.stderr.readline()
-        assert read_status("cme").relay_gone == 0
-        with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
-            assert "relay of cme" in relay.stderr.readline()  # the same process goes on
-            feed.stop()
-        assert "relay waits for the feed cme" in relay.stderr.readline()
+        yield relay, relay.stderr
     finally:
         relay.kill()
         relay.communicate()
+
+
+def test_relay_that_is_killed_while_it_waits_for_the_next_feed_is_named(
+    waiting: tuple["subprocess.Popen[str]", IO[str]],
+) -> None:
+    relay, log = waiting
+    assert read_status("cme").relay_gone == 0
+    with Subscriber(FEED) as feed:
+        assert "relay of cme" in log.readline()  # the same process goes on
+        feed.stop()
+    assert "relay waits for the feed cme" in log.readline()
+    relay.kill()
+    relay.wait()
     assert read_status("cme").relay_gone == relay.pid
     assert any("its relay is gone" in each for each in feed_troubles("cme", read_status("cme")))
 
 
 def test_relay_that_is_stopped_while_it_waits_is_not_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    waiting: tuple["subprocess.Popen[str]", IO[str]],
 ) -> None:
-    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
-    line = {"name": "A", "address": "127.0.0.1:0"}
-    command = [sys.executable, "-m", "udpfast", "relay", "cme", "--lines", "A=127.0.0.1:9"]
-    command += ["--log-level", "info"]
-    with Subscriber({"name": "cme", "incremental": {"lines": [line]}}) as feed:
-        relay = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        assert relay.stderr is not None
-        assert "relay of cme" in relay.stderr.readline()
-        feed.stop()
-    assert "relay waits for the feed cme" in relay.stderr.readline()
+    relay, _ = waiting
     relay.send_signal(signal.SIGTERM)
-    relay.communicate()
-    assert relay.returncode == 0
+    assert relay.wait() == 0
     assert read_status("cme").relay_gone == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import udpfast
-from tests.bus.drive import Copy, lead, outbox_sender, register, send, sequencer
+from tests.bus.drive import Copy, lead, register, send, sequenced
 from tests.client.test_store_source import Kept
 from tests.shared import ROOT
 from tests.test_header import compiler
@@ -115,12 +115,7 @@ def test_what_c_accepted_is_what_a_courier_takes(run: Run, kept: Kept) -> None:
     with path.open("r+b") as file:
         box = Outbox(mmap.mmap(file.fileno(), 0))
     assert box.name == "algo"
-    seq = sequencer(capacity=1 << 22)
-    carried, watch = outbox_sender(seq, box)
-    for now_ns in range(0, 10_000_000_000, 1_000_000_000):
-        for datagram in carried.work(now_ns, True):
-            seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)
-        watch.work()
+    seq = sequenced(box, 10)
     found = [record for record in seq.store.log.records(0, seq.store.end) if record[4] == Kind.BUS]
     assert [len(record[64 : int.from_bytes(record[:4], "little")]) for record in found] == sizes
     for number, record in enumerate(found, 1):
