@@ -21,12 +21,12 @@ MARK = "# Made from the module's source by scripts/generate_stubs.py.\n"
 KNOWN = {
     "collections": "Counter",
     "collections.abc": "AsyncIterator Awaitable Callable Iterable Iterator Mapping Sequence",
-    "datetime": "datetime",
     "numpy.typing": "NDArray",
     "pathlib": "Path",
     "types": "TracebackType",
     "typing": "Any Literal Never Self final",
     "typing_extensions": "Buffer",
+    "udpfast.core.moment": "Moment",
 }
 HOMES = {name: f"from {home} import {name}" for home in KNOWN for name in KNOWN[home].split()}
 HOMES |= {name: f"import {name}" for name in ("builtins", "os", "socket")}

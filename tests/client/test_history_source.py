@@ -131,6 +131,39 @@ def test_ring_from_a_time_says_all_that_is_missing_where_the_journal_has_no_reco
     other.close()
 
 
+def test_ring_from_a_later_time_waits_for_it(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with Reader(instance.address, start=START_NS + 15) as reader:
+        publish(instance, 10, 3)
+        assert len(reader.poll(timeout=0)) == 0
+        drive(recorder)
+        publish(instance, 13, 7)
+        assert numbers(reader, 5) == list(range(15, 20))
+        publish(instance, 3, 1)  # the clock was set back
+        assert numbers(reader, 1) == [3] and reader.lapped == 0
+    recorder.on_stop()
+
+
+def test_ring_from_a_much_later_time_says_so(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    said = r"2027-01-16T08:00:00.000000000Z, but .* 2027-01-15T08:00:00.000000009Z"
+    for address in (instance.address, both(instance, tmp_path)[0]):
+        with (
+            pytest.warns(RuntimeWarning, match=said),
+            Reader(address, start="2027-01-16T08:00Z") as reader,
+        ):
+            publish(instance, 0, 1)
+            drive(recorder)
+            assert len(reader.poll(timeout=0)) == 0
+    recorder.on_stop()
+    instance.ring.close()
+    for address in (instance.address, both(instance, tmp_path)[0]):
+        with pytest.raises(ConfigError, match=r"nothing from 2027-01-16T08:00:00.0+Z"):
+            Reader(address, start="2027-01-16T08:00Z")
+
+
 def test_ring_from_a_time_without_a_journal_is_refused(instance):
     with pytest.raises(ConfigError, match="no journal has its records"):
         Reader(instance.address, start=START_NS)

@@ -27,9 +27,9 @@ from udpfast.cli.replay_progress import Progress
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import Pacer
 from udpfast.cli.replay_text import print_result
-from udpfast.client.journal_source import unix_ns
 from udpfast.config import PAYLOADS, load_feed
 from udpfast.core.endpoint import parse_endpoint
+from udpfast.core.moment import unix_ns
 from udpfast.core.stop import raise_once
 from udpfast.errors import ConfigError
 from udpfast.log.journal_span import check_part, journal_span

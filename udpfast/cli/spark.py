@@ -171,11 +171,11 @@ def run_pipeline(
     every_s: float | None = None,
 ) -> Iterator[Ran]:
     """Export what is not exported yet, run the jobs, write what ran; yield each that did."""
+    from udpfast.core.moment import unix_ns
     from udpfast.spark import pipeline
     from udpfast.spark.bronze import Bronze
     from udpfast.spark.jobs import Parameters
     from udpfast.spark.line_names import read_inputs, read_lines
-    from udpfast.spark.options import unix_ns
     from udpfast.spark.progress import Progress
     from udpfast.spark.session import open_session
 

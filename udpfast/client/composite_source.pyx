@@ -417,7 +417,7 @@ cdef class CompositeSource(PolledSource):
 
 
 def open_source(
-        target: str, *, start: str | datetime | int | tuple[str, int] | None, batch: int,
+        target: str, *, start: Moment | tuple[str, int] | None, batch: int,
         buffer_bytes: int | None, timeout: float | None, name: str,
         end: tuple[str, int] | None = None, image: bool = False) -> CompositeSource:
     """Open a composite. Positions and times refer to its order log.

@@ -8,14 +8,14 @@ import contextlib
 
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
-from libc.stdint cimport INT64_MIN, int64_t, uint64_t
+from libc.stdint cimport INT64_MIN, UINT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy, memmove
 
 from udpfast.client.history_seam cimport HistorySeam
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
 from udpfast.core.check cimport unlikely
-from udpfast.core.clock cimport clock_realtime_ns
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     KIND_CONNECTION, KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, Lapped, RECORD_SIZE, Record)
@@ -28,6 +28,8 @@ from udpfast.log.segment cimport IDENTITY_SIZE
 
 from udpfast.archive.names import known_names
 from udpfast.client.history_seam import UNREADABLE, HistorySeam
+from udpfast.client.no_writer import warn_of_later_start
+from udpfast.core.moment import moment_text
 from udpfast.errors import ConfigError, RegionError, shown
 from udpfast.log.journal_place import logs_of
 from udpfast.log.journal_state import journal_state
@@ -69,6 +71,9 @@ cdef class HistorySource(Source):
         self.directory = live.directory
         self.entry = live.entry
         self.start_until = live.cursor.tail_index
+        if start_ns > live._last_ns():
+            self._check_later(start_ns)
+            self.start_until = UINT64_MAX
         if start == "tail":
             seam.begin_at_tail()
             self._use(live)
@@ -119,11 +124,23 @@ cdef class HistorySource(Source):
                 return count
             left = self._leave_out(count)
             self.seam.index = max(self.seam.index, self.live.cursor.reader.index)
+            if left == 0 and clock_monotonic_ns() >= until_ns:
+                return 0
             if left > 0:
                 if self.headers[left - 1].kind != KIND_LAPPED:
                     self.seam.last_ns = self.headers[left - 1].published_ns
                 self._tell()
                 return left
+
+    def _check_later(self, start_ns):
+        # All records are older: more come only if the ring has a writer, or another may follow.
+        cdef int64_t last_ns = self.live._last_ns()
+        if self.live.cursor.life == "finished":
+            raise ConfigError(
+                f"{self.live_address} has ended, and its last record was published at "
+                f"{moment_text(last_ns)}: it has nothing from {moment_text(start_ns)} on")
+        if self.live.written():
+            warn_of_later_start(self.live_address, start_ns, last_ns)
 
     cdef void _tell(self) noexcept nogil:
         # Report the missing records with the next record.
@@ -132,7 +149,8 @@ cdef class HistorySource(Source):
 
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil:
         # Leave out records of the ring that were handed out already, and those that are older than
-        # this source and were published before start_ns.
+        # this source and were published before start_ns. If all there was are, the first that was
+        # published later begins: from there on the clock may be set back.
         cdef int64_t i, kept = 0
         cdef Record* header
         if self.headers[0].index >= max(self.start_until, self.seam.index):
@@ -142,6 +160,8 @@ cdef class HistorySource(Source):
             if header.index < self.seam.index or (
                     header.index < self.start_until and header.published_ns < self.seam.start_ns):
                 continue
+            if unlikely(self.start_until == UINT64_MAX):
+                self.start_until = header.index
             if kept != i:
                 memmove(self.headers + kept, header, RECORD_SIZE)
                 self.offsets[kept] = self.offsets[i]

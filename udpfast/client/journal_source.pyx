@@ -14,7 +14,6 @@ from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.shm.region cimport Region
 
 import contextlib
-import datetime
 import warnings
 
 import numpy as np
@@ -22,8 +21,11 @@ import numpy as np
 from udpfast.archive.bus_files import read_composite
 from udpfast.archive.names import journal_names, known_names
 from udpfast.core.layout import RECORD
-from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.client.appearing import deadline_of, when_there
+from udpfast.client.no_writer import warn_of_later_start
+from udpfast.client.source import START_EXPECTED
+from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.core.moment import Moment, unix_ns
 from udpfast.errors import (
     ConfigError, FormatError, NotReadyError, RegionError, RingClosedError, shown)
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
@@ -34,14 +36,7 @@ from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
 __all__ = [
-    "START_EXPECTED", "JournalSource", "journal_start", "journal_there", "open_source",
-    "segment_names", "unix_ns"]
-
-# 2000 to 2100: other numbers are no ns, but seconds or ms.
-cdef int64_t _CENTURY_BEGIN_NS = 946_684_800_000_000_000
-cdef int64_t _CENTURY_END_NS = 4_102_444_800_000_000_000
-
-START_EXPECTED = "'tail', 'begin', 'oldest' or a time"
+    "JournalSource", "journal_start", "journal_there", "open_source", "segment_names"]
 
 
 @cython.final
@@ -226,9 +221,9 @@ def segment_names(directory: Path, number: int, mark: int, segment: int) -> Name
 
 
 def open_source(
-        target: str, *, start: str | datetime.datetime | int | tuple[str, int], batch: int,
+        target: str, *, start: Moment | tuple[str, int], batch: int,
         buffer_bytes: int | None, timeout: float | None, name: str,
-        end: str | datetime.datetime | int | tuple[str, int] | None = None,
+        end: Moment | tuple[str, int] | None = None,
         image: bool = False) -> JournalSource:
     """Open a journal at one of its ends, at a time, or at a position.
 
@@ -236,9 +231,9 @@ def open_source(
     ----------
     target : str
         The journal's name, or its directory.
-    start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
-        Where to begin. Times are ISO 8601, aware datetimes, or UNIX ns.
-    end : str, datetime, int or ("position", int), optional
+    start : "begin", "oldest", "tail", a time or ("position", int)
+        Where to begin. Times are those of `Reader`.
+    end : a time or ("position", int), optional
         The time or position of the first record that is not read.
     batch, buffer_bytes, timeout, name
         As for `Reader`; `name` is ignored, because readers of a journal are not listed.
@@ -257,8 +252,10 @@ def open_source(
     cursor = JournalCursorFace.attach(
         directory, first, last, limit=batch, room_bytes=buffer_bytes,
         layouts=CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS)
-    check_part(directory, first if isinstance(first, tuple) else None, last,
-               grows=_is_written(directory))
+    span = check_part(directory, first if isinstance(first, tuple) else None, last,
+                      grows=_is_written(directory))
+    if first[0] == "time" and span is not None:
+        warn_of_later_start(directory, first[1], span.last_ns)
     return JournalSource(cursor)
 
 
@@ -288,7 +285,7 @@ def journal_there(target: str) -> Path:
 
 
 def journal_start(
-        start: str | datetime.datetime | int | tuple[str, int] | None) -> str | tuple[str, int]:
+        start: Moment | tuple[str, int] | None) -> str | tuple[str, int]:
     """Return the `start` of a `JournalCursor` for the `start` of a `Reader`."""
     if start is None or start in ("begin", "oldest"):
         return "begin"
@@ -309,53 +306,3 @@ def _place(where, what, expected="a time"):
             raise ConfigError(f"{what} must be a position, 0 or more, was {shown(where)}")
         return where
     return "time", unix_ns(where, what, expected)
-
-
-def _unit(when):
-    # What a number would be a time in, if it is none in ns.
-    for unit, name, call in (
-            (1_000_000_000, "seconds", "time.time()"), (1_000_000, "ms", ""), (1_000, "us", "")):
-        if _CENTURY_BEGIN_NS <= when * unit < _CENTURY_END_NS:
-            instead = f": time.time_ns() in place of {call}" if call else ""
-            multiply = f"; multiply by {unit:_}{instead}" if isinstance(when, int) else ""
-            return f", which looks like {name}{multiply}"
-    return ""
-
-
-def unix_ns(when: str | datetime.datetime | int, what: str, expected: str = "a time") -> int:
-    """Return a time as UNIX ns.
-
-    Parameters
-    ----------
-    when : str, datetime or int
-        ISO 8601 with a time zone, an aware datetime, or UNIX ns, also as text. Only UNIX ns are
-        more precise than microseconds.
-    what, expected : str
-        The name of the value and what it must be, for the error message.
-
-    Raises
-    ------
-    ConfigError
-        It is no time, does not say its zone, or is a number that cannot be UNIX ns of this
-        century, or a float, which cannot hold them.
-    """
-    if isinstance(when, str) and when.isascii() and when.isdigit() and len(when) < 20:
-        when = int(when)
-    if isinstance(when, int) and not isinstance(when, bool) and when.bit_length() < 64:
-        if not _CENTURY_BEGIN_NS <= when < _CENTURY_END_NS:
-            raise ConfigError(f"{what} must be UNIX ns of this century, was {when}{_unit(when)}")
-        return when
-    if isinstance(when, float):
-        raise ConfigError(f"{what}: expected nanoseconds since 1970 as an int, for example "
-                          f"time.time_ns(); found {shown(when)}{_unit(when)}")
-    try:
-        moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when
-        if moment.tzinfo is None:
-            raise ConfigError(f"{what} must have a time zone (2026-08-21T09:30Z), was {when!r}")
-        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
-    except (AttributeError, TypeError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{what} must be {expected} (2026-08-21T09:30Z, a datetime or UNIX ns), "
-                          f"was {shown(when)}") from None
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000

@@ -280,7 +280,7 @@ class _MemberFailed(Exception):
 
 def open_sources(
         addresses: Sequence[str], open_one: Callable[..., Source], *,
-        start: str | datetime | int | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
+        start: Moment | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
         deadline_s: float) -> MergedSource:
     """Open several addresses as one source.
 

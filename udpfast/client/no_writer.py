@@ -1,4 +1,4 @@
-"""Warn a user who opens a feed that has no writer any more."""
+"""Warn a user who opens what has no writer any more, or from a time that is yet to come."""
 
 from __future__ import annotations
 
@@ -8,9 +8,32 @@ from contextlib import suppress
 from pathlib import Path
 
 from udpfast.archive.replay_note import read_replay
+from udpfast.core.moment import moment_text
 from udpfast.errors import FormatError
 
-__all__ = ["warn_of_no_ring_writer", "warn_of_no_writer"]
+__all__ = ["warn_of_later_start", "warn_of_no_ring_writer", "warn_of_no_writer"]
+
+# Whoever starts at the present is later than the last record, too: by a silence of the market.
+_PRESENT_NS = 60_000_000_000
+
+
+def warn_of_later_start(where: object, start_ns: int, last_ns: int) -> None:
+    """Warn that a reader waits for a time that is more than a minute behind the last record.
+
+    Parameters
+    ----------
+    where : object
+        The feed's or journal's file, directory or address.
+    start_ns, last_ns : int
+        Where the reader starts, and when the last record was published, UNIX ns; 0: there is none.
+    """
+    if 0 < last_ns < start_ns - _PRESENT_NS:
+        warnings.warn(
+            f"{where}: start is {moment_text(start_ns)}, but the last record was published at "
+            f"{moment_text(last_ns)}; the reader leaves out all records until then",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def warn_of_no_writer(where: object, what: str, last_ns: int, then: str) -> None:

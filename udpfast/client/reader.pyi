@@ -1,5 +1,4 @@
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self, SupportsIndex, final
@@ -10,6 +9,7 @@ from udpfast.client.record import NameCache, ReadRecord
 from udpfast.client.source import Source
 from udpfast.core.idle import IdleStrategy
 from udpfast.core.layout import Kind
+from udpfast.core.moment import Moment
 
 __all__ = ["Reader"]
 
@@ -26,8 +26,8 @@ class Reader:
         address: str | list[str] | tuple[str, ...] | Source,
         *,
         idle: str | IdleStrategy = "backoff",
-        start: str | datetime | SupportsIndex | tuple[str, SupportsIndex] | None = None,
-        end: str | datetime | SupportsIndex | tuple[str, SupportsIndex] | None = None,
+        start: Moment | SupportsIndex | tuple[str, SupportsIndex] | None = None,
+        end: Moment | SupportsIndex | tuple[str, SupportsIndex] | None = None,
         batch: int = 4096,
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,

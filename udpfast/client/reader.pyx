@@ -54,14 +54,16 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" reacts fastest and takes a whole core; "backoff" spins, then yields,
         then sleeps for up to 1 ms.
-    start : "tail", "begin", "oldest", str, datetime, int or ("position", int), optional
+    start : "tail", "begin", "oldest", a time or ("position", int), optional
         Where to begin. Ring: "tail", the next record to be written (the default); "begin", the
         very first (refused if it was overwritten); "oldest", the oldest that the ring still has;
-        or a time (ISO 8601 with its zone, an aware datetime, or UNIX ns): the records published
-        from then on, first from the journal, then from the ring. Journal: the oldest (the
+        or a time (ISO 8601 with its zone, an aware datetime, a `numpy.datetime64`, which is UTC,
+        or UNIX ns): the records published from then on, first from the journal, then from the
+        ring. A time later than the last record is waited for, with a RuntimeWarning if it is more
+        than a minute later; it is refused if the writer has ended. Journal: the oldest (the
         default), "tail", a time, or the first record at or after a position. Store: as for a
         journal, but a record must begin, or the last one end, at the position.
-    end : str, datetime, int or ("position", int), optional
+    end : a time or ("position", int), optional
         Journal only: leave out records published at or after this time, or records at or after
         this position. By default reading ends with the journal, but continues as long as the
         journal has a writer.

@@ -32,6 +32,7 @@ from pathlib import Path
 from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.appearing import PAUSE_S, deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
+from udpfast.client.source import START_EXPECTED
 from udpfast.errors import (
     ImageError, NotReadyError, RegionError, RingClosedError, UdpfastError)
 from udpfast.log.cursor import RingCursor
@@ -442,7 +443,7 @@ cdef class RingSource(Source):
 
 
 def open_source(
-        target: str, *, start: str | datetime | int, batch: int, buffer_bytes: int | None,
+        target: str, *, start: Moment, batch: int, buffer_bytes: int | None,
         timeout: float | None, name: str, image: bool = False, populate: bool = True,
         tell: bool = True) -> Source:
     """Attach to the ring of an instance; wait until `timeout` for it to appear.
@@ -464,9 +465,9 @@ def open_source(
     cdef RingCursor cursor
     start_ns = None
     if start not in ("tail", "begin", "oldest"):
-        journal_source = import_module("udpfast.client.journal_source")  # most readers do without
-        start_ns, start = journal_source.unix_ns(
-            start, "start", journal_source.START_EXPECTED), "tail"
+        # Most readers do without.
+        start_ns = import_module("udpfast.core.moment").unix_ns(start, "start", START_EXPECTED)
+        start = "tail"
     deadline_s = deadline_of(timeout)
     attach = partial(_attach, target, (start, batch, buffer_bytes, PAYLOAD_HASH, populate))
     try:

@@ -13,10 +13,13 @@ from udpfast.archive.names import names_by_role
 from udpfast.client.appearing import deadline_of, time_left
 from udpfast.errors import ConfigError, RingClosedError, shown
 
-__all__ = ["PolledSource", "Source", "open_source"]
+__all__ = ["START_EXPECTED", "PolledSource", "Source", "open_source"]
 
 cdef enum:
     LOOK_TURNS = 64
+
+#: What the start of a reader must be, in the words of an error.
+START_EXPECTED = "'tail', 'begin', 'oldest' or a time"
 
 #: Imported only for an invalid address.
 _HINTS = "udpfast.client.addresses"
@@ -197,9 +200,9 @@ cdef class PolledSource(Source):
 
 def open_source(
         address: str | list[str] | tuple[str, ...], *,
-        start: str | datetime | int | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
+        start: Moment | tuple[str, int] | None, batch: int, buffer_bytes: int | None,
         timeout: float | None, name: str, image: bool = False,
-        end: str | datetime | int | tuple[str, int] | None = None) -> Source:
+        end: Moment | tuple[str, int] | None = None) -> Source:
     """Open the source of an address, or of several as one; the parameters are those of `Reader`.
 
     Raises

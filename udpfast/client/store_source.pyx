@@ -39,8 +39,10 @@ from udpfast.archive.store import StoreView, store_lineage
 from udpfast.bus.lineage import divergence
 from udpfast.client.appearing import deadline_of, time_left, when_there
 from udpfast.client.image_join import ImageJoin
-from udpfast.client.journal_source import START_EXPECTED, segment_names, unix_ns
-from udpfast.client.no_writer import warn_of_no_writer
+from udpfast.client.journal_source import segment_names
+from udpfast.client.no_writer import warn_of_later_start, warn_of_no_writer
+from udpfast.client.source import START_EXPECTED
+from udpfast.core.moment import unix_ns
 from udpfast.errors import (
     ConfigError, ImageError, NotReadyError, RegionError, RingClosedError, shown)
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
@@ -396,7 +398,7 @@ def _why_empty(directory):
 
 
 def open_source(
-        target: str, *, start: str | datetime | int | tuple[str, int] | None, batch: int,
+        target: str, *, start: Moment | tuple[str, int] | None, batch: int,
         buffer_bytes: int | None, timeout: float | None, name: str,
         end: tuple[str, int] | None = None, image: bool = False) -> StoreSource:
     """Open this host's copy of a store.
@@ -405,8 +407,8 @@ def open_source(
     ----------
     target : str
         The store's name, or its directory.
-    start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
-        Where to begin. Times are ISO 8601, aware datetimes, or UNIX ns.
+    start : "begin", "oldest", "tail", a time or ("position", int)
+        Where to begin. Times are those of `Reader`.
     end : ("position", int), optional
         Position before which reading ends.
     batch, buffer_bytes, timeout, name, image
@@ -444,6 +446,8 @@ def open_source(
     if source.old:
         warn_of_no_writer(
             source.directory, source.why_old(), source.last_ns(), "waits for the next feed")
+    if start[0] == "time":
+        warn_of_later_start(source.directory, start[1], source.last_ns())
     if start[0] == "position" and source.at_position != start[1]:
         source.detach()
         raise ConfigError(_why_not_there(source, target, start[1]))

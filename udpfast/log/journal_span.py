@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from udpfast.core.moment import moment_text
 from udpfast.errors import ConfigError
 from udpfast.log.journal_map import journal_map
 
@@ -15,8 +15,6 @@ __all__ = ["Place", "Span", "check_part", "journal_span"]
 #: Where to begin or end: at a time in UNIX ns, or at a position (in a journal: bytes; in a capture
 #: file: the number of a frame).
 Place = tuple[Literal["time", "position"], int]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +36,8 @@ class Span:
 
     def __str__(self) -> str:
         return (
-            f"{_text(self.first_ns)} to {_text(self.last_ns)}, positions {self.position} to "
-            f"{self.end_position}"
+            f"{moment_text(self.first_ns)} to {moment_text(self.last_ns)}, positions "
+            f"{self.position} to {self.end_position}"
         )
 
 
@@ -61,8 +59,8 @@ def journal_span(directory: Path) -> Span | None:
 
 def check_part(
     directory: Path, start: Place | None, end: Place | None, *, grows: bool = False
-) -> None:
-    """Refuse a part of a journal that contains no record.
+) -> Span | None:
+    """Refuse a part of a journal that contains no record; return what the journal covers.
 
     Parameters
     ----------
@@ -72,6 +70,11 @@ def check_part(
     grows : bool
         The reader waits for records still to be written, so `start` may lie in the future.
 
+    Returns
+    -------
+    Span or None
+        None: it has no record, or neither `start` nor `end` is given.
+
     Raises
     ------
     ConfigError
@@ -80,22 +83,15 @@ def check_part(
     if start is not None and end is not None and start[0] == end[0] and start[1] >= end[1]:
         raise ConfigError(f"expected an end after {_named(start)}, found {_named(end)}")
     if (start is None and end is None) or (span := journal_span(directory)) is None:
-        return
+        return None
     if end is not None and end[1] <= (span.first_ns if end[0] == "time" else span.position):
         raise ConfigError(f"{directory} covers {span}: it has nothing before {_named(end)}")
     if start is not None and not grows:
         behind = start[1] > span.last_ns if start[0] == "time" else start[1] >= span.end_position
         if behind:
             raise ConfigError(f"{directory} covers {span}: it has nothing from {_named(start)} on")
+    return span
 
 
 def _named(place: Place) -> str:
-    return _text(place[1]) if place[0] == "time" else f"position {place[1]}"
-
-
-def _text(time_ns: int) -> str:
-    try:
-        when = _EPOCH + timedelta(seconds=time_ns // 10**9)
-    except OverflowError:
-        return f"{time_ns} ns"
-    return f"{when:%Y-%m-%dT%H:%M:%S}.{time_ns % 10**9:09}Z"
+    return moment_text(place[1]) if place[0] == "time" else f"position {place[1]}"

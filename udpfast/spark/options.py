@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import re
 from collections.abc import Mapping
 
 from udpfast.errors import ConfigError
 
-__all__ = ["OPTIONS", "flag_of", "list_of", "number_of", "unix_ns"]
+__all__ = ["OPTIONS", "flag_of", "list_of", "number_of"]
 
 #: The meaning of each option; all values are texts, lists are separated by commas.
 OPTIONS = {
@@ -32,22 +31,6 @@ OPTIONS = {
     "max_records": "most records of a stream in one batch",
     "skip_loss": "true: a stream skips records that were removed; by default they are an error",
 }
-
-
-def unix_ns(text: str, what: str) -> int:
-    """Return a time in ISO 8601 or UNIX ns as UNIX ns; raise `ConfigError` if it is invalid."""
-    if re.fullmatch("-?[0-9]{1,19}", text) and -(1 << 63) <= int(text) < 1 << 63:
-        return int(text)
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise ConfigError(
-            f"{what} must be UNIX ns, or a time with its zone (2026-08-21T09:30Z), was {text!r}"
-        )
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000
 
 
 def list_of(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:

@@ -35,10 +35,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from udpfast.archive.bus_files import stored_journal
+from udpfast.core.moment import unix_ns
 from udpfast.errors import ConfigError
 from udpfast.export.scan import FIELDS, Condition, Scan
 from udpfast.export.segments import Part
-from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of, unix_ns
+from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
