@@ -411,7 +411,7 @@ def test_damaged_image_is_refused_with_a_code(
     assert said in found
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", [0, 1, 2, *nightly(*range(3, 10))])
 def test_random_bytes_in_an_image_never_lead_outside(read: Read, tmp_path: Path, seed: int) -> None:
     """The program is built with sanitizers: a read outside of its copies would end it."""
     rng = random.Random(seed)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cases import nightly
 from tests.client.instance import Instance
 from tests.shared import shared
 from udpfast import Books, Reader, RecordFlag
@@ -89,7 +90,7 @@ def feed(directory: Path, capture: Path, capacity_bytes: int = 1 << 22):
     replayer.close()
 
 
-@pytest.mark.parametrize("variant", ["clean", "rough"])
+@pytest.mark.parametrize("variant", ["rough", *nightly("clean")])
 def test_reader_that_joins_at_any_moment_has_the_books_of_one_that_was_there(
     variant: str, tmp_path: Path
 ) -> None:

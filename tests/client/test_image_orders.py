@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lab.conformance.books import Line, read_set
+from tests.cases import nightly
 from tests.shared import shared
 from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
@@ -85,7 +86,7 @@ def play(replayer: Replayer, part: list[tuple[Line, CapturedDatagram]]) -> None:
     replayer.replay(batch, channels, lines, 0, len(part))
 
 
-@pytest.mark.parametrize("capture", ["clean", "feed"])
+@pytest.mark.parametrize("capture", ["feed", *nightly("clean")])
 @pytest.mark.parametrize("name", list(STEPS))
 def test_reader_that_joins_late_has_the_orders_of_one_that_was_there(
     name: str, capture: str, tmp_path: Path

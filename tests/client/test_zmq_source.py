@@ -15,6 +15,7 @@ import zmq
 import zmq.auth
 
 from tests.agents.fanout import BOTH, Turned, caught_up, running
+from tests.cases import nightly
 from tests.client.instance import Instance
 from tests.client.test_books_of_captures import replay
 from tests.shared import shared
@@ -110,7 +111,7 @@ def test_descriptor_alone_wakes_an_event_loop(
         assert asyncio.run(read(turned, reader)) == [float(number) for number in range(20)]
 
 
-@pytest.mark.parametrize("variant", ["clean", "rough"])
+@pytest.mark.parametrize("variant", ["rough", *nightly("clean")])
 def test_books_of_a_capture_are_those_of_the_ring(variant: str, tmp_path: Path) -> None:
     directory = tmp_path / "live"
     capture = shared("wire", "capture", f"roq_udp_{variant}.pcap.gz")

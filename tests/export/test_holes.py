@@ -7,6 +7,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from lab.journals import Journals, damage
+from tests.cases import nightly
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.export.exporter import Exporter
@@ -16,7 +17,7 @@ from udpfast.export.schema import arrow_schema
 from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
 
-SEEDS = range(1, 15)
+SEEDS = [*range(1, 6), *nightly(*range(6, 15))]
 SEGMENT_BYTES = 1 << 18
 BEGIN_NS = 1_795_219_200_000_000_000
 

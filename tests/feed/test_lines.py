@@ -5,13 +5,14 @@ import random
 import numpy as np
 import pytest
 
+from tests.cases import nightly
 from tests.feed.drive import Driver, datagram, fragments, message_bytes
 from udpfast.core.layout import DISAGREEMENT, Kind
 
 MS = 1_000_000
 
 
-@pytest.mark.parametrize("losses", [(0.01, 0.01), (0.1, 0.01), (0.3, 0.3)])
+@pytest.mark.parametrize("losses", [(0.1, 0.01), (0.3, 0.3), *nightly(((0.01, 0.01),))])
 @pytest.mark.parametrize("skew_us", [0, 2_500, 5_000, 50_000])
 @pytest.mark.parametrize("wait_ms", [5, 60])
 def test_lines_with_complementary_loss_miss_what_both_lost(

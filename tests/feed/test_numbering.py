@@ -7,6 +7,7 @@ import pytest
 from udpfast_lab.framings import Sent, build
 from udpfast_lab.proof_rows import PROVEN, proofs
 
+from tests.cases import nightly
 from udpfast.core.layout import SESSION, Kind, SessionReason
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 
@@ -50,7 +51,7 @@ class Feed:
 
 
 @pytest.mark.parametrize(("framing", "what"), PROVEN)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_proofs_count_datagrams(framing: str, what: str, seed: int) -> None:
     proofs(seed, 4_000, framing, what)
 

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from tests.cases import nightly
 from udpfast.feed.repair import ParityReceiver, ParitySender
 
 
@@ -88,7 +89,7 @@ def test_what_contradicts_its_parity_is_refused() -> None:
     assert receiver.refused == 1
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", [*range(50), *nightly(*range(50, 200))])
 def test_damaged_parity_rebuilds_nothing_wrong(seed: int) -> None:
     rng = random.Random(seed)
     datagrams = [datagram(number, rng.randrange(1, 512)) for number in range(4)]
