@@ -17,8 +17,6 @@ import sysconfig
 import time
 from pathlib import Path
 
-import numpy
-from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
@@ -98,6 +96,12 @@ class BuildExt(build_ext):
                 f"udpfast needs Python's headers, {header} was not found: "
                 "apt-get install python3-dev"
             )
+        # Only now: packing the sources or asking for the version, as pip does often, needs neither.
+        import numpy
+        from Cython.Build import cythonize
+
+        for extension in self.extensions:
+            extension.include_dirs.append(numpy.get_include())
         # pip shows it with -v.
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
@@ -108,7 +112,6 @@ class BuildExt(build_ext):
         self.begun_ns = time.time_ns()
         self.translation = runpy.run_path("scripts/translate.py")
         self.translation["hasten"]()
-        # Only now: packing the sources or asking for the version, as pip does often, needs no C.
         made = cythonize(
             self.extensions,
             build_dir="build/cython",
@@ -328,7 +331,6 @@ extensions = [
     Extension(
         re.sub("^(bench|lab)/", r"udpfast_\1/", str(path.with_suffix(""))).replace(os.sep, "."),
         [str(path)],
-        include_dirs=[numpy.get_include()],
         extra_compile_args=arguments(path),
         extra_link_args=link_args,
         # The flags of a build, which the results of a benchmark state.

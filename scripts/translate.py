@@ -14,40 +14,37 @@ import signal
 from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
+import Cython
 import Cython.Build.Dependencies
 import Cython.Compiler.Code
 import Cython.Compiler.Main
-import Cython.Utils
 
-#: Cython's own function, which also finds files for one version of Cython, as numpy has them.
-find_versioned_file = Cython.Utils.find_versioned_file
+#: Packages of the checkout.
+FOLDERS = ("udpfast", "bench", "lab")
+#: Where headers of a package are: of C's library and Python's objects, and of the checkout.
+PLACES = dict.fromkeys(("cpython", "libc", "posix"), Path(Cython.__file__).parent / "Includes")
+PLACES |= dict.fromkeys(FOLDERS, Path())
+#: Cython's own function, which looks for a header wherever Python imports from.
+find_pxd_file = Cython.Compiler.Main.Context.find_pxd_file
 
 
 @functools.cache
-def stems(folder: str) -> frozenset[str]:
-    """Return the stems of the file names in a folder."""
-    try:
-        return frozenset(path.name.partition(".")[0] for path in Path(folder).iterdir())
-    except OSError:
-        return frozenset()
+def header(place: Path, name: str) -> str | None:
+    """Return the path of a header below the place of its package."""
+    path = place / name.replace(".", os.sep)
+    paths = (Path(f"{path}.pxd"), path / "__init__.pxd")
+    return next((str(path) for path in paths if path.exists()), None)
 
 
-def find_file(folder: str, stem: str, suffix: str) -> str | None:
-    """Return the path of an existing file, for Cython.
+def find_header(context, name: str, position=None, sys_path=True, source_file_path=None):
+    """Return the path of a header, or None, for Cython. None is beside what cimports it.
 
-    Cython asks for each cimported name whether it is a module in each folder of `sys.path`, and
-    lists the folder each time, which takes half of the time to find out what changed.
+    Cython asks for each cimported name whether it is a module, too, in the package of the module
+    that cimports it and in all. To look everywhere would take most of the time to find out what
+    changed, and a tenth of a translation.
     """
-    return find_versioned_file(folder, stem, suffix) if stem in stems(folder) else None
-
-
-#: Cython's own function, which looks for each header in the package of each module that names it.
-find_pxd = Cython.Build.Dependencies.DependencyTree.find_pxd
-
-
-def find_header(tree, name: str, source: str | None = None) -> str | None:
-    """Return the path of a header, for Cython: only names that begin with a dot are relative."""
-    return find_pxd(tree, name, source if name.startswith(".") else None)
+    place = PLACES.get(name.partition(".")[0])
+    return header(place, name) if place else find_pxd_file(context, name, sys_path=sys_path)
 
 
 #: Cython's own function, which translates one module.
@@ -102,7 +99,6 @@ def give_up() -> None:
 # A module uses only some definitions of the headers that it reads, and of headers that those read.
 # Cython would read and analyse all of them, and write them into the module's C.
 
-FOLDERS = ("udpfast", "bench", "lab")
 #: A definition of a header, or a declaration: all but what is C already. It ends before the next
 #: line that is not indented; a closing bracket is not one.
 DEFINITION = re.compile(r"^(?:cdef(?! extern)|cpdef|ctypedef) .*\n(?:(?:[ )].*)?\n)*", re.MULTILINE)
@@ -184,24 +180,51 @@ def narrowed(text: str, wanted: set[str]) -> str:
     return CIMPORT.sub(kept_names, DEFINITION.sub(kept, text))
 
 
+#: Lines for compilers that have a level for each function; sanitizers need one for all.
+LEVELLED = """\
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+%s
+#else
+%s
+#endif
+"""
 #: Cython's own part of a module's C, in three: how types begin and end, how the module begins, and
 #: what deals with Python's objects. It is half of the C, and no loop over records runs it. With -O2
 #: it would take GCC half of the time, so it gets what modules get that run seldom; and what runs
 #: once gets less.
 OWN_PARTS = {"module_exttypes": "g", "initfunc_declarations": "0", "utility_code_pragmas": "g"}
-LEVEL = """\
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#pragma GCC optimize ("O%s")
-#endif
-"""
+#: Functions that Python calls, where they are declared.
+CALLED = re.compile(
+    r"^(static [^;{}()]*\b__pyx_p[fw]_\w+\([^;{}]*\)); /\* ?proto ?\*/$", re.MULTILINE
+)
+#: Where Python calls them for each record or message. Elsewhere it does so to begin, to end or for
+#: a batch, whose loop is in a function of C.
+CALLED_OFTEN = ("udpfast/client/", "udpfast/market/", "bench/")
+
+
+def levelled(text: str, module: str) -> str:
+    """Return a module's C with levels of optimisation for what runs seldom."""
+    parts = {part: (f'#pragma GCC optimize ("O{level}")', "") for part, level in OWN_PARTS.items()}
+    if not module.startswith(CALLED_OFTEN):
+        seldom = "#define UDPFAST_SELDOM"
+        parts["decls"] = f'{seldom} __attribute__((optimize("Og")))', seldom
+        text = CALLED.sub(r"\1 UDPFAST_SELDOM;", text)
+    for part, lines in parts.items():
+        head = f"/* #### Code section: {part} ### */\n"
+        text = text.replace(head, LEVELLED % lines + head)
+    return text
 
 
 class Context(Cython.Compiler.Main.Context):
     """The translation of a module, which reads only the functions that the module calls."""
 
+    def module(self) -> Path:
+        """Return the path of the module that is translated."""
+        return Path(self.options.output_file).relative_to("build/cython").with_suffix(".pyx")
+
     def process_pxd(self, source_desc, scope, module_name):
         """Read a header; the module's own header is read whole."""
-        module = Path(self.options.output_file).relative_to("build/cython").with_suffix(".pyx")
+        module = self.module()
         path = Path(os.path.relpath(source_desc.filename))
         if path.parts[0] in FOLDERS and path != module.with_suffix(".pxd") and module.exists():
             text = narrowed(path.read_text(), reached(module)).encode()
@@ -211,21 +234,16 @@ class Context(Cython.Compiler.Main.Context):
         return super().process_pxd(source_desc, scope, module_name)
 
     def teardown_errors(self, err, options, result):
-        """Mark Cython's own parts of the C that a translation wrote."""
+        """Mark what runs seldom in the C that a translation wrote."""
         super().teardown_errors(err, options, result)
         if result.c_file:
             made = Path(result.c_file)
-            text = made.read_text()
-            for part, level in OWN_PARTS.items():
-                head = f"/* #### Code section: {part} ### */\n"
-                text = text.replace(head, LEVEL % level + head)
-            made.write_text(text)
+            made.write_text(levelled(made.read_text(), self.module().as_posix()))
 
 
 def hasten() -> None:
     """Replace Cython's functions by those above, and let it compress no strings."""
-    Cython.Utils.find_versioned_file = find_file
-    Cython.Build.Dependencies.DependencyTree.find_pxd = find_header
+    Cython.Compiler.Main.Context.find_pxd_file = find_header
     Cython.Build.Dependencies.cythonize_one = translate_later
     Cython.Compiler.Main.Context = Context
     # It would write them in up to three ways, and into each module what expands them at import.
