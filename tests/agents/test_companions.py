@@ -1,14 +1,18 @@
 """Agents beside a feed: their lives with time as an integer, then as threads and as processes."""
 
 import contextlib
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from tests.agents import companion
 from tests.waiting import wait_until
+from udpfast.agents.feed import companion_process
 from udpfast.agents.feed.backoff import Backoff
 from udpfast.agents.feed.companions import STUCK_NS, Companion, Companions
 from udpfast.agents.feed.factories import AgentFactory
@@ -22,9 +26,11 @@ MS = 1_000_000
 
 
 def settings(**run):
-    """Return a feed's configuration."""
-    lines = [{"name": "A", "address": "127.0.0.1:0"}]
-    return parse_feed({"name": "test", "incremental": {"lines": lines}, "run": run})
+    """Return the configuration of a feed with lines of every role."""
+    lines = {"lines": [{"name": "A", "address": "127.0.0.1:0"}]}
+    roles = dict.fromkeys(("streams", "recovery", "definitions"), lines)
+    wire = {"framing": "cme_mdp3", "payload": "cme"}
+    return parse_feed({"name": "test", "wire": wire, **roles, "run": run})
 
 
 class FakeRun:
@@ -83,7 +89,6 @@ def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_steady_running(
 def test_companion_failed_is_started_again_when_its_time_has_come(agent, runs):
     now = 0
     agent.look(now)
-    assert agent.entry.state is AgentState.RUNNING
     for restarts, wait_ms in enumerate((100, 200, 300, 300), 1):
         runs[-1].end = (True, "OSError: gone")
         agent.look(now)
@@ -93,7 +98,19 @@ def test_companion_failed_is_started_again_when_its_time_has_come(agent, runs):
         now += wait_ms * MS
         agent.look(now)
         assert (len(runs), agent.entry.restarts) == (restarts + 1, restarts)
+        assert agent.entry.state is AgentState.STARTING
+
+
+def test_companion_runs_from_its_first_turn_on(agent, runs):
+    for start_ns in (0, 200 * MS):
+        agent.look(start_ns)
+        agent.look(start_ns + 1)
+        assert agent.entry.state is AgentState.STARTING
+        runs[-1].cycles = 1
+        agent.look(start_ns + 2)
         assert agent.entry.state is AgentState.RUNNING
+        runs[-1].end = (True, "OSError: gone")
+        agent.look(start_ns + 3)
 
 
 def test_companion_that_ran_steadily_waits_the_first_time_again(agent, runs):
@@ -204,9 +221,9 @@ def test_companion_that_is_done_is_not_started_again(agent, runs):
 
 def test_companion_without_turns_is_stuck_until_it_makes_one(agent, runs, capsys):
     agent.look(0)
-    started_ns = agent.entry.changed_ns
     runs[0].cycles = 7
     agent.look(1)
+    started_ns = agent.entry.changed_ns
     agent.look(STUCK_NS)
     assert agent.entry.state is AgentState.RUNNING
     before_ns = time.time_ns()
@@ -346,6 +363,15 @@ def test_companion_that_hangs_does_not_hold_up_the_end(supervised):
     ring.close()
     companions.stop()  # which otherwise never ends: the agent never says that it has nothing more
     assert not any(agent.running for agent in companions.agents)
+
+
+def test_companion_process_says_what_is_wrong_with_its_order():
+    words = (sys.executable, "-m", companion_process.__name__, "helper", companion.__name__)
+    order = {"directory": "/", "config": {"name": "test", "unheard": 1}}  # of another version
+    run = subprocess.run(
+        words, input=json.dumps(order), capture_output=True, text=True, check=False
+    )
+    assert run.stdout.startswith("failure ValidationError: Object contains unknown field")
 
 
 @pytest.mark.parametrize("supervised", ["each"], indirect=True)

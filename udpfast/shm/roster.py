@@ -45,7 +45,7 @@ _LAYOUT_HASH = layout_hash(_ENTRY)
 class AgentState(IntEnum):
     """State of an agent."""
 
-    STARTING = 0
+    STARTING = 0  # it has made no turn yet
     RUNNING = 1
     STUCK = 2  # its thread is alive but has made no turn for seconds
     WAITING = 3  # it ended with an error and will be restarted
@@ -67,8 +67,8 @@ class AgentEntry:
     pid : int
         Process that it runs in; 0: none.
     changed_ns : int
-        Since when it is in this state, UNIX ns: running, since its last start; stuck, since its
-        last turn.
+        Since when it is in this state, UNIX ns: running, since the first turn after its last start;
+        stuck, since its last turn.
     cycles : int
         Turns of its loop.
     failure : str

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from udpfast.agents.feed.companion_run import ThreadRun, describe_failure
+from udpfast.agents.feed.companion_run import ProcessOrder, ThreadRun, describe_failure
 from udpfast.agents.feed.factories import AgentFactory
-from udpfast.config import parse_feed
 from udpfast.errors import UdpfastError
 
 __all__ = ["main"]
@@ -30,10 +29,9 @@ def main(name: str, module: str) -> int:
     """Run the agent until it ends or the standard input does; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the feed comes first, and says when
-    settings = msgspec.json.decode(sys.stdin.buffer.readline())
-    config, directory = parse_feed(settings["config"]), Path(settings["directory"])
     try:
-        run = ThreadRun(AgentFactory(name, module), config, directory)
+        order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ProcessOrder)
+        run = ThreadRun(AgentFactory(name, module), order.config, Path(order.directory))
     except Exception as failure:
         if not isinstance(failure, (OSError, UdpfastError)):  # these say it all themselves
             traceback.print_exc()

@@ -15,10 +15,25 @@ from udpfast.agents.feed.factories import AgentFactory
 from udpfast.config import FeedConfig
 from udpfast.core.agent import AgentRunner
 
-__all__ = ["CompanionRun", "ProcessRun", "ThreadRun", "describe_failure"]
+__all__ = ["CompanionRun", "ProcessOrder", "ProcessRun", "ThreadRun", "describe_failure"]
 
 #: What systemd tells the main process is no business of its children.
 _NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
+
+
+class ProcessOrder(msgspec.Struct, frozen=True):
+    """What a process of its own is told, as JSON.
+
+    Attributes
+    ----------
+    directory : str
+        The instance's.
+    config : FeedConfig
+        As the file was read: its lines are sorted by role, so no rule of the file applies again.
+    """
+
+    directory: str
+    config: FeedConfig
 
 
 class CompanionRun(Protocol):
@@ -98,10 +113,10 @@ class ProcessRun:
         self._cycles = 0
         self._failure = ""
         self._text = b""
-        settings = {"directory": str(directory), "config": config}
+        order = ProcessOrder(str(directory), config)
         # It may have died before it read: how it ended says more than that the pipe did.
         with contextlib.suppress(BrokenPipeError):
-            self._input.write(msgspec.json.encode(settings) + b"\n")
+            self._input.write(msgspec.json.encode(order) + b"\n")
             self._input.flush()
         os.set_blocking(self._output.fileno(), False)
 

@@ -77,7 +77,7 @@ class Companion:
         self._run: CompanionRun | None = None
         self._start_at_ns = 0
         self._started_ns = 0
-        self._began_ns = 0  # the same, UNIX
+        self._began_ns = 0  # the run's first turn, UNIX; 0: not yet
         self._turned_ns = 0
         self._stopping = False
 
@@ -100,6 +100,7 @@ class Companion:
             if self.entry.state is AgentState.STUCK:
                 self._say_stuck("turns again", now_ns)
             self._turned_ns = now_ns
+            self._began_ns = self._began_ns or realtime_ns()
             self._become(AgentState.RUNNING, self._began_ns)
             if self.entry.down_ns and now_ns - self._started_ns >= self._steady_ns:
                 self._note_return()
@@ -143,8 +144,8 @@ class Companion:
             self._note_end(now_ns, describe_failure(failure))
             return
         self.entry.pid = self._run.pid
-        self._began_ns = realtime_ns()
-        self._become(AgentState.RUNNING, self._began_ns)
+        self._began_ns = 0
+        self._become(AgentState.STARTING)  # it works from its first turn on
 
     def _note_end(self, now_ns: int, failure: str) -> None:
         self._run = None
