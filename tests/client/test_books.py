@@ -686,6 +686,10 @@ def test_orders_that_nobody_published_are_said_to_need_a_setting(feed: Feed) -> 
             ("binance-usdm", "BTCUSD"),
             r"no book of .*; did you mean \('binance-usdm', 'BTCUSDT'\)\?",
         ),
+        (
+            ("BTCUSDT", "binance-usdm"),
+            r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?",
+        ),
         (("binance", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
         (("okx", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
         (("x", "y"), r"no book of \('x', 'y'\) among 1"),

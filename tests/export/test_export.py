@@ -381,6 +381,28 @@ def test_other_journal_of_the_name_is_refused_until_it_is_replaced(
     assert len(rows_of(tmp_path / "root", "messages")) == 18 * 5
 
 
+def test_export_of_some_records_has_those_and_the_doubts_of_their_time(
+    journal: Path, tmp_path: Path
+) -> None:
+    begin_ns, end_ns = BEGIN_NS + 700 * STEP_NS, BEGIN_NS + 1_900 * STEP_NS
+    words = ["--symbol", "SYM3", "--from", str(begin_ns), "--until", str(end_ns)]
+
+    def call(*more: str) -> Any:
+        return CliRunner().invoke(cli, ["export", str(journal), str(tmp_path), *words, *more])
+
+    assert call().exit_code == 0
+    with Reader(f"journal:{journal}", symbols="SYM3", start=begin_ns, end=end_ns) as reader:
+        expected = [record.position for record in reader]
+    assert table_of(tmp_path, "messages").column("position").to_pylist() == expected
+    assert set(table_of(tmp_path, "levels").column("symbol").to_pylist()) == {"SYM3"}
+    assert not (tmp_path / "latency").exists()
+    assert "latency is made from all records" in str(call("--table", "latency").exception)
+    words.clear()
+    assert "expected an export of all records" in str(call().exception)
+    assert call("--replace").exit_code == 0
+    assert table_of(tmp_path, "messages").num_rows == RECORDS
+
+
 def test_two_feeds_share_one_place(journal: Path, tmp_path: Path) -> None:
     list(Exporter(journal, tmp_path, feed="a", tables=("gaps",)).run())
     list(Exporter(journal, tmp_path, feed="b", tables=("gaps",)).run())

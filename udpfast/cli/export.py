@@ -10,15 +10,20 @@ from typing import Any
 
 import click
 
+from udpfast.archive.names import known_names
 from udpfast.cli.export_file import FORMATS, export_file
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange, IntRange
+from udpfast.client.filter import Filter
+from udpfast.core.moment import unix_ns
 from udpfast.core.optional import load_optional
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter, Lost
-from udpfast.export.schema import TABLES
+from udpfast.export.schema import FROM_ALL, TABLES
 from udpfast.export.segments import is_closed
+from udpfast.export.wanted import Wanted
+from udpfast.log.journal_span import Place, check_part
 
 __all__ = ["export"]
 
@@ -34,10 +39,17 @@ __all__ = ["export"]
     show_default=True,
     help="parquet: tables in DIRECTORY; another one: a file of that name, which this writes.",
 )
-@click.option("--symbol", "symbols", multiple=True, help="With --format: only rows of this symbol.")
+@click.option("--symbol", "symbols", multiple=True, help="Only updates of this symbol, and doubts.")
 @click.option(
-    "--exchange", "exchanges", multiple=True, help="With --format: only rows of this exchange."
+    "--exchange", "exchanges", multiple=True, help="Only updates of this exchange, and doubts."
 )
+@click.option(
+    "--from",
+    "start",
+    metavar="TIME",
+    help="Only records published from then on: ISO 8601 with its zone, or UNIX ns.",
+)
+@click.option("--until", "end", metavar="TIME", help="Only records published before then.")
 @click.option(
     "--size-unit",
     type=FiniteRange(min=0.0, min_open=True),
@@ -105,6 +117,8 @@ def export(
     form: str,
     symbols: tuple[str, ...],
     exchanges: tuple[str, ...],
+    start: str | None,
+    end: str | None,
     size_unit: float,
     **options: Any,
 ) -> None:
@@ -121,17 +135,16 @@ def export(
     Exit code 1 if records are missing because the journal is damaged; all others are exported.
     """
     load_optional("pyarrow", "export")
+    found = find_journal(journal)
+    wanted = _wanted(found, symbols, exchanges, start, end)
     if form != "parquet":
         if follow or schema is not None or options["replace"] or options["payloads"]:
             raise click.UsageError(
                 f"--format {form} takes none of --follow, --schema, --replace and --payloads"
             )
-        found = find_journal(journal)
-        missing = export_file(form, found, directory, tables, symbols, exchanges, size_unit)
+        missing = export_file(form, found, directory, tables, wanted, size_unit)
         _end(missing, found, "could not be read")
         return
-    if symbols or exchanges:
-        raise click.UsageError("--symbol and --exchange need --format dbn or hftbacktest")
     sbe = None
     if framing and schema is None:
         raise ConfigError(
@@ -141,9 +154,8 @@ def export(
         from udpfast.export.sbe_tables import SbeTables
 
         sbe = SbeTables(schema, framing)
-    exporter = Exporter(
-        find_journal(journal), directory, tables=tables or tuple(TABLES), sbe=sbe, **options
-    )
+    made = tables or tuple(name for name in TABLES if not (wanted and name in FROM_ALL))
+    exporter = Exporter(found, directory, tables=made, sbe=sbe, wanted=wanted, **options)
     stopping = Stop()
     if follow:
         stopping.listen()
@@ -177,6 +189,28 @@ def export(
             err=True,
         )
     _end(summary.missing, exporter.journal, "are in no table")
+
+
+def _wanted(
+    journal: Path,
+    symbols: tuple[str, ...],
+    exchanges: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+) -> Wanted:
+    start_ns, end_ns = (
+        None if text is None else unix_ns(text, name)
+        for text, name in ((start, "--from"), (end, "--until"))
+    )
+    first: Place | None = None if start_ns is None else ("time", start_ns)
+    last: Place | None = None if end_ns is None else ("time", end_ns)
+    check_part(journal, first, last, grows=True)
+    wanted = Wanted(start_ns, end_ns, symbols, exchanges)
+    known = (names - {"", None} for names in known_names(journal))
+    names = Filter(exchanges=exchanges or None, symbols=symbols or None)
+    if said := names.describe_unknown(*known):
+        click.echo(f"udpfast: {said}", err=True)
+    return wanted
 
 
 def _end(missing: int, journal: Path, where: str) -> None:

@@ -8,6 +8,7 @@ import click
 
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.rows import JournalRows
+from udpfast.export.wanted import Wanted
 
 __all__ = ["FORMATS", "export_file"]
 
@@ -22,8 +23,7 @@ def export_file(
     journal: Path,
     path: Path,
     tables: tuple[str, ...],
-    symbols: tuple[str, ...],
-    exchanges: tuple[str, ...],
+    wanted: Wanted,
     size_unit: float,
 ) -> int:
     """Write a journal as one file, and say what the format cannot carry.
@@ -47,7 +47,7 @@ def export_file(
                 f"--format dbn: expected one --table ({', '.join(SCHEMAS)}), found "
                 f"{', '.join(tables) or 'none'}"
             )
-        rows = JournalRows(journal, tables_of(tables[0]), symbols, exchanges)
+        rows = JournalRows(journal, tables_of(tables[0]), wanted)
         with DbnWriter(path, tables[0], journal.name, size_unit) as writer:
             for block in rows:
                 writer.write(block)
@@ -60,7 +60,7 @@ def export_file(
                 "--format hftbacktest: expected no --table (it takes levels and trades), found "
                 f"{', '.join(tables)}"
             )
-        rows = JournalRows(journal, TABLES, symbols, exchanges)
+        rows = JournalRows(journal, TABLES, wanted)
         count = write_npz(path, rows)
     click.echo(f"{path}: {count:,} rows, {path.stat().st_size:,} bytes")
     if not count:

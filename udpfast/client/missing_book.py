@@ -66,8 +66,9 @@ def missing_orders(books: Books, key: _Name) -> str:
 
 
 def _near(key: tuple[object, object], names: list[_Name]) -> list[_Name]:
-    # The same symbol on another exchange is the best guess, however the exchange is spelled.
-    near = [name for name in names if name[1] == key[1]][:_SHOWN]
+    # The same names in the other order, or the same symbol on another exchange, however that is
+    # spelled, are the best guess.
+    near = [name for name in names if name in (key, key[::-1]) or name[1] == key[1]][:_SHOWN]
     if not near:
         by_text = {":".join(map(str, name)): name for name in names}
         some = _compared(str(key[1]), [(str(name[1]), each) for each, name in by_text.items()])

@@ -38,7 +38,7 @@ from udpfast.export.manifest import (
 from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.sbe_tables import SbeTables
-from udpfast.export.schema import TABLES, Table, table_of
+from udpfast.export.schema import FROM_ALL, TABLES, Table, table_of
 from udpfast.export.segments import (
     Blocks,
     Part,
@@ -51,6 +51,7 @@ from udpfast.export.segments import (
     last_record,
     state_of,
 )
+from udpfast.export.wanted import ALL, Wanted, both
 from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import segment_path
 
@@ -137,6 +138,8 @@ class Exporter:
         Number of threads that compress the files of a part.
     sbe : SbeTables, optional
         Export tables of the SBE messages in payloads, too.
+    wanted : Wanted
+        Export only these records; not for `races` and `latency`, which are made of all records.
 
     Attributes
     ----------
@@ -155,11 +158,18 @@ class Exporter:
         replace: bool = False,
         threads: int = 1,
         sbe: SbeTables | None = None,
+        wanted: Wanted = ALL,
     ) -> None:
         self.journal = journal
         self.root = root
         self._feed = feed
         self._sbe = sbe
+        self._wanted = wanted
+        for name in set(FROM_ALL).intersection(tables) if wanted else ():
+            raise ConfigError(
+                f"{name} is made from all records: expected no choice of records, found"
+                f"{wanted}: leave the table out, or export all and filter its rows"
+            )
         typed = () if sbe is None else tuple(sbe.tables.values())
         self._tables = [*(table_of(name) for name in tables), *typed]
         self._known = TABLES | {table.name: table for table in typed}
@@ -192,6 +202,7 @@ class Exporter:
             journal no longer has; or the journal was replaced since the last run.
         """
         self.unfinished = 0
+        wanted = self._wanted
         with ExitStack() as open_feeds:
             feeds: dict[str, _Feed] = {}
             for raw, directory, journal, tables in self._sources():
@@ -201,9 +212,10 @@ class Exporter:
                     if feed not in feeds:
                         feeds[feed] = open_feeds.enter_context(_Feed(self.root, feed))
                         feeds[feed].keep_settings(self.journal)
-                    own = feeds[feed].entries_of(journal, raw, self._replace)
+                    own = feeds[feed].entries_of(journal, raw, str(wanted), self._replace)
                     part = self._placed(directory, raw, part, own)  # noqa: PLW2901
-                    yield from self._export(directory, part, feeds[feed], own, tables)
+                    if wanted.reaches(part):
+                        yield from self._export(directory, part, feeds[feed], own, tables)
                     if part.sealed:
                         self._done.add((raw, part.number))
 
@@ -314,6 +326,7 @@ class Exporter:
             payloads=payloads,
             files=(),
             sbe="" if before is None else before.sbe,
+            wanted=str(self._wanted),
             damaged=0 if before is None else before.damaged,
         )
         entry = self._write(directory, part, entry, wanted)
@@ -336,7 +349,7 @@ class Exporter:
                 nameless = False
             else:
                 records, last, nameless, damaged = _append_records(
-                    files, directory, part, entry.feed, tables, entry.payloads, sbe
+                    files, directory, part, entry.feed, tables, entry.payloads, sbe, self._wanted
                 )
             missing = part.end_index - part.index - records
             if missing and not segment_path(directory, part.number).exists():
@@ -352,7 +365,9 @@ class Exporter:
 
     def lost(self) -> list[Lost]:
         """Return the records that are in no file of the export and in no segment any more."""
-        found = []
+        found: list[Lost] = []
+        if self._wanted:  # segments out of its time were not exported, and may be gone
+            return found
         for raw, directory, journal, tables in self._sources():
             state = state_of(directory)  # read before the segments, which can only grow
             asked = {table.name for table in tables}
@@ -377,6 +392,10 @@ class Exporter:
             for _, directory, _, _ in self._sources()
             if not is_end_known(state_of(directory), journal_parts(directory))
         ]
+
+
+def _records(wanted: str) -> str:
+    return f"records{wanted}" if wanted else "all records"
 
 
 def _pieces(
@@ -427,6 +446,7 @@ def _append_records(
     tables: list[Table],
     payloads: bool,
     sbe: SbeTables | None,
+    wanted: Wanted,
 ) -> tuple[int, tuple[int, int] | None, bool, int]:
     # Return the number of records, position and checksum of the part's last record, whether names
     # are missing, and how many payloads are not sound SBE messages.
@@ -446,15 +466,18 @@ def _append_records(
         if events in tables:
             for hole in blocks.holes:
                 block = hole.block()
-                batch = record_batch(block, Names(), Selection(events, feed))
-                files.file(events, block.partitions()[1][0]).append(batch)
+                chosen = wanted.keep(block, Names())
+                batch = record_batch(block, Names(), Selection(events, feed), chosen)
+                if batch.num_rows:
+                    files.file(events, block.partitions()[1][0]).append(batch)
         blocks.holes.clear()
 
     for block, names in blocks:
         say_holes()
+        chosen = wanted.keep(block, names)
         codes, partitions = block.partitions()
         for code, partition in enumerate(partitions):
-            keep = codes == code if len(partitions) > 1 else None
+            keep = both(codes == code if len(partitions) > 1 else None, chosen)
             for selection in selections:
                 batch = record_batch(block, names, selection, keep)
                 if batch.num_rows:
@@ -551,15 +574,21 @@ class _Feed:
         if names := input_names(journal):
             (directory / INPUTS).write_text(json.dumps(names) + "\n")
 
-    def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
-        """Return a journal's entries in order; `replace` removes those of another journal."""
+    def entries_of(self, journal: str, raw: bool, wanted: str, replace: bool) -> list[Entry]:
+        """Return a journal's entries in order.
+
+        `replace` removes those of another journal, and those of other wanted records.
+        """
         for entry in [each for each in self._entries if each.raw == raw]:
-            if entry.journal == journal:
+            if entry.journal == journal and entry.wanted == wanted:
                 continue
             if not replace:
+                found = f"one of another journal, {entry.journal} ({entry.directory})"
+                if entry.journal == journal:
+                    found = f"one of {_records(entry.wanted)}"
                 raise FormatError(
-                    f"{self._root}: expected an export of journal {journal} as {self.name!r}, "
-                    f"found one of another journal, {entry.journal} ({entry.directory}): choose "
+                    f"{self._root}: expected an export of {_records(wanted)} of journal {journal} "
+                    f"as {self.name!r}, found {found}: choose "
                     "another directory or another `feed` (--feed), or `replace` it (--replace)"
                 )
             self.remove(entry)

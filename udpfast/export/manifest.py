@@ -89,6 +89,8 @@ class Entry:
         `SbeTables.identity` of its tables of SBE messages; empty: it has none.
     damaged : int
         Number of payloads that are not sound SBE messages, and are in none of those tables.
+    wanted : str
+        `Wanted` as a text: which of its records were taken; empty: all.
     """
 
     feed: str
@@ -111,6 +113,7 @@ class Entry:
     version: int = VERSION
     sbe: str = ""
     damaged: int = 0
+    wanted: str = ""
 
     @property
     def name(self) -> str:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from udpfast.core.layout import Kind, Stream
-from udpfast.errors import shown
 from udpfast.export.block import Block
 from udpfast.export.columns import Names, Selection, record_batch
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import Blocks, after, journal_begin, journal_parts
+from udpfast.export.wanted import ALL, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +35,8 @@ class JournalRows:
     tables : collection of str
         Names of the tables. Rows of `orders` also have `more`: whether the update is continued in
         the next update of its book. Rows of `messages` also have `stream`.
-    symbols, exchanges : collection of str
-        Only rows of these, and of sessions and restarts; empty: all rows.
+    wanted : Wanted
+        Which records.
 
     Attributes
     ----------
@@ -43,14 +44,15 @@ class JournalRows:
         Number of records read so far that report missing ones (GAP, LAPPED).
     missing : int
         Number of records found so far that damage keeps from being read.
+    wanted : Wanted
+        As above.
     """
 
     def __init__(
         self,
         directory: Path,
         tables: Collection[str],
-        symbols: Collection[str] = (),
-        exchanges: Collection[str] = (),
+        wanted: Wanted = ALL,
     ) -> None:
         self.doubts = 0
         self.missing = 0
@@ -58,13 +60,7 @@ class JournalRows:
         self._selections = {
             name: Selection(TABLES[name], "", _columns(name), dictionaries=False) for name in tables
         }
-        self._wanted = {"symbol": list(symbols), "exchange": list(exchanges)}
-
-    @property
-    def wanted(self) -> str:
-        """The filter as the end of a sentence about rows; empty if there is none."""
-        words = [shown(word) for each in self._wanted.values() for word in each]
-        return f" of {' and '.join(words)}" if words else ""
+        self.wanted = wanted
 
     def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yield the rows of each block by table, in the order of its records."""
@@ -81,24 +77,14 @@ class JournalRows:
                 self._directory, part.journal, part.position, part.end_position, part=found
             )
             for block, names in blocks:
-                self.doubts += int(np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED]).sum())
+                keep = self.wanted.keep(block, names)
+                doubts = np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED])
+                self.doubts += int((doubts if keep is None else doubts & keep).sum())
                 yield {
-                    name: self._filtered(_batch(block, names, selection))
+                    name: _batch(block, names, selection, keep)
                     for name, selection in self._selections.items()
                 }
             self.missing += sum(hole.records for hole in blocks.holes)
-
-    def _filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        for column, words in self._wanted.items():
-            if words:
-                wanted = pc.is_in(batch[column], value_set=pa.array(words))
-                if "stream" in batch.schema.names:
-                    wanted = pc.or_(wanted, _begins(batch))
-                batch = batch.filter(wanted)
-        return batch
 
 
 class Clears:
@@ -157,13 +143,15 @@ class Clears:
         return pa.RecordBatch.from_pylist(named, record.schema)
 
 
-def _batch(block: Block, names: Names, selection: Selection) -> pa.RecordBatch:
+def _batch(
+    block: Block, names: Names, selection: Selection, keep: NDArray[np.bool_] | None
+) -> pa.RecordBatch:
     import pyarrow as pa
 
-    batch = record_batch(block, names, selection)
+    batch = record_batch(block, names, selection, keep)
     if selection.table.name != "orders":
         return batch
-    more = block.select(1 << Kind.ORDERS, True).goes_on()
+    more = block.select(1 << Kind.ORDERS, True, keep).goes_on()
     return batch.append_column("more", pa.array(more, pa.bool_()))
 
 

@@ -28,7 +28,7 @@ from udpfast.export.exporter import feed_name, input_names
 from udpfast.export.hops import HopCounts
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.sbe_tables import SbeTables
-from udpfast.export.schema import Table, arrow_schema, table_of
+from udpfast.export.schema import FROM_ALL, Table, arrow_schema, table_of
 from udpfast.export.segments import (
     Blocks,
     Part,
@@ -41,6 +41,7 @@ from udpfast.export.segments import (
     journal_parts,
     state_of,
 )
+from udpfast.export.wanted import both
 from udpfast.log.segment import Segment, segment_path
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Scan:
         for condition in self.conditions:
             _check(condition.field, FIELDS, "field")
         asked = self.conditions or (self.kinds, self.symbols, self.exchanges) != (None,) * 3
-        if asked and not self.schema and self.table in ("races", "latency"):
+        if asked and not self.schema and self.table in FROM_ALL:
             raise ConfigError(
                 f"{self.table} is made from all records: filter its rows, not what it is made from"
             )
@@ -340,7 +341,7 @@ class Scan:
             codes, partitions = block.partitions()
             for code, partition in enumerate(partitions):
                 keep = codes == code if len(partitions) > 1 else None
-                found = tables.walk(block, _both(keep, kept))
+                found = tables.walk(block, both(keep, kept))
                 for position, reason in () if self.skip_damage else found.damaged.items():
                     raise FormatError(
                         f"{segment_path(self.directory, piece.number)}: record at {position}: "
@@ -410,10 +411,6 @@ class Scan:
             for begin in range(0, len(found), _RACES):
                 rows = found[begin : begin + _RACES]
                 yield race_batch(rows, partition, lines, feed, columns)
-
-
-def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> Any:
-    return one if other is None else other if one is None else one & other
 
 
 @cache

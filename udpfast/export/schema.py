@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
+    "FROM_ALL",
     "PARTITION_COLUMNS",
     "TABLES",
     "Column",
@@ -524,6 +525,9 @@ TABLES = _TABLES | {
     table.name: table
     for table in (_derived(kind) for kind in UPDATE_DTYPES if kind.name not in _OWN)
 }
+
+#: Tables that are made from all records: of some records they would say something else.
+FROM_ALL = ("latency", "races")
 
 
 def table_of(name: str) -> Table:
