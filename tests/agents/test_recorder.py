@@ -134,21 +134,37 @@ def test_recorder_says_among_the_readers_how_many_records_it_took(instance, tmp_
         recorder.on_stop()
 
 
-def test_recorder_that_was_away_says_what_it_missed(instance, tmp_path):
+@pytest.mark.parametrize("what", ["away", "stopped"])
+def test_recorder_that_comes_back_takes_what_the_ring_holds_and_says_what_it_missed(
+    instance, tmp_path, what
+):
     for _ in range(100):
         instance.append(Kind.MESSAGE, PIECE)
     recorder = recorder_of(instance, tmp_path)
     drive(recorder)
-    recorder.on_stop()
+    if what == "away":
+        recorder.on_stop()
     for _ in range(10_000):  # comes round
         instance.append(Kind.MESSAGE, PIECE)
     instance.ring.flush()
-    recorder = recorder_of(instance, tmp_path)
+    if what == "away":
+        recorder = recorder_of(instance, tmp_path)
+    recorder.work(1)
+    for _ in range(100):  # before it has read on, the feed does
+        instance.append(Kind.MESSAGE, PIECE)
     drive(recorder)
+    recorder.work(1_000_000_000)
+    (reader,) = list_readers(instance.directory)
+    assert reader.began_index + reader.read + reader.lapped == 10_200
+    missed_before = recorder.recordings[0].missed_before
     recorder.on_stop()
     found = numbers_of(tmp_path / "journal")
     assert found[:100] == list(range(1, 101))
-    assert found[100] < 0 and found[101] == 101 - found[100] and found[-1] == 10_100
+    first = 101 - found[100]
+    assert found[101:] == list(range(first, 10_201))
+    held = instance.ring.capacity_bytes // (len(PIECE) + 64)
+    assert len(found) - 101 >= held * 3 // 4
+    assert missed_before == (-found[100] if what == "away" else 0)
     assert journal_state(tmp_path / "journal").lapped == -found[100]
     with Reader(f"journal:{tmp_path / 'journal'}") as reader:
         laps = [record for record in reader if record.kind is Kind.LAPPED]

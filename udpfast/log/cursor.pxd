@@ -23,3 +23,5 @@ cdef class RingCursor:
     cdef _use(self, headers, offsets, payloads)
     cdef _check_open(self)
     cdef _raise(self, int64_t code)
+    cdef bint skip_lap(self) noexcept nogil
+    cdef int64_t poll_oldest(self) noexcept nogil

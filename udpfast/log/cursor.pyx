@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.errno cimport EPIPE
+from libc.errno cimport EBADMSG, EOVERFLOW, EPIPE
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t, uint8_t
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
@@ -11,6 +11,7 @@ from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError, RingClosedError
 from udpfast.log.ring cimport (
+    RING_ATTEMPTS,
     RING_CAPACITY_MIN,
     RING_CLOSED,
     RING_DATA,
@@ -20,6 +21,7 @@ from udpfast.log.ring cimport (
     RingHeader,
     RingReader,
     ring_aligned,
+    ring_jump,
     ring_poll,
     ring_reader_init,
     ring_ready,
@@ -32,12 +34,14 @@ __all__ = ["RingCursor"]
 
 _STARTS = ("tail", "latest", "begin", "writer", "oldest")
 
-# If the newest flushed record is overwritten during this many attempts in a row, the cause is not a
-# fast writer but a broken one.
-_SEEK_ATTEMPTS = 1000
-
 cdef enum:
+    # If the newest flushed record is overwritten during this many attempts in a row, the cause is
+    # not a fast writer but a broken one.
+    SEEK_ATTEMPTS = 1000
     CHAIN = 64
+    # Who continues at the oldest record leaves this part of the ring to the writer, or it would be
+    # lapped again at once.
+    AHEAD_PART = 8
 
 
 cdef class RingCursor:
@@ -315,7 +319,7 @@ cdef class RingCursor:
         cdef uint64_t first = 0
         self._check_open()
         try:
-            for _ in range(_SEEK_ATTEMPTS):
+            for _ in range(SEEK_ATTEMPTS):
                 _seek(self, "oldest")
                 first = r.index
                 first_ns = _published_ns(r)
@@ -374,6 +378,37 @@ cdef class RingCursor:
     def __exit__(self, kind, value, trace):
         self.close()
 
+    cdef bint skip_lap(self) noexcept nogil:
+        # If the record at the cursor was overwritten, continue at the oldest ones that will be
+        # there for a while. False: none was found.
+        cdef RingReader* r = &self.reader
+        # Acquire: the records below are read after it.
+        if load_acquire(&r.header.intent) <= r.cursor + r.capacity:
+            return True
+        r.jumped = False
+        return _seek_oldest(r, r.capacity // AHEAD_PART)
+
+    cdef int64_t poll_oldest(self) noexcept nogil:
+        # Poll as one who wants all there is: once lapped, it continues not at the newest record,
+        # but where `skip_lap` says. What was missed is told by the records' indices.
+        cdef RingReader* r = &self.reader
+        cdef uint64_t lapped = 0, index
+        cdef int64_t count
+        cdef int _attempt
+        r.waiting = False  # all that is there
+        r.stays = True
+        for _attempt in range(RING_ATTEMPTS):
+            count = ring_poll(r, self._headers, self._offsets, self._payloads, self._room,
+                              self._limit, &lapped)
+            if count != -EOVERFLOW:
+                return count
+            index = r.index
+            if self.skip_lap():
+                r.lapped += r.index - index
+            elif not ring_jump(r):
+                return -EBADMSG
+        return 0
+
     cdef _allocate(self, limit, room_bytes):
         largest = self.reader.record_max - RECORD_SIZE
         room = max(largest, 256 * limit if room_bytes is None else room_bytes)
@@ -417,9 +452,9 @@ cdef _seek(RingCursor cursor, start):
                 f"{cursor.reader.cursor}, the first, has been overwritten; {cursor.tail_index} "
                 f"records were written, capacity {cursor.capacity_bytes} bytes")
         return
-    if start == "oldest" and _seek_oldest(&cursor.reader):
+    if start == "oldest" and _seek_oldest(&cursor.reader, 0):
         return
-    for _ in range(_SEEK_ATTEMPTS):
+    for _ in range(SEEK_ATTEMPTS):
         if ring_walk(&cursor.reader, start != "latest", &last):
             return
     raise FormatError(
@@ -468,20 +503,20 @@ cdef int64_t _published_ns(const RingReader* r) noexcept:
     return (<const Record*>(r.data + offset)).published_ns
 
 
-cdef bint _seek_oldest(RingReader* r) noexcept:
-    # Find the first record behind what may be overwritten: each record knows its own position. A
-    # payload may look like one record, but not like a chain of CHAIN. False: there is none, or the
-    # writer overtook the search.
+cdef bint _seek_oldest(RingReader* r, uint64_t ahead) noexcept nogil:
+    # Find the first record behind what may be overwritten and `ahead` bytes more: each record knows
+    # its own position. A payload may look like one record, but not like a chain of CHAIN. False:
+    # there is none, or the writer overtook the search.
     cdef uint64_t position = load_acquire(&r.header.intent)
     cdef uint64_t tail
     cdef int attempt
-    for attempt in range(_SEEK_ATTEMPTS):
+    for attempt in range(SEEK_ATTEMPTS):
         position = load_acquire(&r.header.intent)
         if position <= r.header.first + r.capacity:  # nothing of this file was overwritten yet
             r.cursor, r.index = r.header.first, r.header.first_index
             return True
         # A running writer moves intent a chunk at a time: begin behind the next chunk.
-        position += attempt * r.chunk - r.capacity
+        position += ahead + attempt * r.chunk - r.capacity
         tail = min(load_acquire(&r.header.tail), position + r.capacity)
         while position < tail and not _chain_at(r, position, tail):
             position += 8
@@ -495,7 +530,7 @@ cdef bint _seek_oldest(RingReader* r) noexcept:
     return False
 
 
-cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexcept:
+cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexcept nogil:
     # Return whether a record lies there, followed by valid ones: CHAIN of them, or all up to the
     # tail.
     cdef uint64_t word, length, offset, index = 0

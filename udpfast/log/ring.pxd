@@ -11,14 +11,15 @@
 #   2. Before the writer touches a byte at position q, it makes `intent` > q. A reader's copy of
 #      positions [p, p + n) is sound if, after the copy, intent <= p + capacity.
 #   3. A reader copies a run of records and then validates the whole run once, by rule 2. It
-#      discards a run that fails: the reader was lapped and continues at `latest`.
+#      discards a run that fails: the reader was lapped and continues at `latest`; a recorder at
+#      the oldest records that are not about to be overwritten.
 #   4. Each Record carries its own position and index. The position confirms where it lies; the
 #      index gives the exact number of records that a lapped reader missed.
 #
 # Readers never write to the ring. They load each value once and check it before use: a length from
 # the ring moves a pointer only after it is known to stay inside the ring.
 
-from libc.errno cimport EBADMSG, EMSGSIZE, EPIPE
+from libc.errno cimport EBADMSG, EMSGSIZE, EOVERFLOW, EPIPE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -119,6 +120,7 @@ cdef struct RingReader:
     uint64_t cursor          # position of the next record to read
     uint64_t index           # index of that record, unless the reader gets lapped
     uint64_t lapped          # records missed since it attached
+    bint stays               # lapped, it stays where it is: its owner says where it continues
     bint jumped              # the record at the cursor may have a later index than `index`
     bint waiting             # the last poll found nothing: the next record is returned alone
     bint in_step             # the last poll read all there was: the next one rests first
@@ -266,6 +268,7 @@ cdef inline void ring_reader_init(
     r.cursor = r.header.first & ~<uint64_t>7
     r.index = r.header.first_index
     r.lapped = 0
+    r.stays = False
     r.jumped = False
     r.waiting = False
     r.in_step = False
@@ -437,7 +440,7 @@ cdef inline int64_t ring_poll(
     # Returns the count; 0: nothing new; -EPIPE: nothing more will come, because the ring is closed
     # or was replaced by the next writer's file (if its writer failed or was killed and no next
     # writer has come yet: 0); -EMSGSIZE: room is too small for the next payload; -EBADMSG: the
-    # ring holds no valid record where one must be.
+    # ring holds no valid record where one must be; -EOVERFLOW, with r.stays: the reader is lapped.
     cdef RingRun run
     cdef int end
     cdef int attempts = 0
@@ -466,6 +469,8 @@ cdef inline int64_t ring_poll(
                 ring_pace(r, run.count)
             break
         if end == RUN_LAPPED:
+            if r.stays:
+                return -EOVERFLOW
             attempts += 1
             if attempts > RING_ATTEMPTS:
                 break

@@ -13,7 +13,7 @@ from udpfast.core.linux cimport ECANCELED
 from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal cimport journal_flush, journal_note_resume
 from udpfast.log.recorded_runs cimport source_ended
-from udpfast.log.ring cimport ring_failed, ring_poll
+from udpfast.log.ring cimport ring_failed
 from udpfast.log.segment cimport segment_append
 
 from udpfast.agents.feed.name_copy import NameCopy
@@ -107,6 +107,7 @@ cdef class Recording:
                     and resume.source_position != source_ended()):
                 self.cursor.reader.cursor = resume.source_position
                 self.cursor.reader.index = resume.source_index
+                self.cursor.skip_lap()
         elif begun:
             # The journal has all of the log before, or nobody knows what it lacks.
             self._next_index = 0
@@ -229,12 +230,8 @@ cdef class Recording:
     cdef int _take(self) noexcept nogil:
         # The next batch from the ring. What was missed before it is told by the indices, which
         # count those that an earlier recorder has seen too.
-        cdef uint64_t lapped = 0
-        cdef int64_t count
         cdef const Record* headers = self.cursor._headers
-        self.cursor.reader.waiting = False  # all that is there
-        count = ring_poll(&self.cursor.reader, self.cursor._headers, self.cursor._offsets,
-                          self.cursor._payloads, self.cursor._room, RECORDING_BATCH, &lapped)
+        cdef int64_t count = self.cursor.poll_oldest()
         self._at_end = count == -EPIPE or (count == 0 and ring_failed(&self.cursor.reader))
         if count <= 0:
             return 0 if self._at_end else <int>count
