@@ -26,6 +26,7 @@ from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.layout import Kind
+from udpfast.monitor.ledger import ledger_of
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram, CaptureReader
 
 __all__ = ["SINGLE", "Followed", "Line", "check", "follow", "read_set", "venue_config"]
@@ -214,7 +215,13 @@ class _Feed:
 def follow(
     config: FeedConfig, datagrams: Iterable[tuple[Line, CapturedDatagram]]
 ) -> Iterator[tuple[Followed, Any]]:
-    """Yield what a reader knows before each record, and that record; None behind the last."""
+    """Yield what a reader knows before each record, and that record; None behind the last.
+
+    Raises
+    ------
+    AssertionError
+        The sums of the feed's counters differ in the end.
+    """
     with tempfile.TemporaryDirectory() as directory:
         instance = Path(directory, "feed")
         instance.mkdir()
@@ -230,7 +237,11 @@ def follow(
                 yield feed.followed, record
                 feed.followed.take(record)
             yield feed.followed, None
+        ledger = ledger_of(replayer.counters())
         replayer.close()
+        if not ledger.adds_up:
+            unequal = [one for one in ledger.sums if not one.equal]
+            raise AssertionError(f"the sums differ: {unequal}")
 
 
 def text(value: float) -> str:

@@ -88,7 +88,7 @@ def run(directory: Path, config, batches, step=64):
     counters = replayer.counters()
     replayer.close()
     losses = read_losses(directory)
-    assert losses.adds_up, losses.sums
+    assert losses.ledger.adds_up, losses.ledger.sums
     return records, counters
 
 

@@ -73,6 +73,14 @@ def test_receiver_has_every_order_in_its_place(venue: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("venue", VENUES)
+def test_each_message_of_a_feed_that_joins_in_the_middle_is_counted_once(venue: str) -> None:
+    market = VENUE_MARKETS[venue](3, rate_per_s=400, seconds=2)
+    datagrams = sent(market)
+    for _ in follow(feed_of(market), datagrams[len(datagrams) // 2 :]):  # it compares the sums
+        pass
+
+
+@pytest.mark.parametrize("venue", VENUES)
 def test_copy_with_other_bytes_puts_books_in_doubt(venue: str) -> None:
     """Nobody knows which copy is the exchange's, and what the first one did is in the books."""
     market = VENUE_MARKETS[venue](5, rate_per_s=400, seconds=3)

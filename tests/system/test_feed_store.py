@@ -167,7 +167,7 @@ def test_killed_feed_goes_on_in_its_store_and_nothing_is_lost(start: Start, tmp_
         assert (status.output, status.state) == ("store", "open")
         assert (list(read_host().instances), read_host().unreadable) == (["iex"], {})
         assert {one.name: one.lag for one in status.readers} == {"strategy": 0}
-        assert read_losses(status.path).adds_up
+        assert read_losses(status.path).ledger.adds_up
         described = read_description(store)
         assert described["readers"][0]["name"] == "strategy"
     process.terminate()

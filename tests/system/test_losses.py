@@ -17,9 +17,12 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.draw import print_losses
 from udpfast.cli.main import cli
-from udpfast.core.counter import FEED_COUNTERS
+from udpfast.core.counter import FEED_COUNTERS, VERDICTS
 from udpfast.core.layout import RECORD
-from udpfast.monitor.losses import HostLosses, Losses, LossSum, read_losses
+from udpfast.monitor.ledger import ledger_of
+from udpfast.monitor.losses import HostLosses, Losses, read_losses
+from udpfast.monitor.metrics import metrics_text
+from udpfast.monitor.status import read_status
 from udpfast.net.bad_network import Arrival, LineFaults, network
 from udpfast.net.ports import free_ports
 
@@ -114,8 +117,8 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
     assert drops == lost(losses, "window", "lost")
     assert [one.drops for one in losses.host.sockets] == [drops]
     assert losses.host.rcvbuf_errors >= drops
-    assert losses.adds_up
-    assert read_losses(tmp_path / "shm" / "test").adds_up  # dead as well
+    assert losses.ledger.adds_up
+    assert read_losses(tmp_path / "shm" / "test").ledger.adds_up  # dead as well
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -155,7 +158,7 @@ def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports,
     assert lost(losses, "window", "lost") == 1000 - len(brought) > 0, f"seed {seed}"
     assert lost(losses, "kernel", "kernel_drops") == 0
     assert lost(losses, "verdict", "duplicate") > 0
-    assert losses.adds_up, f"seed {seed}: {losses.sums}"
+    assert losses.ledger.adds_up, f"seed {seed}: {losses.ledger.sums}"
 
 
 def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
@@ -189,7 +192,7 @@ def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
         assert (reader["lag"], reader["lag_bytes"]) == (0, 0)
     assert readers["fast"]["lapped"] == 0
     assert readers["slow"]["lapped"] == lost(losses, "ring", "lapped") > 1000
-    assert losses.adds_up, losses.sums
+    assert losses.ledger.adds_up, losses.ledger.sums
 
 
 def read_status_of(name):
@@ -217,7 +220,7 @@ def test_losses_that_do_not_add_up_are_said(tables, ports):
     with Subscriber(tables) as subscriber:
         send(ports[0], [1, 2, 3])
         wait_until(lambda: subscriber.counters()["feed"]["ungated"] == 3, "messages")
-    assert read_losses(subscriber.directory).adds_up
+    assert read_losses(subscriber.directory).ledger.adds_up
     slot = [info.name for info in FEED_COUNTERS].index("ungated")
     with (subscriber.directory / "counters").open("r+b") as file:
         file.seek(REGION_PAGE + 8 * slot)
@@ -226,11 +229,19 @@ def test_losses_that_do_not_add_up_are_said(tables, ports):
     assert result.exit_code == 1
     assert "3 IS NOT 2" in result.output
     assert "THE SUMS DIFFER" in result.output
+    # Whoever is asked says the same.
+    plain = CliRunner().invoke(cli, ["stat", "test"])
+    assert plain.exit_code == 1
+    assert "3 IS NOT 2" in plain.output
+    assert not read_status("test").ledger.adds_up
+    assert 'udpfast_feed_ledger_difference{feed="test"} 2.0' in metrics_text(["test"])
 
 
 def test_sums_of_a_feed_that_counts_meanwhile_are_no_alarm(capsys):
     # A look at a live feed is not one moment: some counters may be a datagram older than others.
+    line = dict.fromkeys((info.name for info in VERDICTS), 0)
+    ledger = ledger_of({"incremental.A": {**line, "datagrams": 1, "units_more": 0}})
     host = HostLosses(0, 0, 0, 0, 0, 0, None)
     for live, said in ((True, "the feed counted while it was read"), (False, "THE SUMS DIFFER")):
-        print_losses(Losses(live, (), (), (LossSum("units", 2, 1, False),), host), False)
+        print_losses(Losses(live, (), (), ledger, host), False)
         assert said in capsys.readouterr().out

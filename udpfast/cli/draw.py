@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_words import plain
-from udpfast.monitor.ledger import Ledger
+from udpfast.monitor.ledger import Ledger, LedgerSum
 from udpfast.monitor.losses import Losses
 from udpfast.monitor.status import HostStatus
 from udpfast.page.words import literal
@@ -97,6 +97,10 @@ def _sums(equal: bool, live: bool) -> str:
     return "the feed counted while it was read: look again" if live else "THE SUMS DIFFER"
 
 
+def _sum(one: LedgerSum) -> str:
+    return f"{one.what}: {one.left:,} {'=' if one.equal else 'IS NOT'} {one.right:,}"
+
+
 def print_ledger(
     counters: Mapping[str, Mapping[str, int]], ledger: Ledger, live: bool = False
 ) -> None:
@@ -116,6 +120,9 @@ def print_ledger(
         rows.append(("units beyond one", [line.units_more for line in lines], ledger.units_more))
     for name, counts, total in rows:
         say(f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}")
+    for each in ledger.sums:
+        if not each.equal:
+            say(_sum(each))
     say(_sums(ledger.adds_up, live))
 
 
@@ -127,10 +134,9 @@ def print_losses(losses: Losses, with_zeros: bool) -> None:
         if one.count or with_zeros:
             say(f"{one.stage:<10}{one.where:<{width}}{one.what:<22}{one.count:>14,}")
     say("")
-    for each in losses.sums:
-        sign = "=" if each.equal else "IS NOT"
-        say(f"{each.what}: {each.left:,} {sign} {each.right:,}")
-    say(_sums(losses.adds_up, losses.live))
+    for each in losses.ledger.sums:
+        say(_sum(each))
+    say(_sums(losses.ledger.adds_up, losses.live))
     for sentence in losses.silent:
         say(sentence)
     host = {name: count for name, count in asdict(losses.host).items() if name != "sockets"}

@@ -159,7 +159,7 @@ def _show_losses(directory: Path, with_zeros: bool, as_json: bool) -> bool:
     else:
         print_losses(losses, with_zeros)
     # A live loop counts a datagram before its verdict: only a quiet instance must add up.
-    return losses.adds_up or losses.live
+    return losses.ledger.adds_up or losses.live
 
 
 def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:

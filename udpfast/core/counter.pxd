@@ -125,6 +125,9 @@ cdef enum:  # FeedCounter
     FEED_BOOKS_FULL               # orders or levels that the books had no room for
     FEED_BOOKS_UNDEFINED          # instruments without a depth, or a name of their own
     # decoding
+    FEED_TOLD                     # messages of a venue of which records were made
+    FEED_WITHHELD                 # none was: their books are in doubt
+    FEED_NOTHING_NEW              # none was: they change nothing that readers are told
     FEED_UPDATES                  # payloads decoded
     FEED_DECODE_REFUSED           # payloads that the verifier refused
     FEED_TYPES_OPAQUE             # known types that are passed on undecoded
@@ -152,10 +155,16 @@ cdef enum:  # FeedCounter
     FEED_STALLS                   # turns that came too late (agents/feed/feed_loop: STALL_NS)
     FEED_STALLED_NS               # by how much, all together
     # written once, at the start
+    FEED_DECODER                  # Decoder: what becomes of messages
     FEED_TOOK_OVER                # 1: from a writer that did not end in good order
     FEED_BYPASS_STACK             # net/bypass: Stack.number
     FEED_BYPASS_STATE             # net/bypass: State
     FEED_COUNTER_COUNT
+
+cdef enum:  # Decoder: the value of FEED_DECODER, by which the sums of messages are made
+    DECODER_NONE = 0              # they are published as they came
+    DECODER_ROQ                   # they pass the gate of their objects
+    DECODER_VENUE                 # they change the books of a market
 
 cdef struct Counters:
     # One pointer per scope, into one counter block (shm/counters) or plain memory (tests).

@@ -232,7 +232,15 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "books_undefined", "count",
         "instruments whose first change came before a definition told how deep their books are, or "
         "whose definition has the name of another one"),
-    CounterInfo("updates", "count", "payloads decoded"),
+    CounterInfo("told", "count", "a venue's messages of which at least one record was made"),
+    CounterInfo(
+        "withheld", "count",
+        "a venue's messages of which nothing is published, because their books are in doubt"),
+    CounterInfo(
+        "nothing_new", "count",
+        "a venue's messages that change nothing readers are told: parts of snapshots, snapshots of "
+        "sound books, what was known before, levels that are not published"),
+    CounterInfo("updates", "count", "updates made of payloads"),
     CounterInfo("decode_refused", "count", "payloads that failed verification"),
     CounterInfo("types_opaque", "count", "payloads of known types that are passed on undecoded"),
     CounterInfo("types_unknown", "count", "payloads of types that the schema does not know: "
@@ -274,6 +282,10 @@ FEED_COUNTERS: tuple[CounterInfo, ...] = (
         "times that the loop stood still for 100 ms or more: a signal, a debugger, no time on its "
         "core"),
     CounterInfo("stalled_ns", "ns", "how long it stood still, all `stalls` together"),
+    CounterInfo(
+        "decoder", "code",
+        "what becomes of messages: 0 published as they came, 1 they pass the gate of Roq's "
+        "objects, 2 they change the books of a venue"),
     CounterInfo(
         "took_over", "code",
         "1: the process before this one was killed or failed; how much came between the two is not "

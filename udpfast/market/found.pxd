@@ -6,11 +6,14 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
     FEED_DECODE_REFUSED,
     FEED_NAMES_FULL,
+    FEED_NOTHING_NEW,
     FEED_RECORDS_CONTROL,
     FEED_RECORDS_TOO_LARGE,
+    FEED_TOLD,
     FEED_TYPES_OPAQUE,
     FEED_TYPES_UNKNOWN,
     FEED_UPDATES,
+    FEED_WITHHELD,
 )
 from udpfast.core.update_kinds cimport KIND_BOOK
 
@@ -54,3 +57,12 @@ cdef inline void found_count(int64_t* feed, int32_t result, const Found* found) 
         counter_add(&feed[FEED_DECODE_REFUSED], 1)
     else:
         counter_add(&feed[FEED_RECORDS_TOO_LARGE], 1)
+
+
+cdef inline void found_count_all(
+        int64_t* feed, int32_t result, bint told, bint withheld) noexcept nogil:
+    # Count a whole message by its last outcome: together with those that found_count counts, each
+    # message has one verdict.
+    if result == 0:
+        counter_add(
+            &feed[FEED_TOLD if told else FEED_WITHHELD if withheld else FEED_NOTHING_NEW], 1)

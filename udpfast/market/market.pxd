@@ -144,6 +144,7 @@ cdef struct Market:
     uint16_t stream              # the stream of the instruments that it changes
     bint refused                 # it is impossible, and the instrument it concerns is unknown
     bint untold                  # it says something that no update tells
+    bint withheld                # a book that it changes is in doubt
     bint flush                   # enough has changed: publish before the next change
     # What ahead.pxd fetched for the message; the id in it tells whether the guess was right.
     Instrument* expected

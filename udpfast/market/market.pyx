@@ -181,6 +181,8 @@ cdef void instrument_quote(Market* market, Instrument* i, const Change* c) noexc
     if i.quoted[0] == i.quoted[1]:
         i.top_said = False
         face_become_live(market, i, &i.face[FACE_LEVELS])
+    else:
+        market.withheld = True
 
 
 cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept nogil:
@@ -209,6 +211,8 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
     cdef bint chained = face != &i.face[FACE_ORDERS] and market.traits.chain != CHAIN_NONE
     if unlikely(face.status == OBJECT_LIVE and not chained and not face_is_sure(market, i, face)):
         face_become_stale(market, i, face)
+    if unlikely(face.status != OBJECT_LIVE):
+        market.withheld = True
     if unlikely(face.status != OBJECT_LIVE and not chained):
         if market.traits.absolute:
             apply_book(market, i, c)     # readers get it, and the book stays in doubt
@@ -216,6 +220,7 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
             face_hold(market, i, face, c)
         return
     if chained and not i.passing:
+        market.withheld = True
         return
     if likely(face.status == OBJECT_LIVE):
         if unlikely(not apply_book(market, i, c)):
@@ -232,6 +237,7 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
 cdef void note_nameless(Market* market, const Change* c) noexcept nogil:
     # Note a change of an unknown order that names no instrument.
     cdef bint whole = market.streams[market.stream].whole
+    market.withheld = True
     if c.verb == VERB_EXECUTE:
         market.untold = True
     if market.heals and not whole:
@@ -421,7 +427,7 @@ cdef void market_begin(Market* market, const Message* message, Names* names) noe
     cdef MarketStream* s
     market.message = message
     market.names = names
-    market.refused = market.untold = market.flush = False
+    market.refused = market.untold = market.withheld = market.flush = False
     market.taking = NULL
     memset(&market.emission, 0, sizeof(Emission))
     if message.number and message.stream < MARKET_STREAMS:

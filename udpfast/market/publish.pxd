@@ -58,6 +58,7 @@ cdef inline int32_t instrument_say(
     if not face_wanted(market, i, which) or market.traits.levels == LEVELS_OF_QUOTES:
         return 0
     if status != OBJECT_LIVE:
+        market.withheld = True
         face.said = SAID_STALE if said else SAID_NOTHING
         # An absolute book takes changes while it is in doubt, and the gap told readers of the
         # doubt.
@@ -66,6 +67,7 @@ cdef inline int32_t instrument_say(
         return state_write(market, i, which, KIND_STALE, False, into, told)
     if not face_sure(market, i, which) or (
             market.settings.awaits_definitions and not i.defined):
+        market.withheld = True
         return 0                 # still unknown, of which the gap told readers
     face.said = SAID_LIVE
     if said == SAID_LIVE and face.told == gaps:

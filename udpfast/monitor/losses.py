@@ -11,6 +11,7 @@ from msgspec import Struct
 from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS
 from udpfast.log.readers import ReaderInfo, list_readers
+from udpfast.monitor.ledger import FRAMES, OBJECTS, PUBLISH, Ledger, ledger_of
 from udpfast.monitor.output import read_output
 from udpfast.monitor.silence import describe_addresses, describe_silence
 from udpfast.net.drops import SocketDrops, host_drops, socket_drops
@@ -20,7 +21,6 @@ __all__ = [
     "VERDICTS_USED",
     "HostLosses",
     "Loss",
-    "LossSum",
     "Losses",
     "read_counters",
     "read_host_losses",
@@ -29,20 +29,10 @@ __all__ = [
 
 Counters = dict[str, dict[str, int]]
 
-_FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
 #: Verdicts of what is used: all others are losses, copies or refusals.
 VERDICTS_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced", "parity")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
-_OBJECTS = (
-    "objects_full",
-    "collect_full",
-    "collect_dropped",
-    "updates_contained",
-    "snapshots_skipped",
-    "snapshots_too_old",
-    "snapshots_broken",
-)
-_PUBLISH = ("decode_refused", "types_none", "stream_status", "records_too_large")
+_OBJECTS = ("collect_full", "collect_dropped", "withheld", *OBJECTS)
 
 
 class Loss(Struct, frozen=True):
@@ -52,15 +42,6 @@ class Loss(Struct, frozen=True):
     where: str
     what: str
     count: int
-
-
-class LossSum(Struct, frozen=True):
-    """Two counts that tie two stages together, and should be equal."""
-
-    what: str
-    left: int
-    right: int
-    equal: bool
 
 
 class HostLosses(Struct, frozen=True):
@@ -89,20 +70,16 @@ class Losses(Struct, frozen=True):
         A sentence per line that brings nothing.
     stages : tuple of Loss
         What did not go on, from the kernel to the readers.
-    sums : tuple of LossSum
+    ledger : Ledger
+        The sums that tie the stages together.
     host : HostLosses
     """
 
     live: bool
     silent: tuple[str, ...]
     stages: tuple[Loss, ...]
-    sums: tuple[LossSum, ...]
+    ledger: Ledger
     host: HostLosses
-
-    @property
-    def adds_up(self) -> bool:
-        """Whether every sum is equal."""
-        return all(one.equal for one in self.sums)
 
 
 def read_losses(directory: Path) -> Losses:
@@ -119,7 +96,7 @@ def read_losses(directory: Path) -> Losses:
             *describe_addresses(addresses, started_ns, unix_ns).values(),
         ),
         stages=tuple(_stages(values, readers)),
-        sums=(*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, output.records)),
+        ledger=ledger_of(values, readers, output.records),
         host=read_host_losses(output.writer_pid if live else None),
     )
 
@@ -137,7 +114,7 @@ def _stages(values: Counters, readers: Sequence[ReaderInfo]) -> Iterator[Loss]:
     for scope in lines:
         yield Loss("kernel", scope, "kernel_drops", values[scope]["kernel_drops"])
     for scope in lines:
-        for name in _FRAMES:
+        for name in FRAMES:
             yield Loss("frame", scope, name, values[scope][name])
     for scope in lines:
         for name in unused:
@@ -147,60 +124,10 @@ def _stages(values: Counters, readers: Sequence[ReaderInfo]) -> Iterator[Loss]:
             yield Loss("window", scope, name, values[scope][name])
     for name in _OBJECTS:
         yield Loss("objects", "feed", name, feed[name])
-    for name in _PUBLISH:
+    for name in PUBLISH:
         yield Loss("publish", "feed", name, feed[name])
     for reader in readers:
         yield Loss("ring", f"{reader.name}-{reader.pid}", "lapped", reader.lapped)
-
-
-def _line_sums(values: Counters) -> Iterator[LossSum]:
-    for scope, line in values.items():
-        if "." in scope:
-            if line["frames"]:  # AF_XDP
-                refused = sum(line[name] for name in _FRAMES)
-                yield _sum(
-                    f"{scope}: frames, datagrams + refused",
-                    line["frames"],
-                    line["datagrams"] + refused,
-                )
-            verdicts = sum(line[info.name] for info in VERDICTS)
-            units = line["datagrams"] + line["units_more"]
-            yield _sum(f"{scope}: units, verdicts", units, verdicts)
-
-
-def _feed_sums(values: Counters) -> Iterator[LossSum]:
-    feed = values["feed"]
-    messages = sum(
-        values[scope]["messages"] - values[scope]["heartbeats"]
-        for scope in ("incremental", "snapshot")
-    )
-    kept_back = sum(feed[name] for name in _OBJECTS if not name.startswith("collect_"))
-    yield _sum(
-        "messages, passed on + collected + kept back by objects",
-        messages,
-        feed["applied"] + feed["ungated"] + feed["collected"] + kept_back,
-    )
-    # With `ring.carry = "both"` a decoded payload is two records, but one message.
-    passed_on = feed["applied"] + feed["ungated"] + feed["released"]
-    once = feed["records_raw"] + feed["updates"] + sum(feed[name] for name in _PUBLISH)
-    if feed["updates"] and feed["records_raw"] + feed["records_too_large"] >= passed_on:
-        once = feed["records_raw"] + feed["records_too_large"]
-    yield _sum("messages passed on, published + refused", passed_on, once)
-    yield _sum(
-        "records, updates + raw + control",
-        feed["records"],
-        feed["updates"] + feed["records_raw"] + feed["records_control"],
-    )
-
-
-def _reader_sums(readers: Sequence[ReaderInfo], records: int) -> Iterator[LossSum]:
-    for reader in readers:
-        known = reader.began_index + reader.read + reader.lapped
-        yield _sum(
-            f"{reader.name}-{reader.pid}: records, before it + read + lapped + lag",
-            records,
-            known + records - reader.index,
-        )
 
 
 def read_host_losses(pid: int | None = None) -> HostLosses:
@@ -213,7 +140,3 @@ def read_host_losses(pid: int | None = None) -> HostLosses:
         return HostLosses(**asdict(host_drops(pid)), sockets=sockets)
     except (FileNotFoundError, PermissionError):  # gone meanwhile, or another user's
         return HostLosses(**asdict(host_drops()), sockets=None)
-
-
-def _sum(what: str, left: int, right: int) -> LossSum:
-    return LossSum(what, left, right, left == right)

@@ -43,6 +43,7 @@ _GAUGES = {
     "bypass_stack": "bypass_stack",
     "bypass_state": "bypass_state",
     "cycle_longest_ns": "cycle_longest_seconds",
+    "decoder": "decoder",
     "addresses_silent": "addresses_silent",
     "heard_ns": "heard_timestamp_seconds",
     "lead_ns": "lead_seconds",
@@ -168,9 +169,8 @@ def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     families.gauge("feed_ended", ended, status.life == "stopped", feed=feed)
     start = "when the feed was started, UNIX time"
     families.gauge("feed_start_time_seconds", start, status.started_ns / 1e9, feed=feed)
-    sums = "datagrams of all lines without their verdicts; of a feed at rest it must be 0"
-    difference = status.ledger.datagrams - status.ledger.verdicts
-    families.gauge("feed_ledger_difference", sums, difference, feed=feed)
+    sums = "by how much the feed's sums differ, together; of a feed at rest it must be 0"
+    families.gauge("feed_ledger_difference", sums, status.ledger.difference, feed=feed)
     records = "records that the ring carried, its earlier writers' included"
     families.counter("ring_records", records, status.records, feed=feed)
     carried = "bytes that the ring carried, its earlier writers' included"

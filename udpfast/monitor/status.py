@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from udpfast.archive.replay_note import Replay, read_replay
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
-from udpfast.log.readers import list_readers
+from udpfast.log.readers import ReaderInfo, list_readers
 from udpfast.monitor.bypass import BypassStatus, read_bypass
 from udpfast.monitor.host import HostFacts, read_host_facts
 from udpfast.monitor.journals import Journals, feed_journals, read_journals
@@ -274,6 +274,7 @@ def read_status(
     values, addresses, started_ns = read_counters(directory)
     unix_ns = realtime_ns()
     output = read_output(directory)
+    readers = list_readers(output.readers)
     image = read_image(directory, output.epoch)
     replay = read_replay(directory, output.log, output.epoch)
     # The times of a replay's lines are recorded ones: their silence says nothing.
@@ -301,7 +302,7 @@ def read_status(
         started_ns=started_ns,
         bypass=read_bypass(values["feed"], output.writer_pid if output.alive else None),
         agents=agents,
-        ledger=ledger_of(values),
+        ledger=ledger_of(values, readers, output.records),
         silent=tuple(describe_silence(values, started_ns, unix_ns).values()) if live else (),
         addresses=addresses,
         silent_addresses=(
@@ -315,7 +316,7 @@ def read_status(
             ("journals", directory),
             lambda before: read_journals(feed_journals(directory), before),
         ),
-        readers=_readers(output),
+        readers=_readers(readers, output),
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
         replay=replay,
@@ -350,11 +351,16 @@ def read_replay_status(name: str | Path) -> ReplayStatus | None:
     states = {"closed": "stopped", "failed": "failed"}
     life = states.get(output.state, "running" if output.alive else "dead")
     return ReplayStatus(
-        str(directory), output.writer_pid, life, output.records, replay, _readers(output)
+        str(directory),
+        output.writer_pid,
+        life,
+        output.records,
+        replay,
+        _readers(list_readers(output.readers), output),
     )
 
 
-def _readers(output: OutputFacts) -> tuple[ReaderStatus, ...]:
+def _readers(readers: Sequence[ReaderInfo], output: OutputFacts) -> tuple[ReaderStatus, ...]:
     return tuple(
         ReaderStatus(
             **asdict(reader),
@@ -362,7 +368,7 @@ def _readers(output: OutputFacts) -> tuple[ReaderStatus, ...]:
             lag=max(output.records - reader.index, 0),
             lag_bytes=max(output.position - reader.position, 0),
         )
-        for reader in list_readers(output.readers)
+        for reader in readers
     )
 
 

@@ -58,6 +58,11 @@ cdef inline bint payload_disputed(
     return venue_is(context.payload) and venue_disputed(&context.venue, message)
 
 
+cdef inline bint payload_withheld(const PayloadContext* context) noexcept nogil:
+    # Return True if the last message changed a book that is in doubt.
+    return context.venue.market.withheld
+
+
 cdef inline bint payload_looks_ahead(const PayloadContext* context) noexcept nogil:
     # Return True if the payload makes use of payload_expect.
     return context.venue.looks_ahead

@@ -22,10 +22,11 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.counter cimport (
-    FEED_BYPASS_STACK, FEED_BYPASS_STATE, FEED_CHANNEL_UNEXPECTED, FEED_RECORD_BYTES, FEED_RECORDS,
-    FEED_RECORDS_CONTROL, FEED_RECORDS_RAW, FEED_RECORDS_TOO_LARGE, FEED_TOOK_OVER, FEED_UNGATED,
-    LINE_BYTES, LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED,
-    LINE_UNITS_MORE, VERDICT_PARITY, VERDICT_UNSEQUENCED)
+    CHANNEL_MESSAGES, DECODER_ROQ, DECODER_VENUE, FEED_BYPASS_STACK, FEED_BYPASS_STATE,
+    FEED_CHANNEL_UNEXPECTED, FEED_DECODER, FEED_RECORDS, FEED_RECORDS_CONTROL, FEED_RECORDS_RAW,
+    FEED_RECORDS_TOO_LARGE, FEED_RECORD_BYTES, FEED_TOOK_OVER, FEED_UNGATED, LINE_BYTES,
+    LINE_DATAGRAMS, LINE_NO_TIMESTAMP, LINE_PARITY_REFUSED, LINE_REPAIRED, LINE_UNITS_MORE,
+    VERDICT_PARITY, VERDICT_UNSEQUENCED)
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, CLOCK_DOUBT, CLOCK_EXPIRE, CLOCK_FINISH, DATAGRAM_NO_TIMESTAMP,
     DATAGRAM_SENDER_REFUSED, DATAGRAM_SIZE_MAX, DATAGRAM_TRUNCATED, ENCODING_FLATBUFFERS,
@@ -48,14 +49,14 @@ from udpfast.market.ahead cimport AHEAD
 from udpfast.market.book cimport UPDATE_TYPE_STALE
 from udpfast.market.found cimport (
     OUTCOME_NONE, OUTCOME_OPAQUE, OUTCOME_REFUSED, OUTCOME_ROOM, OUTCOME_UNKNOWN, Found,
-    found_count)
+    found_count, found_count_all)
 from udpfast.market.gate cimport gate_admit, gate_known, gate_reject, gate_tag, gate_take
 from udpfast.market.gate_state cimport Gate, GateSettings, gate_init
 from udpfast.market.market cimport MarketSettings
 from udpfast.market.names cimport Names
 from udpfast.payload.payload cimport (
     PAYLOAD_NONE, PUBLISH_ROOM, PayloadContext, payload_control, payload_disputed, payload_expect,
-    payload_init, payload_looks_ahead, payload_memory_size, payload_next)
+    payload_init, payload_looks_ahead, payload_memory_size, payload_next, payload_withheld)
 from udpfast.payload.served cimport served_stream
 from udpfast.payload.roq.decode cimport (
     DecodeContext, decode_count, decode_event, decode_init, decode_size_bound)
@@ -155,14 +156,19 @@ cdef class Engine:
             self._open_slab(config)
             decode_init(&self.stages.context, config.objects.status_mask)
             self._begin_payload(config)
+            self.revision = (
+                REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT)
+            self.carry_updates = config.ring.carry != "messages"
+            self.carry_messages = config.ring.carry != "updates"
+            if self.stages.pipeline.roq:
+                counter_add(&self.counters.feed[FEED_DECODER], DECODER_ROQ)
+            elif self._decodes():
+                counter_add(&self.counters.feed[FEED_DECODER], DECODER_VENUE)
             if publish:
                 self.publish(clock_realtime_ns())
         except BaseException:
             self.close()
             raise
-        self.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
-        self.carry_updates = config.ring.carry != "messages"
-        self.carry_messages = config.ring.carry != "updates"
 
     def close(self, bint failed=False) -> None:
         """Close the ring, so that readers know that nothing more comes, and unmap the rest.
@@ -400,6 +406,8 @@ cdef class Engine:
         cdef Message message
         cdef uint32_t i, stream = served_stream(item.data, item.size)
         counter_add(&self.counters.line[item.channel][item.line][VERDICT_UNSEQUENCED], 1)
+        counter_add(&self.counters.channel[item.channel][CHANNEL_MESSAGES], 1)
+        counter_add(&self.counters.feed[FEED_UNGATED], 1)
         for i in range(pipeline.windows):
             window = &pipeline.window[i]
             if window.channel == CHANNEL_INCREMENTAL and window.stream_key == stream:
@@ -414,6 +422,7 @@ cdef class Engine:
                 message.session = window.session
                 self._publish_payload(&message, FLIGHT_UNKNOWN, unix_ns)
                 return
+        found_count_all(self.counters.feed, 0, False, True)  # nothing of its stream was heard
 
     cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Tools, late readers and a next writer look at the tail; readers in step do not.
@@ -487,6 +496,7 @@ cdef class Engine:
         cdef Found* found = &self.stages.payload.found
         cdef Record* record
         cdef int32_t outcome
+        cdef bint told = False
         cdef Message other
         self.stages.payload.step = 0
         while True:
@@ -497,6 +507,7 @@ cdef class Engine:
             if outcome <= 0:
                 break
             found_count(self.counters.feed, outcome, found)
+            told = True
             if unlikely(found.stream and found.stream - 1 != message.stream):
                 # A snapshot, of an object of another stream: that of its changes.
                 other = message[0]
@@ -508,9 +519,12 @@ cdef class Engine:
             self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
                             found.size, found.object, unix_ns)
             if found.last:
-                return 0
-        if outcome:
+                outcome = 0
+                break
+        if unlikely(outcome):
             found_count(self.counters.feed, outcome, found)
+        found_count_all(
+            self.counters.feed, outcome, told, payload_withheld(&self.stages.payload))
         return outcome
 
     cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil:
