@@ -356,11 +356,11 @@ def test_cursor_starts_in_a_file_that_goes_on_with_a_log(ring, start, records):
             assert read_all(cursor)[-1:] == [second.index - 1][: second.index - 300]
 
 
-def test_ring_closed_cleanly_is_not_taken_over(ring):
+def test_ring_closed_cleanly_goes_on_in_a_file_of_its_own(ring):
     append_many(ring, 0, 2)
     ring.close()
     with Ring.create(ring.region.path, CAPACITY) as second:
-        assert (second.restarted, second.epoch, second.index) == (False, 2, 2)
+        assert (second.restarted, second.epoch, second.index) == (True, 2, 2)
 
 
 def test_ring_not_published_leaves_the_old_one_as_it_was(ring, cursor):

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -175,6 +176,24 @@ def run_process(tables, tmp_path):
         signal.signal(signal.SIGHUP, before)
     assert "test" in process.stdout.readline()
     return process
+
+
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_subscriber_started_again_says_in_its_journal_that_another_one_writes(
+    tables, port, tmp_path, rebooted
+):
+    journal = tmp_path / "journal"
+    tables["record"] = {"enabled": True, "directory": str(journal)}
+    for seqnos in (range(1, 11), range(51, 61)):
+        with Subscriber(tables) as subscriber:
+            send(port, seqnos)
+            wait_until(lambda: subscriber.counters()["incremental"]["messages"] == 10, "messages")
+        if rebooted:
+            shutil.rmtree(subscriber.directory)
+    with Reader(f"journal:{journal}") as reader:
+        kinds = [record.kind for record in reader]
+    lives = [Kind.SESSION, Kind.RESTART, Kind.SESSION]
+    assert [kind for kind in kinds if kind in lives] == lives
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -28,8 +28,8 @@ cdef class Ring:
     ----------
     region : Region
     restarted : bool
-        Whether it continues the ring of a writer that was killed or failed. If so, call
-        `announce_restart` before anything else.
+        Whether it continues the ring of an earlier writer. If so, call `announce_restart` before
+        anything else: who keeps the records reads on, and nobody knows what came in between.
     """
 
     @staticmethod
@@ -308,7 +308,7 @@ cdef Ring _succeed(path, capacity_bytes, layout, huge):
         pass  # a new log begins
     else:
         before = <const RingHeader*>ring._before.pointer
-        ring.restarted = before.state != RING_CLOSED
+        ring.restarted = True
         header.epoch = before.epoch + 1
         if _stand_behind(ring, ring._before):
             log = bytes((<const uint8_t*>before.log)[:16])

@@ -3,6 +3,7 @@
 Live reception feeds it from sockets, replay from a capture; both make the same records.
 """
 
+import contextlib
 from pathlib import Path
 
 import cython
@@ -74,8 +75,11 @@ from udpfast.agents.feed.engine_settings import engine_memory_size
 from udpfast.agents.feed.lines import line_addresses
 from udpfast.agents.feed.regions import Regions
 from udpfast.config import PAYLOADS, payload_name
+from udpfast.errors import UdpfastError
+from udpfast.log.segment import list_segments
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.instance import journal_directory
 from udpfast.shm.names import names_table
 
 __all__ = ["LATENCY_HOPS", "Engine"]
@@ -241,6 +245,8 @@ cdef class Engine:
         cdef Ring ring = Ring.create(
             self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False,
             names=names, huge=self._regions.huge_pages)
+        # After a reboot the log is another one, but the journal goes on: its readers are told.
+        ring.restarted = ring.restarted or _has_journal(config)
         self._regions.collapse("ring", ring.region)
         return ring
 
@@ -801,3 +807,12 @@ cdef inline bint record_append(
     record_fill(record, message, message.object, flight_ns, unix_ns)
     output_commit(output, record, message.kind, message.line, message.flags, message.size)
     return True
+
+
+def _has_journal(config):
+    # Whether the feed's recorder continues a journal that has records.
+    if not config.record.enabled:
+        return False
+    with contextlib.suppress(OSError, UdpfastError):  # the recorder will say what is wrong
+        return bool(list_segments(journal_directory(config.record.directory or config.name)))
+    return False
