@@ -37,8 +37,10 @@ from udpfast.export.manifest import read_entries, settle_entries
 from udpfast.export.parquet import PartitionFile
 from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES, arrow_schema
-from udpfast.export.segments import journal_head
+from udpfast.export.segments import journal_begin, journal_head, journal_parts
+from udpfast.log.journal import Journal
 from udpfast.log.segment import list_segments, segment_path
+from udpfast.market.updates import LAYOUTS
 
 
 def table_of(root: Path, name: str) -> pa.Table:
@@ -491,16 +493,38 @@ def test_payloads_asked_for_with_another_table_are_not_taken_for_there(
 
 def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: Path) -> None:
     copy = tmp_path / "journal"
-    copy.mkdir(mode=0o700)
-    for path in journal.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    segment_path(copy, 2).unlink()
+    shutil.copytree(journal, copy)
+    with Journal.open(copy, LAYOUTS) as writer:
+        writer.remove_oldest()
+    begin = journal_begin(copy).index
     found = CliRunner().invoke(cli, ["export", str(copy), str(tmp_path / "root"), "--json"])
-    assert found.exit_code == 0
-    gone = read_entries(tmp_path / "root")[1].index - read_entries(tmp_path / "root")[0].end_index
+    assert found.exit_code == 0, found.stderr
     said = json.loads(found.stdout)
-    assert (said["lost"], said["records"] + said["lost"]) == (gone, RECORDS)
-    assert "are no longer in any segment" in found.stderr
+    assert (said["lost"], said["removed"], said["records"]) == (begin, begin, RECORDS - begin)
+    assert f"records 0 to {begin} are no longer in any segment" in found.stderr
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(-1, None), slice(None)])
+@pytest.mark.parametrize(
+    "options",
+    [["--json"], ["--json", "--from", "2020-01-01T00:00Z"], ["--format=dbn", "--table=trades"]],
+    ids=["parquet", "time", "dbn"],
+)
+def test_export_that_lacks_a_segment_because_of_damage_ends_with_1(
+    journal: Path, tmp_path: Path, which: slice, options: list[str]
+) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    for number in list_segments(copy)[which]:
+        with segment_path(copy, number).open("r+b") as file:
+            file.write(b"\xff" * 64)
+    found = CliRunner().invoke(cli, ["export", str(copy), str(tmp_path / "out"), *options])
+    assert found.exit_code == 1
+    kept = sum(part.end_index - part.index for part in journal_parts(copy))
+    assert f"is damaged: {RECORDS - kept:,} records" in found.stderr
+    if "--json" in options:
+        said = json.loads(found.stdout)
+        assert (said["records"], said["lost"], said["removed"]) == (kept, RECORDS - kept, 0)
 
 
 def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.export.market import make_journal
+from udpfast.cli.spark import Losses, export_journal
 from udpfast.export.exporter import Exporter
+from udpfast.export.segments import journal_head
+from udpfast.log.segment import segment_path
 from udpfast.spark.manifests import manifest_doubts
 
 
@@ -56,3 +59,16 @@ def test_export_without_a_manifest_is_in_doubt(journal: Path, tmp_path: Path, fo
     assert list(manifest_doubts(root)) == [
         f"{root} has no manifest, so parts of it may be missing."
     ]
+
+
+def test_journal_that_lacks_a_segment_counts_what_damage_took(
+    journal: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    for taken in (0, journal_head(copy).index):
+        losses = Losses()
+        export_journal(copy, tmp_path / f"{taken}", losses)
+        assert losses.damaged == taken
+        with segment_path(copy, 1).open("r+b") as file:
+            file.write(b"\xff" * 64)

@@ -133,6 +133,7 @@ def export(
     instrument's levels and trades (hftbacktest).
 
     Exit code 1 if records are missing because the journal is damaged; all others are exported.
+    Records that the recorder removed to make room are no damage.
     """
     load_optional("pyarrow", "export")
     found = find_journal(journal)
@@ -237,14 +238,15 @@ class _Summary:
         self._segments: set[tuple[bool, int]] = set()
         self._lost: set[Lost] = set()
         self._counts = dict.fromkeys(
-            (*("segments", "written", "records", "missing", "lost"), *_COUNTED), 0
+            (*("segments", "written", "records", "missing", "lost", "removed"), *_COUNTED),
+            0,
         )
         self._since_ns = time.monotonic_ns()
 
     @property
     def missing(self) -> int:
         """Records that damage kept from the tables."""
-        return self._counts["missing"]
+        return self._counts["missing"] + self._counts["lost"] - self._counts["removed"]
 
     def add(self, exported: Exported) -> None:
         entry = exported.entry
@@ -288,14 +290,15 @@ class _Summary:
         """Report records that are neither in a file nor in a segment, once."""
         for each in lost:
             if each not in self._lost:
+                why = "they were removed to make room" if each.removed else "it is damaged or gone"
                 click.echo(
                     f"udpfast: {'raw ' * each.raw}records {each.index} to {each.end_index} are "
-                    "no longer in any segment and were not exported before: they were removed to "
-                    "make room, or their files are damaged",
+                    f"no longer in any segment and were not exported before: {why}",
                     err=True,
                 )
         self._lost = set(lost)
         self._counts["lost"] = sum(each.records for each in lost)
+        self._counts["removed"] = sum(each.records for each in lost if each.removed)
 
     def report(self, took_ns: int, as_json: bool) -> None:
         if as_json:
@@ -310,5 +313,6 @@ class _Summary:
         click.echo(
             f"segments: {counts['segments']:,}, parts written now: {counts['written']:,}; "
             f"{counts['records']:,} records ({counts['missing']:,} missing because of damage, "
-            f"{counts['lost']:,} lost), {counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
+            f"{counts['lost']:,} lost, {counts['removed']:,} of those removed to make room), "
+            f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
         )

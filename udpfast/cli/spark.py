@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,8 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     read) or a journal (its name or directory). A journal is first exported to its own place below
     OUT/export; with the prefix journal: every job reads the journal itself, as it is now. Give
     several journals of one feed in the order in which they were recorded. Results of earlier runs
-    in OUT are replaced.
+    in OUT are replaced. Exit code 1 if a job failed, or if a journal is damaged so that records are
+    missing; the others are used.
     """
     _need("pyarrow", "bokeh", "pandas", "pyspark")
     from udpfast.spark.gold import Gold
@@ -108,7 +109,8 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     if options["every_s"] is not None and not options["stream"]:
         raise click.UsageError("--every-s needs --stream")
     began = time.monotonic()
-    found = list(run_pipeline(sources, out, **options))
+    losses = Losses()
+    found = list(run_pipeline(sources, out, losses, **options))
     page = write_page(Gold(out), None)
     report = read_report(Gold(out))
     if as_json:
@@ -118,7 +120,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
             click.echo(line)
         jobs = f"{len(found)} job{'s' * (len(found) != 1)}"
         click.echo(f"\n{jobs} in {time.monotonic() - began:.1f} s; the report: {page}")
-    if any(ran.failure for ran in found):
+    if losses.damaged or any(ran.failure for ran in found):
         sys.exit(1)
 
 
@@ -152,9 +154,26 @@ def report(out: str, html: Path | None, rows: int, as_json: bool) -> None:
     click.echo(f"\nthe report: {page}")
 
 
+@dataclass(slots=True)
+class Losses:
+    """What damage took from the sources, and what their tables do not say.
+
+    Attributes
+    ----------
+    doubts : list of str
+        A sentence for the page on each loss that no table says.
+    damaged : int
+        Records that damage kept from the tables.
+    """
+
+    doubts: list[str] = field(default_factory=list)
+    damaged: int = 0
+
+
 def run_pipeline(
     sources: Sequence[str],
     out: str,
+    losses: Losses,
     *,
     master: str = "local[*]",
     memory: str = "4g",
@@ -185,14 +204,13 @@ def run_pipeline(
         for text, what in ((at, "at"), (start, "from"), (end, "until"))
     )
     parameters = Parameters(bar_s, at_ns, bucket_ms, lags)
-    doubts: list[str] = []
-    found = find_sources(sources, out, doubts)
+    found = find_sources(sources, out, losses)
     about: dict[str, Any] = {
         "sources": list(sources),
         "of": {"roots": [list(each) for each in found], "start_ns": start_ns, "end_ns": end_ns},
         "parameters": asdict(parameters),
         "master": master,
-        "doubts": doubts,
+        "doubts": losses.doubts,
     }
     session = open_session(master, memory=memory, quick=quick)
     roots = tuple(root for root, _ in found)
@@ -246,7 +264,7 @@ def _follow(progress: Progress, steps: Iterator[Ran], titles: Sequence[str]) -> 
         yield ran
 
 
-def _identified(source: str, out: str, doubts: list[str]) -> tuple[str, str] | None:
+def _identified(source: str, out: str, losses: Losses) -> tuple[str, str] | None:
     # Where the tables of a source lie, and what they are of; None: nothing is finished yet.
     from udpfast.export.manifest import read_entries
     from udpfast.spark.bronze import JOURNAL
@@ -257,13 +275,15 @@ def _identified(source: str, out: str, doubts: list[str]) -> tuple[str, str] | N
         return f"{JOURNAL}{journal}", journal_name(journal)
     if "://" in source:
         _refuse_itself(source, out)
-        doubts += manifest_doubts(source)
+        losses.doubts += manifest_doubts(source)
         return source.rstrip("/"), ""
     if (Path(source) / "_manifest").is_dir():
         _refuse_itself(source, out)
-        if not read_entries(Path(source)):
+        entries = read_entries(Path(source))
+        if not entries:
             return None
-        doubts += manifest_doubts(source)
+        losses.damaged += sum(entry.missing for entry in entries)
+        losses.doubts += manifest_doubts(source)
         return _resolved(source), export_identity(Path(source)) or ""
     journal = find_journal(source)
     if "://" in out:
@@ -272,21 +292,21 @@ def _identified(source: str, out: str, doubts: list[str]) -> tuple[str, str] | N
             "the journal to there first"
         )
     root = Path(out).resolve() / "export" / journal_name(journal)
-    return (str(root), journal_name(journal)) if export_journal(journal, root, doubts) else None
+    return (str(root), journal_name(journal)) if export_journal(journal, root, losses) else None
 
 
-def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tuple[str, str]]:
+def find_sources(sources: Sequence[str], out: str, losses: Losses) -> list[tuple[str, str]]:
     """Return where the tables of each source lie, and what they are of: an identity.
 
     A journal is exported below `out` first, to a place that nothing else has. What no table says of
-    losses is appended to `doubts`, a sentence each.
+    losses is added to `losses`.
     """
     from udpfast.spark.bronze import ROOTS_MAX
 
     found: dict[str, str] = {}
     empty: list[str] = []
     for source in sources:
-        place = _identified(source, out, doubts)
+        place = _identified(source, out, losses)
         if place is None:
             empty.append(source)
         else:
@@ -350,10 +370,10 @@ def _resolved(place: str) -> str:
     return place if "://" in place else str(Path(place).resolve())
 
 
-def export_journal(journal: Path, root: Path, doubts: list[str]) -> int:
+def export_journal(journal: Path, root: Path, losses: Losses) -> int:
     """Export what is not exported yet, and say so; return how many parts are exported now.
 
-    What nobody can say of its end is appended to `doubts`.
+    What is missing because of damage, or what nobody can say of its end, is added to `losses`.
     """
     from udpfast.export.exporter import Exporter
 
@@ -366,18 +386,22 @@ def export_journal(journal: Path, root: Path, doubts: list[str]) -> int:
         missing += exported.entry.missing
         nameless += exported.entry.records if exported.entry.nameless else 0
         records += exported.entry.records if exported.written else 0
-    lost = sum(each.records for each in exporter.lost())
+    lost = exporter.lost()
+    removed = sum(each.records for each in lost if each.removed)
+    gone = sum(each.records for each in lost) - removed
+    losses.damaged += missing + gone
     click.echo(
         f"udpfast: {journal}: {written} part{'s' * (written != 1)} exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} of its records are damaged" if missing else "")
         + (f"; the names of {nameless:,} records are lost" if nameless else "")
-        + (f"; {lost:,} records are no longer in any segment" if lost else "")
+        + (f"; {gone:,} records are in no segment any more" if gone else "")
+        + (f"; {removed:,} were removed to make room" if removed else "")
         + ("; the segment that is still being written is left out" if exporter.unfinished else ""),
         err=True,
     )
     for doubt in exporter.doubts():
-        doubts.append(f"{doubt}.")
+        losses.doubts.append(f"{doubt}.")
         click.echo(f"udpfast: {doubt}", err=True)
     return parts
 

@@ -89,11 +89,14 @@ class Lost:
         Whether they are of its raw capture.
     index, end_index : int
         Index of the first record, and behind the last.
+    removed : bool
+        The recorder removed them to make room. Otherwise their segment is damaged or gone.
     """
 
     raw: bool
     index: int
     end_index: int
+    removed: bool
 
     @property
     def records(self) -> int:
@@ -366,8 +369,6 @@ class Exporter:
     def lost(self) -> list[Lost]:
         """Return the records that are in no file of the export and in no segment any more."""
         found: list[Lost] = []
-        if self._wanted:  # segments out of its time were not exported, and may be gone
-            return found
         for raw, directory, journal, tables in self._sources():
             state = state_of(directory)  # read before the segments, which can only grow
             asked = {table.name for table in tables}
@@ -377,10 +378,14 @@ class Exporter:
                 for entry in read_entries(self.root, self._feed or "*")
                 if entry.journal == journal and asked <= set(entry.tables)
             ]
-            end = 0
+            begin = journal_begin(directory).index  # last: what is removed meanwhile is no damage
+            # Segments out of a wanted time were not exported, and may be removed by now.
+            end = begin if self._wanted else 0
             for index, end_index in sorted([*spans, (state.index if state else 0,) * 2]):
-                if index > end:
-                    found.append(Lost(raw, end, index))
+                if end < min(index, begin):
+                    found.append(Lost(raw, end, min(index, begin), removed=True))
+                if max(end, begin) < index:
+                    found.append(Lost(raw, max(end, begin), index, removed=False))
                 end = max(end, end_index)
         return found
 

@@ -13,7 +13,7 @@ from udpfast.core.layout import Kind, Stream
 from udpfast.export.block import Block
 from udpfast.export.columns import Names, Selection, record_batch
 from udpfast.export.schema import TABLES
-from udpfast.export.segments import Blocks, after, journal_begin, journal_parts
+from udpfast.export.segments import Blocks, after, journal_begin, journal_parts, state_of
 from udpfast.export.wanted import ALL, Wanted
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class JournalRows:
 
     def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yield the rows of each block by table, in the order of its records."""
+        state = state_of(self._directory)  # read before the parts, which can only grow
         parts = journal_parts(self._directory, dead=True)
         begin = journal_begin(self._directory)  # read last: what is removed meanwhile is no damage
         position, index = begin.position, begin.index
@@ -85,6 +86,10 @@ class JournalRows:
                     for name, selection in self._selections.items()
                 }
             self.missing += sum(hole.records for hole in blocks.holes)
+            index = part.behind or index
+        # Only the writer's file tells of segments that nothing can be read of.
+        if state is not None and not state.alive:
+            self.missing += max(state.index - index, 0)
 
 
 class Clears:
