@@ -4,6 +4,7 @@ This replaces some of Cython's functions. With a later Cython that does not call
 only slower: the compiled modules do the same.
 """
 
+import ctypes
 import functools
 import gc
 import io
@@ -53,10 +54,15 @@ cythonize_one = Cython.Build.Dependencies.cythonize_one
 translations: dict[str, Future] = {}
 
 
+#: For prctl(2).
+PR_SET_PDEATHSIG = 1
+
+
 def begin() -> None:
     """Prepare a process for translations."""
     Cython.Build.Dependencies.cythonize_one = cythonize_one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the build, which gives up
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # if it is killed, this ends, too
     # A syntax tree lives until its module is done. To keep 64 of them costs 170 MB more than
     # to look for them now and then, which takes a sixth of the time.
     gc.set_threshold(10_000_000, 20, 20)
