@@ -2,7 +2,7 @@
 
 #include "udpfast_bus.h"
 
-static struct udpfast_reader reader;
+static struct udpfast_reader reader, never_opened;
 static struct udpfast_books books, never;
 static struct udpfast_outbox outbox;
 static struct udpfast_image image;
@@ -70,11 +70,38 @@ static void pass_nothing(const char *address)
     say("null", udpfast_store_open(&store, NULL, UDPFAST_STORE_OLDEST), store.problem);
 }
 
+/* Two rings in one set of books, and a later reader of the first. */
+static void mix(const char *first, const char *second)
+{
+    static struct udpfast_reader other;
+    static struct udpfast_books mixed;
+    const struct udpfast_record *record;
+    struct udpfast_order_book *updated;
+    say("mix", udpfast_books_open(&mixed), mixed.problem);
+    udpfast_reader_open(&other, first, UDPFAST_START_OLDEST);
+    while (udpfast_reader_next(&other, &record) > 0)
+        udpfast_books_apply(&mixed, &other, record, &updated);
+    say("stale", udpfast_books_at(&mixed, 0)->stale, "");
+    udpfast_reader_close(&other);
+    udpfast_reader_open(&other, second, UDPFAST_START_OLDEST);
+    if (udpfast_reader_next(&other, &record) > 0)
+        say("mix", udpfast_books_apply(&mixed, &other, record, &updated), mixed.problem);
+    say("stale", udpfast_books_at(&mixed, 0)->stale, "");
+    udpfast_reader_close(&other);
+    udpfast_reader_open(&other, first, UDPFAST_START_OLDEST);
+    if (udpfast_reader_next(&other, &record) > 0)
+        say("later", udpfast_books_apply(&mixed, &other, record, &updated), mixed.problem);
+    say("stale", udpfast_books_at(&mixed, 0)->stale, "");
+    udpfast_reader_close(&other);
+    say("never", udpfast_books_apply(&mixed, &never_opened, record, &updated), mixed.problem);
+    udpfast_books_close(&mixed);
+}
+
 int main(int count, char **words)
 {
     const struct udpfast_record *record;
     struct udpfast_order_book *updated;
-    if (count != 3 || udpfast_books_open(&books) != 0)
+    if (count != 4 || udpfast_books_open(&books) != 0)
         return 2;
     use_closed(); /* never opened */
     pass_nothing(words[2]);
@@ -92,6 +119,7 @@ int main(int count, char **words)
     say("at", udpfast_books_at(&books, books.count) != NULL, "");
     say("books", (int64_t) books.count, "");
     udpfast_books_close(&books);
+    mix(words[1], words[3]);
     use_closed_books(&books);
     udpfast_reader_close(&reader);
     use_closed();

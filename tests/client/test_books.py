@@ -117,6 +117,28 @@ def test_book_after_recovered_and_snapshot_is_sound(feed: Feed) -> None:
     assert len(book.bids()) == 2
 
 
+def test_books_refuse_the_records_of_another_address(feed: Feed, tmp_path: Path) -> None:
+    book = feed.begin()
+    other = Feed(Instance(tmp_path / "other"), feed.by_batch)
+    other.books = feed.books
+    with pytest.raises(ValueError, match=r"these books are of ring:.*: ring:.*other needs Books"):
+        other.begin()
+    assert not book.stale
+    other.instance.close()
+
+
+def test_books_begin_anew_with_another_reader_of_their_address(feed: Feed) -> None:
+    book = feed.begin()
+    feed.instance.book([(101.0, 1.0)], [(102.0, 1.0)], follows=10)  # nobody reads it
+    feed.instance.ring.flush()
+    feed.reader.close()
+    feed.reader = Reader(feed.instance.address)
+    feed.book(102.0, follows=11)
+    assert book.stale
+    feed.snapshot(103.0)
+    assert not book.stale
+
+
 def test_books_are_found_by_exchange_and_symbol(feed: Feed) -> None:
     book = feed.begin()
     feed.state(Kind.RECOVERED, follows=0, object_id=8)

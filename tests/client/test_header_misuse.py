@@ -11,6 +11,7 @@ from tests.client.test_ring_header import CLOSED, REFUSED
 from tests.client.test_store_source import Kept
 from tests.shared import ROOT
 from tests.test_header import compiler
+from udpfast import Kind
 
 __all__ = ["kept"]  # a fixture
 
@@ -32,13 +33,18 @@ def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
     ]
     subprocess.run(words, check=True)
     keeper = keeper_of(instance.directory)
+    instance.append(Kind.MESSAGE)
     instance.book([(1.0, 2.0)], [(3.0, 4.0)], snapshot=True)
     instance.ring.flush()
+    other = Instance(tmp_path / "other")
+    other.append(Kind.MESSAGE)
+    other.ring.flush()
     while keeper.work(ALWAYS):
         pass
     keeper.publish()
-    words = [target, instance.address, f"store:{kept.folder}"]
+    words = [target, instance.address, f"store:{kept.folder}", other.address]
     output = subprocess.run(words, capture_output=True, text=True, check=True)
+    other.close()
     no_reader = f"{CLOSED} the reader is not open: call udpfast_reader_open first"
     closed = [
         *(f"{what} {no_reader}" for what in ("poll", "next", "wait", "join")),
@@ -65,6 +71,9 @@ def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
         f"reader {again}", f"books {again}", f"books {again}", "image 0 ", f"image {again}",
         "outbox 0 ", f"outbox {again}", f"outbox {again}", "sent 1 ", "store 0 ", f"store {again}",
         f"join {REFUSED} books and orders must be two sets, or one of them NULL: were the same set",
-        "at 0 ", "at 0 ", "books 1 ", *closed_books, *closed,
+        "at 0 ", "at 0 ", "books 1 ", "mix 0 ", "stale 0 ",
+        f"mix {REFUSED} {other.directory}: the books are of another ring, or of an earlier log: "
+        "open a udpfast_books for each ring, and close it with its reader",
+        "stale 0 ", "later 0 ", "stale 1 ", f"never {no_reader}", *closed_books, *closed,
         f"store {CLOSED} the store is not open: call udpfast_store_open first", "sender 0 ",
     ]  # fmt: skip

@@ -8,7 +8,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.batch cimport BatchMemory
-from udpfast.client.record cimport NameCache
+from udpfast.client.record cimport NameCache, Reading
 from udpfast.core.layout cimport Record
 from udpfast.market.book cimport OrderBook
 from udpfast.market.doubt cimport Doubt, Doubts
@@ -25,6 +25,7 @@ cdef struct Track:               # one object
 
 cdef class Books:
     cdef readonly object reader
+    cdef Reading _reading        # whose records were applied; None: none so far
     cdef int64_t _unnamed
     cdef int64_t _contested
     cdef Doubts _doubts          # of Track
@@ -43,6 +44,7 @@ cdef class Books:
     cdef uint32_t _orphaned      # ConnectionScope of a writer that is dead, stuck or cut off; or 0
 
     cdef Books _of(self, NameCache names)
+    cdef _meet(self, Reading reading)
     cdef list _queues_named(self, object key)
     cdef OrderBook _find(self, object key)
     cdef dict _all(self)

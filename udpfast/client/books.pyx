@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
-from udpfast.client.record cimport ReadRecord, record_payload
+from udpfast.client.record cimport Reading, ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_WRITER, Connection,
@@ -52,7 +52,9 @@ cdef class Books:
     long as this object lives, so they may be kept.
 
     If a reader reads several addresses as one, each address has books of its own (`at`). A name
-    that several addresses have leads to a book that is always stale.
+    that several addresses have leads to a book that is always stale. Records of two readers do not
+    mix: those of another address raise ValueError, and with a later reader of the same address all
+    books begin anew, stale until their next snapshots.
 
     Books are built from BOOK records (price levels). `orders` has the queues of single orders, from
     ORDERS records; they are stale independently of the book.
@@ -263,12 +265,26 @@ cdef class Books:
 
     cdef Books _of(self, NameCache names):
         # Return the books of a record's address: these, or those of one of several addresses.
+        if unlikely(names.reading is not self._reading):
+            self._meet(names.reading)
         if names.source == 0:
             return self
         member = self._members.get(names.source)
         if member is None:
             member = self._members[names.source] = (names.address, Books())
         return <Books> member[1]
+
+    cdef _meet(self, Reading reading):
+        # Meet a reader of which these books have no records. If they have those of an earlier one,
+        # nobody read what lies between, and numbers and names may have other meanings: begin anew.
+        if self._reading is not None and reading.address != self._reading.address:
+            raise ValueError(f"these books are of {self._reading.address}: {reading.address} needs "
+                             "Books of its own")
+        if self._reading is not None:
+            for books in (self, *[books for _, books in self._members.values()]):
+                (<Books> books)._begin_all(False)
+                (<Books> books)._orphaned = 0
+        self._reading = reading
 
     cdef list _queues_named(self, object key):
         # Return the queues of a name, of each address that has some.

@@ -8,7 +8,7 @@ from udpfast.client.batch cimport BatchMemory
 from udpfast.client.books cimport Books
 from udpfast.client.filter cimport FILTER_KINDS
 from udpfast.client.reader cimport (
-    READER_CLOSED, READER_FOREVER, Reader, reader_deadline, reader_in_memory)
+    READER_CLOSED, READER_FOREVER, Reader, reader_deadline, reader_in_memory, reader_names)
 from udpfast.client.record cimport ReadRecord
 from udpfast.core.layout cimport KIND_LAPPED
 
@@ -157,7 +157,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
         else:
             i = reader._next
             reader.skip()  # before the names are used: a RESTART renews them
-            books._of(reader._source.names)._accept(
+            books._of(reader_names(reader))._accept(
                 memory.headers + i, memory.payloads + memory.offsets[i], reader._source.names)
         if method is not None:
             method(record)

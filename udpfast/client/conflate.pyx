@@ -8,7 +8,8 @@ from libc.string cimport memset
 
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.filter cimport FILTER_KINDS
-from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
+from udpfast.client.reader cimport (
+    READER_CLOSED, READER_FOREVER, Reader, reader_deadline, reader_names)
 from udpfast.client.record cimport record_copy
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport KIND_RESTART, KIND_SESSION, KIND_UPDATES, RECORD_SIZE
@@ -162,7 +163,7 @@ cdef class Latest:
         first = reader._next
         reader.take_batch(reader._batch)  # first: it renews the names that the records' ids need
         end = reader._next
-        failure = self.books._of(reader._source.names)._accept_run(
+        failure = self.books._of(reader_names(reader))._accept_run(
             memory, first, end, reader._source.names, &applied)
         self._failure = self._failure or failure  # raised after these records; that book is stale
         for i in range(first, end):

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.filter cimport Filter
-from udpfast.client.record cimport ReadRecord
+from udpfast.client.record cimport NameCache, Reading, ReadRecord
 from udpfast.client.source cimport Source
 from udpfast.core.idle cimport Idle
 
@@ -29,6 +29,7 @@ cdef class Reader:
     cdef uint64_t _missed        # records missed before the one at _next, not reported yet
     cdef uint64_t _missed_index  # index of the record behind them
     cdef uint64_t _missed_position
+    cdef Reading _reading
     cdef bint _filling           # a thread is in _fill, perhaps without the GIL
     cdef readonly str address
 
@@ -59,3 +60,9 @@ cdef int64_t reader_deadline(timeout) except -1
 cdef inline bint reader_in_memory(Reader reader) noexcept:
     # Whether a record, or a report of missed ones, can be handed out without polling the source.
     return reader._missed != 0 or reader._next < reader._count
+
+
+cdef inline NameCache reader_names(Reader reader):
+    # The names of the records that are handed out now.
+    reader._source.names.reading = reader._reading
+    return reader._source.names

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 from udpfast.client.batch cimport Batch, batch_of
 from udpfast.client.filter cimport Filter
-from udpfast.client.record cimport ReadRecord, record_copy, record_lapped
+from udpfast.client.record cimport Reading, ReadRecord, record_copy, record_lapped
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset
 from udpfast.core.layout cimport KIND_LAPPED, KIND_RESTART
@@ -130,6 +130,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
                 name=name, image=image, end=end)
             self.address = address if isinstance(address, str) else " + ".join(address)
+        self._reading = Reading(self.address)
         self._batch = batch
         self._renew_memory()
         if exchanges is not None or symbols is not None:
@@ -390,7 +391,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             self._missed = 0
             return record_lapped(
                 self._missed_index - missed, self._missed_position, missed,
-                self._source.missed_reason, self._source.names)
+                self._source.missed_reason, reader_names(self))
         self._next += 1
         self._read += 1
         if i % SAMPLE == 0 and self._source.entry != NULL:
@@ -399,7 +400,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         if self._memory.headers[i].kind == KIND_RESTART:
             self._source.renew_names()
         return record_copy(self._memory.headers + i,
-                           self._memory.payloads + self._memory.offsets[i], self._source.names)
+                           self._memory.payloads + self._memory.offsets[i], reader_names(self))
 
     cdef int skip(self) except -1:
         if self._missed:
@@ -427,7 +428,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         if count and self._source.entry != NULL:
             reader_time_all(
                 self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
-        return batch_of(self._memory, first, count, missed, self._source.names)
+        return batch_of(self._memory, first, count, missed, reader_names(self))
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         self._filling = True

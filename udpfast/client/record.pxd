@@ -5,12 +5,17 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
+cdef class Reading:
+    # What one Reader reads: Books know from it whose records they have.
+    cdef str address
+
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
     cdef readonly dict senders   # names of a bus's senders, by number
     cdef list _names             # names decoded so far, by id
     cdef uint32_t source         # if several sources are read as one: its place, from 1; else 0
     cdef object address          # if several sources are read as one: its address; else None
+    cdef Reading reading         # of the Reader that hands out the records; None: of none so far
 
     cdef object name(self, uint32_t name_id)
 

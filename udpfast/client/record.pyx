@@ -26,6 +26,14 @@ cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 
 
 @cython.final
+cdef class Reading:
+    """What one Reader reads."""
+
+    def __init__(self, str address not None):
+        self.address = address
+
+
+@cython.final
 cdef class NameCache:
     """Names by id as `str`, each decoded once.
 

@@ -214,6 +214,8 @@ struct udpfast_books {
     uint64_t contested; /* names that more than one object uses now */
     uint16_t kind;      /* kind of the updates: BOOK or ORDERS; 0: the books are not open */
     uint32_t orphaned;  /* connection scope of a writer that is dead, stuck or cut off; or 0 */
+    uint64_t log[2];    /* of the reader whose records they have */
+    int64_t opened_ns;  /* and when it was opened; 0: no records yet */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
@@ -755,8 +757,36 @@ static inline void udpfast_books_note_writer(struct udpfast_books *books,
     udpfast_books_mark_all(books);
 }
 
-/* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT, UDPFAST_NO_MEMORY, or
- * UDPFAST_CLOSED: the books are not open.
+/* Have the books take records of this reader from now on. */
+static inline void udpfast_books_use(struct udpfast_books *books,
+                                     const struct udpfast_reader *reader)
+{
+    memcpy(books->log, reader->log, sizeof books->log);
+    books->opened_ns = reader->opened_ns;
+}
+
+/* Meet a reader that the books have no records of. If they are of an earlier reader of the same
+ * log, it read neither what lies between nor perhaps the same names: they begin empty. Returns 0,
+ * UDPFAST_CLOSED or UDPFAST_REFUSED. */
+static inline int udpfast_books_meet(struct udpfast_books *books, struct udpfast_reader *reader)
+{
+    if (reader->opened_ns == 0)
+        return udpfast_say(books->problem, UDPFAST_CLOSED,
+                           "the reader is not open: call udpfast_reader_open first");
+    if (books->opened_ns != 0 && memcmp(books->log, reader->log, sizeof books->log) != 0)
+        return udpfast_say(books->problem, UDPFAST_REFUSED,
+                           "%.300s: the books are of another ring, or of an earlier log: open a "
+                           "udpfast_books for each ring, and close it with its reader",
+                           reader->directory);
+    if (books->opened_ns != 0)
+        udpfast_books_begin_all(books, 0);
+    books->orphaned = 0;
+    udpfast_books_use(books, reader);
+    return 0;
+}
+
+/* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT, UDPFAST_NO_MEMORY,
+ * UDPFAST_CLOSED: the books are not open, or UDPFAST_REFUSED: they are of another ring.
  *
  * updated: the book that the record updated; NULL: none. (A GAP updates none, but may make many
  * stale.)
@@ -780,6 +810,8 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
     *updated = NULL;
     if (books->kind == 0)
         return udpfast_books_say_closed(books->problem);
+    if (books->opened_ns != reader->opened_ns && (result = udpfast_books_meet(books, reader)) != 0)
+        return result;
     if (!udpfast_books_reach(books, record)) {
         result = UDPFAST_NO_MEMORY;
     } else if (record->kind == books->kind) {

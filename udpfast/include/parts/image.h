@@ -505,6 +505,9 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "books and orders must be two sets, or one of them NULL: were the same "
                            "set");
+    for (set = 0; set < 2; set++)
+        if (join.books[set] != NULL)
+            udpfast_books_use(join.books[set], reader);
     while ((result = udpfast_join_try(&join)) != 0 && result != UDPFAST_NO_MEMORY
            && result != UDPFAST_REFUSED && !(result == UDPFAST_ABSENT && works)
            && udpfast_clock(CLOCK_MONOTONIC) < until_ns) {

@@ -35,6 +35,8 @@ struct udpfast_reader {
     uint64_t position;                        /* position of the next record */
     uint64_t index;                           /* its index, unless records were missed before it */
     uint64_t lapped;                          /* records missed so far */
+    uint64_t log[2];                          /* where it was opened; it may follow into another */
+    int64_t opened_ns; /* monotonic, tells it from other readers; 0: it was never open */
     const struct udpfast_names_header *table; /* NULL: no names yet */
     const struct udpfast_name_entry *entries;
     uint64_t table_room;
@@ -447,9 +449,13 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
         result = udpfast_reader_seek(reader, start);
     if (result == 0)
         result = udpfast_reader_renew_names(reader);
-    if (result != 0)
+    if (result != 0) {
         udpfast_reader_close(reader);
-    return result;
+        return result;
+    }
+    memcpy(reader->log, reader->header->log, sizeof reader->log);
+    reader->opened_ns = udpfast_clock(CLOCK_MONOTONIC);
+    return 0;
 }
 
 /* Whether the writer lives, and has not ended; 0 of a reader that is not open. */
