@@ -74,7 +74,7 @@ def test_region_attached_is_mapped_read_only(region, path):
             b"\xf1",
             "expected layout hash '123456789abcdef0', found '123456789abcdef1': it is of another",
         ),
-        (24, b"\x01", "expected size 8192, found 8193"),
+        (24, b"\x01", "expected size 8193, found 8192"),
         (56, b"\x00", "expected ready 1, found 0"),
     ],
 )
@@ -86,7 +86,7 @@ def test_region_with_another_header_is_refused(region, path, offset, data, messa
 
 def test_region_truncated_is_refused(region, path):
     os.truncate(path, 4096)
-    with pytest.raises(RegionError, match="expected size 4096, found 8192"):
+    with pytest.raises(RegionError, match="expected size 8192, found 4096"):
         Region.attach(path, "TEST", HASH)
     os.truncate(path, 100)
     with pytest.raises(RegionError, match="expected at least 128 bytes, found 100"):

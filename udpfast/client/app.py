@@ -182,7 +182,9 @@ class App:
     def _locked_and_mapped(self, fd: int) -> Outbox:
         # The daemon takes the lock for a moment whenever it checks whether an app holds it.
         if not any(_locked(fd) for _ in range(_LOCK_TRIES)):
-            raise WriterExistsError(f"{self._path}: another process sends as {self.name!r}")
+            raise WriterExistsError(
+                f"{self._path}: another app, of this process or another, sends as {self.name!r}"
+            )
         try:
             # A mapping keeps its open file alive, and a forked child inherits the mapping. So the
             # mapping gets an open file of its own: it must not keep the lock of `fd` held.

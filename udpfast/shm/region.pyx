@@ -556,7 +556,7 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
         ("magic", _MAGIC, header.magic[:8]),
         ("version", REGION_VERSION, header.version),
         ("kind", _kind_bytes(kind), header.kind[:4]),
-        ("size", size, header.size),
+        ("size", header.size, size),
         ("layout hash", f"{layout_hash:016x}", f"{header.layout_hash:016x}"),
         ("ready", 1, ready),
     ):

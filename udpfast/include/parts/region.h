@@ -104,7 +104,7 @@ static inline int udpfast_region_check(const struct udpfast_region *region, cons
                            header->kind);
     if (header->size != region->size)
         return udpfast_say(problem, code, "%.400s: expected size %" PRIu64 ", found %" PRIu64, path,
-                           region->size, header->size);
+                           header->size, region->size);
     if (header->layout_hash != layout)
         return udpfast_say(problem, code,
                            "%.300s: expected layout hash %016" PRIx64 ", found %016" PRIx64
