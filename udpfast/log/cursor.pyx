@@ -22,6 +22,7 @@ from udpfast.log.ring cimport (
     RingReader,
     ring_aligned,
     ring_jump,
+    ring_pad_fits,
     ring_poll,
     ring_reader_init,
     ring_ready,
@@ -474,7 +475,7 @@ cdef bint _walk_to(RingReader* r, uint64_t index) noexcept:
         if length == 0:
             break
         if <uint8_t>(word >> 32) == KIND_PAD:
-            if length != r.capacity - offset:
+            if not ring_pad_fits(r, offset, length):
                 return False
             r.cursor += length
             continue
@@ -541,7 +542,7 @@ cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexc
         word = load_relaxed(<const uint64_t*>(r.data + offset))
         length = <uint32_t>word
         if <uint8_t>(word >> 32) == KIND_PAD:
-            if count == 0 or length != r.capacity - offset:
+            if count == 0 or not ring_pad_fits(r, offset, length):
                 return False
             position += length
             continue

@@ -274,6 +274,11 @@ cdef inline void ring_reader_init(
     r.in_step = False
     r.rest = 0
 
+cdef inline bint ring_pad_fits(
+        const RingReader* r, uint64_t offset, uint64_t length) noexcept nogil:
+    # Whether a PAD may be at an offset: it fills what is left of a lap that has records.
+    return offset != 0 and length == r.capacity - offset
+
 cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept nogil:
     # Find a place to start: set cursor and index to the newest flushed record or, with to_tail,
     # behind the last committed one. *last is the position of that record. False: a record is
@@ -292,7 +297,7 @@ cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept
         if length == 0:
             break
         if <uint8_t>(word >> 32) == KIND_PAD:
-            valid = length == r.capacity - offset
+            valid = ring_pad_fits(r, offset, length)
             cursor += length
             continue
         record = <const Record*>(r.data + offset)
@@ -346,7 +351,7 @@ cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
             end = RUN_EMPTY
             break
         if <uint8_t>(word >> 32) == KIND_PAD:
-            if length != r.capacity - offset:
+            if not ring_pad_fits(r, offset, length):
                 end = RUN_CORRUPT
                 break
             cursor += length
