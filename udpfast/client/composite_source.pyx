@@ -68,6 +68,7 @@ cdef class CompositeSource(PolledSource):
             self, StoreSource order not None, paths: list[Path], *, batch: int,
             buffer_bytes: int | None, marks: bool = False, had: list[int] | None = None):
         self.order = self.current = order
+        self.recorded = True
         self.directory = order.directory
         self.paths = paths
         self.members = [None] * len(paths)

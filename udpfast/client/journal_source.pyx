@@ -50,6 +50,7 @@ cdef class JournalSource(PolledSource):
     """
 
     def __init__(self, JournalCursor cursor not None):
+        self.recorded = True
         self.directory = cursor.directory
         self.cursor = cursor
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)

@@ -94,6 +94,7 @@ cdef class MergedSource(PolledSource):
         self.look_turns = LOOK_TURNS
         self.members = members
         self.current = members[0]
+        self.recorded = all((<Member>each).source.recorded for each in members)
         self.room = max(len((<Member>each).source.payloads_array) for each in members)
         self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
                         np.zeros(self.room, np.uint8))

@@ -18,7 +18,7 @@ import warnings
 
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError, shown, unexpected_keyword
+from udpfast.errors import ConfigError, UdpfastError, shown, unexpected_keyword
 
 __all__ = ["Reader"]
 
@@ -431,9 +431,16 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return batch_of(self._memory, first, count, missed, reader_names(self))
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
+        cdef int64_t found
         self._filling = True
         try:
-            return self._wait(limit, deadline_ns, brief)
+            found = self._wait(limit, deadline_ns, brief)
+            if found == READER_CLOSED and not self._source.closing:
+                self._lose_feed()
+            return found
+        except UdpfastError:
+            self._lose_feed()
+            raise
         finally:
             self._filling = False
             if self._source.closing:
@@ -476,6 +483,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 if left <= 0:
                     return 0
         return READER_CLOSED
+
+    cdef _lose_feed(self):
+        # No record says that books are as old as the feed's end: the reader's own end does.
+        if not self._source.recorded:
+            for books in list(self._reading.books):
+                books._lose_feed()
 
     def _look(self):
         # Check that the source still exists, as `_wait` does by the clock; for tests.

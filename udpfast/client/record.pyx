@@ -8,6 +8,8 @@ from udpfast.core.layout cimport KIND_BUS, KIND_LAPPED, Lapped, RECORD_SIZE
 from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.market.name_ids cimport NameIds, record_name_ids
 
+from weakref import WeakSet
+
 import numpy as np
 
 from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
@@ -31,6 +33,7 @@ cdef class Reading:
 
     def __init__(self, str address not None):
         self.address = address
+        self.books = WeakSet()
 
 
 @cython.final

@@ -88,6 +88,7 @@ cdef class StoreSource(PolledSource):
             self, directory: Path, *, start: object, end: int | None = None, batch: int,
             buffer_bytes: int | None, name: str = "", ImageJoin join=None):
         cdef const uint8_t[::1] memory
+        self.recorded = True
         self.directory = directory
         try:
             self.live = Live(directory)
