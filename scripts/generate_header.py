@@ -127,6 +127,11 @@ OPENING = """\
 
 @system@
 
+#if defined(__cplusplus) /* C has no other casts */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "udpfast's layouts are little-endian"
 #endif
@@ -141,6 +146,14 @@ OPENING = """\
 #define UDPFAST_SIZE(type, size) static_assert(sizeof(struct type) == (size), #type)
 #else
 #define UDPFAST_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
+#endif
+"""
+
+CLOSING = """\
+#if defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif
+
 #endif
 """
 
@@ -277,7 +290,7 @@ def generate() -> str:
     lines += [*header.lines, *hashes()]
     for name, title in FUNCTION_PARTS.items():
         lines += ["", f"/* --- {title}: udpfast/include/parts/{name}.h --- */", "", functions(name)]
-    return "\n".join([*lines, "", "#endif", ""])
+    return "\n".join([*lines, "", CLOSING])
 
 
 def main() -> None:

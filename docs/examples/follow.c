@@ -26,7 +26,7 @@ static void handle(const struct udpfast_record *record)
     else if (record->kind == UDPFAST_KIND_CONNECTION && record->stream == UDPFAST_STREAM_NONE)
         puts(AS(connection)->status == UDPFAST_CONNECTION_READY ? "the feed is back"
              : AS(connection)->scope == UDPFAST_CONNECTION_LOOP ? "the feed stands still"
-                                                                : "the feed is dead");
+                                                                : "the feed is gone");
 }
 
 int main(int count, char **words)

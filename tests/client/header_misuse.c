@@ -19,7 +19,7 @@ static void use_closed(void)
     const struct udpfast_record *record;
     say("poll", udpfast_reader_poll(&reader, &record, 1), reader.problem);
     say("next", udpfast_reader_next(&reader, &record), reader.problem);
-    say("wait", udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, -1), reader.problem);
+    say("wait", udpfast_reader_wait(&reader, &record, 0, UDPFAST_WAIT_SPIN, -1), reader.problem);
     say("join", udpfast_reader_join(&reader, &books, NULL, 0), reader.problem);
     say("works", udpfast_reader_works(&reader), "");
     say("name", (int64_t) strlen(udpfast_reader_name(&reader, 1)), "");
@@ -100,7 +100,9 @@ static void mix(const char *first, const char *second)
 int main(int count, char **words)
 {
     const struct udpfast_record *record;
+    static struct udpfast_record none;
     struct udpfast_order_book *updated;
+    double price;
     if (count != 4 || udpfast_books_open(&books) != 0)
         return 2;
     use_closed(); /* never opened */
@@ -110,8 +112,18 @@ int main(int count, char **words)
     say("open", udpfast_reader_open(&reader, words[1], UDPFAST_START_OLDEST), reader.problem);
     say("how", udpfast_reader_wait(&reader, &record, 1, 2, -1), reader.problem);
     say("how", udpfast_reader_wait(&reader, &record, 1, -1, -1), reader.problem);
+    say("limit", udpfast_reader_poll(&reader, &record, 0), reader.problem);
+    say("limit", udpfast_reader_wait(&reader, &record, -5, UDPFAST_WAIT_SPIN, -1), reader.problem);
+    say("null", udpfast_reader_next(&reader, NULL), reader.problem);
+    say("null", udpfast_books_apply(&books, &reader, NULL, &updated), books.problem);
+    say("null", udpfast_books_apply(&books, NULL, &none, &updated), books.problem);
+    say("null", udpfast_books_apply(NULL, &reader, &none, &updated), "");
     while (udpfast_reader_poll(&reader, &record, 1) > 0)
-        udpfast_books_apply(&books, &reader, record, &updated);
+        udpfast_books_apply(&books, &reader, record, NULL);
+    say("null", udpfast_side_level(NULL, 0, &price, &price), "");
+    say("null", udpfast_order_book_crossed(NULL), "");
+    say("null", udpfast_books_find(&books, NULL, "BTCUSDT") != NULL, "");
+    say("soon", udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, 0), reader.problem);
     use_closed_books(&never);
     open_again(words[1], words[2]);
     say("join", udpfast_reader_join(&reader, &books, &books, 0), reader.problem);

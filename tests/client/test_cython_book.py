@@ -132,5 +132,5 @@ def follow_doubts(feed: Feed, keeper: ImageKeeper) -> None:
     assert feed.line() == "quote 30 31"  # from the image
     instance.close()
     assert program.stdout is not None
-    assert program.stdout.read() == "cancel: end\n"
+    assert program.stdout.read() == "cancel: CONNECTION\n"
     assert program.wait(timeout=PATIENCE_S) == 0

@@ -162,7 +162,7 @@ def test_follow_in_c_prints_quotes_gaps_and_what_was_missed(
     lines = list(iter(follow.stdout.readline, "lost 2 messages\n"))
     instance.top(20.0, 22.0, "ETHUSDT")
     instance.ring.close()
-    assert follow.communicate(timeout=PATIENCE_S)[0] == "ETHUSDT 20 22\n"
+    assert follow.communicate(timeout=PATIENCE_S)[0] == "ETHUSDT 20 22\nthe feed is gone\n"
     assert follow.returncode == 0
     missed = sum(int(line.split()[1]) for line in lines if line.startswith("missed"))
     assert missed > 0

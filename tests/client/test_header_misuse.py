@@ -67,7 +67,12 @@ def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
     how = "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was"
     assert output.stdout.splitlines() == [
         *closed, *nothing, f"start {REFUSED} {start} 3", f"start {REFUSED} {start} -1", "open 0 ",
-        f"how {REFUSED} {how} 2", f"how {REFUSED} {how} -1", *closed_books, f"reader {again}",
+        f"how {REFUSED} {how} 2", f"how {REFUSED} {how} -1",
+        f"limit {REFUSED} limit must be at least 1 record, was 0",
+        f"limit {REFUSED} limit must be at least 1 record, was -5",
+        f"null {REFUSED} records must be room for their addresses, was NULL",
+        *[f"null {REFUSED} reader and record must not be NULL"] * 2, f"null {REFUSED} ",
+        *["null 0 "] * 3, "soon 0 ", *closed_books, f"reader {again}",
         f"reader {again}", f"books {again}", f"books {again}", "image 0 ", f"image {again}",
         "outbox 0 ", f"outbox {again}", f"outbox {again}", "sent 1 ", "store 0 ", f"store {again}",
         f"join {REFUSED} books and orders must be two sets, or one of them NULL: were the same set",

@@ -3,6 +3,7 @@
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.client.test_ring_header import (
     ENDED,
     NOT_READY,
     REFUSED,
+    REMOVED,
     STRICT,
     CReader,
     Read,
@@ -137,7 +139,9 @@ def test_example_says_each_doubt_and_joins_again_after_a_lap(tmp_path: Path) -> 
     lines = list(iter(process.stdout.readline, "joined before record 2006\n"))
     assert lines[-1].startswith("missed ")
     instance.ring.close()
-    assert process.communicate(timeout=PATIENCE_S)[0] == "stopped before record 2006\n"
+    assert process.communicate(timeout=PATIENCE_S)[0] == (
+        "the feed is gone\nstopped before record 2006\n"
+    )
 
 
 def join_at_random(read: Read, directory: Path, seed: int, seen: Counter[bool]) -> None:
@@ -368,6 +372,14 @@ def test_books_of_a_feed_that_ended_or_died_are_stale(
     assert joined[-1].startswith("0 ")
     assert printed(joined) == {("binance-usdm", "BTCUSDT"): (True, "")}
     assert reader.read()[-1].startswith(f"{ENDED} ")
+
+
+def test_join_of_a_removed_instance_says_that_it_is_gone(read: Read, instance: Instance) -> None:
+    instance.ring.flush()
+    reader = read(instance.address)
+    shutil.rmtree(instance.directory)
+    code, _, said = reader.read("join")[-1].split(" ", 2)
+    assert (int(code), "the instance was removed" in said) == (REMOVED, True)
 
 
 def test_image_of_an_earlier_ring_or_too_old_is_outdated(

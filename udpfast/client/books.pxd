@@ -24,6 +24,7 @@ cdef struct Track:               # one object
     uint8_t reserved[5]
 
 cdef class Books:
+    cdef object __weakref__
     cdef readonly object reader
     cdef Reading _reading        # whose records were applied; None: none so far
     cdef int64_t _unnamed

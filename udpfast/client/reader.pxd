@@ -47,6 +47,7 @@ cdef class Reader:
     # As ahead(), with no record in memory. brief: return after one run, even if all was filtered.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
+    cdef _lose_feed(self)
     cdef _renew_memory(self)
     cdef int64_t _behind(self)
     cdef bint _brought(self, int64_t count) except -1

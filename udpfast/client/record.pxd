@@ -6,8 +6,9 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
 cdef class Reading:
-    # What one Reader reads: Books know from it whose records they have.
+    # What one Reader reads: Books know from it whose records they have, and it knows those Books.
     cdef str address
+    cdef object books            # WeakSet of Books
 
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None

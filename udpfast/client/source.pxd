@@ -26,6 +26,7 @@ cdef class Source:
     cdef uint64_t missed             # records missed before the first one of the last wait
     cdef uint32_t missed_reason      # LappedReason of these
     cdef bint from_image             # the last wait returned records of an image, not of the log
+    cdef bint recorded               # it is a recording: its end leaves books as they were then
     cdef bint among                  # it is one of several, which go on when it ends
     cdef bint closing                # close was called: `wait` returns within 20 ms
 

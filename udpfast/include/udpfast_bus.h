@@ -15,12 +15,17 @@
 
 #include "udpfast.h"
 
+#if defined(__cplusplus) /* C has no other casts */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#endif
+
 enum {
     UDPFAST_BUS_SYSTEM = UDPFAST_SYSTEM, /* a system call failed: see `errno` */
     UDPFAST_BUS_ADDRESS = -17,     /* not the address of a store, or not a sender's name */
     UDPFAST_BUS_NOT_READY = -18,   /* no bus daemon has run there yet: try again */
     UDPFAST_BUS_BY_FEED = -19,     /* a feed writes that store, so no app can */
-    UDPFAST_BUS_NAME_IN_USE = -20, /* a living process on this host sends under this name */
+    UDPFAST_BUS_NAME_IN_USE = -20, /* another app on this host sends under this name */
     UDPFAST_BUS_FORMAT = -21,      /* a file is damaged, or of another version */
     UDPFAST_BUS_PLACE = -22,       /* no record begins there: it was removed, or is yet to come */
 };
@@ -92,7 +97,7 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
 /* Whether the store's daemon has given a sign of life within the last second. */
 static inline int udpfast_bus_alive(const struct udpfast_bus_live *live)
 {
-    int64_t silent_ns = udpfast_clock(CLOCK_MONOTONIC) - UDPFAST_LOAD_RELAXED(&live->alive_ns);
+    int64_t silent_ns = udpfast_clock_now(CLOCK_MONOTONIC) - UDPFAST_LOAD_RELAXED(&live->alive_ns);
     return silent_ns >= 0 && silent_ns < INT64_C(1000000000); /* below 0: before this boot */
 }
 
@@ -159,7 +164,9 @@ static inline int udpfast_outbox_lock(struct udpfast_outbox *outbox, const char 
         /* The daemon takes the lock for a moment whenever it checks whether an app holds it. */
         if (tries == 50)
             return udpfast_say(outbox->problem, UDPFAST_BUS_NAME_IN_USE,
-                               "%.400s: another process sends under this name", path);
+                               "%.400s: another app, of this process or another, sends under this "
+                               "name",
+                               path);
         nanosleep(&pause, NULL);
     }
     return 0;
@@ -191,7 +198,7 @@ static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *
     }
     outbox->header = header;
     outbox->entries =
-        (struct udpfast_outbox_entry *) ((uint8_t *) memory + UDPFAST_OUTBOX_PAGE);
+        (struct udpfast_outbox_entry *) (void *) ((uint8_t *) memory + UDPFAST_OUTBOX_PAGE);
     outbox->payloads = (uint8_t *) (outbox->entries + slots);
     outbox->slots = slots;
     outbox->capacity = capacity;
@@ -856,5 +863,9 @@ static inline int udpfast_store_next(struct udpfast_store *store,
     store->index++;
     return UDPFAST_STORE_RECORD;
 }
+
+#if defined(__cplusplus)
+#pragma GCC diagnostic pop
+#endif
 
 #endif

@@ -30,12 +30,12 @@ struct udpfast_order_book {
 
 /* --- one book --- */
 
-/* Get a level by rank, 0 is the best one. Returns 1, or 0 if there is no such level. */
+/* Get a level by rank, 0 is the best one. Returns 1, or 0 if there is no such level (or side). */
 static inline int udpfast_side_level(const struct udpfast_book_side *side, uint32_t rank,
                                      double *price, double *quantity)
 {
     const struct udpfast_price_level *level;
-    if (rank >= side->count)
+    if (side == NULL || rank >= side->count)
         return 0;
     level = side->levels + (side->count - 1 - rank);
     *price = level->key * side->sign;
@@ -50,9 +50,12 @@ struct udpfast_best {
     double ask_quantity;
 };
 
+/* Get the best prices of a book; of none (NULL) those of an empty one. */
 static inline struct udpfast_best udpfast_order_book_best(const struct udpfast_order_book *book)
 {
     struct udpfast_best best = {__builtin_nan(""), 0, __builtin_nan(""), 0};
+    if (book == NULL)
+        return best;
     udpfast_side_level(&book->bids, 0, &best.bid_price, &best.bid_quantity);
     udpfast_side_level(&book->asks, 0, &best.ask_price, &best.ask_quantity);
     return best;
@@ -347,7 +350,9 @@ static inline int32_t udpfast_books_find_name(const struct udpfast_books *books,
 static inline struct udpfast_order_book *
 udpfast_books_find(const struct udpfast_books *books, const char *exchange, const char *symbol)
 {
-    int32_t name = udpfast_books_find_name(books, exchange, symbol);
+    int32_t name = exchange == NULL || symbol == NULL
+                       ? -1
+                       : udpfast_books_find_name(books, exchange, symbol);
     return name < 0 ? NULL : udpfast_books_at(books, (uint32_t) name);
 }
 
@@ -780,7 +785,8 @@ static inline int udpfast_books_meet(struct udpfast_books *books, struct udpfast
                            reader->directory);
     if (books->opened_ns != 0)
         udpfast_books_begin_all(books, 0);
-    books->orphaned = 0;
+    if (reader->header != NULL)
+        books->orphaned = udpfast_reader_orphans(reader);
     udpfast_books_use(books, reader);
     return 0;
 }
@@ -789,7 +795,7 @@ static inline int udpfast_books_meet(struct udpfast_books *books, struct udpfast
  * UDPFAST_CLOSED: the books are not open, or UDPFAST_REFUSED: they are of another ring.
  *
  * updated: the book that the record updated; NULL: none. (A GAP updates none, but may make many
- * stale.)
+ * stale.) Pass NULL if it does not matter.
  *
  * - GAP makes all books of its stream stale, each until the feed publishes its RECOVERED.
  * - STALE makes one book stale until its next snapshot.
@@ -805,9 +811,16 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
                                       const struct udpfast_record *record,
                                       struct udpfast_order_book **updated)
 {
+    struct udpfast_order_book *unasked;
     struct udpfast_object *object;
     int result = 0;
+    if (updated == NULL)
+        updated = &unasked;
     *updated = NULL;
+    if (books == NULL)
+        return UDPFAST_REFUSED;
+    if (reader == NULL || record == NULL)
+        return udpfast_say(books->problem, UDPFAST_REFUSED, "reader and record must not be NULL");
     if (books->kind == 0)
         return udpfast_books_say_closed(books->problem);
     if (books->opened_ns != reader->opened_ns && (result = udpfast_books_meet(books, reader)) != 0)

@@ -123,6 +123,10 @@ static inline int udpfast_image_open(struct udpfast_image *image,
     snprintf(path, sizeof path, "%.*s/image", PATH_MAX - 1, reader->directory);
     result = udpfast_region_map(&image->region, path, UDPFAST_IMAGE_KIND, UDPFAST_IMAGE_LAYOUT, 0,
                                 image->problem);
+    if (result == UDPFAST_ABSENT && access(reader->directory, F_OK) != 0)
+        return udpfast_say(image->problem, UDPFAST_REMOVED,
+                           "%.400s: the instance was removed: open another reader",
+                           reader->directory);
     if (result == UDPFAST_ABSENT)
         return udpfast_say(image->problem, result,
                            "%.400s: there is none; set [image] enabled = true in the feed's file",
@@ -278,10 +282,7 @@ static inline int udpfast_books_take_head(struct udpfast_books *books,
         return 0;
     for (i = 0; i < image->head->streams; i++)
         books->objects.heard[i] = image->streams[i].heard;
-    books->orphaned =
-        reader->gone != 0 && UDPFAST_LOAD_RELAXED(&reader->header->epoch) == reader->gone_epoch
-            ? (uint32_t) reader->gone
-            : 0;
+    books->orphaned = udpfast_reader_orphans(reader);
     return 1;
 }
 
@@ -489,7 +490,7 @@ static inline int udpfast_join_try(struct udpfast_join *join)
 static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpfast_books *books,
                                       struct udpfast_books *orders, int64_t timeout_ns)
 {
-    int64_t until_ns = udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
+    int64_t until_ns = udpfast_deadline(timeout_ns < 0 ? 0 : timeout_ns);
     const struct timespec pause = {0, 1000000};
     struct udpfast_join join = {{books, orders}, reader, 0, 0};
     uint32_t set, i;
@@ -505,20 +506,24 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "books and orders must be two sets, or one of them NULL: were the same "
                            "set");
+    if (reader->damaged) /* it goes on elsewhere, and the writer may work */
+        reader->gone = reader->damaged = 0;
     for (set = 0; set < 2; set++)
         if (join.books[set] != NULL)
             udpfast_books_use(join.books[set], reader);
     while ((result = udpfast_join_try(&join)) != 0 && result != UDPFAST_NO_MEMORY
            && result != UDPFAST_REFUSED && !(result == UDPFAST_ABSENT && works)
-           && udpfast_clock(CLOCK_MONOTONIC) < until_ns) {
+           && udpfast_clock_now(CLOCK_MONOTONIC) < until_ns) {
         nanosleep(&pause, NULL);
         works = udpfast_reader_works(reader);
     }
     for (set = 0; set < 2; set++) {
         if (join.books[set] == NULL)
             continue;
-        if (result != 0)
+        if (result != 0) {
             udpfast_books_begin_all(join.books[set], 0);
+            join.books[set]->orphaned = udpfast_reader_orphans(reader);
+        }
         for (i = 0; i < join.books[set]->objects.count; i++)
             join.books[set]->objects.all[i].until = 0;
         udpfast_books_mark_all(join.books[set]);

@@ -1,5 +1,5 @@
 enum {
-    UDPFAST_ENDED = -1,    /* the writer closed the ring normally, and all of it was read */
+    UDPFAST_ENDED = -1,    /* the writer closed the ring in good order, and all of it was read */
     UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be; or so the image */
     UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
 };
@@ -47,6 +47,7 @@ struct udpfast_reader {
     } made; /* a record that the reader itself makes */
     int64_t looked_ns, names_looked_ns;
     int gone;    /* scope of the DISCONNECTED that was returned; 0: the writer is connected */
+    int damaged; /* it was returned because of a record that is not valid */
     int current; /* since then its loop has run again, and had written `current_index` records */
     uint64_t gone_epoch, current_index; /* gone_epoch: the writer's epoch at that time */
     int jumped;  /* the record at `position` may have a later index */
@@ -73,6 +74,14 @@ static inline uint64_t udpfast_ring_word(const struct udpfast_reader *reader, ui
 static inline int udpfast_ring_is_pad(uint64_t word)
 {
     return (uint8_t) (word >> 32) == UDPFAST_KIND_PAD;
+}
+
+/* Whether a PAD may be at a position: it fills what is left of a lap that has records. */
+static inline int udpfast_ring_pad_fits(const struct udpfast_reader *reader, uint64_t position,
+                                        uint64_t word)
+{
+    uint64_t offset = position & (reader->capacity - 1);
+    return offset != 0 && (uint32_t) word == reader->capacity - offset;
 }
 
 /* The record at a position whose commit word was read; NULL: invalid. Its bytes may change. */
@@ -109,7 +118,7 @@ static inline int udpfast_seek_tail(struct udpfast_reader *reader)
             return udpfast_ring_sound(reader, start);
         }
         if (udpfast_ring_is_pad(word)) {
-            if ((uint32_t) word != reader->capacity - (position & (reader->capacity - 1)))
+            if (!udpfast_ring_pad_fits(reader, position, word))
                 return 0;
             position += (uint32_t) word;
             continue;
@@ -133,8 +142,7 @@ static inline int udpfast_chain_at(const struct udpfast_reader *reader, uint64_t
         uint64_t word = udpfast_ring_word(reader, position);
         const struct udpfast_record *record;
         if (udpfast_ring_is_pad(word)) {
-            if (count == 0
-                || (uint32_t) word != reader->capacity - (position & (reader->capacity - 1)))
+            if (count == 0 || !udpfast_ring_pad_fits(reader, position, word))
                 return 0;
             position += (uint32_t) word;
             continue;
@@ -295,7 +303,7 @@ static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reade
 {
     uint64_t count;
     if (reader->table == NULL) {
-        int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+        int64_t now_ns = udpfast_clock_now(CLOCK_MONOTONIC);
         if (reader->header == NULL || now_ns - reader->names_looked_ns < UDPFAST_NAMES_LOOK_NS)
             return NULL;
         reader->names_looked_ns = now_ns;
@@ -454,7 +462,7 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
         return result;
     }
     memcpy(reader->log, reader->header->log, sizeof reader->log);
-    reader->opened_ns = udpfast_clock(CLOCK_MONOTONIC);
+    reader->opened_ns = udpfast_clock_now(CLOCK_MONOTONIC);
     return 0;
 }
 
@@ -475,7 +483,7 @@ static inline int udpfast_reader_works(const struct udpfast_reader *reader)
 static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const char *address,
                                            int start, int64_t timeout_ns)
 {
-    int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
+    int64_t until_ns = udpfast_deadline(timeout_ns);
     const struct timespec pause = {0, 10000000};
     char path[PATH_MAX + 8];
     for (;;) {
@@ -485,7 +493,7 @@ static inline int udpfast_reader_open_wait(struct udpfast_reader *reader, const 
             return result;
         snprintf(path, sizeof path, "%.*s/ring", PATH_MAX - 1, reader->directory);
         do {
-            if (udpfast_clock(CLOCK_MONOTONIC) >= until_ns)
+            if (udpfast_clock_now(CLOCK_MONOTONIC) >= until_ns)
                 return result;
             nanosleep(&pause, NULL);
         } while (ended && !udpfast_region_replaced(&reader->ring, path)
@@ -530,17 +538,29 @@ static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int s
                                             const struct udpfast_record **records)
 {
     struct udpfast_connection said;
-    int64_t now_ns = udpfast_clock(CLOCK_REALTIME);
+    int64_t now_ns = udpfast_clock_now(CLOCK_REALTIME);
     memset(&said, 0, sizeof said);
     said.status = scope ? UDPFAST_CONNECTION_DISCONNECTED : UDPFAST_CONNECTION_READY;
     said.scope = (uint32_t) (scope ? scope : reader->gone);
     if (scope)
-        said.silent_ns = now_ns - udpfast_reader_last_ns(reader);
+        said.silent_ns = udpfast_ns_between(udpfast_reader_last_ns(reader), now_ns);
     reader->gone = scope;
     reader->gone_epoch = UDPFAST_LOAD_RELAXED(&reader->header->epoch);
-    reader->current = 0;
+    reader->current = reader->damaged = 0;
     udpfast_reader_make(reader, UDPFAST_KIND_CONNECTION, &said, reader->index, records);
     reader->made.header.received_ns = reader->made.header.published_ns = now_ns;
+    return 1;
+}
+
+/* The reader has lost its feed, as `code` says. Report that first, as of a writer that died: its
+ * books get older. Returns 1 and a CONNECTION; `code` if that was reported. */
+static inline int udpfast_reader_lose(struct udpfast_reader *reader, int code,
+                                      const struct udpfast_record **records)
+{
+    if (reader->gone == UDPFAST_CONNECTION_WRITER)
+        return code;
+    udpfast_reader_say_writer(reader, UDPFAST_CONNECTION_WRITER, records);
+    reader->damaged = code == UDPFAST_DAMAGED;
     return 1;
 }
 
@@ -624,7 +644,7 @@ static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
             *end = UDPFAST_RUN_EMPTY;
             break;
         }
-        if (udpfast_ring_is_pad(word) && (uint32_t) word == reader->capacity - offset) {
+        if (udpfast_ring_is_pad(word) && udpfast_ring_pad_fits(reader, position, word)) {
             position += (uint32_t) word;
             continue;
         }
@@ -670,7 +690,8 @@ static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
     /* Acquire: the records that the loop had written by then are visible. */
     int64_t current_ns = UDPFAST_LOAD_ACQUIRE(&reader->header->current_ns);
     return current_ns != 0
-           && udpfast_clock(CLOCK_MONOTONIC) - current_ns >= UDPFAST_RING_STUCK_NS;
+           && udpfast_ns_between(current_ns, udpfast_clock_now(CLOCK_MONOTONIC))
+                  >= UDPFAST_RING_STUCK_NS;
 }
 
 /* Whether to report READY: a new writer has written a record; or the loop that was stuck has run
@@ -678,6 +699,8 @@ static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
 static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
 {
     int stuck = udpfast_reader_stuck(reader);
+    if (reader->damaged) /* until it was lapped, and reads on behind the damage */
+        return 0;
     if (UDPFAST_LOAD_RELAXED(&reader->header->epoch) != reader->gone_epoch)
         reader->gone = UDPFAST_CONNECTION_WRITER;
     if (reader->gone == UDPFAST_CONNECTION_WRITER) /* also before a lap, which may hide RESTART */
@@ -696,7 +719,7 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
                                       const struct udpfast_record **records)
 {
     char path[PATH_MAX + 8];
-    int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+    int64_t now_ns = udpfast_clock_now(CLOCK_MONOTONIC);
     uint64_t state;
     int result, dead;
     if (now_ns - reader->looked_ns < UDPFAST_WRITER_LOOK_NS)
@@ -731,6 +754,14 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
     return 0;
 }
 
+/* The scope of the DISCONNECTED that holds for what is read now; 0: none does. */
+static inline uint32_t udpfast_reader_orphans(const struct udpfast_reader *reader)
+{
+    return reader->gone != 0 && UDPFAST_LOAD_RELAXED(&reader->header->epoch) == reader->gone_epoch
+               ? (uint32_t) reader->gone
+               : 0;
+}
+
 /* The ring has ended, because its writer closed it or another file replaced it. Returns 1 if the
  * reader continues in that file. */
 static inline int udpfast_reader_end(struct udpfast_reader *reader)
@@ -746,27 +777,39 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
                        "%.400s: its ring was removed: open another reader", reader->directory);
 }
 
+/* Say why a reader cannot be polled. Returns UDPFAST_CLOSED or UDPFAST_REFUSED. */
+static inline int udpfast_reader_say_refused(struct udpfast_reader *reader,
+                                             const struct udpfast_record **records, int64_t limit)
+{
+    if (reader->header == NULL)
+        return udpfast_reader_say_closed(reader);
+    if (records == NULL)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "records must be room for their addresses, was NULL");
+    return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                       "limit must be at least 1 record, was %" PRId64, limit);
+}
+
 /* Copy new records; never wait.
  *
  * records: room for `limit` pointers. Each points to a record, with its payload behind it
  * (udpfast_record_payload); they are valid until the next call.
  *
  * Returns the number of records; 0: there is none; UDPFAST_ENDED; less: see `problem`.
- * UDPFAST_CLOSED: the reader is not open.
+ * UDPFAST_CLOSED: the reader is not open; UDPFAST_REFUSED: `records` is NULL, or `limit` below 1.
  *
  * A record of kind LAPPED states the exact number of records that were missed because the reader
  * was lapped. A CONNECTION of scope WRITER reports that the writer died or failed, and that it is
- * back; one of scope LOOP, that its loop is stuck, and that it has caught up. Each comes alone.
+ * back; one of scope LOOP, that its loop is stuck, and that it has caught up. Each comes alone. One
+ * of scope WRITER also precedes the first result below 0, whatever it is: books are stale then.
  */
 static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit)
 {
     int attempts = 0, ended = 0, end, result;
     uint64_t missed, latest, state;
-    if (limit < 1)
-        return 0;
-    if (reader->header == NULL)
-        return udpfast_reader_say_closed(reader);
+    if (reader->header == NULL || records == NULL || limit < 1)
+        return udpfast_reader_say_refused(reader, records, limit);
     if (reader->pending) {
         reader->pending = 0;
         records[0] = (const struct udpfast_record *) reader->copies;
@@ -779,6 +822,7 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         if (count > 0) {
             if (records[0]->kind == UDPFAST_KIND_RESTART || missed != 0)
                 udpfast_reader_renew_names(reader);
+            reader->damaged = 0;
             if (missed != 0 || reader->unknown)
                 return udpfast_reader_say_lapped(reader, missed, records);
             return count;
@@ -797,15 +841,17 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
             }
             end = UDPFAST_RUN_DAMAGED;
         }
-        if (end == UDPFAST_RUN_DAMAGED)
-            return udpfast_say(reader->problem, UDPFAST_DAMAGED,
-                               "%.300s: expected record %" PRIu64 " at position %" PRIu64
-                               ", found no valid record",
-                               reader->directory, reader->index, reader->position);
+        if (end == UDPFAST_RUN_DAMAGED) {
+            result = udpfast_say(reader->problem, UDPFAST_DAMAGED,
+                                 "%.300s: expected record %" PRIu64 " at position %" PRIu64
+                                 ", found no valid record",
+                                 reader->directory, reader->index, reader->position);
+            return udpfast_reader_lose(reader, result, records);
+        }
         if (ended) {
             result = udpfast_reader_end(reader);
             if (result != 1)
-                return result;
+                return udpfast_reader_lose(reader, result, records);
             ended = 0;
             continue;
         }
@@ -815,6 +861,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         if (ended)
             continue;
         result = udpfast_reader_look(reader, records);
+        if (result < 0)
+            return udpfast_reader_lose(reader, result, records);
         if (result != 2)
             return result;
     }
@@ -853,11 +901,13 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
                                           const struct udpfast_record **records, int64_t limit,
                                           int how, int64_t timeout_ns)
 {
-    int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
+    int64_t until_ns = udpfast_deadline(timeout_ns);
     uint64_t turns = 0;
     if (how != UDPFAST_WAIT_SPIN && how != UDPFAST_WAIT_SLEEP)
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was %d", how);
+    if (reader->header == NULL || records == NULL || limit < 1)
+        return udpfast_reader_say_refused(reader, records, limit);
     for (;;) {
         /* The commit word alone shows neither laps nor the end: poll from time to time. */
         if (turns % 64 == 0 || turns >= 1000
@@ -865,7 +915,7 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
             int64_t count = udpfast_reader_poll(reader, records, limit);
             if (count != 0)
                 return count;
-            if (timeout_ns >= 0 && udpfast_clock(CLOCK_MONOTONIC) >= until_ns)
+            if (timeout_ns >= 0 && udpfast_clock_now(CLOCK_MONOTONIC) >= until_ns)
                 return 0;
         }
         udpfast_reader_rest(turns++, how);

@@ -35,9 +35,22 @@ static inline uint32_t udpfast_record_payload_size(const struct udpfast_record *
     return (uint32_t) record->length - UDPFAST_RECORD_SIZE;
 }
 
-static inline int64_t udpfast_clock(int clock)
+/* Time between two clock readings, of which one may be any number. */
+static inline int64_t udpfast_ns_between(int64_t from_ns, int64_t to_ns)
+{
+    return (int64_t) ((uint64_t) to_ns - (uint64_t) from_ns);
+}
+
+static inline int64_t udpfast_clock_now(int clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+/* When a timeout is over, monotonic; below 0: never. */
+static inline int64_t udpfast_deadline(int64_t timeout_ns)
+{
+    int64_t now_ns = udpfast_clock_now(CLOCK_MONOTONIC);
+    return timeout_ns < 0 || timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + timeout_ns;
 }
