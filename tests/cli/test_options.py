@@ -160,7 +160,7 @@ def test_several_ports_in_one_option_are_refused_with_the_right_form(option: str
     assert f"{option} 14314 {option} 15314" in words
 
 
-def test_output_that_is_closed_early_is_said(tmp_path: Path) -> None:
+def test_output_that_is_closed_early_ends_a_command_as_it_ends_others(tmp_path: Path) -> None:
     """`udpfast verify NAME | head -0`: 1 would say that the journal is damaged."""
     with Journal.open(tmp_path / "j", LAYOUTS, name="j", segment_bytes=1 << 18) as journal:
         journal.append(Kind.MESSAGE, b"x", published_ns=1)
@@ -170,7 +170,7 @@ def test_output_that_is_closed_early_is_said(tmp_path: Path) -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert done.returncode == 141
-    assert done.stderr == "udpfast: the output was closed before its end\n"
+    assert done.stderr == ""
     reading, writing = os.pipe()  # 2>&1 | head -0
     os.close(reading)
     done = subprocess.run(command, stdout=writing, stderr=writing, text=True, check=False)

@@ -72,7 +72,11 @@ def _print_faults(faults: Sequence[Finding]) -> None:
     for fault in faults:
         click.echo(f"{fault.name:<{width}}  {fault.have}, want {fault.want}")
         click.echo(f"    {fault.effect}")
-    click.echo(f"{len(faults)} faults")
+    click.echo(_faults(faults))
+
+
+def _faults(faults: Sequence[Finding]) -> str:
+    return "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
 
 
 def _feed_findings(configs: dict[str, FeedConfig]) -> list[Finding]:
@@ -148,7 +152,7 @@ def _print_settings(whose: str, settings: list[Setting], with_rest: bool) -> Non
 
 
 def print_findings(findings: Sequence[Finding], use: HostUse, with_rest: bool = True) -> None:
-    """Write the faults, then what could be better, each with its effect, and what to do about it.
+    """Write whether there are faults, these, and what could be better: effects, and what to do.
 
     Parameters
     ----------
@@ -162,19 +166,20 @@ def print_findings(findings: Sequence[Finding], use: HostUse, with_rest: bool = 
     wrong = [finding for finding in findings if finding.ok is False]
     faults = [finding for finding in wrong if finding.fault]
     better = [finding for finding in wrong if not finding.fault]
-    for heading, part in (("faults", faults), ("could be better", better)):
-        if part:
-            click.echo(f"{heading}:")
+    if not wrong:
+        click.echo(f"nothing is wrong: {len(findings)} findings")
+    elif not faults:
+        click.echo("0 faults: nothing keeps a feed from running as its file asks")
+    else:
+        click.echo(f"{_faults(faults)}: a feed cannot run as its file asks")
+    for part in (faults, better):
+        if part is better and better:
+            click.echo(f"could be better, for speed and bursts ({len(better)} of {len(findings)}):")
         for finding in part:
             click.echo(f"  {finding.name:<{width}}  {finding.have}, want {finding.want}")
             click.echo(f"      {finding.effect}")
     if with_rest:
         _print_rest(findings, width)
-    click.echo(
-        f"{len(faults)} faults, {len(better)} of {len(findings)} findings could be better"
-        if wrong
-        else f"nothing is wrong: {len(findings)} findings"
-    )
     if any(finding.changes for finding in wrong):
         click.echo(
             f"this command, run as root, sets what can be set at run time:\n  {_apply_command(use)}"

@@ -82,7 +82,7 @@ class Verbs(SmallGroup):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; if its output is closed early (`| head`), say so and end with 141."""
+        """Run the command; if its output is closed early (`| head`), end with 141, as others do."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -91,10 +91,6 @@ class Verbs(SmallGroup):
         # What the buffers still hold goes nowhere.
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(nowhere, sys.stdout.fileno())
-        try:
-            click.echo("udpfast: the output was closed before its end", err=True)
-        except BrokenPipeError:  # 2>&1 | head
-            os.dup2(nowhere, sys.stderr.fileno())
         sys.exit(OUTPUT_CLOSED)
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
