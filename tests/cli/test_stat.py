@@ -84,7 +84,7 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         ended = CliRunner().invoke(cli, ["stat", "ended"])
         assert ": stopped, writer" in ended.output.splitlines()[0]
         assert ended.exit_code == 0
-        assert set(found["host"]) == {"findings", "losses", "stores", "journals", "groups"}
+        assert set(found["host"]) == {"findings", "losses", "stores", "journals", "groups", "runs"}
 
 
 @pytest.mark.parametrize("option", [["--latency"], ["--losses"], ["--watch", "1"]])

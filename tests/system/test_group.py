@@ -1,8 +1,11 @@
 """Feeds of one directory as real processes: one fails, the others go on; one signal ends them."""
 
 import contextlib
+import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +18,14 @@ from tests.system.test_supervision import Ear
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.groups import GroupFeed, GroupFile, read_group
+from udpfast.archive.run_notes import list_runs
 from udpfast.cli.feed_process import FeedProcess
 from udpfast.cli.main import cli
 from udpfast.cli.service import EXIT_TAKEN
 from udpfast.client.reader import Reader
 from udpfast.config.host import HostConfig
 from udpfast.core.layout import Kind
+from udpfast.monitor.metrics import metrics_text
 from udpfast.net.ports import free_port
 
 pytestmark = pytest.mark.system
@@ -100,6 +105,55 @@ def test_a_feed_that_is_killed_is_started_again_and_the_others_go_on(tmp_path, p
     assert {feed.state for feed in feeds().values()} == {"ended"}
     assert read_group("us").life == "stopped"
     ear.sock.close()
+
+
+def test_a_feed_whose_files_are_removed_is_reported_until_it_is_stopped(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        shutil.rmtree(tmp_path / "shm" / "two")
+        wait_until(lambda: "two" in list_runs(), "the note")
+        text = metrics_text()
+        assert 'udpfast_group_feed_down{feed="two",group="us"} 1.0' in text
+        assert 'udpfast_feed_up{feed="two"} 0.0' in text
+        assert 'udpfast_feed_ended{feed="two"} 0.0' in text
+        assert 'udpfast_troubles{kind="feed_removed"} 1.0' in text
+        shown = CliRunner().invoke(cli, ["stat"])
+        assert shown.exit_code == 1
+        assert f"feed two (process {feeds()['two'].pid}) cannot be found" in shown.output
+        assert CliRunner().invoke(cli, ["stat", "two"]).exit_code == 1
+        (found,) = [
+            each
+            for each in json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)["attention"]
+            if each["feed"] == "two"
+        ]
+        assert found["kind"] == "feed_removed" and found["sentence"] in shown.output
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
+    assert list_runs() == {}
+    ear.sock.close()
+
+
+def test_start_that_fails_is_known_until_one_succeeds(tmp_path, ports):
+    file = str(tmp_path / "us" / "one.toml")
+
+    def fails():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.bind(("127.0.0.1", ports["one"]))
+            assert CliRunner().invoke(cli, ["run", "--quiet", file]).exit_code == 1
+        shown = CliRunner().invoke(cli, ["stat"])
+        assert (shown.exit_code, "feed one did not start" in shown.output) == (1, True)
+        text = metrics_text()
+        assert 'udpfast_feed_up{feed="one"} 0.0' in text
+        assert 'udpfast_feed_ended{feed="one"} 0.0' in text
+
+    fails()  # the very first one
+    with running(tmp_path / "us" / "one.toml") as process:
+        wait_until(lambda: list_runs() == {}, "the start")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
+    assert 'udpfast_feed_ended{feed="one"} 1.0' in metrics_text()
+    fails()  # and one behind an end in good order
 
 
 def messages(reader):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 
 from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.archive.run_notes import forget_run, note_run
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.options import IntRange, log_level
 from udpfast.cli.service import EXIT_TAKEN, Service
@@ -19,13 +22,14 @@ from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError, WriterExistsError, sentence
+from udpfast.errors import WriterExistsError, sentence
 from udpfast.host import shared_memory_removal
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
 from udpfast.monitor.silence import SilentLines
 from udpfast.monitor.stalls import Stalls
 from udpfast.net.bypass import STACKS
+from udpfast.shm.instance import name_in_file
 from udpfast.shm.roster import AgentState
 
 __all__ = ["EXIT_TAKEN", "run", "say_removed"]
@@ -93,30 +97,40 @@ def run(
 
         sys.exit(run_group(paths, host_file, quiet))
     service = Service(os.environ)
-    try:
+    name = name_in_file(paths[0]) or Path(paths[0]).stem
+    with _noting_failure(paths[0], name, service):
         config = _with_options(load_feed(paths[0]), core, stack, library, strict)
-    except ConfigError as error:
-        service.failed(str(error))
-        raise
-    enter_bypass(
-        config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict, quiet=quiet
-    )
-    _run_feed(config, quiet, service)
+        enter_bypass(
+            config.bypass, config.receive.rcvbuf_bytes, strict=config.agent.strict, quiet=quiet
+        )
+    _run_feed(paths[0], config, quiet, service)
 
 
-def _run_feed(config: FeedConfig, quiet: bool, service: Service) -> None:
-    stopping = Stop()
-    stopping.listen()
+@contextmanager
+def _noting_failure(file: str, name: str, service: Service) -> Iterator[None]:
+    # A start that fails leaves no files of its own that would tell of it.
     try:
-        subscriber = Subscriber(config)
-        subscriber.start()
-    except WriterExistsError as error:
+        yield
+    except click.UsageError:
+        raise
+    except WriterExistsError as error:  # that process runs the feed
         service.failed(str(error))
         click.echo(f"udpfast: {error}", err=True)
         sys.exit(EXIT_TAKEN)
     except Exception as error:
         service.failed(sentence(error))
+        if Path(file).exists():  # a name that was mistyped is no feed that should run
+            note_run(name, "failed", sentence(error))
         raise
+
+
+def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> None:
+    stopping = Stop()
+    stopping.listen()
+    with _noting_failure(file, config.name, service):
+        subscriber = Subscriber(config)
+        subscriber.start()
+    forget_run(config.name)
     failure: BaseException | None = None
     try:
         _announce(subscriber, quiet)
@@ -128,6 +142,8 @@ def _run_feed(config: FeedConfig, quiet: bool, service: Service) -> None:
             subscriber.stop(stopping.is_hurried)
         except Exception as error:  # the loop's own, unless it is known already
             failure = failure or error
+        if failure is None:
+            forget_run(config.name)
     undone = _say_undone(subscriber)
     if failure is not None:
         service.failed(sentence(failure) if isinstance(failure, Exception) else repr(failure))
@@ -219,6 +235,7 @@ def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
             f"is started again. {shared_memory_removal()}".rstrip()
         )
         say_warning(f"udpfast: {subscriber.name}: {said['removed']}")
+        note_run(subscriber.name, "removed", said["removed"])
 
 
 def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:

@@ -6,6 +6,7 @@ import errno
 import json
 import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +31,13 @@ from udpfast.monitor.status import (
     read_replay_status,
     read_status,
 )
-from udpfast.monitor.troubles import describe_troubles, feed_troubles
+from udpfast.monitor.troubles import (
+    Trouble,
+    find_feed_troubles,
+    find_troubles,
+    list_troubles,
+    run_trouble,
+)
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["stat"]
@@ -84,7 +91,14 @@ def stat(
         if only_latency or only_losses or interval_s is not None:
             raise click.UsageError("--watch, --latency and --losses want the NAME of an instance")
         sys.exit(not _show_host(as_json))
-    directory = instance_directory(name)
+    try:
+        directory = instance_directory(name)
+    except FileNotFoundError:
+        trouble = None if "/" in name else run_trouble(name)
+        if trouble is None:
+            raise
+        say(f"ATTENTION: {trouble}")
+        sys.exit(1)
     if (replay := read_replay_status(name)) is not None:
         _watch_replay(name, replay, interval_s, as_json)
         return
@@ -135,11 +149,12 @@ def _watch_replay(
 def _show_host(as_json: bool) -> bool:
     # Whether nothing needs attention.
     host = read_host()
+    found = find_troubles(host.host, host.instances, host.unreadable)
     if as_json:
-        click.echo(json.dumps(to_builtins(host)))
+        click.echo(json.dumps(to_builtins(host) | {"attention": list_troubles(found)}))
     else:
         print_host(host)
-    return not describe_troubles(host.host, host.instances, host.unreadable)
+    return not found
 
 
 def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> dict[str, Hop]:
@@ -165,14 +180,15 @@ def _show_losses(directory: Path, with_zeros: bool, as_json: bool) -> bool:
 def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
     # Whether nothing needs attention, and all is accounted for.
     status = read_status(name)
+    found = find_feed_troubles(status.path.name, status)
     if as_json:
-        click.echo(json.dumps(to_builtins(status)))
+        click.echo(json.dumps(to_builtins(status) | {"attention": list_troubles(found)}))
     else:
-        _print_status(status, with_zeros)
-    return (status.ledger.adds_up or status.alive) and not feed_troubles(status.path.name, status)
+        _print_status(status, found, with_zeros)
+    return (status.ledger.adds_up or status.alive) and not found
 
 
-def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
+def _print_status(status: InstanceStatus, found: Sequence[Trouble], with_zeros: bool) -> None:
     say(
         f"{status.directory}: {status.life_shown}, writer {status.writer_pid}, "
         f"{status.output} {status.state}, epoch {status.epoch}, {status.records:,} records"
@@ -182,8 +198,8 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     say(f"bypass {status.bypass.text}")
     for name, value in status.bypass.environment.items():
         say(f"  {name}={value}")
-    for sentence in feed_troubles(status.path.name, status):
-        say(f"ATTENTION: {sentence}")
+    for trouble in found:
+        say(f"ATTENTION: {trouble.text}")
     for agent in status.agents:
         _print_agent(agent, status.alive)
     if status.image is not None:

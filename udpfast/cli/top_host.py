@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import asdict
 
 from udpfast.archive.groups import Group
+from udpfast.archive.run_notes import RunNote, is_removed
 from udpfast.cli.top_words import section, short, size, soon, tail
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import Journals, JournalStatus
@@ -40,7 +41,7 @@ def host_lines(
     yield from section("what needs attention", troubles or unseen * others)
     yield from section(
         f"{'group':<16}{'state':<9}{'pid':>9}{'feeds':>7}{'running':>9}{'restarts':>10}",
-        [_group_row(group) for group in host.groups.found.values()],
+        [_group_row(group, host.runs) for group in host.groups.found.values()],
     )
     yield from section(
         f"{'store':<16}{'host':<10}{'epoch':<9}{'end':>8}{'unsynced':>9}{'behind':>9}  state",
@@ -113,8 +114,10 @@ def journal_lines(journals: Journals) -> Iterator[str]:
             yield "grows/s and full in need two looks, which udpfast top takes"
 
 
-def _group_row(group: Group) -> str:
-    running = sum(feed.state == "running" for feed in group.feeds) if group.alive else 0
+def _group_row(group: Group, runs: Mapping[str, RunNote]) -> str:
+    running = group.alive * sum(
+        feed.state == "running" and not is_removed(feed, runs) for feed in group.feeds
+    )
     restarts = sum(feed.restarts for feed in group.feeds)
     return (
         f"{group.name[:15]:<16}{group.life:<9}{group.pid:>9}{len(group.feeds):>7}{running:>9}"

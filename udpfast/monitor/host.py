@@ -10,6 +10,7 @@ from msgspec import Struct
 from udpfast.archive.bus_files import list_stores
 from udpfast.archive.feed_settings import read_feed
 from udpfast.archive.groups import Group, list_groups
+from udpfast.archive.run_notes import RunNote, list_runs
 from udpfast.config import FeedConfig
 from udpfast.errors import UdpfastError
 from udpfast.host import inspect_host
@@ -70,6 +71,8 @@ class HostFacts(Struct, frozen=True):
         Of this user; the records of stores, too.
     groups : Groups
         Of this user.
+    runs : dict of RunNote
+        What is wrong with runs of feeds, by the feeds' names.
     """
 
     findings: tuple[HostFinding, ...]
@@ -77,6 +80,7 @@ class HostFacts(Struct, frozen=True):
     stores: Stores
     journals: Journals
     groups: Groups
+    runs: dict[str, RunNote] = {}
 
 
 def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) -> HostFacts:
@@ -97,6 +101,7 @@ def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) 
         stores=paced.get("stores", lambda _: read_stores(list_stores())),
         journals=paced.get("journals", lambda before: read_journals(_all_journals(feeds), before)),
         groups=Groups(*list_groups()),
+        runs=list_runs(),
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from udpfast.archive.groups import Group
+from udpfast.archive.run_notes import RunNote, is_removed
 from udpfast.monitor.families import Families, distinct_names
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, JournalStatus
@@ -40,7 +43,7 @@ def add_host(families: Families, host: HostFacts) -> None:
     for disk in host.journals.disks:
         _add_disk(families, disk)
     for group in host.groups.found.values():
-        _add_group(families, group)
+        _add_group(families, group, host.runs)
     wrong = (
         "host settings that feeds need changed; fault 1: a feed cannot run as it is asked "
         "to, 0: it costs time, or datagrams under load"
@@ -52,16 +55,19 @@ def add_host(families: Families, host: HostFacts) -> None:
     families.gauge("host_faults", "findings of the host that are faults", faults)
 
 
-def _add_group(families: Families, group: Group) -> None:
+def _add_group(families: Families, group: Group, runs: Mapping[str, RunNote]) -> None:
     up = "whether the process that supervises the group lives"
     families.gauge("group_up", up, group.alive, group=group.name)
     ended = "whether it ended in good order"
     families.gauge("group_ended", ended, group.ended, group=group.name)
-    down = "1: a feed of the group does not run yet, or ended with an error and is started again"
+    down = (
+        "1: a feed of the group does not run yet, ended with an error and is started again, or "
+        "runs and cannot be found"
+    )
     restarts = "times that a feed of the group was started again"
     for feed in group.feeds:
         labels = {"group": group.name, "feed": feed.name}
-        is_down = group.alive and feed.state in ("starting", "waiting")
+        is_down = group.alive and (feed.state in ("starting", "waiting") or is_removed(feed, runs))
         families.gauge("group_feed_down", down, is_down, **labels)
         families.counter("group_feed_restarts", restarts, feed.restarts, **labels)
 

@@ -54,6 +54,8 @@ _GAUGES = {
     "took_over": "took_over",
     "wait_ns": "hole_wait_seconds",
 }
+_UP = "whether the feed's process lives, and can be found"
+_ENDED = "whether the feed ended in good order: it was stopped, and is not to be missed"
 # Two kinds of servers have them, with one meaning here.
 _SERVER_MEANINGS = {
     "requests": "requests sent, or snapshots asked for",
@@ -112,6 +114,10 @@ class FeedCollector:
             _add_host_losses(families, name, losses)
         for name, replay in host.replays.items():
             _add_replay(families, name, replay)
+        for name in host.host.runs:
+            if name not in host.instances and (not self._names or name in self._names):
+                families.gauge("feed_up", _UP, False, feed=name)
+                families.gauge("feed_ended", _ENDED, False, feed=name)
         if not self._names:
             add_host(families, host.host)
             _add_troubles(families, host)
@@ -160,13 +166,13 @@ def _add_troubles(families: Families, host: HostStatus) -> None:
 
 
 def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
-    up = "whether the feed's process lives"
-    families.gauge("feed_up", up, status.alive, feed=feed)
+    removed = status.note is not None and status.note.what == "removed"
+    families.gauge("feed_up", _UP, status.alive and not removed, feed=feed)
     stuck = "how long the loop of a feed whose process lives has stood still; 0: it does not"
     stuck_ns = status.stuck_ns if status.life == "stuck" else 0
     families.gauge("feed_stuck_seconds", stuck, stuck_ns / 1e9, feed=feed)
-    ended = "whether the feed ended in good order: it was stopped, and is not to be missed"
-    families.gauge("feed_ended", ended, status.life == "stopped", feed=feed)
+    ended = status.life == "stopped" and status.note is None
+    families.gauge("feed_ended", _ENDED, ended, feed=feed)
     start = "when the feed was started, UNIX time"
     families.gauge("feed_start_time_seconds", start, status.started_ns / 1e9, feed=feed)
     sums = "by how much the feed's sums differ, together; of a feed at rest it must be 0"

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from udpfast.archive.replay_note import Replay, read_replay
+from udpfast.archive.run_notes import RunNote, read_run
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
@@ -25,7 +26,7 @@ from udpfast.monitor.output import OutputFacts, read_output
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_addresses, describe_silence
-from udpfast.shm.instance import instance_directory, list_instances
+from udpfast.shm.instance import instance_directory, instance_root, list_instances
 from udpfast.shm.relay_counts import RelayCounts
 from udpfast.shm.roster import read_roster
 
@@ -166,6 +167,8 @@ class InstanceStatus(Struct, frozen=True):
         What agents count of the servers that they ask, by the table of their settings.
     replay : Replay or None
         What it replays, if it is a replay of datagrams; None: it is a feed.
+    note : RunNote or None
+        Why it does not run, or why nobody finds it, if `udpfast run` noted that.
     relay_gone : int
         Pid of the relay beside it that was killed or failed, and is none of `agents`; 0: none.
     """
@@ -195,6 +198,7 @@ class InstanceStatus(Struct, frozen=True):
     latency_ns: dict[str, dict[str, int]]
     servers: dict[str, dict[str, int]]
     replay: Replay | None = None
+    note: RunNote | None = None
     relay_gone: int = 0
 
     @property
@@ -320,6 +324,7 @@ def read_status(
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
         replay=replay,
+        note=_read_note(directory, started_ns, output),
         # The roster says how one is that the feed starts.
         relay_gone=gone if all(agent.name != "relay" for agent in agents) else 0,
     )
@@ -370,6 +375,17 @@ def _readers(readers: Sequence[ReaderInfo], output: OutputFacts) -> tuple[Reader
         )
         for reader in readers
     )
+
+
+def _read_note(directory: Path, started_ns: int, output: OutputFacts) -> RunNote | None:
+    if directory.parent != instance_root():
+        return None
+    note = read_run(directory.name)
+    if note is None or note.at_ns < started_ns:
+        return None
+    # That another start fails says nothing of a feed that runs.
+    runs = output.alive and output.state == "open"
+    return None if runs and note.what == "failed" else note
 
 
 def _read_relay(directory: Path) -> tuple[dict[str, dict[str, int]] | None, int]:

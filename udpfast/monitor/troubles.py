@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from udpfast.archive.groups import Group, GroupFeed
+from udpfast.archive.run_notes import RunNote, read_run
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.servers import describe_servers, is_served
 from udpfast.monitor.status import AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
+from udpfast.shm.instance import RUNS, instance_root
 
 __all__ = [
     "Trouble",
     "TroubleKind",
     "describe_troubles",
     "feed_troubles",
+    "find_feed_troubles",
     "find_troubles",
+    "list_troubles",
+    "run_trouble",
     "store_troubles",
 ]
 
@@ -47,21 +53,22 @@ class TroubleKind(IntEnum):
 
     FEED_DEAD = 1
     FEED_STUCK = 2
-    FEED_RESTARTED = 3
-    FEED_SILENT = 4
-    OBJECTS_STRANDED = 5
-    AGENT_DOWN = 6
-    RELAY_GONE = 7
-    SOURCE_GONE = 8
-    DISK_FULL = 9
-    LINE_SILENT = 10
-    SERVER_SILENT = 11
-    TABLE_FULL = 12
-    OUTBOX_FULL = 13
-    NOT_RECORDED = 14
-    RELAY_SHORT = 15
-    HOST_FAULT = 16
-    UNREADABLE = 17
+    FEED_REMOVED = 3
+    FEED_RESTARTED = 4
+    FEED_SILENT = 5
+    OBJECTS_STRANDED = 6
+    AGENT_DOWN = 7
+    RELAY_GONE = 8
+    SOURCE_GONE = 9
+    DISK_FULL = 10
+    LINE_SILENT = 11
+    SERVER_SILENT = 12
+    TABLE_FULL = 13
+    OUTBOX_FULL = 14
+    NOT_RECORDED = 15
+    RELAY_SHORT = 16
+    HOST_FAULT = 17
+    UNREADABLE = 18
 
 
 #: An agent's failure by which there was no room for a further segment, or no quota.
@@ -69,10 +76,11 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Trouble(Struct, frozen=True):
-    """One thing that needs attention, in a sentence."""
+    """One thing that needs attention, in a sentence; `feed`: whose it is, empty: the host's."""
 
     kind: TroubleKind
     text: str
+    feed: str = ""
 
 
 def find_troubles(
@@ -88,13 +96,18 @@ def find_troubles(
     tried = {feed.name for group, feed in members if _tried(group, feed)}
     failures = {feed.name: feed.failure for group, feed in members if group.alive}
     found = [
-        each
+        replace(each, feed=name)
         for name, status in feeds.items()
         for each in _of_feed(name, status, failures.get(name, ""))
         if each.kind != TroubleKind.FEED_DEAD or name not in tried
     ]
     found += [
-        Trouble(TroubleKind.UNREADABLE, f"instance {name} cannot be read: {why}")
+        _of_run(name, note)
+        for name, note in host.runs.items()
+        if name not in feeds and name not in tried
+    ]
+    found += [
+        Trouble(TroubleKind.UNREADABLE, f"instance {name} cannot be read: {why}", name)
         for name, why in (unreadable or {}).items()
     ]
     found += _of_host(host)
@@ -112,10 +125,28 @@ def describe_troubles(
     return [each.text for each in find_troubles(host, feeds or {}, unreadable)]
 
 
+def find_feed_troubles(name: str, status: InstanceStatus) -> list[Trouble]:
+    """Return what needs attention at one feed, and at the disks that it writes to."""
+    found = [replace(each, feed=name) for each in _of_feed(name, status)]
+    return sorted([*found, *_of_journals(status.journals)], key=lambda each: each.kind)
+
+
 def feed_troubles(name: str, status: InstanceStatus) -> list[str]:
-    """Return what needs attention at one feed, and at the disks that it writes to, as sentences."""
-    found = [*_of_feed(name, status), *_of_journals(status.journals)]
-    return [each.text for each in sorted(found, key=lambda each: each.kind)]
+    """Return the same as sentences."""
+    return [each.text for each in find_feed_troubles(name, status)]
+
+
+def list_troubles(found: Sequence[Trouble]) -> list[dict[str, str]]:
+    """Return what needs attention for a program, as `udpfast stat --json` prints it."""
+    return [
+        {"kind": each.kind.name.lower(), "feed": each.feed, "sentence": each.text} for each in found
+    ]
+
+
+def run_trouble(name: str) -> str | None:
+    """Return what is wrong with the run of a feed that has no files, as a sentence."""
+    note = read_run(name)
+    return None if note is None else _of_run(name, note).text
 
 
 def store_troubles(store: StoreStatus) -> list[str]:
@@ -134,6 +165,8 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
     if status.life == "failed":
         reason = next((each.failure for each in status.agents if each.failure), "see its log")
         yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
+    if status.note is not None:
+        yield _of_run(name, status.note)
     if status.life == "stuck":
         yield Trouble(TroubleKind.FEED_STUCK, f"feed {name} {_why_stuck(status)}")
     for sentence in status.limits.values():
@@ -188,6 +221,23 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
                 yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
             else:
                 yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
+
+
+def _of_run(name: str, note: RunNote) -> Trouble:
+    when = f"{datetime.fromtimestamp(note.at_ns / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if note.what == "removed":
+        return Trouble(
+            TroubleKind.FEED_REMOVED,
+            f"feed {name} (process {note.pid}) cannot be found, since {when}: {note.reason}",
+            name,
+        )
+    times = f", for the {note.times}. time" if note.times > 1 else ""
+    return Trouble(
+        TroubleKind.FEED_DEAD,
+        f"feed {name} did not start, at {when}{times}: {note.reason}. (Start it, or remove "
+        f"{instance_root() / RUNS / name}.json if it should not run.)",
+        name,
+    )
 
 
 def _why_stuck(status: InstanceStatus) -> str:
@@ -280,6 +330,7 @@ def _of_group(group: Group) -> Iterator[Trouble]:
                 TroubleKind.FEED_DEAD,
                 f"feed {feed.name} of group {group.name} does not run, after {feed.restarts} "
                 f"restarts: {feed.failure}",
+                feed.name,
             )
 
 

@@ -26,6 +26,7 @@ from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
 __all__ = [
     "GROUPS",
+    "RUNS",
     "SHARED",
     "admit_group",
     "admit_group_to_journal",
@@ -39,9 +40,11 @@ __all__ = [
     "name_in_file",
 ]
 
-#: Folders in the root that are not instances: memory that buses share with apps; groups of feeds.
+#: Folders in the root that are not instances: memory that buses share with apps; groups of feeds;
+#: what is wrong with runs of feeds.
 SHARED = ".bus"
 GROUPS = ".groups"
+RUNS = ".runs"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 #: Most instances that an error lists.
@@ -69,7 +72,7 @@ def list_instances() -> list[Path]:
     """
     root = instance_root()
     found = sorted(root.iterdir()) if root.is_dir() else []
-    return [each for each in found if each.name not in (SHARED, GROUPS) and _has_files(each)]
+    return [each for each in found if each.name not in (SHARED, GROUPS, RUNS) and _has_files(each)]
 
 
 def _has_files(directory: Path) -> bool:
