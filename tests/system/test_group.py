@@ -22,6 +22,7 @@ from udpfast.archive.run_notes import list_runs
 from udpfast.cli.feed_process import FeedProcess
 from udpfast.cli.main import cli
 from udpfast.cli.service import EXIT_TAKEN
+from udpfast.client.counters import counters
 from udpfast.client.reader import Reader
 from udpfast.config.host import HostConfig
 from udpfast.core.layout import Kind
@@ -104,6 +105,38 @@ def test_a_feed_that_is_killed_is_started_again_and_the_others_go_on(tmp_path, p
         assert process.wait(PATIENCE_S) == 0, process.stderr.read()
     assert {feed.state for feed in feeds().values()} == {"ended"}
     assert read_group("us").life == "stopped"
+    ear.sock.close()
+
+
+def test_a_feed_is_started_again_in_good_order_by_a_signal(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        before = feeds()["two"]
+        os.kill(before.pid, signal.SIGUSR1)
+        wait_until(lambda: feeds()["two"].pid not in (0, before.pid), "another process")
+        wait_until(lambda: feeds()["two"].state == "running", "the feed")
+        assert (feeds()["two"].restarts, feeds()["two"].failure) == (0, "")
+        assert counters("two")["feed"]["took_over"] == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0, process.stderr.read()
+    ear.sock.close()
+
+
+def test_what_ended_a_feed_is_told_beside_what_hinders_its_start(tmp_path, ports):
+    file = tmp_path / "us" / "two.toml"
+    text = file.read_text()
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")):
+        ear.hear("READY=1")
+        file.write_text("nonsense = 1\n" + text)
+        os.kill(feeds()["two"].pid, signal.SIGKILL)
+        wait_until(lambda: feeds()["two"].restarts > 1, "more tries")
+        wait_until(lambda: "nonsense" in feeds()["two"].failure, "the reason")
+        file.write_text(text)
+        wait_until(lambda: feeds()["two"].state == "running", "the feed")
+        failure = feeds()["two"].failure
+        assert failure.startswith("SIGKILL ended it; ") and failure.count("nonsense") == 1
     ear.sock.close()
 
 

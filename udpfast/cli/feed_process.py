@@ -18,13 +18,15 @@ from msgspec.structs import replace
 from udpfast.agents.feed.backoff import Backoff
 from udpfast.archive.groups import FeedState, GroupFeed
 from udpfast.cli.child import child_command
-from udpfast.cli.service import EXIT_TAKEN, FAILED
+from udpfast.cli.service import EXIT_AGAIN, EXIT_TAKEN, FAILED
 from udpfast.config.host import HostConfig
 from udpfast.core.clock import realtime_ns
 
 __all__ = ["FeedProcess"]
 
 _HEARD_BYTES = 4096
+#: Between what ended a feed and what hindered its start behind that.
+_THEN = "; then it did not start: "
 #: How long to wait before a feed that runs elsewhere is tried again.
 TAKEN_WAIT_NS = 60_000_000_000
 
@@ -110,7 +112,7 @@ class FeedProcess:
             return
         self._listen(self._alive_ns)
         self._process = None
-        if code in (0, -signal.SIGTERM):  # that one came before it listened
+        if code in (0, EXIT_AGAIN, -signal.SIGTERM):  # that one came before it listened
             self._note("ended")
         else:
             self._note("failed", failure=self._reason or _ending(code))
@@ -150,11 +152,20 @@ class FeedProcess:
         self._listen(now_ns)  # its last words
         self._process = None
         reason, self._reason = self._reason or _ending(code), ""
+        if code == EXIT_AGAIN:
+            self._say(f"feed {self.entry.name} was stopped in good order, to be started again")
+            self.entry = replace(self.entry, failure="")
+            self.start(now_ns)
+            return
         if code == 0:
             self._note("ended")
             self._say(f"feed {self.entry.name} was stopped in good order: it stays so")
             return
         wait_ns = self._backoff.ended(now_ns - self._began_ns)
+        if self.entry.state == "starting" and self.entry.failure:
+            # It has not run since: what ended it then cost data, what hinders it now does not.
+            first = self.entry.failure.partition(_THEN)[0]
+            reason = first if first == reason else first + _THEN + reason
         again = reason == self.entry.failure
         if code == EXIT_TAKEN:  # a restart does not help while that process lives
             wait_ns = TAKEN_WAIT_NS

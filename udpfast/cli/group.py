@@ -56,6 +56,8 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
     stopping = Stop()
     stopping.listen()
+    # It is meant for a feed, whose process ignores it, too, until it knows what to do.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         file = GroupFile(group)
     except WriterExistsError as error:

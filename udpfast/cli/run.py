@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.run_notes import forget_run, note_run
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.options import IntRange, log_level
-from udpfast.cli.service import EXIT_TAKEN, Service
+from udpfast.cli.service import EXIT_AGAIN, EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
@@ -87,8 +89,11 @@ def run(
     with an error is started again, and one signal stops them all. host.toml in DIRECTORY gives
     them cores. Strategies attach to all with udpfast.Reader("group:DIRECTORY'S NAME").
 
+    SIGUSR1 to the process of a feed stops it in the same way, and whoever supervises it, its group
+    or its systemd unit, starts it again with its file as it is then.
+
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
-    settings; 3 another process runs this instance, or this group.
+    settings; 3 another process runs this instance, or this group; 4 stopped by SIGUSR1.
     """
     if len(paths) > 1 or host_file is not None or Path(paths[0]).is_dir():
         if core is not None or stack or library or strict:
@@ -127,6 +132,13 @@ def _noting_failure(file: str, name: str, service: Service) -> Iterator[None]:
 def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> None:
     stopping = Stop()
     stopping.listen()
+    again: list[int] = []
+
+    def stop_for_again(number: int, frame: FrameType | None) -> None:
+        again.append(number)
+        stopping.set()
+
+    signal.signal(signal.SIGUSR1, stop_for_again)
     with _noting_failure(file, config.name, service):
         subscriber = Subscriber(config)
         subscriber.start()
@@ -150,6 +162,8 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
         raise failure
     if undone:
         sys.exit(1)
+    if again:
+        sys.exit(EXIT_AGAIN)
 
 
 def _say_undone(subscriber: Subscriber) -> bool:

@@ -11,10 +11,13 @@ import os
 import socket
 from collections.abc import Mapping
 
-__all__ = ["EXIT_TAKEN", "FAILED", "Service"]
+__all__ = ["EXIT_AGAIN", "EXIT_TAKEN", "FAILED", "Service"]
 
 #: Exit code: another live process writes this instance. To start again does not help.
 EXIT_TAKEN = 3
+
+#: Exit code: a signal asked it to end in good order and to be started again.
+EXIT_AGAIN = 4
 
 #: What a status begins with that says why the feed is not there.
 FAILED = "failed: "
