@@ -15,7 +15,9 @@ import pytest
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
+from udpfast.archive.feed_settings import write_feed
 from udpfast.client import missing_book
+from udpfast.config import parse_feed
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
 from udpfast.errors import FormatError, similar
 from udpfast.market.updates import BOOK, ORDER, ORDERS
@@ -741,6 +743,21 @@ def test_missing_orders_do_not_blame_the_settings_of_a_feed_that_has_some(
     feed.apply()
     with pytest.raises(KeyError, match=re.escape(said)):
         feed.books.orders(*key)
+
+
+def test_missing_orders_do_not_blame_the_settings_that_ask_for_them(feed: Feed) -> None:
+    books = Books(feed.reader)
+    with pytest.raises(KeyError, match=r"a feed publishes them with books.orders = true"):
+        books.orders("nasdaq", "AAPL")
+    tables = {
+        "name": "itch",
+        "wire": {"framing": "moldudp64", "payload": "itch"},
+        "streams": {"lines": [{"name": "A", "address": "127.0.0.1:1"}]},
+        "books": {"orders": True},
+    }
+    write_feed(parse_feed(tables), feed.instance.directory)
+    with pytest.raises(KeyError, match=r"its feed has books.orders = true .* stock directory"):
+        books.orders("nasdaq", "AAPL")
 
 
 def test_missing_book_of_no_books_says_that_none_was_read() -> None:

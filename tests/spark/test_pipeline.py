@@ -8,6 +8,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -126,6 +127,12 @@ def test_silver_tables_are_written_typed(spark, export: Path, tmp_path: Path) ->
     trades = spark.read.parquet(f"{tmp_path}/silver/trades")
     assert trades.schema["notional"].dataType.simpleString() == "double"
     assert trades.count() == next(one.rows for one in ran if one.name == "silver trades")
+
+
+def test_times_are_written_as_utc_for_every_reader(spark, tmp_path: Path) -> None:
+    spark.sql("SELECT timestamp_seconds(1) AS time").write.parquet(f"{tmp_path}/times")
+    found = pq.read_schema(next(tmp_path.glob("times/*.parquet")))
+    assert str(found.field("time").type) == "timestamp[us, tz=UTC]"
 
 
 class Page(HTMLParser):

@@ -89,6 +89,12 @@ def tail(
         _open(address, start) as reader,
     ):
         _note_unknown(address, symbols)
+        if not begin and address.startswith(_JOURNAL):
+            then = "waits for the next record" if reader.alive else "has no writer and gets no more"
+            click.echo(
+                f"udpfast: {address} {then}; --begin shows what it has ({reader.index:,} records)",
+                err=True,
+            )
         for record in _records(reader):
             # No kind given: all, also those of later versions.
             if (kinds and record.kind not in kinds) or (symbols and record.symbol not in symbols):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from udpfast.errors import similar
+from udpfast.archive.feed_settings import read_feed
+from udpfast.errors import FormatError, similar
 
 if TYPE_CHECKING:
     from udpfast.client.books import Books
@@ -19,6 +21,12 @@ _SHOWN = 3
 
 #: Names that are compared letter by letter at most: the comparison of 10,000 takes a long time.
 _COMPARED = 250
+
+#: Why a feed may publish nothing of instruments that trade.
+_SINCE = (
+    "a feed that joined in the middle of a session publishes an instrument's once the venue has "
+    "sent its definition (of ITCH the stock directory, when the session begins) or a snapshot"
+)
 
 
 def _compared(symbol: str, named: list[tuple[str, str]]) -> list[str]:
@@ -43,7 +51,7 @@ def missing_book(books: Books, key: object) -> str:
         near = [symbols[each] for each in similar(str(key), some, _SHOWN)]
         said = f"a book's key must be (exchange, symbol), was {key!r}"
     if not len(books):
-        said += ": there is no book yet, because no update of one was read"
+        said += f": there is no book yet, because no update of one was read; {_SINCE}"
     return said + _meant(near)
 
 
@@ -56,13 +64,25 @@ def missing_orders(books: Books, key: _Name) -> str:
     ]
     if not names:
         return (
-            f"no orders of {key!r}: no single orders were read at all; a feed publishes them with "
-            "books.orders = true, if the venue's messages have them"
+            f"no orders of {key!r}: no single orders were read so far; {_switched(books)}if the "
+            f"venue's messages have them, {_SINCE}"
         )
     said = f"no orders of {key!r} among those of {len(names):,}"
     if key in books:
         said += ": none were read so far; they come with their next update or snapshot"
     return said + _meant(_near(key, names))
+
+
+def _switched(books: Books) -> str:
+    # Blame the settings only where they do not ask for orders, or nobody knows them.
+    feed = None
+    directory = getattr(books.reader, "directory", None)
+    if directory is not None:
+        with suppress(FormatError):
+            feed = read_feed(directory)
+    if feed is not None and feed.books.orders:
+        return "its feed has books.orders = true and publishes them "
+    return "a feed publishes them with books.orders = true, "
 
 
 def _near(key: tuple[object, object], names: list[_Name]) -> list[_Name]:

@@ -34,11 +34,13 @@ __all__ = [
 #: Memory of the JVM of a local master, which is both driver and executor.
 LOCAL_MEMORY = "4g"
 
-#: Settings for every master. Times are shown in UTC, not in the viewer's time zone. Values of
+#: Settings for every master. Times are shown in UTC, not in the viewer's time zone, and written so
+#: that every reader takes them for UTC: Spark's own INT96 has no zone. Values of
 #: partition directories keep the types of the tables' schema. Errors of the data source's options
 #: are one sentence, which a Python traceback would hide.
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
