@@ -7,7 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.archive.feed_settings import write_feed
+from udpfast.config import parse_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.log.journal import Journal
 from udpfast.monitor import journals
@@ -18,6 +21,7 @@ from udpfast.monitor.journals import (
     list_journals,
     read_journals,
 )
+from udpfast.shm.instance import instance_directory
 
 
 @pytest.fixture(autouse=True)
@@ -134,10 +138,15 @@ def test_journals_of_a_feed_are_those_of_its_recorder(
 ) -> None:
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
     settings = {"name": "x", "incremental": {"lines": lines}}
-    with Subscriber(settings | {"record": {"enabled": True, "what": what}}):
-        instance = tmp_path / "shm" / "x"
+    settings |= {"record": {"enabled": True, "what": what}}
+    instance = instance_directory("x", create=True)
+    write_feed(parse_feed(settings), instance)
+    assert feed_journals(instance) == []  # its recorder has not begun one yet
+    with Subscriber(settings):
         root = tmp_path / "journals"
-        assert feed_journals(instance) == [root / each for each in expected]
+        wait_until(
+            lambda: feed_journals(instance) == [root / each for each in expected], "journals"
+        )
     (instance / "feed.json").write_bytes(b"{")
     assert feed_journals(instance) == []
     (instance / "feed.json").unlink()

@@ -137,7 +137,8 @@ class Journals(Struct, frozen=True):
 def feed_journals(instance: Path) -> list[Path]:
     """Return where a feed keeps what it brings: its recorder's journals, or the store it writes.
 
-    None of an instance whose settings nobody can read: they say whether it has a recorder.
+    None of an instance whose settings nobody can read: they say whether it has a recorder; and
+    none that no recorder has begun yet: how its agent is says why.
     """
     try:
         return list(_feed_directories(instance))
@@ -183,11 +184,22 @@ def _feed_directories(instance: Path) -> Iterator[Path]:
         return
     wanted = config.record.directory or config.name
     target = Path(wanted) if "/" in wanted else journal_root() / wanted
-    target = noted_journal(instance) or target  # absolute, as the recorder found it
-    if config.record.what != "raw":
-        yield target
-    if config.record.what != "records":
-        yield target / "raw"
+    noted = noted_journal(instance)  # absolute, as the recorder found it
+    target = noted or target
+    own = [target] * (config.record.what != "raw") + [target / "raw"] * (
+        config.record.what != "records"
+    )
+    yield from (journal for journal in own if noted or _is_begun(journal))
+
+
+def _is_begun(journal: Path) -> bool:
+    try:
+        (journal / "journal").lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:  # it is there, and not ours to see: who reads it says so
+        pass
+    return True
 
 
 def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
