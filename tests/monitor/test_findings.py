@@ -3,13 +3,16 @@
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.host import Finding, HostUse
+from udpfast.log.segment import segment_file_bytes
 from udpfast.monitor import findings
 from udpfast.monitor.findings import feed_use, inspect_feed, inspect_together
 
@@ -93,6 +96,25 @@ def test_inspect_feed_journal_must_be_its_own_and_within_its_limit(tmp_path: Pat
     (tmp_path / "journal" / "1.segment").write_bytes(bytes(1 << 26))
     found = inspect(feed(name="first", record={**table, "segment_bytes": 1 << 20}))
     assert found["record.keep_bytes"].ok is False and not found["record.keep_bytes"].fault
+
+
+@pytest.mark.parametrize(("full", "segments"), [("stop", 4), ("drop", 2)])
+def test_inspect_feed_journal_must_have_room_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str, segments: int
+) -> None:
+    table = {"enabled": True, "directory": str(tmp_path / "journal"), "segment_bytes": 1 << 22}
+    config = feed(record={**table, "full": full, "what": "both"})
+    need = bytes_to_begin(config.record, config.ring.names)
+    assert 0 < need - segments * segment_file_bytes(1 << 22) < 16 << 20  # the names
+    disk = os.statvfs(tmp_path)
+    for free, ok in ((need - 1, False), (need, True)):
+        fields = SimpleNamespace(f_bavail=free, f_frsize=1, f_blocks=disk.f_blocks)
+        monkeypatch.setattr(findings.os, "statvfs", lambda _, fields=fields: fields)
+        finding = inspect(config)["record room"]
+        assert (finding.ok, finding.fault) == (ok, True)
+    (tmp_path / "journal").mkdir()
+    (tmp_path / "journal" / "00000001.segment").touch()
+    assert "record room" not in inspect(config)
 
 
 def test_inspect_together_names_what_only_one_feed_can_have(tmp_path: Path) -> None:

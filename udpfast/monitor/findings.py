@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
+from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.archive.feed_settings import other_feed
 from udpfast.config import FeedConfig, logins_of, read_login
 from udpfast.core.endpoint import parse_endpoint
@@ -127,10 +128,17 @@ def _record(config: FeedConfig) -> list[Finding]:
         want, have = f"a journal of {config.name}", f"{directory}, of the feed {owner}"
         return [Finding(name, want, have, False, effect, fault=True)]
     limit = _limit(config, directory)
+    begun = any(directory.glob("**/*.segment"))
     while not directory.exists():
         directory = directory.parent
     found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     have = str(directory) if found else f"{directory}, in which it may not"
+    if found and not begun:  # later, old segments may make room
+        disk, need = os.statvfs(directory), bytes_to_begin(config.record, config.ring.names)
+        free = disk.f_bavail * disk.f_frsize
+        text = f"{free:,} bytes free at {directory}"
+        room = Finding("record room", f"{need:,} to begin", text, free >= need, effect, fault=True)
+        limit = [room, *limit]
     return [Finding(name, want, have, found, effect, fault=True), *limit]
 
 

@@ -31,10 +31,13 @@ from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
+from udpfast.log.segment import segment_file_bytes
+from udpfast.market.names import name_table_size
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
+from udpfast.shm.names import NAMES_TABLE
 
-__all__ = ["Recorder", "build", "count_missing"]
+__all__ = ["Recorder", "build", "bytes_to_begin", "count_missing"]
 
 cdef enum:
     # Pages are touched this far ahead of the writer, so often: 32 MiB in 5 ms is 6 GB/s, more than
@@ -280,6 +283,22 @@ def _within_limit(config):
     most = config.keep_bytes // (4 * journals) * 63 // 64 // 4096 * 4096 - 8192
     return structs.replace(
         config, segment_bytes=max(SEGMENT_BYTES_MIN, min(config.segment_bytes, most)))
+
+
+def bytes_to_begin(config: RecordConfig, names: int) -> int:
+    """Return how many bytes of the disk a recorder needs where no journal is yet.
+
+    Parameters
+    ----------
+    config : RecordConfig
+    names : int
+        For how many the instance's table has room.
+    """
+    config = _within_limit(config)
+    # One that ends when its disk is full needs the segment that is written, and one that is ready.
+    segments = (2 if config.what == "both" else 1) * (2 if config.full == "stop" else 1)
+    table = 0 if config.what == "raw" else NAMES_TABLE + name_table_size(names)
+    return table + segments * segment_file_bytes(config.segment_bytes)
 
 
 def count_missing(config: FeedConfig, directory: Path) -> int:
