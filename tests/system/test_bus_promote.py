@@ -61,7 +61,8 @@ def test_promotion_of_a_host_whose_daemon_was_killed_is_withdrawn(hosts: Hosts) 
 def test_promotion_that_a_stopped_daemon_did_not_take_is_withdrawn(hosts: Hosts) -> None:
     epoch = first_epoch(hosts)
     hosts.daemons["one"].send_signal(signal.SIGSTOP)
-    assert promote(hosts, "one", 0.3)[0] == 1
+    code, said = promote(hosts, "one", 1.5)
+    assert (code, "the daemon of one stands still (its process" in said) == (1, True), said
     hosts.daemons["one"].send_signal(signal.SIGCONT)
     hosts.send("one", 10)
     assert writers(hosts) == ["S"]

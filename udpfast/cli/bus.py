@@ -14,6 +14,7 @@ from msgspec import to_builtins
 
 from udpfast.archive.bus_files import (
     Live,
+    described_by,
     make_shared,
     make_wish,
     read_description,
@@ -257,7 +258,12 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
             err=True,
         )
         sys.exit(EXIT_GOES_ON)
-    why = "did not take it up" if live.is_alive() else "does not run"
+    if live.is_alive():
+        why = "did not take it up"
+    elif pid := described_by(read_description(path)):
+        why = f"stands still (its process {pid} is there) and did not take it up"
+    else:
+        why = "does not run"
     click.echo(
         f"udpfast: {path}: the daemon of {host} {why} within {wait:g} s: nothing was changed",
         err=True,
