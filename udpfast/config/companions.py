@@ -220,7 +220,7 @@ class RecordConfig(CompanionConfig, frozen=True):
             le=1 << 60,
             description="disk space for records and raw together, in bytes, including tables of "
             "names and prepared segments; beyond it the oldest segments are removed, also at a "
-            "start with a lower limit than before; 0: no limit",
+            "start with a lower limit than before; at least 64 MiB, or 0: no limit",
             extra=DISK_LIMIT.extra,
         ),
     ] = 0

@@ -233,9 +233,10 @@ class _Keeping:
                 break
             removed += 1
         if removed > REMOVED_USUAL:
+            what = "with the journal beside it, it" if len(self._journals) > 1 else "it"
             say_warning(
-                f"udpfast: {journal.directory}: removed the {removed} oldest segments: with the "
-                f"journal beside it, it took more than record.keep_bytes = {keep_bytes:,}")
+                f"udpfast: {journal.directory}: removed the {removed} oldest segments: {what} took "
+                f"more than record.keep_bytes = {keep_bytes:,}")
         while True:
             try:
                 journal.prepare()
