@@ -65,8 +65,10 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
     below its order log, where `udpfast export composite:NAME` looks for it.
 
     Continues where an earlier recorder ended, even if it was killed; records missed in between are
-    marked in the journal as LAPPED. The options are those of the table [record] in a feed's file;
-    with `enabled = true` there, `udpfast run` records by itself.
+    marked in the journal as LAPPED. It ends when the feed has ended in good order; one that was
+    killed is waited for. To record every run, set `enabled = true` in the table [record] of the
+    feed's file, which has the same options: `udpfast run` then keeps a recorder running, and tools
+    say if it does not work.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
     if name.startswith("store:"):
