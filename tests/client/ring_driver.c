@@ -61,7 +61,7 @@ static void print_books(void)
         print_side(&book->bids);
         printf(" :");
         print_side(&book->asks);
-        putchar('\n');
+        puts(book->partial ? " partial" : "");
         if (udpfast_books_find(&books, book->exchange, book->symbol) != book)
             puts("another book is found by this name");
     }

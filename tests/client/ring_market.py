@@ -130,6 +130,7 @@ class Market:
         update = self.instance.update(
             BOOK, "exchange", SYMBOLS[self.symbols[number]],
             bid_count=len(bids), ask_count=len(asks), row_count=len(bids) + len(asks),
+            present=16 * (len(bids) == 5),  # its event goes on in the next update
             update_type=3 if rng.random() < 0.02 else 1 if snapshot else 2,
         )  # fmt: skip
         if rng.random() < 0.02:

@@ -127,6 +127,7 @@ class PythonReader:
             lines.append(
                 f"book name {exchange} name {symbol} {book.stale:d} {book.removals_unknown} "
                 f"{book.levels_refused} :{levels(book.bids())} :{levels(book.asks())}"
+                f"{' partial' * book.partial}"
             )
         lines.append(f"books {len(self.books)} {self.books.unnamed} {self.books.contested}")
         return [*lines, f"applied {applied}", ended]

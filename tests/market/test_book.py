@@ -112,6 +112,18 @@ def test_empty_snapshot_empties_both_sides():
     assert book.levels == (0, 0)
 
 
+def test_book_is_partial_until_the_update_that_completes_the_event():
+    book = OrderBook()
+    begun = np.frombuffer(payload([(1, 1)]), np.uint8).copy()
+    begun[: BOOK.itemsize].view(BOOK)["present"] = 16
+    for update, partial in ((begun.tobytes(), True), (payload([(1, 2)]), False)):
+        book.apply(update)
+        assert book.partial is partial
+    book.apply(begun.tobytes())
+    book.clear()
+    assert not book.partial
+
+
 def test_stale_is_marked_by_the_update_and_by_hand_and_ends_with_a_snapshot():
     book = OrderBook()
     assert not book.stale

@@ -12,7 +12,7 @@ from libc.string cimport memmove
 
 from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport RECORD_SNAPSHOT
-from udpfast.market.update_header cimport Level, level_refused
+from udpfast.market.update_header cimport Level, PRESENT_MORE, level_refused
 from udpfast.market.updates cimport Book
 
 cdef enum:
@@ -36,6 +36,7 @@ cdef struct PriceBook:
     uint64_t removals_unknown    # removals of levels that did not exist
     uint64_t levels_refused      # NaN, or beyond the capacity
     bint stale
+    bint partial                 # the event of the last update goes on in the next one
 
 
 cdef inline bint update_replaces(uint16_t flags, uint8_t update_type) noexcept nogil:
@@ -146,6 +147,7 @@ cdef inline void book_apply(
     snapshot = snapshot or update_replaces(0, update.header.update_type)
     book_side_apply(book, &book.bids, rows, update.bid_count, snapshot)
     book_side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
+    book.partial = (update.header.present & PRESENT_MORE) != 0
     if snapshot:
         book.stale = False
     elif update.header.update_type == UPDATE_TYPE_STALE:

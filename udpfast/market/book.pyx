@@ -214,6 +214,15 @@ cdef class OrderBook:
         return self.book.stale
 
     @property
+    def partial(self) -> bool:
+        """True in the middle of an event: the next update of the book completes or continues it.
+
+        A venue's event may be several updates (PRESENT_MORE in `present`); the book is not wrong
+        meanwhile, but may be crossed.
+        """
+        return self.book.partial
+
+    @property
     def removals_unknown(self) -> int:
         """How many removals of levels came for levels that did not exist."""
         return self.book.removals_unknown
@@ -235,7 +244,7 @@ cdef class OrderBook:
         """Remove all levels (`Kind.SESSION`, `Kind.RESTART`); memory and counts stay."""
         self.book.bids.count = 0
         self.book.asks.count = 0
-        self.book.stale = False
+        self.book.stale = self.book.partial = False
 
     def __repr__(self) -> str:
         bid, bid_quantity, ask, ask_quantity = self.best()

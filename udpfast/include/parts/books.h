@@ -22,6 +22,7 @@ struct udpfast_order_book {
     struct udpfast_book_side bids, asks;
     struct udpfast_queues orders;
     int stale;                 /* its content may be wrong or out of date: do not trust it */
+    int partial;               /* the event of its last update goes on in the next one */
     uint64_t removals_unknown; /* removals of levels that did not exist */
     uint64_t levels_refused;   /* levels with NaN, or beyond UDPFAST_LEVELS_MAX */
     char exchange[UDPFAST_NAME_SIZE_MAX + 1];
@@ -171,6 +172,7 @@ static inline int udpfast_order_book_apply(struct udpfast_order_book *book, cons
     const struct udpfast_level *rows = (const struct udpfast_level *) (const void *) (update + 1);
     uint64_t refused = book->levels_refused;
     book->stale = 1; /* it stays so if this returns an error */
+    book->partial = 0;
     if (size < sizeof *update
         || size
                < sizeof *update + ((uint64_t) update->bid_count + update->ask_count) * sizeof *rows)
@@ -178,6 +180,7 @@ static inline int udpfast_order_book_apply(struct udpfast_order_book *book, cons
     if (!udpfast_side_reserve(&book->bids, update->bid_count)
         || !udpfast_side_reserve(&book->asks, update->ask_count))
         return UDPFAST_NO_MEMORY;
+    book->partial = (update->header.present & UDPFAST_PRESENT_MORE) != 0;
     snapshot = snapshot || update->header.update_type == UDPFAST_UPDATE_SNAPSHOT;
     udpfast_side_apply(book, &book->bids, rows, update->bid_count, snapshot);
     udpfast_side_apply(book, &book->asks, rows + update->bid_count, update->ask_count, snapshot);
@@ -191,6 +194,7 @@ static inline void udpfast_order_book_clear(struct udpfast_order_book *book)
     book->bids.count = book->asks.count = 0;
     udpfast_queues_clear(&book->orders);
     book->stale = 1;
+    book->partial = 0;
 }
 
 /* --- all books of a ring --- */
