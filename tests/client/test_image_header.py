@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from tests.cases import nightly
 from tests.client.instance import Instance
+from tests.client.test_dead_writer import die, live
 from tests.client.test_image_join import ALWAYS, NEVER
 from tests.client.test_image_orders import STEPS, Strategy
 from tests.client.test_late_books import FeedMarket, take
@@ -29,6 +31,7 @@ from tests.client.test_ring_header import (
     NOT_READY,
     REFUSED,
     REMOVED,
+    SANITIZED,
     STRICT,
     CReader,
     Read,
@@ -61,7 +64,9 @@ def content(books: Books) -> Content:
     return {
         (str(exchange), str(symbol)): (
             book.stale,
-            "" if book.stale else f"{levels(book.bids())} :{levels(book.asks())}",
+            ""
+            if book.stale
+            else f"{levels(book.bids())} :{levels(book.asks())}{' partial' * book.partial}",
         )
         for (exchange, symbol), book in books.items()
     }
@@ -104,8 +109,7 @@ def test_example_says_each_doubt_and_joins_again_after_a_lap(tmp_path: Path) -> 
     late = tmp_path / "late"
     source = ROOT / "docs/examples/late.c"
     subprocess.run([compiler(), "-std=c11", *STRICT, "-O1", "-o", late, source], check=True)
-    block = re.findall(r"```c\n(.*?)```", (ROOT / "docs/compiled.md").read_text(), re.DOTALL)[-1]
-    assert block in source.read_text()
+    assert blocks_of_c()[-2] in source.read_text()
     instance = Instance(tmp_path / "feed", 1 << 16)
     keeper = keeper_of(instance.directory)
     instance.top(1.0, 2.0)
@@ -380,6 +384,81 @@ def test_join_of_a_removed_instance_says_that_it_is_gone(read: Read, instance: I
     shutil.rmtree(instance.directory)
     code, _, said = reader.read("join")[-1].split(" ", 2)
     assert (int(code), "the instance was removed" in said) == (REMOVED, True)
+
+
+def test_example_follows_two_feeds_in_order_through_a_stop_and_a_death(tmp_path: Path) -> None:
+    target = tmp_path / "two_feeds"
+    source = ROOT / "docs/examples/two_feeds.c"
+    assert textwrap.indent(blocks_of_c()[-1], "    ") in source.read_text()
+    subprocess.run([compiler(), "-std=c11", *STRICT, *SANITIZED, "-o", target, source], check=True)
+    ones = [Kept(tmp_path / name) for name in ("one", "two")]
+    words = [target, *(one.instance.address for one in ones)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    told = [line for _ in ones if (line := process.stdout.readline())]
+    assert sorted(told) == [f"{one.instance.address} joined\n" for one in ones]
+
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    for price in (1.0, 2.0, 3.0):
+        for one in reversed(ones):  # the same times in both
+            one.book(price)
+    process.send_signal(signal.SIGCONT)
+    expected = [one.line(price) for price in "123" for one in ones]
+    first = process.stdout.readline()  # perhaps it had just looked into the other one in vain
+    expected.remove(first)
+    assert [process.stdout.readline() for _ in expected] == expected
+
+    stopped, killed = ones
+    stopped.instance.close()
+    assert process.stdout.readline() == f"{stopped.instance.address} is gone\n"
+    assert "the writer closed it" in process.stdout.readline()
+    killed.book(4.0)
+    assert process.stdout.readline() == killed.line("4")
+    again = Kept(stopped.instance.directory)
+    list(iter(process.stdout.readline, f"{again.instance.address} joined\n"))
+    again.book(4.0)
+    assert process.stdout.readline() == again.line("4")
+
+    die(killed.instance)
+    assert process.stdout.readline() == f"{killed.instance.address} is gone\n"
+    again.book(5.0)
+    assert process.stdout.readline() == again.line("5")
+    next_one = Kept(killed.instance.directory)
+    assert process.stdout.readline() == f"{next_one.instance.address} is back\n"
+    next_one.book(6.0)
+    list(iter(process.stdout.readline, next_one.line("6")))
+    process.kill()
+    assert process.communicate(timeout=PATIENCE_S)[0] == ""
+    again.instance.close()
+    next_one.instance.close()
+
+
+def blocks_of_c() -> list[str]:
+    """Return the blocks of C in docs/compiled.md."""
+    return re.findall(r"```c\n(.*?)```", (ROOT / "docs/compiled.md").read_text(), re.DOTALL)
+
+
+class Kept:
+    """An instance with an image of one sound book."""
+
+    def __init__(self, directory: Path) -> None:
+        self.instance = Instance(directory)
+        if self.instance.ring.restarted:
+            self.instance.ring.announce_restart(1)
+        live(self.instance)
+        keeper = keeper_of(directory)
+        while keeper.work(ALWAYS):
+            pass
+        keeper.publish()
+        keeper.on_stop()
+
+    def book(self, price: float) -> None:
+        self.instance.book([(price, 1.0)], [(9.0, 1.0)], snapshot=True)
+        self.instance.ring.flush()
+
+    def line(self, price: str) -> str:
+        return f"{self.instance.address} BTCUSDT {price} 9\n"
 
 
 def test_image_of_an_earlier_ring_or_too_old_is_outdated(
