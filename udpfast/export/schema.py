@@ -452,7 +452,16 @@ _TABLES: dict[str, Table] = {
         Table("messages", (), False, False, "Every record.", _MESSAGES),
         Table("levels", ("BOOK",), False, True, "Levels of book updates.", _LEVELS),
         Table("orders", ("ORDERS",), False, True, "Orders of book updates.", _ORDERS),
-        Table("tops", ("TOP_OF_BOOK",), False, False, "Tops of book.", _TOPS),
+        Table(
+            "tops",
+            ("TOP_OF_BOOK",),
+            False,
+            False,
+            "Tops of book. A side without orders is NULL. Both are where the book is known to be "
+            "empty, as each of a venue is when its session begins, or the venue withdrew its "
+            "quote.",
+            _TOPS,
+        ),
         Table("trades", ("TRADES",), False, True, "Trades.", _TRADES),
         Table("statistics", ("STATISTICS",), False, True, "Statistics.", _STATISTICS),
         Table(
