@@ -12,6 +12,8 @@ from udpfast.core.layout import GapReason, Kind, RecordFlag, SessionReason
 BEGIN_NS = 1_795_219_200_000_000_000
 STEP_NS = 1_000_000
 NO_STREAM = 65_535
+#: The object whose records pass no gate, and the symbols that they are of.
+UNGATED, UNGATED_SYMBOLS = 4, ("U1", "U2")
 NUMBERS = (0.0, -0.0, -5.0, 1e308, -1e308, float("inf"), -float("inf"), float("nan"), 5e-324)
 
 Levels = list[tuple[float, float]]
@@ -99,6 +101,9 @@ class BookMarket(Market):
         if self.streams:
             header["object"] = self.chance.randrange(2)
         self.say_on(Kind.GAP, header, payload)
+        if self.chance.random() < 0.5:  # the chains go on: nothing that is held was lost
+            for number in range(1, UNGATED + 1):
+                self.tell_state(Kind.RECOVERED, number, continues=1)
 
     def lap(self) -> None:
         self.say_on(Kind.LAPPED, {"stream": NO_STREAM, "session": 0}, {"missed": 5})
@@ -108,7 +113,13 @@ class BookMarket(Market):
         self.tell_state(kind, self.chance.randrange(1, 5), continues=self.chance.randrange(2))
 
     def tell_state(self, kind: Kind, number: int, continues: int) -> None:
-        self.say_on(kind, {"object": number}, {"object": number, "continues": continues})
+        said = {"object": number, "continues": continues}
+        header = {"object": number}
+        if number == UNGATED:  # as a venue does: its symbol says whose state it is
+            header["flags"] = int(RecordFlag.UNGATED)
+            said["exchange_id"] = self.names.intern("binance-usdm", exchange=True)
+            said["symbol_id"] = self.names.intern(self.chance.choice(UNGATED_SYMBOLS))
+        self.say_on(kind, header, said)
 
     def say_on(self, kind: Kind, header: dict[str, int], payload: dict[str, int]) -> None:
         import numpy as np
@@ -153,9 +164,9 @@ class BookMarket(Market):
             flags |= int(RecordFlag.RELEASED)
         if self.chance.random() < 0.05:
             flags |= int(RecordFlag.FIRST)
-        if number == 4:
+        if number == UNGATED:
             flags |= int(RecordFlag.UNGATED)
-            symbol = self.chance.choice(("U1", "U2"))
+            symbol = self.chance.choice(UNGATED_SYMBOLS)
         sides = [[self.level(side) for _ in range(self.chance.choice((0, 1, 1, 2, 4)))]
                  for side in (-1, 1)]  # fmt: skip
         rows = [{"price": price, "quantity": quantity} for own in sides for price, quantity in own]

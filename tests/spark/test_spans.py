@@ -17,7 +17,7 @@ from udpfast.spark.jobs import JOBS, Parameters
 from udpfast.spark.spans import Book, Era, Span, eras_of, judge
 
 #: For Roq's streams, and (the last two) for a venue's.
-SEEDS = (*range(20_261_125, 20_261_128), 20_261_130, 20_261_131)
+SEEDS = (*range(20_261_125, 20_261_128), 20_261_131, 20_261_132)
 EVENTS = 90
 #: In the middle, while a first and a second journal are written, and at the end.
 TIMES = (pytest.param(BEGIN_NS + 70 * STEP_NS, marks=pytest.mark.nightly), None)
@@ -152,6 +152,16 @@ def test_doubt_begins_with_what_caused_it() -> None:
     assert judge(book(), lap, False) == Span((20, 2), (30, 3), ((30, 3), (30, 3)))
     again = book(snapshot=(40, 4), heard=(40, 4))
     assert judge(again, lap, False) == Span((40, 4), None, ())
+
+
+def test_feed_or_snapshot_ends_the_doubt_of_a_book_without_a_gate() -> None:
+    gap = Era(0, True, gaps=[(30, 3), (50, 5)])
+    facts = {"replaced": (20, 2), "recovered": None}
+    assert judge(book(**facts), gap, True).doubts == ((30, 3),)
+    assert judge(book(**facts | {"recovered": (55, 5)}), gap, True).doubts == ()
+    assert judge(book(**facts, said=(60, 6)), gap, True).doubts == ((60, 6), (30, 3))
+    again = book(replaced=(70, 7), snapshot=(70, 7), said=(60, 6))
+    assert judge(again, gap, True).doubts == ()
 
 
 def test_update_with_nothing_before_it_is_all_there_is_if_that_can_be_known() -> None:

@@ -39,7 +39,7 @@ __all__ = ["BOOK_KEYS", "Book", "Era", "eras_of", "judge", "spans"]
 #: (not `ungated`), and its stream.
 BOOK_KEYS = (*silver.OBJECT, "ungated", "stream")
 
-#: Columns of what becomes doubtful together: with a gate, all books of one object.
+#: Columns of what becomes doubtful together: with a gate, all books of one object; without, a book.
 TRACK = ("feed", "stream", "object", "ungated", "track")
 NAMES = ("exchange", "symbol")
 #: Kinds of records about an object: messages, decoded or not, and the feed's STALE and RECOVERED.
@@ -179,7 +179,9 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
     # Missing records concern this object only if it has records before them.
     lap = era.laps[-1] if era.laps and era.laps[-1] > begun else None
     if ungated:
-        sure, doubted = _last([own["replaced"], lap, (era.position, 0)]), None
+        # A snapshot ends the doubt of what has no gate, also if the feed said STALE.
+        sure = _last([own["replaced"], own["recovered"], lap, (era.position, 0)])
+        doubted = own["said"] if own["said"] and own["said"] > sure else None
     else:
         sure = _last([begun, own["recovered"], lap])
         doubted = _doubted(own, begun, lap, era)
@@ -398,7 +400,7 @@ def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFram
         _tells(messages.where(carried & (~book | ungated)), F.lit(False), passed=F.lit(True),
                heard=heard, nameless=True),
         _tells(levels.where(named & refused), ungated, ends=F.lit(True)),
-        _tells(objects, F.lit(False), ends=~recovered | ~F.coalesce("continues", F.lit(False)),
+        _tells(objects, ungated, ends=~recovered | ~F.coalesce("continues", F.lit(False)),
                said=~recovered, recovered=recovered, nameless=True),
     ]  # fmt: skip
     return functools.reduce(DataFrame.unionByName, parts)
