@@ -23,6 +23,8 @@ class OrderMarket:
     count: int
     messages: list[bytes] = field(default_factory=list)
     books: list[dict[str, Book]] = field(default_factory=list)
+    #: Message, stock, price and shares of each execution.
+    trades: list[tuple[int, str, int, int]] = field(default_factory=list)
 
     framing = ""
     payload = ""
@@ -96,6 +98,8 @@ class OrderMarket:
             orders[place] = (price, reference, shares - less)
             if less == shares:
                 del orders[place]
+            if kind == "E":
+                self.trades.append((len(self.messages) + 1, stock, price, less))
             self._say(self.reduce(locate, reference, less, shares - less, price, kind == "E"))
 
     def _add(self, locate: int, stock: str, side: str) -> None:

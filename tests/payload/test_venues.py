@@ -13,6 +13,8 @@ import pytest
 from lab.conformance import Report
 from lab.conformance.books import Followed, check, follow, venue_config
 from lab.framings import Sent, build
+from tests.payload.itch_market import ItchMarket
+from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.shared import ROOT, shared
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.config.lines import PAYLOADS
@@ -119,12 +121,37 @@ def test_book_is_in_doubt_behind_a_gap() -> None:
 
 
 def test_execution_of_an_order_that_nobody_knows_is_a_message() -> None:
-    # Behind the first one, its book has no orders: nobody knows at which price the second traded.
-    messages = [sent(1, ORDERS), sent(5, (less("E", 1, 10), less("E", 3, 5)))]
+    messages = [sent(1, ORDERS), sent(5, (less("E", 1, 10), less("E", 4, 5)))]
     known, kinds = followed("moldudp64", "itch", messages, carry="updates")
     assert known.trades[NAME] == [(100.0, 10.0)]
     assert kinds.count(Kind.TRADES) == 1
     assert kinds.count(Kind.MESSAGE) == 1
+
+
+@pytest.mark.parametrize(
+    ("venue", "share"), [(ItchMarket, 0.9), (PitchMarket, 0.3), (DeepPlusMarket, 0.95)]
+)
+def test_books_in_doubt_follow_orders_so_that_executions_have_prices(
+    venue: type[OrderMarket], share: float
+) -> None:
+    for seed in range(4):
+        market = venue(seed, 1_000)
+        lost = {100, *random.Random(seed).sample(range(101, 1_000), 8)}
+        known = followed_raw(
+            [
+                market.datagram(number, [message])
+                for number, message in enumerate(market.messages, 1)
+                if number not in lost
+            ],
+            market.framing,
+            market.payload,
+        )
+        assert all(known.books[name].stale for name in known.trades)
+        sound = [trade for trade in market.trades if trade[0] not in lost]
+        for (_, stock), rows in known.trades.items():
+            true = iter((price / 1e4, shares) for _, name, price, shares in sound if name == stock)
+            assert all(row in true for row in rows)
+        assert sum(map(len, known.trades.values())) >= share * len(sound)
 
 
 def names_full(directory: Path, *messages: bytes) -> int:

@@ -126,6 +126,7 @@ cdef struct Traits:
     uint8_t names                # NamesFrom
     bint renumbers               # each session gives out new ids, with new names
     bint orders_by_instrument    # ids of orders are unique within an instrument only
+    bint keeps_prices            # an order with another price has another id
     bint nameless                # changes of orders name the order, but not its instrument
     bint doubles                 # prices and quantities are doubles (change_double)
     uint8_t decimals             # of prices, before a definition

@@ -22,6 +22,10 @@ cdef inline void face_empty(Market* market, Instrument* i, int face) noexcept no
     # Empty a face: its book is known to be empty.
     if face == FACE_ORDERS or market.traits.levels == LEVELS_OF_ORDERS:
         drop_orders(market, i)
+    face_empty_levels(market, i, face)
+
+
+cdef inline void face_empty_levels(Market* market, Instrument* i, int face) noexcept nogil:
     if face != FACE_ORDERS:
         i.deepest[face >> 1] = 0
         side_free(&market.slab, &i.sides[face])

@@ -19,6 +19,9 @@
 #   a change by place                apply     by its chain              its place becomes known
 #   a snapshot as of a number        ignore    LIVE if new enough        LIVE, then apply the held
 #   an unknown order, no room, a quantity below 0: STALE, and a counter
+#
+# Orders without a chain are followed while their book is not LIVE (follow_order): they are not
+# published, but tell the price and side of their executions. A snapshot or a clear begins anew.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 

@@ -17,11 +17,13 @@ from udpfast.market.marked cimport (
     face_of, has_face, index_of, instrument_mark, order_of, scope_of, stream_of, face_is_sure)
 from udpfast.market.names cimport Names
 from udpfast.market.orders cimport RestingOrder, orders_init, orders_memory_size
+from udpfast.market.resting cimport follow_order, order_price_known
 from udpfast.market.side cimport Side, SideLevel, side_put, side_free
 from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
-    count_waiting, instrument_begin_empty, face_check_places, instrument_follow_chain, face_hold,
-    keep_change, levels_are_live, face_become_live, face_become_stale, levels_become_stale)
+    count_waiting, follows_orders, instrument_begin_empty, face_check_places,
+    instrument_follow_chain, face_hold, keep_change, levels_are_live, face_become_live,
+    face_become_stale, levels_become_stale)
 
 __all__ = []
 
@@ -195,13 +197,13 @@ cdef void execute_row(Market* market, Instrument* i, const Change* c) noexcept n
         return
     order = order_of(market, c.order, scope_of(market, i))
     # The taker was on the other side.
-    if order != NULL:
+    if order != NULL and (c.price != PRICE_NONE or order_price_known(market, i, order)):
         add_row(market, i, c, order.price if c.price == PRICE_NONE else c.price, c.order_before,
                 1 - (order.side & 1), VERB_TRADE)
     elif c.price != PRICE_NONE:
         add_row(market, i, c, c.price, c.order_before, SIDE_NONE, VERB_TRADE)
     else:
-        # Only the order had the price, and the order is unknown.
+        # Only the order had the price, and the order is unknown, or may have another price by now.
         market.untold = True
 
 
@@ -218,6 +220,10 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
             apply_book(market, i, c)     # readers get it, and the book stays in doubt
         else:
             face_hold(market, i, face, c)
+            # The rows of a snapshot that is not complete yet are older than the change.
+            if VERB_ADD <= c.verb <= VERB_DELETE and follows_orders(market) and (
+                    face.stage == 0 and face.staged == 0):
+                follow_order(market, i, c)
         return
     if chained and not i.passing:
         market.withheld = True

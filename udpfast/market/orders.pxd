@@ -25,8 +25,9 @@ cdef struct RestingOrder:  # 64 bytes: a cache line
     uint32_t next  # of the same instrument, + 1; in free entries: the next free one, + 1
     uint32_t before
     uint32_t hash                # of id and scope
+    uint32_t gaps                # those of the stream when its price was said last
     uint8_t side
-    uint8_t reserved[11]
+    uint8_t reserved[7]
 
 cdef struct OrderSlot:
     uint32_t hash

@@ -8,9 +8,9 @@ from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport Instrument
 from udpfast.market.marked cimport (
-    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, scope_of, level_touch, order_of,
-    order_touch)
-from udpfast.market.market cimport Market
+    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, level_touch, order_of, order_touch,
+    scope_of, stream_of)
+from udpfast.market.market cimport Market, MarketStream
 from udpfast.market.orders cimport RestingOrder, order_add, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
 
@@ -87,6 +87,7 @@ cdef inline bint add_order(
     order.side = side
     order.price = price
     order.quantity = quantity
+    order.gaps = stream_of(market, i).gaps
     set_priority(market, order, c)
     link_order(market, i, order)
     if unlikely(not level_add(market, i, order, quantity, 1)):
@@ -118,6 +119,7 @@ cdef inline bint change_order(
         level_add(market, i, order, -order.quantity, -1)
         order.price = c.price
         order.quantity = 0
+    order.gaps = stream_of(market, i).gaps
     more = c.quantity - order.quantity
     order.quantity = c.quantity
     if not keeps:
@@ -185,3 +187,53 @@ cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noe
     if c.verb == VERB_EXECUTE or c.verb == VERB_REDUCE:
         return reduce_order(market, i, order, c)
     return change_order(market, i, order, c)
+
+
+cdef inline bint order_price_known(
+        const Market* market, const Instrument* i, const RestingOrder* order) noexcept nogil:
+    # Return False if a lost message may have changed the order's price, or if two copies of the one
+    # that said it may have differed.
+    cdef const MarketStream* s = stream_of(market, i)
+    return order.gaps >= s.disputed if market.traits.keeps_prices else order.gaps == s.gaps
+
+
+cdef inline void follow_new(
+        Market* market, Instrument* i, const Change* c, uint8_t side) noexcept nogil:
+    cdef RestingOrder* order
+    if side > SIDE_ASK or c.quantity <= 0 or (
+            not order_add(&market.orders, c.order, scope_of(market, i), &order)) or order == NULL:
+        return
+    order.instrument = index_of(market, i)
+    order.side = side
+    order.price = c.price
+    order.quantity = c.quantity
+    order.gaps = stream_of(market, i).gaps
+    link_order(market, i, order)
+
+
+cdef inline void follow_order(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Follow an order whose book is in doubt: only for the price and side of its trades. Orders
+    # whose end was lost stay until the book is known again. Levels are not kept.
+    cdef RestingOrder* order = order_of(
+        market, c.order_before if c.verb == VERB_REPLACE else c.order, scope_of(market, i))
+    cdef uint8_t side = c.side
+    cdef int64_t rest
+    if order != NULL and order.instrument != index_of(market, i):
+        return
+    if order == NULL:
+        if c.verb == VERB_ADD or c.verb == VERB_PUT:
+            follow_new(market, i, c, side)
+        return
+    if c.verb == VERB_EXECUTE or c.verb == VERB_REDUCE:
+        rest = c.orders if c.flags & CHANGE_REST else order.quantity - c.quantity
+    elif c.verb == VERB_DELETE:
+        rest = 0
+    else:
+        # It rests at another price from now on.
+        side = order.side if side == SIDE_NONE else side
+        take_order(market, i, order)
+        follow_new(market, i, c, side)
+        return
+    order.quantity = rest
+    if rest <= 0:
+        take_order(market, i, order)

@@ -11,7 +11,7 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument)
-from udpfast.market.levels cimport face_empty, face_forget
+from udpfast.market.levels cimport face_empty, face_empty_levels, face_forget
 from udpfast.market.marked cimport has_face, instrument_mark, need_snapshot, stream_of, face_is_sure
 from udpfast.market.market cimport HeldChange, Market, MarketStream
 from udpfast.market.side cimport places_missing
@@ -73,10 +73,17 @@ cdef inline void face_hold(
     face.held_last = market.held_count
 
 
+cdef inline bint follows_orders(const Market* market) noexcept nogil:
+    # Return True if orders are followed while their book is in doubt.
+    return market.traits.levels == LEVELS_OF_ORDERS and market.traits.chain == CHAIN_NONE
+
+
 cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) noexcept nogil:
     # The face differs from what the venue has.
     cdef int which = <int>(face - i.face)
     cdef MarketStream* s = stream_of(market, i)
+    # Orders that were followed until now are followed on (follow_order).
+    cdef bint follows = face.status == OBJECT_LIVE and follows_orders(market)
     if face.status == OBJECT_LIVE:
         counter_add(&market.feed[FEED_STALE], 1)
         if face_is_sure(market, i, face):
@@ -88,6 +95,8 @@ cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) no
     i.top_said = False
     if market.traits.absolute:   # what is held is right until the venue says otherwise
         face.replaced = False
+    elif follows:
+        face_empty_levels(market, i, which)
     else:
         face_forget(market, i, which)
     instrument_mark(market, i)

@@ -12,12 +12,13 @@ cdef Traits NYSE_INTEGRATED, NYSE_IMBALANCES, MEMX, COINBASE, EOBI, B3
 # The traits of a venue, unless its row says otherwise.
 DEFAULT = dict(
     orders=False, chain=CHAIN_NONE, empty_at_start=False, heals=False, loops=False,
-    orders_by_instrument=False, nameless=False, doubles=False, depth=0, depth_implied=0,
-    defined_first=False, renumbers=False, snapshots_from=0, absolute=False, protocols=[0, 0])
+    orders_by_instrument=False, keeps_prices=False, nameless=False, doubles=False, depth=0,
+    depth_implied=0, defined_first=False, renumbers=False, snapshots_from=0, absolute=False,
+    protocols=[0, 0])
 
 ITCH = dict(
     DEFAULT, exchange=b"NASDAQ", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
-    names=NAMES_MENTIONED, renumbers=True, decimals=4)
+    names=NAMES_MENTIONED, renumbers=True, keeps_prices=True, decimals=4)
 PITCH = dict(
     DEFAULT, exchange=b"CBOE", levels=LEVELS_OF_ORDERS, orders=True, empty_at_start=True,
     names=NAMES_IN_ID, nameless=True, decimals=4)
