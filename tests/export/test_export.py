@@ -405,6 +405,29 @@ def test_export_of_some_records_has_those_and_the_doubts_of_their_time(
     assert table_of(tmp_path, "messages").num_rows == RECORDS
 
 
+#: Between the first two records.
+EARLY_NS = BEGIN_NS + 2 * STEP_NS
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--symbol", "SYM33"], "symbol not published so far: 'SYM33'"),
+        (["--from", "2099-01-01T00:00Z"], "it has nothing from"),
+        (["--from", str(EARLY_NS), "--until", str(EARLY_NS + 1)], "has no such rows from"),
+        (["--symbol", "SYM3", "--until", str(EARLY_NS)], "has no such rows of 'SYM3' until"),
+    ],
+)
+def test_choice_of_nothing_ends_with_1_and_binds_no_directory(
+    journal: Path, tmp_path: Path, words: list[str], said: str
+) -> None:
+    found = CliRunner().invoke(cli, ["export", str(journal), str(tmp_path), *words])
+    assert found.exit_code == 1
+    assert said in found.output + str(found.exception)
+    assert CliRunner().invoke(cli, ["export", str(journal), str(tmp_path)]).exit_code == 0
+    assert table_of(tmp_path, "messages").num_rows == RECORDS
+
+
 def test_two_feeds_share_one_place(journal: Path, tmp_path: Path) -> None:
     list(Exporter(journal, tmp_path, feed="a", tables=("gaps",)).run())
     list(Exporter(journal, tmp_path, feed="b", tables=("gaps",)).run())
@@ -534,6 +557,7 @@ def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:
         path.unlink()
     command = ["export", str(copy), str(tmp_path / "root"), "--table", "trades", "--json"]
     found = CliRunner().invoke(cli, command)
+    assert found.exit_code == 1
     assert json.loads(found.stdout)["nameless"] == json.loads(found.stdout)["records"] == RECORDS
     assert "its file of names is missing or damaged" in found.stderr
     scan = Scan(str(copy), "trades")

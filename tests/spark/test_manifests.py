@@ -72,3 +72,17 @@ def test_journal_that_lacks_a_segment_counts_what_damage_took(
         assert losses.damaged == taken
         with segment_path(copy, 1).open("r+b") as file:
             file.write(b"\xff" * 64)
+
+
+def test_journal_that_lacks_names_counts_the_records_that_they_are_of(
+    journal: Path, tmp_path: Path, form: str
+) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    for path in copy.glob("*.names"):
+        path.unlink()
+    losses = Losses()
+    export_journal(copy, tmp_path / "root", losses)
+    assert losses.damaged == journal_head(copy).index
+    (said,) = manifest_doubts(form.format(tmp_path / "root"))
+    assert f"lacks names of {losses.damaged:,} records" in said

@@ -16,7 +16,14 @@ from udpfast.market.names import NameTable
 from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.region import Region
 
-__all__ = ["RingTable", "journal_names", "known_names", "names_by_role", "names_path"]
+__all__ = [
+    "RingTable",
+    "damaged_names",
+    "journal_names",
+    "known_names",
+    "names_by_role",
+    "names_path",
+]
 
 
 class RingTable:
@@ -98,6 +105,11 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
             f"{table.mark:08x}: the file is damaged, or another journal's"
         )
     return table
+
+
+def damaged_names(table: NameTable) -> int:
+    """Return how many names of a table are damaged, so that their ids have none."""
+    return sum(table.bytes(each) is None for each in range(1, len(table) + 1))
 
 
 def names_by_role(table: NameTable) -> tuple[set[str], set[str]]:

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from udpfast.archive.names import known_names
-from udpfast.cli.export_file import FORMATS, export_file
+from udpfast.cli.export_file import FORMATS, NAMELESS, export_file
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.client.filter import Filter
 from udpfast.core.moment import unix_ns
 from udpfast.core.optional import load_optional
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exported, Exporter, Lost
 from udpfast.export.schema import FROM_ALL, TABLES
 from udpfast.export.segments import is_closed
@@ -132,19 +132,20 @@ def export(
     With --format dbn or hftbacktest, DIRECTORY is the file to write: of one table (dbn), or of one
     instrument's levels and trades (hftbacktest).
 
-    Exit code 1 if records are missing because the journal is damaged; all others are exported.
-    Records that the recorder removed to make room are no damage.
+    Exit code 1 if records, or their names, are missing because the journal is damaged; all others
+    are exported. Records that the recorder removed to make room are no damage. So it is if there is
+    nothing to export of a symbol, exchange or time: then DIRECTORY stays free for another choice.
     """
     load_optional("pyarrow", "export")
     found = find_journal(journal)
-    wanted = _wanted(found, symbols, exchanges, start, end)
+    wanted = _wanted(found, symbols, exchanges, start, end, follow)
     if form != "parquet":
         if follow or schema is not None or options["replace"] or options["payloads"]:
             raise click.UsageError(
                 f"--format {form} takes none of --follow, --schema, --replace and --payloads"
             )
-        missing = export_file(form, found, directory, tables, wanted, size_unit)
-        _end(missing, found, "could not be read")
+        missing, whole = export_file(form, found, directory, tables, wanted, size_unit)
+        _end(missing, found, "could not be read", whole)
         return
     sbe = None
     if framing and schema is None:
@@ -189,7 +190,13 @@ def export(
             "has stopped, or has begun another (record.segment_s), or use --follow",
             err=True,
         )
-    _end(summary.missing, exporter.journal, "are in no table")
+    later = follow or exporter.unfinished
+    empty = bool(wanted) and not later and not summary.has_rows(wanted)
+    if empty:
+        click.echo(f"udpfast: {exporter.journal} has no such rows{wanted}", err=True)
+        exporter.withdraw()
+    whole = not empty and not summary.nameless
+    _end(summary.missing, exporter.journal, "are in no table", whole)
 
 
 def _wanted(
@@ -198,33 +205,44 @@ def _wanted(
     exchanges: tuple[str, ...],
     start: str | None,
     end: str | None,
+    follow: bool,
 ) -> Wanted:
+    # Refuse a choice of which the journal has nothing, unless that may still come.
     start_ns, end_ns = (
         None if text is None else unix_ns(text, name)
         for text, name in ((start, "--from"), (end, "--until"))
     )
     first: Place | None = None if start_ns is None else ("time", start_ns)
     last: Place | None = None if end_ns is None else ("time", end_ns)
-    check_part(journal, first, last, grows=True)
+    try:
+        check_part(journal, first, last, grows=follow)
+    except ConfigError as problem:
+        if start_ns is not None and end_ns is not None and start_ns >= end_ns:
+            raise
+        raise FormatError(str(problem)) from None
     wanted = Wanted(start_ns, end_ns, symbols, exchanges)
     known = (names - {"", None} for names in known_names(journal))
     names = Filter(exchanges=exchanges or None, symbols=symbols or None)
     if said := names.describe_unknown(*known):
+        if not follow:
+            raise FormatError(f"{journal}: {said}")
         click.echo(f"udpfast: {said}", err=True)
     return wanted
 
 
-def _end(missing: int, journal: Path, where: str) -> None:
-    # End with exit code 1 if damage kept records from the export.
+def _end(missing: int, journal: Path, where: str, whole: bool) -> None:
+    # End with exit code 1 if damage kept records from the export, or it is not `whole`.
     if missing:
         click.echo(
             f"udpfast: {journal} is damaged: {missing:,} records {where}; udpfast verify says "
             "which",
             err=True,
         )
+    if missing or not whole:
         sys.exit(1)
 
 
+_DOUBTS = {"messages", "gaps", "events"}
 _COUNTED = ("nameless", "bytes", "damaged")
 
 
@@ -247,6 +265,17 @@ class _Summary:
     def missing(self) -> int:
         """Records that damage kept from the tables."""
         return self._counts["missing"] + self._counts["lost"] - self._counts["removed"]
+
+    @property
+    def nameless(self) -> bool:
+        """Whether names of records are lost."""
+        return self._counts["nameless"] > 0
+
+    def has_rows(self, wanted: Wanted) -> bool:
+        """Return whether there is a row of the wanted time and names."""
+        # Doubts without a name are kept whatever the names, in these tables.
+        named = bool(wanted.symbols or wanted.exchanges) and not self._rows.keys() <= _DOUBTS
+        return any(self._rows[name] for name in self._rows.keys() - (_DOUBTS if named else set()))
 
     def add(self, exported: Exported) -> None:
         entry = exported.entry
@@ -274,8 +303,7 @@ class _Summary:
             )
         if entry.nameless:
             click.echo(
-                f"udpfast: {entry.feed} segment {entry.segment}: its file of names is missing or "
-                "damaged, so symbol and exchange are NULL",
+                f"udpfast: {entry.feed} segment {entry.segment}: {NAMELESS}",
                 err=True,
             )
         if entry.damaged:

@@ -10,10 +10,12 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.export.rows import JournalRows
 from udpfast.export.wanted import Wanted
 
-__all__ = ["FORMATS", "export_file"]
+__all__ = ["FORMATS", "NAMELESS", "export_file"]
 
 #: What `--format` knows besides Parquet.
 FORMATS = ("dbn", "hftbacktest")
+#: What is said of records whose symbol or exchange nobody knows.
+NAMELESS = "its file of names is missing or damaged, so symbol and exchange are NULL"
 #: How a file of each format begins: DBN, plain or in zstd; a zip archive.
 _BEGINNINGS = {"dbn": (b"DBN", b"\x28\xb5\x2f\xfd"), "hftbacktest": (b"PK",)}
 
@@ -25,10 +27,11 @@ def export_file(
     tables: tuple[str, ...],
     wanted: Wanted,
     size_unit: float,
-) -> int:
+) -> tuple[int, bool]:
     """Write a journal as one file, and say what the format cannot carry.
 
-    Return how many records are missing in it because the journal is damaged.
+    Return how many records are missing in it because the journal is damaged, and whether it has
+    rows of what was wanted, all with their names.
 
     Raises
     ------
@@ -71,7 +74,9 @@ def export_file(
             "the tables gaps and events have them",
             err=True,
         )
-    return rows.missing
+    if rows.nameless:
+        click.echo(f"udpfast: {journal}: {NAMELESS}", err=True)
+    return rows.missing, (count > 0 or not wanted) and not rows.nameless
 
 
 def _check_overwritten(form: str, path: Path) -> None:

@@ -163,7 +163,7 @@ class Losses:
     doubts : list of str
         A sentence for the page on each loss that no table says.
     damaged : int
-        Records that damage kept from the tables.
+        Records that damage kept from the tables, or took the names of.
     """
 
     doubts: list[str] = field(default_factory=list)
@@ -282,7 +282,7 @@ def _identified(source: str, out: str, losses: Losses) -> tuple[str, str] | None
         entries = read_entries(Path(source))
         if not entries:
             return None
-        losses.damaged += sum(entry.missing for entry in entries)
+        losses.damaged += sum(entry.missing + entry.records * entry.nameless for entry in entries)
         losses.doubts += manifest_doubts(source)
         return _resolved(source), export_identity(Path(source)) or ""
     journal = find_journal(source)
@@ -389,12 +389,12 @@ def export_journal(journal: Path, root: Path, losses: Losses) -> int:
     lost = exporter.lost()
     removed = sum(each.records for each in lost if each.removed)
     gone = sum(each.records for each in lost) - removed
-    losses.damaged += missing + gone
+    losses.damaged += missing + gone + nameless
     click.echo(
         f"udpfast: {journal}: {written} part{'s' * (written != 1)} exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} of its records are damaged" if missing else "")
-        + (f"; the names of {nameless:,} records are lost" if nameless else "")
+        + (f"; names of {nameless:,} records are lost" if nameless else "")
         + (f"; {gone:,} records are in no segment any more" if gone else "")
         + (f"; {removed:,} were removed to make room" if removed else "")
         + ("; the segment that is still being written is left out" if exporter.unfinished else ""),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from udpfast.archive.names import journal_names, names_path
+from udpfast.archive.names import damaged_names, journal_names, names_path
 from udpfast.cli.journal import find_journal
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError
@@ -94,8 +94,7 @@ def _nameless(directory: Path, checks: list[SegmentCheck]) -> list[str]:
         except FormatError as problem:
             problems.append(str(problem))
         else:
-            damaged = sum(table.bytes(each) is None for each in range(1, len(table) + 1))
-            if damaged:
+            if damaged := damaged_names(table):
                 problems.append(f"{path.name}: {damaged} of {len(table)} names are damaged")
     return problems
 

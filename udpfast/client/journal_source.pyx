@@ -19,7 +19,7 @@ import warnings
 import numpy as np
 
 from udpfast.archive.bus_files import read_composite
-from udpfast.archive.names import journal_names, known_names
+from udpfast.archive.names import damaged_names, journal_names, known_names, names_path
 from udpfast.core.layout import RECORD
 from udpfast.client.appearing import deadline_of, when_there
 from udpfast.client.no_writer import warn_of_later_start
@@ -197,7 +197,7 @@ cdef class JournalSource(PolledSource):
 
 
 def segment_names(directory: Path, number: int, mark: int, segment: int) -> NameCache:
-    """Return the names for the ids in a segment's records; warn and return none if unknown.
+    """Return the names for the ids in a segment's records; warn if they, or some, are unknown.
 
     Parameters
     ----------
@@ -211,7 +211,12 @@ def segment_names(directory: Path, number: int, mark: int, segment: int) -> Name
     if number == 0:
         return NameCache()
     try:
-        return NameCache(journal_names(directory, number, mark))
+        table = journal_names(directory, number, mark)
+        if damaged := damaged_names(table):
+            warnings.warn(
+                f"{names_path(directory, number)}: {damaged} of {len(table)} names are damaged: "
+                "records and books that they would name have none", stacklevel=3)
+        return NameCache(table)
     except (FileNotFoundError, FormatError) as problem:
         # The file was removed, damaged by a power cut, or is of another journal. The records are
         # still usable without names.

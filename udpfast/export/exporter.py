@@ -389,6 +389,16 @@ class Exporter:
                 end = max(end, end_index)
         return found
 
+    def withdraw(self) -> None:
+        """Remove what is exported of these wanted records, so that others can be exported."""
+        journals = set(self._journals.values())
+        own = [
+            each for each in read_entries(self.root, self._feed or "*") if each.journal in journals
+        ]
+        for name in {entry.feed for entry in own}:
+            with _Feed(self.root, name) as feed:
+                feed.withdraw(journals, str(self._wanted))
+
     def doubts(self) -> list[str]:
         """Return a sentence for each journal whose end is unknown, so that records may be lost."""
         return [
@@ -598,6 +608,12 @@ class _Feed:
                 )
             self.remove(entry)
         return [entry for entry in self._entries if entry.journal == journal]
+
+    def withdraw(self, journals: set[str], wanted: str) -> None:
+        """Remove the entries of journals, and of these wanted records."""
+        for entry in list(self._entries):
+            if entry.journal in journals and entry.wanted == wanted:
+                self.remove(entry)
 
     def remove(self, entry: Entry) -> None:
         """Remove an entry and its files."""

@@ -44,6 +44,8 @@ class JournalRows:
         Number of records read so far that report missing ones (GAP, LAPPED).
     missing : int
         Number of records found so far that damage keeps from being read.
+    nameless : bool
+        Names of some records read so far are lost or damaged.
     wanted : Wanted
         As above.
     """
@@ -56,6 +58,7 @@ class JournalRows:
     ) -> None:
         self.doubts = 0
         self.missing = 0
+        self.nameless = False
         self._directory = directory
         self._selections = {
             name: Selection(TABLES[name], "", _columns(name), dictionaries=False) for name in tables
@@ -85,6 +88,7 @@ class JournalRows:
                     name: _batch(block, names, selection, keep)
                     for name, selection in self._selections.items()
                 }
+            self.nameless |= blocks.nameless
             self.missing += sum(hole.records for hole in blocks.holes)
             index = part.behind or index
         # Only the writer's file tells of segments that nothing can be read of.

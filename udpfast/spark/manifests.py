@@ -36,6 +36,11 @@ def manifest_doubts(source: str) -> Iterator[str]:
             f"{source} was exported without {' and '.join(lacking)}, which "
             f"{'says' if len(lacking) == 1 else 'say'} what is missing: losses may be unknown."
         )
+    if nameless := sum(entry["records"] for entry in entries if entry["nameless"]):
+        yield (
+            f"{source} lacks names of {nameless:,} records, whose files of names were damaged: "
+            "rows without symbol or exchange are in no answer about an instrument."
+        )
     gone = sorted(_gone(files, root, [file for entry in entries for file in entry["files"]]))
     if gone:
         yield (
