@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
@@ -542,6 +544,11 @@ def test_recipes_of_the_page_run_over_an_export(
     if lossless:  # as an export leaves a table without rows
         shutil.rmtree(tables / "gaps")
         (tables / "gaps").mkdir()
+    gold = tmp_path / "gold/bars"  # as Spark leaves it
+    gold.mkdir(parents=True)
+    pq.write_table(pa.table({"close": [1.5]}), gold / "part-00000-x.snappy.parquet")
+    (gold / "_SUCCESS").touch()
+    (gold / ".part-00000-x.snappy.parquet.crc").write_bytes(b"crc\0")
     page = (ROOT / "docs/formats.md").read_text()
     blocks = [
         block
@@ -552,9 +559,28 @@ def test_recipes_of_the_page_run_over_an_export(
     for block in blocks:
         ((program, result),) = re.findall(r"\A(.*)print\((\w+)\)\n\Z", block, re.S)
         names: dict[str, Any] = {}
-        exec(program.replace("DIR", str(tables)), names)
+        exec(program.replace("DIR", str(tables)).replace("OUT", str(tmp_path)), names)
         rows.append(len(names[result]))
-    assert len(rows) >= 2 and max(rows) > 0
+    assert len(rows) >= 3 and max(rows) > 0
+
+
+def test_price_when_a_trade_arrived_is_of_its_session(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="not installed: see [dev]")
+    names = {"feed": ["f"], "exchange": ["x"], "symbol": ["S"]}
+    for table, session, columns in (
+        ("tops", "s1", {"position": [0], "bid_price": [1.0], "ask_price": [2.0]}),
+        ("tops", "s2", {"position": [20], "bid_price": [5.0], "ask_price": [6.0]}),
+        ("trades", "s1", {"position": [5], "price": [1.0], "side": ["Buy"]}),
+        ("trades", "s2", {"position": [10], "price": [5.0], "side": ["Buy"]}),
+    ):
+        directory = tmp_path / table / "date=2026-11-27" / "stream=0" / f"session={session}"
+        directory.mkdir(parents=True)
+        pq.write_table(pa.table(names | columns), directory / "a.parquet")
+    page = (ROOT / "docs/formats.md").read_text()
+    (program,) = re.findall(r"```python\n([^`]*ASOF[^`]*)print", page)
+    found: dict[str, Any] = {}
+    exec(program.replace("DIR", str(tmp_path)), found)
+    assert sorted(found["mids"].fetchall()) == [("S", 1.0, "Buy", 1.5), ("S", 5.0, "Buy", None)]
 
 
 @pytest.mark.parametrize(
