@@ -47,9 +47,10 @@ cdef class Batch:
     """Batch(*args, **kwargs)\n--\n
     Records of one `Reader.poll`, in ring order; records are missed only before the first one.
 
-    Views (`headers`, `payload`, `update`) point into the reader's memory. They are valid until the
-    reader's next poll or iteration step; asking an older batch for a view raises ValueError.
-    `select` and `copy` return memory of their own.
+    Views (`headers`, `offsets`, `payloads`, `payload`, `update`) point into the reader's memory.
+    They are valid until the reader's next poll, wait or iteration step, which overwrites them: a
+    view that you kept then shows other records, without an error. Asking an older batch for a view
+    raises ValueError. `select` and `copy` return memory of their own.
 
     Attributes
     ----------
@@ -84,7 +85,8 @@ cdef class Batch:
     def headers(self):
         """The record headers: shape (n,), dtype `core.layout.RECORD`, valid until the next poll.
 
-        `batch.headers["number"]` is a column.
+        `batch.headers["number"]` is a column. Both are views, which the next poll overwrites: keep
+        `batch.headers.copy()`.
         """
         self.check()
         return self.memory.headers_array[self.first:self.first + self.count]
@@ -255,8 +257,8 @@ cdef class Batch:
     cdef int check(self) except -1:
         if self.memory.polls != self._poll:
             raise ValueError(
-                "this batch is no longer valid, because its reader has polled again: use it before "
-                "the next poll, or keep batch.copy()")
+                "this batch is no longer valid, because its reader has looked for more records: "
+                "use it before the next poll, wait or iteration step, or keep batch.copy()")
         return 0
 
 

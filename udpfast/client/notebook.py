@@ -44,7 +44,7 @@ def batch_html(batch: Batch) -> str:
     """Return a table of a batch's records by kind: how many, and the first and last index."""
     try:
         headers = batch.headers
-    except ValueError as error:  # its reader has polled again
+    except ValueError as error:  # its reader has looked for more
         return html_table((), [], str(error))
     rows = []
     for kind in Kind:

@@ -50,7 +50,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         "group:NAME" for all feeds that one `udpfast run DIRECTORY` supervises.
         Several addresses are read as one stream in the order of `published_ns` (equal times in the
         order of the list); records of one address keep their own order. A live address with
-        nothing new does not delay the others. All records of a batch are of one address: `origin`.
+        nothing new does not delay the others. All records of a batch are of one address:
+        `reader.origin`.
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" reacts fastest and takes a whole core; "backoff" spins, then yields,
         then sleeps for up to 1 ms.
