@@ -50,6 +50,8 @@ LIFE_S = 0.3
 PATIENCE_S = 60.0
 #: Damages of a seed that has any.
 DAMAGED = 0.7
+#: How the child ends if the export said, by exit code 1, that it lacks records; 1 is a crash.
+LACKS = 5
 
 
 # --- export --follow -----------------------------------------------------------------------------
@@ -86,19 +88,21 @@ def _check_follow(work: Path, pool: Journals, draw: random.Random) -> None:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
         written = _write_on(journal, draw, "close")
-        _wait_for(_follow(journal, root))
-        _check_rows(journal, root, None if header else written)
+        status = _wait_for(_follow(journal, root), (0, LACKS))
+        _check_rows(journal, root, None if header else written, status)
     except Exception as failure:
         raise AssertionError(f"{'; '.join(done)}: {failure!r}") from failure
 
 
-def _wait_for(child: int) -> None:
+def _wait_for(child: int, expected: tuple[int, ...] = (0,)) -> int:
+    # Return the exit code.
     until = time.monotonic() + PATIENCE_S
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            expect(status == 0, f"exit code 0, not {status}")
-            return
+            code = os.waitstatus_to_exitcode(status)
+            expect(code in expected, f"exit code {expected}, not {code}")
+            return code
         if time.monotonic() > until:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
@@ -143,12 +147,15 @@ def _follow(journal: Path, root: Path) -> int:
         os.dup2(null, 1)
         os.dup2(null, 2)
         arguments = ["export", str(journal), str(root), "--table", "messages", "--payloads"]
-        cli.main([*arguments, "--follow", "--look-s", "0.01"], standalone_mode=False)
+        try:
+            cli.main([*arguments, "--follow", "--look-s", "0.01"], standalone_mode=False)
+        except SystemExit as end:
+            os._exit(LACKS if end.code == 1 else 1)
 
     return in_child(follow)
 
 
-def _check_rows(journal: Path, root: Path, written: int | None) -> None:
+def _check_rows(journal: Path, root: Path, written: int | None, status: int) -> None:
     import pyarrow.parquet as pq
 
     indices: list[int] = []
@@ -168,6 +175,7 @@ def _check_rows(journal: Path, root: Path, written: int | None) -> None:
         len(indices) + missing + lost == written,
         f"{len(indices)} rows, {missing} missing and {lost} lost are {written}",
     )
+    expect(status == (LACKS if missing + lost else 0), f"exit code for what is missing: {status}")
 
 
 # --- Spark's data source -------------------------------------------------------------------------
