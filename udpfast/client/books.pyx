@@ -47,8 +47,8 @@ cdef class Books:
     - an update with levels that the book refuses makes it stale until its next snapshot;
     - two objects of a session with the same names make both books stale, until one is left.
 
-    All books are stale, too, once their reader has come to the end of a feed, or lost it; of a
-    journal, they are what it left.
+    All books are stale, too, once their reader has lost its feed. After a stop in good order, or
+    the end of a journal, they are what it left.
 
     A book that waits for a snapshot keeps its levels and takes no updates; one that is stale for
     its name alone goes on taking those of its object. Books stay the same Python objects for as
@@ -292,7 +292,7 @@ cdef class Books:
             reading.books.add(self)
 
     def _lose_feed(self):
-        # The reader has come to the end of its feed or lost it: these books get older.
+        # These books get older.
         for books in (self, *[books for _, books in self._members.values()]):
             (<Books> books)._orphaned = CONNECTION_WRITER
             (<Books> books)._refresh_all()

@@ -486,8 +486,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return READER_CLOSED
 
     cdef _lose_feed(self):
-        # No record says that books are as old as the feed's end: the reader's own end does.
-        if not self._source.recorded:
+        # No record says that books get older from here on. The end in good order of a feed, or of
+        # what was recorded, is the reader's own: books are what it left.
+        if not self._source.recorded and not self._source.writer_ended():
             for books in list(self._reading.books):
                 books._lose_feed()
 
