@@ -334,7 +334,7 @@ def _check_race(directory: Path, lives: list[Life], rng: random.Random) -> None:
     won = race(directory, lives, rng)
     assert len(won) == 1, f"{lives}: {len(won)} of them succeeded"
     after = _Ring.look(directory)
-    first = before.index + (bool(before.log) and not before.closed)
+    first = before.index + bool(before.log)
     assert not before.log or after.log == before.log, f"{lives}: another log"
     assert (after.index, after.closed) == (first, False), f"{lives}: {before} became {after}"
     assert after.epoch == before.epoch + 1, f"{lives}: {before} became {after}"
@@ -345,7 +345,7 @@ def _check_race(directory: Path, lives: list[Life], rng: random.Random) -> None:
 
 def _check_life(directory: Path, life: Life, children: list[int]) -> None:
     before, names, modes = _Ring.look(directory), _names(directory), _modes(directory)
-    first = before.index + (bool(before.log) and not before.closed)  # behind its RESTART
+    first = before.index + bool(before.log)  # behind its RESTART
     run(directory, life, first, children)
     after = _Ring.look(directory)
     assert not before.log or after.log == before.log, f"{life}: another log"

@@ -80,7 +80,7 @@ def test_prometheus_scrapes_a_running_feed(tmp_path: Path, monkeypatch: pytest.M
             assert value("count(udpfast_hop_latency_seconds_bucket)") is not None
             wait_until(equal('ALERTS{alertname="UdpfastLineSilent"}', 1))
             (known,) = asked(f"{api}/metadata", metric="udpfast_feed_up")["udpfast_feed_up"]
-            assert known["help"] == "Whether the feed's process lives."
+            assert known["help"] == "Whether the feed's process lives, and can be found."
     finally:
         for process in processes:
             process.terminate()
