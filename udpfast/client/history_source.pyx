@@ -14,6 +14,7 @@ from libc.string cimport memcpy, memmove
 from udpfast.client.history_seam cimport HistorySeam
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
+from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
@@ -98,6 +99,8 @@ cdef class HistorySource(Source):
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef int64_t count, left
+        # What is left out is passed over in one poll, but not what a fast feed adds meanwhile.
+        cdef uint64_t there = load_relaxed(&self.live.cursor.reader.header.tail_index)
         self.sought = False
         while True:
             if self.seam.runs is not None:
@@ -124,7 +127,8 @@ cdef class HistorySource(Source):
                 return count
             left = self._leave_out(count)
             self.seam.index = max(self.seam.index, self.live.cursor.reader.index)
-            if left == 0 and clock_monotonic_ns() >= until_ns:
+            if (left == 0 and self.live.cursor.reader.index >= there
+                    and clock_monotonic_ns() >= until_ns):
                 return 0
             if left > 0:
                 if self.headers[left - 1].kind != KIND_LAPPED:

@@ -426,6 +426,7 @@ cdef class Journal:
         cdef Segment segment, active
         cdef SegmentWriter ended
         cdef int64_t started_ns = clock_monotonic_ns()
+        cdef bint renamed = False
         cdef int rc = 0
         self._check_open()
         # Position and index of one moment: the writer's thread may be between the two.
