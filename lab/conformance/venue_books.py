@@ -226,11 +226,13 @@ def _ice(path: Path, case: dict[str, Any]) -> Iterator[tuple[str, Callable[[], s
 
 
 def _pitch(path: Path, document: dict[str, Any]) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    # Executions of orders that no book has tell no price, so they are no trades.
+    # An execution tells no price: it has that of its order, if the order's beginning was heard.
     def check() -> str | None:
         followed = _last(_of(path, None), "cboe_pitch", "pitch", 1)
         rows = [row.split(",") for one in document["units"].values() for row in one["rows"]]
+        orders = {row[4]: (row[5], row[7]) for row in rows if row[3] == "add"}
         wanted = [[row[4], row[6], row[5]] for row in rows if row[3] == "trade"]
+        wanted += [[*orders[row[4]], row[5]] for row in rows if row[3] == "execute"]
         return _none_sound(followed) or _traded(followed, wanted)
 
     yield "trades", check
