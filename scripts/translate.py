@@ -203,9 +203,13 @@ OWN_PARTS = {"module_exttypes": "g", "initfunc_declarations": "0", "utility_code
 CALLED = re.compile(
     r"^(static [^;{}()]*\b__pyx_p[fw]_\w+\([^;{}]*\)); /\* ?proto ?\*/$", re.MULTILINE
 )
-#: Where Python calls them for each record or message. Elsewhere it does so to begin, to end or for
-#: a batch, whose loop is in a function of C.
-CALLED_OFTEN = ("udpfast/client/", "udpfast/market/", "bench/")
+#: Where Python calls them for each record or message, or a feed's loop is: beside its functions
+#: they cost it some percent. Elsewhere Python calls them to begin, to end or for a batch, whose
+#: loop is in a function of C.
+CALLED_OFTEN = (
+    *("udpfast/client/", "udpfast/market/", "udpfast/payload/", "bench/"),
+    *("udpfast/agents/feed/", "udpfast/feed/", "udpfast/log/", "udpfast/net/"),
+)
 
 
 def levelled(text: str, module: str) -> str:
