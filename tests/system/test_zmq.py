@@ -16,7 +16,7 @@ from udpfast.config import parse_publish
 from udpfast.log.readers import list_readers
 from udpfast.net.ports import free_ports
 from udpfast.payload.roq.encode import encode_book
-from udpfast.shm.roster import AgentState, read_roster
+from udpfast.shm.roster import AgentEntry, AgentState, read_roster
 
 pytestmark = pytest.mark.system
 
@@ -58,6 +58,11 @@ def read_in_a_loop(address: str, opened: threading.Event) -> list[bytes]:
             return [bytes(record) async for record in reader]
 
     return asyncio.run(read())
+
+
+def fanout(directory: Path) -> AgentEntry:
+    """Return what the feed says of its fan-out."""
+    return next(entry for entry in read_roster(directory) if entry.name == "zmq")
 
 
 def books_of(reader: Reader) -> Books:
@@ -112,9 +117,8 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
             with Reader("zmq:test", image=True, timeout=PATIENCE_S) as late:
                 assert {book.stale for book in books_of(late).values()} == {False}
             assert "zmq" in [info.name for info in list_readers(directory)]
-            agents = {entry.name: entry for entry in read_roster(directory)}
-            assert agents["zmq"].state in (AgentState.STARTING, AgentState.RUNNING)
-            assert (agents["zmq"].pid == feed.pid) == (processes == "one")
+            wait_until(lambda: fanout(directory).state is AgentState.RUNNING, "the fan-out")
+            assert (fanout(directory).pid == feed.pid) == (processes == "one")
         finally:
             feed.terminate()
         assert feed.wait(PATIENCE_S) == 0
