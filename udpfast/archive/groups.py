@@ -29,7 +29,16 @@ from udpfast.shm.lock import (
     process_start,
 )
 
-__all__ = ["FeedState", "Group", "GroupFeed", "GroupFile", "list_groups", "read_group"]
+__all__ = [
+    "FeedState",
+    "Group",
+    "GroupFeed",
+    "GroupFile",
+    "list_groups",
+    "make_folder",
+    "read_group",
+    "read_said",
+]
 
 #: Most bytes of a file: enough for a thousand feeds with a reason each.
 _BYTES_MAX = 1 << 20
@@ -110,13 +119,8 @@ class GroupFile:
     """
 
     def __init__(self, name: str) -> None:
-        root = instance_root()
-        root.mkdir(mode=0o700, exist_ok=True)
-        folder = root / GROUPS
-        folder.mkdir(mode=0o755, exist_ok=True)
-        folder.chmod(0o755)  # whoever may enter the root may see the feeds' names
         self._name = name
-        self._path = instance_directory(GROUPS) / f"{name}.json"
+        self._path = make_folder(GROUPS) / f"{name}.json"
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._lock = os.open(_lock_path(name), flags, 0o600)
         try:
@@ -142,6 +146,31 @@ class GroupFile:
         os.close(self._lock)
 
 
+def make_folder(name: str) -> Path:
+    """Return a folder below the root of all instances, whose files say what runs; make it."""
+    root = instance_root()
+    root.mkdir(mode=0o700, exist_ok=True)
+    folder = root / name
+    folder.mkdir(mode=0o755, exist_ok=True)
+    folder.chmod(0o755)  # whoever may enter the root may see the feeds' names
+    return instance_directory(name)
+
+
+def read_said(path: Path, most: int) -> bytes:
+    """Return at most so many bytes of a file in such a folder.
+
+    Raises
+    ------
+    FileNotFoundError, OSError, RegionError
+        There is none, or other users can write it.
+    """
+    instance_directory(path.parent.name)
+    fd = open_existing(path, os.O_RDONLY)
+    with os.fdopen(fd, "rb") as file:
+        check_file(fd, path)
+        return file.read(most)
+
+
 def read_group(name: str) -> Group:
     """Return the state of a group as its supervisor last wrote it.
 
@@ -154,8 +183,7 @@ def read_group(name: str) -> Group:
     """
     path = instance_root() / GROUPS / f"{name}.json"
     try:
-        instance_directory(GROUPS)
-        fd = open_existing(path, os.O_RDONLY)
+        text = read_said(path, _BYTES_MAX)
     except FileNotFoundError:
         near = did_you_mean(name, _names())
         raise FileNotFoundError(
@@ -163,9 +191,6 @@ def read_group(name: str) -> Group:
             f"no group {name!r}{near or '; does it run (udpfast run DIRECTORY)?'}",
             str(path),
         ) from None
-    with os.fdopen(fd, "rb") as file:
-        check_file(fd, path)
-        text = file.read(_BYTES_MAX)
     try:
         group = msgspec.json.decode(text, type=Group)
     except msgspec.MsgspecError as error:

@@ -15,12 +15,11 @@ from typing import Literal
 
 import msgspec
 
-from udpfast.archive.groups import GroupFeed
+from udpfast.archive.groups import GroupFeed, make_folder, read_said
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import RegionError
 from udpfast.shm.files import replace_file
-from udpfast.shm.instance import RUNS, instance_directory, instance_root
-from udpfast.shm.lock import check_file, open_existing
+from udpfast.shm.instance import RUNS, instance_root
 
 __all__ = ["RunNote", "forget_run", "is_removed", "list_runs", "note_run", "read_run"]
 
@@ -54,15 +53,10 @@ class RunNote(msgspec.Struct, frozen=True):
 def note_run(name: str, what: Literal["failed", "removed"], reason: str) -> None:
     """Note what is wrong with a feed's run. If that is impossible, the log alone says it."""
     with suppress(OSError, RegionError):
-        root = instance_root()
-        root.mkdir(mode=0o700, exist_ok=True)
-        folder = root / RUNS
-        folder.mkdir(mode=0o755, exist_ok=True)
-        folder.chmod(0o755)  # as groups: whoever may enter the root may see it
+        path = make_folder(RUNS) / f"{name}.json"
         before = read_run(name)
         times = 1 + (before.times if before is not None and before.what == what else 0)
         note = RunNote(what, os.getpid(), realtime_ns(), times, reason)
-        path = instance_directory(RUNS) / f"{name}.json"
         replace_file(path, msgspec.json.encode(note) + b"\n")
         path.chmod(0o644)
 
@@ -77,11 +71,7 @@ def read_run(name: str) -> RunNote | None:
     """Return what is wrong with a feed's run; None: nothing, or it cannot be read."""
     path = instance_root() / RUNS / f"{name}.json"
     try:
-        instance_directory(RUNS)
-        fd = open_existing(path, os.O_RDONLY)
-        with os.fdopen(fd, "rb") as file:
-            check_file(fd, path)
-            return msgspec.json.decode(file.read(_BYTES_MAX), type=RunNote)
+        return msgspec.json.decode(read_said(path, _BYTES_MAX), type=RunNote)
     except (OSError, RegionError, msgspec.MsgspecError):
         return None
 
