@@ -39,6 +39,7 @@ from udpfast.log.ring import Ring
 from udpfast.market.updates import (
     GATEWAY_STATUS,
     MARKET_STATUS,
+    ORDERS,
     PAYLOAD_HASH,
     STATISTIC,
     STATISTICS,
@@ -692,6 +693,29 @@ def test_doubt_of_what_has_no_gate_reaches_a_late_reader(instance: Instance) -> 
     instance.ring.flush()
     catch_up(keeper)
     assert stale_to_late_readers(instance) == {"BTCUSDT": True, "ETHUSDT": False}
+    keeper.on_stop()
+
+
+@pytest.mark.parametrize("kind", [Kind.TOP_OF_BOOK, Kind.ORDERS])
+def test_another_value_of_an_ungated_object_does_not_end_the_doubt_of_its_book(
+    instance: Instance, kind: Kind
+) -> None:
+    ungated = {"flags": RecordFlag.UNGATED, "object_type": 0, "object_id": 0}
+    session(instance)
+    instance.book([(10, 1)], [(11, 1)], snapshot=True, **ungated)
+    gap(instance)
+    if kind is Kind.ORDERS:
+        update = instance.update(ORDERS, "binance-usdm", "BTCUSDT", update_type=1)
+        instance.append(kind, update.tobytes(), RecordFlag.UNGATED, session=1)
+    else:
+        instance.top(10, 11, session=1, **ungated)
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert stale_to_late_readers(instance) == {"BTCUSDT": True}
+    instance.book([(10, 2)], [(11, 2)], snapshot=True, **ungated)
+    instance.ring.flush()
+    catch_up(keeper)
+    assert stale_to_late_readers(instance) == {"BTCUSDT": False}
     keeper.on_stop()
 
 

@@ -664,6 +664,28 @@ def test_orders_are_in_doubt_behind_a_gap_until_all_of_them_come(feed: Feed) -> 
     assert (orders.stale, len(orders)) == (True, 0)
 
 
+def test_orders_and_book_of_one_ungated_object_end_their_own_doubt_alone(feed: Feed) -> None:
+    frame = {"object_type": 4, "object_id": 9}
+    feed.session()
+    feed.snapshot(100.0, flags=RecordFlag.UNGATED, **frame)
+    append_orders(feed, order_row(1, 1, 9.5, 1), whole=True)
+    book, orders = feed.books[BTC], feed.books.orders(*BTC)
+    feed.gap()
+    append_orders(feed, order_row(2, 1, 9.5, 2), whole=True)
+    assert (book.stale, orders.stale) == (True, False)
+    feed.book(101.0, flags=RecordFlag.UNGATED, **frame)
+    assert (book.stale, book.best()[0]) == (True, 101.0)
+    feed.gap()
+    feed.snapshot(102.0, flags=RecordFlag.UNGATED, **frame)
+    assert (book.stale, orders.stale) == (False, True)
+    append_orders(feed, order_row(3, 1, 9.5, 3), whole=True)
+    assert (book.stale, orders.stale) == (False, False)
+    said = feed.instance.update(OBJECT_STATE, *BTC, object=4 << 16 | 9)
+    feed.instance.append(Kind.STALE, said.tobytes(), RecordFlag.UNGATED, session=1, **frame)
+    feed.apply()
+    assert (book.stale, orders.stale) == (True, True)
+
+
 def test_object_that_stops_naming_its_symbol_leaves_its_orders_stale(feed: Feed) -> None:
     feed.session()
     feed.state(Kind.RECOVERED, follows=0, object_id=9, object_type=4)

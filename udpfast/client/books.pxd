@@ -58,6 +58,8 @@ cdef class Books:
     cdef _apply_orders(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef OrderQueues _queues_of(self, Track* track, uint64_t tag, NameCache names)
     cdef _forget_queues(self, Track* track)
+    cdef void _take_state(
+        self, Track* track, const Record* header, const uint8_t* payload) noexcept
     cdef void _pass_by(self, const Record* header) noexcept
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef Track* _at(self, uint32_t index) noexcept

@@ -356,10 +356,11 @@ cdef class Books:
         elif kind > KIND_BOOK or kind == KIND_MESSAGE:
             self._pass_by(header)
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
-            track = _track(self, doubt_key(header), doubt_said_tag(header, payload))
-            if doubt_said(&self._doubts, &track.doubt, header, payload):
-                track.book_missing = track.orders_missing = True
-            self._refresh_stale(track)
+            self._take_state(
+                _track(self, doubt_key(header), doubt_said_tag(header, payload)), header, payload)
+            track = _orders_track(self, header, doubt_said_tag(header, payload))
+            if track != NULL:
+                self._take_state(track, header, payload)
         elif kind == KIND_GAP:
             if doubts_gap(&self._doubts, header, payload):
                 self._refresh_stream(doubt_stream(header.stream))
@@ -373,6 +374,12 @@ cdef class Books:
         elif kind == KIND_CONNECTION:
             self._note_writer(header, payload)
         return None
+
+    cdef void _take_state(
+            self, Track* track, const Record* header, const uint8_t* payload) noexcept:
+        if doubt_said(&self._doubts, &track.doubt, header, payload):
+            track.book_missing = track.orders_missing = True
+        self._refresh_stale(track)
 
     cdef void _pass_by(self, const Record* header) noexcept:
         # Note a record that updates no book here. An ungated one, too, shows that the feed passed
@@ -411,7 +418,7 @@ cdef class Books:
             if track != NULL:
                 self._forget_queues(track)
             return
-        track = _track(self, doubt_key(header), tag)
+        track = _track(self, _orders_key(header), tag)
         queues = self._queues_of(track, tag, names)
         if queues is None:
             self._unnamed += 1
@@ -710,6 +717,20 @@ cdef class Books:
         for index in range(self._doubts.count):
             if doubt_key_stream(self._at(index).doubt.key) == stream:
                 self._refresh_stale(self._at(index))
+
+
+cdef uint64_t _orders_key(const Record* header) noexcept:
+    # Return the key of a record's orders. Those of an ungated object are an object of their own:
+    # only complete updates end its doubt, and those of its book say nothing about its orders.
+    cdef uint64_t key = doubt_key(header)
+    return key | (key >> 32 & 1) << 33
+
+
+cdef Track* _orders_track(Books books, const Record* header, uint64_t tag) noexcept:
+    # Return the track of an ungated object's orders; NULL: there is none.
+    if not header.flags & RECORD_UNGATED:
+        return NULL
+    return <Track*> doubts_find(&books._doubts, _orders_key(header), tag)
 
 
 cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:

@@ -20,7 +20,8 @@
 # held is sound at once. Otherwise a snapshot follows, and until it comes the held state is old.
 #
 # Ungated records (RECORD_UNGATED) of many symbols come under one number: each symbol is an object.
-# Only gaps put these in doubt, and only complete updates end the doubt.
+# Only gaps put these in doubt, and only complete updates end the doubt, each that of its own kind:
+# orders say nothing about a book, nor does a top of book.
 #
 # An object belongs to one stream, which all its records name, snapshots included. A GAP of that
 # stream puts it in doubt, a SESSION of that stream resets it; other streams do not concern it.

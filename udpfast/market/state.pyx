@@ -18,7 +18,7 @@ from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
     SESSION_UNSEEN, doubt_applied, doubt_begin, doubt_begins, doubt_heard, doubt_key,
     doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stands,
-    doubt_stream, doubt_tag, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere,
+    doubt_stream, doubt_tag, doubt_ungated, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere,
     doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete,
     doubts_init, doubts_reach, heard_begin)
 from udpfast.market.ladder cimport ladder_free
@@ -444,6 +444,21 @@ cdef int state_take(
     value.missing = (rc == UNSOUND or update.update_type == UPDATE_TYPE_STALE
                      or (value.missing and not whole and not snapshot))
     state_passed(state, object, header)
+    if whole and doubt_ungated(object.doubt.key) and doubt_stands(&state.doubts, &object.doubt):
+        state_miss_others(state, object, value)
     doubt_applied(&state.doubts, &object.doubt, whole)
     value.record = header[0]
     return 0
+
+
+cdef void state_miss_others(
+        State* state, const StateObject* object, const StateValue* value) noexcept nogil:
+    # A value ends the doubt of its ungated object. Its other books were not replaced: they are
+    # missing until they are.
+    cdef uint32_t index = object.values
+    cdef StateValue* other
+    while index:
+        other = state.values + index - 1
+        index = other.next
+        if other != value and value_is_alone(other.record.kind):
+            other.missing = True
