@@ -154,16 +154,25 @@ def test_books_in_doubt_follow_orders_so_that_executions_have_prices(
         assert sum(map(len, known.trades.values())) >= share * len(sound)
 
 
-def names_full(directory: Path, *messages: bytes) -> int:
-    """Return how often a feed of ITCH that joins in the middle lacked room for its names."""
-    replayer = Replayer(venue_config("moldudp64", "itch", 1, **(SMALL | {"names": 16})), directory)
+def feed_counters(
+    directory: Path, datagrams: Iterable[bytes], framing: str, payload: str, **books: Any
+) -> dict[str, int]:
+    """Return the feed's counters after some datagrams."""
+    replayer = Replayer(venue_config(framing, payload, 1, **(SMALL | books)), directory)
     zero, headers = np.zeros(1, np.uint8), np.zeros(1, CAPTURED)
-    for at, one in enumerate(messages):
-        datagram = build("moldudp64", sent(5 + at, (one,)))
+    for at, datagram in enumerate(datagrams):
         headers["timestamp_ns"], headers["size"] = AT_NS + at * 1_000_000, len(datagram)
         replayer.replay(CaptureBatch(headers, datagram), zero, zero, 0, 1)
     replayer.finish()
-    return replayer.counters()["feed"]["names_full"]
+    counters = replayer.counters()["feed"]
+    replayer.close()
+    return counters
+
+
+def names_full(directory: Path, *messages: bytes) -> int:
+    """Return how often a feed of ITCH that joins in the middle lacked room for its names."""
+    datagrams = [build("moldudp64", sent(5 + at, (one,))) for at, one in enumerate(messages)]
+    return feed_counters(directory, datagrams, "moldudp64", "itch", names=16)["names_full"]
 
 
 def executed_at(locate: int, price: int) -> bytes:
@@ -201,6 +210,44 @@ def test_more_orders_than_there_is_room_for_are_a_doubt() -> None:
     datagrams = [sent(1 + n, tuple(many[n : n + 20])) for n in range(0, len(many), 20)]
     known, _ = followed("moldudp64", "itch", datagrams, orders_max=1_000)
     assert known.books[NAME].stale
+
+
+def pitch_adds(unit: int, first: int, count: int, symbol: bytes) -> bytes:
+    """Return a datagram of new orders; the id of each is its number and unit."""
+    body = b"".join(
+        struct.pack("<BBIQcI6sQB", 34, 0x21, 0, 10 * n + unit, b"B", 1, symbol, 1_000_000, 1)
+        for n in range(first, first + count)
+    )
+    return struct.pack("<HBBI", 8 + len(body), count, unit, first) + body
+
+
+def pitch_less(unit: int, number: int, order: int) -> bytes:
+    """Return a datagram that reduces an order by one."""
+    return struct.pack("<HBBIBBIQI", 26, 1, unit, number, 18, 0x25, 0, 10 * order + unit, 1)
+
+
+def test_orders_whose_end_was_lost_take_no_room_from_books_that_are_sound(tmp_path: Path) -> None:
+    lost = [pitch_adds(1, first, 20, b"LOST  ") for first in range(3, 1_500, 20)]
+    sound = [pitch_adds(2, first, 20, b"SOUND ") for first in range(1, 800, 20)]
+    datagrams = [pitch_adds(1, 1, 1, b"LOST  "), *lost, *sound, pitch_less(1, 1_503, 3)]
+    room: dict[str, Any] = {"orders_max": 1_000, "wait_us": 1_000}
+    known = followed_raw(datagrams, "cboe_pitch", "pitch", **room)
+    assert known.books["CBOE", "LOST"].stale
+    assert not known.books["CBOE", "SOUND"].stale
+    assert len(known.orders["CBOE", "SOUND"]) == 800
+    # Each order that gave way is counted.
+    counters = feed_counters(tmp_path, datagrams, "cboe_pitch", "pitch", **room)
+    assert counters["books_full"] == 1_501 + 800 - 1_000
+
+
+def test_full_table_puts_the_books_of_sound_orders_alone_in_doubt() -> None:
+    datagrams = [
+        *[pitch_adds(1, first, 20, b"FULL  ") for first in range(1, 981, 20)],
+        *[pitch_adds(2, first, 20, b"OTHER ") for first in range(1, 41, 20)],
+    ]
+    known = followed_raw(datagrams, "cboe_pitch", "pitch", orders_max=1_000)
+    assert not known.books["CBOE", "FULL"].stale
+    assert known.books["CBOE", "OTHER"].stale
 
 
 def test_depth_shows_the_best_levels_alone() -> None:

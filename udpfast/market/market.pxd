@@ -22,6 +22,7 @@
 #
 # Orders without a chain are followed while their book is not LIVE (follow_order): they are not
 # published, but tell the price and side of their executions. A snapshot or a clear begins anew.
+# Where there is no room for an order of a book that is LIVE, one of them gives way (make_room).
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -125,6 +126,8 @@ cdef struct Market:
     uint16_t waiting             # the FeedCounter for instruments whose levels are not LIVE
     uint64_t held_count          # held changes, ever
     uint64_t arrivals            # places in queues given out, ever
+    uint32_t yielding            # the instrument whose followed order gave way last (make_room)
+    bint crowded                 # an order found no room
     Touched* touched
     uint32_t touched_count
     TouchedOrder* order_rows

@@ -21,7 +21,7 @@ from udpfast.market.resting cimport follow_order, order_price_known
 from udpfast.market.side cimport Side, SideLevel, side_put, side_free
 from udpfast.market.snapshot cimport begin_snapshot, changed_instrument, end_told, take_row
 from udpfast.market.trust cimport (
-    count_waiting, follows_orders, instrument_begin_empty, face_check_places,
+    apply_change, count_waiting, follows_orders, instrument_begin_empty, face_check_places,
     instrument_follow_chain, face_hold, keep_change, levels_are_live, face_become_live,
     face_become_stale, levels_become_stale)
 
@@ -229,7 +229,7 @@ cdef void apply_gated(Market* market, Instrument* i, const Change* c) noexcept n
         market.withheld = True
         return
     if likely(face.status == OBJECT_LIVE):
-        if unlikely(not apply_book(market, i, c)):
+        if unlikely(not apply_change(market, i, c)):
             if chained:
                 levels_become_stale(market, i)
             else:

@@ -82,6 +82,7 @@ cdef inline bint add_order(
         return False
     if unlikely(order == NULL):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
+        market.crowded = True
         return False
     order.instrument = index_of(market, i)
     order.side = side
@@ -199,10 +200,18 @@ cdef inline bint order_price_known(
 
 cdef inline void follow_new(
         Market* market, Instrument* i, const Change* c, uint8_t side) noexcept nogil:
+    cdef uint32_t scope = scope_of(market, i)
     cdef RestingOrder* order
     if side > SIDE_ASK or c.quantity <= 0 or (
-            not order_add(&market.orders, c.order, scope_of(market, i), &order)) or order == NULL:
+            not order_add(&market.orders, c.order, scope, &order)):
         return
+    if unlikely(order == NULL):
+        # The oldest order that is followed here gives way: most likely its end was lost.
+        counter_add(&market.feed[FEED_BOOKS_FULL], 1)
+        if i.orders_first == 0:
+            return
+        take_order(market, i, market.orders.orders + i.orders_first - 1)
+        order_add(&market.orders, c.order, scope, &order)
     order.instrument = index_of(market, i)
     order.side = side
     order.price = c.price
@@ -213,7 +222,8 @@ cdef inline void follow_new(
 
 cdef inline void follow_order(Market* market, Instrument* i, const Change* c) noexcept nogil:
     # Follow an order whose book is in doubt: only for the price and side of its trades. Orders
-    # whose end was lost stay until the book is known again. Levels are not kept.
+    # whose end was lost stay until the book is known again, or until their room is needed. Levels
+    # are not kept.
     cdef RestingOrder* order = order_of(
         market, c.order_before if c.verb == VERB_REPLACE else c.order, scope_of(market, i))
     cdef uint8_t side = c.side

@@ -12,7 +12,7 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument, instrument_find)
-from udpfast.market.levels cimport apply_book, face_empty, face_forget, instrument_reach
+from udpfast.market.levels cimport face_empty, face_forget, instrument_reach
 from udpfast.market.marked cimport (
     depth_of, has_face, need_snapshot, order_of, stream_of, face_is_sure)
 from udpfast.market.market cimport (
@@ -21,7 +21,7 @@ from udpfast.market.names cimport names_get
 from udpfast.market.orders cimport RestingOrder
 from udpfast.market.side cimport Side, SideLevel, side_levels, side_reserve
 from udpfast.market.trust cimport (
-    face_drop_held, face_held_is_lost, face_turn, levels_are_live, face_become_live,
+    apply_change, face_drop_held, face_held_is_lost, face_turn, levels_are_live, face_become_live,
     levels_resume, face_become_stale, held_goes_on, levels_become_stale)
 
 cdef inline bint face_replay(
@@ -49,7 +49,7 @@ cdef inline bint face_replay(
                 return False
         if chained and not i.passing:
             continue
-        if not apply_book(market, i, c):
+        if not apply_change(market, i, c):
             return False
         counter_add(&market.feed[FEED_RELEASED], 1)
     return True
@@ -257,7 +257,7 @@ cdef inline bint market_replay_round(Market* market, uint64_t number) noexcept n
             counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
             sound = False
         elif i.face[FACE_LEVELS].staged == number + 1:
-            sound = apply_book(market, i, c)
+            sound = apply_change(market, i, c)
             counter_add(&market.feed[FEED_RELEASED], 1)
     for at in range(market.instruments.count):
         i = market.instruments.items + at
@@ -313,7 +313,7 @@ cdef inline void take_row(Market* market, const Change* c) noexcept nogil:
     if c.side > SIDE_ASK_IMPLIED or market.taking_face == FACE_ORDERS or (
             market.traits.levels != LEVELS_BY_PLACE):
         # Rows without a side are refused, as changes without a side are.
-        if unlikely(not apply_book(market, i, c)):
+        if unlikely(not apply_change(market, i, c)):
             market.streams[market.message.stream].broken = True
             break_snapshot(market, i)
         return

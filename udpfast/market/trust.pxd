@@ -1,7 +1,7 @@
 # How far a face can be trusted, and what changes that: a chain that continues or breaks, places
 # that become known, a book that begins empty. Changes that cannot be applied yet are held here.
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
@@ -11,9 +11,10 @@ from udpfast.core.layout cimport OBJECT_LIVE, OBJECT_STALE
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
     FACES, FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument)
-from udpfast.market.levels cimport face_empty, face_empty_levels, face_forget
+from udpfast.market.levels cimport apply_book, face_empty, face_empty_levels, face_forget
 from udpfast.market.marked cimport has_face, instrument_mark, need_snapshot, stream_of, face_is_sure
 from udpfast.market.market cimport HeldChange, Market, MarketStream
+from udpfast.market.resting cimport take_order
 from udpfast.market.side cimport places_missing
 
 cdef inline void face_turn(
@@ -100,6 +101,47 @@ cdef inline void face_become_stale(Market* market, Instrument* i, Face* face) no
     else:
         face_forget(market, i, which)
     instrument_mark(market, i)
+
+
+cdef inline bint gives_room(
+        const Market* market, const Instrument* i, const Face* face) noexcept nogil:
+    # Return True if an order is only followed, or will be from the next change on. Where changes
+    # name their order alone, one that is not there would put a whole stream in doubt, unless
+    # something of it was lost.
+    return i.orders_first != 0 and face.stage == 0 and face.staged == 0 and (
+        not face_is_sure(market, i, face)) and (
+        not market.traits.nameless or not stream_of(market, i).whole)
+
+
+cdef inline bint make_room(Market* market, const Instrument* needs) noexcept nogil:
+    # Remove the oldest order of another book that is in doubt. Return False if there is none.
+    cdef Instrument* i
+    cdef Face* face
+    cdef uint32_t turn
+    if not follows_orders(market):
+        return False
+    for turn in range(market.instruments.count):
+        if market.yielding >= market.instruments.count:
+            market.yielding = 0
+        i = market.instruments.items + market.yielding
+        face = &i.face[FACE_LEVELS]
+        if i != needs and gives_room(market, i, face):
+            if face.status == OBJECT_LIVE:
+                face_become_stale(market, i, face)
+            take_order(market, i, market.orders.orders + i.orders_first - 1)
+            return True
+        market.yielding += 1
+    return False
+
+
+cdef inline bint apply_change(Market* market, Instrument* i, const Change* c) noexcept nogil:
+    # Apply a change of a book, for which an order of a book in doubt may have to give way.
+    if likely(apply_book(market, i, c)):
+        return True
+    if not market.crowded:
+        return False
+    market.crowded = False
+    return make_room(market, i) and apply_book(market, i, c)
 
 
 cdef inline void levels_become_stale(Market* market, Instrument* i) noexcept nogil:
