@@ -366,6 +366,23 @@ def test_object_that_names_another_symbol_leaves_its_book_stale(feed: Feed) -> N
     assert not feed.books[ETH].stale
 
 
+@pytest.mark.parametrize("symbol", ["ETHUSDT", ""])
+def test_book_that_its_object_left_is_empty_and_has_nothing_when_the_object_returns(
+    feed: Feed, symbol: str
+) -> None:
+    book = feed.begin(number=10)
+    update = feed.instance.update(BOOK, BTC[0], symbol or "x", update_type=2)
+    update["symbol_id"] = update["symbol_id"] if symbol else 0
+    frame = {"session": 1, "object_type": 3, "object_id": 7, "follows": 10}
+    feed.instance.append(Kind.BOOK, update.tobytes(), number=11, **frame)
+    feed.apply()
+    assert (book.stale, len(book.bids()), len(book.asks())) == (True, 0, 0)
+    feed.book(101.0, number=12, follows=11)
+    assert (book.stale, len(book.bids())) == (True, 0)
+    feed.snapshot(102.0, number=13, follows=12)
+    assert (book.stale, bid(book)) == (False, 102.0)
+
+
 def test_object_that_named_a_symbol_nobody_knows_has_its_book_back_by_a_snapshot(
     feed: Feed,
 ) -> None:

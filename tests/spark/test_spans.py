@@ -164,6 +164,14 @@ def test_feed_or_snapshot_ends_the_doubt_of_a_book_without_a_gate() -> None:
     assert judge(again, gap, True).doubts == ()
 
 
+def test_book_that_its_object_left_has_no_levels_until_a_snapshot() -> None:
+    era = Era(0, True)
+    left = {"ended": (30, 3), "left": (30, 3)}
+    assert judge(book(**left), era, False) == Span(None, (30, 3), ((30, 3),))
+    assert judge(book(**left, last=(40, 4)), era, False).begin is None
+    assert judge(book(ended=(30, 3)), era, False).begin == (20, 2)
+
+
 def test_update_with_nothing_before_it_is_all_there_is_if_that_can_be_known() -> None:
     only = {"snapshot": None, "first": (20, 2)}
     assert judge(book(**only), Era(0, True), False) == Span((20, 2), None, ())

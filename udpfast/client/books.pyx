@@ -45,6 +45,7 @@ cdef class Books:
       or, if the feed itself may be in doubt, until the book's RECOVERED or next update. A feed
       without losses passes on no snapshots: use `Reader(image=True)`, which then joins again;
     - an update with levels that the book refuses makes it stale until its next snapshot;
+    - a book whose object names another instrument, or none, is empty and stale;
     - two objects of a session with the same names make both books stale, until one is left.
 
     All books are stale, too, once their reader has lost its feed. After a stop in good order, or
@@ -554,7 +555,9 @@ cdef class Books:
         return True
 
     cdef _unbind(self, Track* track):
-        # Separate an object from its book, which keeps its levels and is stale.
+        # Separate an object from its book, which is empty and stale: nobody says what it has.
+        if track.book >= 0:
+            (<OrderBook> self._books[track.book]).clear()
         track.book_missing = True
         self._refresh_stale(track)
         self._release(self._index(track))

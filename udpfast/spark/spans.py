@@ -98,6 +98,8 @@ class Book:
         The first record, from `since` on, after which updates no longer build on the book.
     before : (int, int) or None
         The first message of its object that contradicts `first`.
+    left : (int, int) or None
+        The first record, from `since` on, in which its object names another book or none.
     """
 
     object: dict[str, At | None]
@@ -107,6 +109,7 @@ class Book:
     first: At | None
     ended: At | None = None
     before: At | None = None
+    left: At | None = None
 
     @property
     def since(self) -> At | None:
@@ -187,6 +190,8 @@ def judge(book: Book, era: Era, ungated: bool) -> Span:
         doubted = _doubted(own, begun, lap, era)
     missing = book.seen if begin is None else end
     doubts = [missing, doubted, _after(era.gaps, sure)]
+    # Nobody says what a book has that its object left.
+    begin = None if book.left else begin
     return Span(begin, end, tuple(each for each in doubts if each is not None))
 
 
@@ -239,6 +244,7 @@ def spans(bronze: Bronze, at_ns: int | None) -> DataFrame:
     for row in _ends(bronze, told, books).collect():
         book = books[_track(row)][row["exchange"], row["symbol"]]
         book.ended, book.before = _at(row["ended"]), _at(row["before"])
+        book.left = _at(row["left"])
     schema = (
         "feed STRING, exchange STRING, symbol STRING, object BIGINT, ungated BOOLEAN, stream INT, "
         "begin BIGINT, end BIGINT, stale BOOLEAN, stale_since_ns BIGINT"
@@ -365,6 +371,7 @@ _TOLD = {
     "first": "boolean",  # an update that is the complete book, if no other came before it
     "heard": "boolean",  # a message that the feed passes on only while its object is not stale
     "ends": "boolean",  # after it, updates no longer build on the book
+    "leaves": "boolean",  # an update that names no book
     "passed": "boolean",  # a message without an update of the book
     "said": "boolean",  # STALE
     "recovered": "boolean",
@@ -396,6 +403,7 @@ def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFram
             first=named & first & ~ungated & ~replaces,
             heard=named & heard,
             ends=~named | (F.col("update_type") == "Stale"),
+            leaves=~named,
         ),
         _tells(messages.where(carried & (~book | ungated)), F.lit(False), passed=F.lit(True),
                heard=heard, nameless=True),
@@ -471,9 +479,8 @@ def _ends(bronze: Bronze, told: DataFrame, books: Mapping[Track, Mapping[Name, B
     )
     nameless = F.col("exchange").isNull() | F.col("symbol").isNull()
     position = F.col("at.position")
-    ended = (F.col("book") & ~own & (position > F.col("since"))) | (
-        F.col("ends") & (nameless | own) & (position >= F.col("since"))
-    )
+    left = (F.col("leaves") | (F.col("book") & ~own)) & (position > F.col("since"))
+    ended = left | (F.col("ends") & (nameless | own) & (position >= F.col("since")))
     before = (F.col("passed") | F.col("snapshot")) & (position >= F.col("begun"))
     return (
         told.join(of, list(TRACK))
@@ -481,5 +488,6 @@ def _ends(bronze: Bronze, told: DataFrame, books: Mapping[Track, Mapping[Name, B
         .agg(
             F.min(F.when(ended, F.col("at"))).alias("ended"),
             F.min(F.when(before, F.col("at"))).alias("before"),
+            F.min(F.when(left, F.col("at"))).alias("left"),
         )
     )

@@ -496,12 +496,14 @@ static inline int udpfast_books_claim(struct udpfast_books *books, struct udpfas
     return 0;
 }
 
-/* Take the name from an object. Its book keeps its levels, and is stale. */
+/* Take the name from an object. Its book is empty and stale: nobody says what it has. */
 static inline void udpfast_books_unbind(struct udpfast_books *books, struct udpfast_object *object)
 {
     struct udpfast_book_name *name;
     struct udpfast_object *other;
     int32_t *link, index = (int32_t) (object - books->objects.all);
+    if (object->book >= 0)
+        udpfast_order_book_clear(books->all[object->book]);
     object->missing = 1;
     udpfast_books_mark(books, object);
     if (object->name < 0)
