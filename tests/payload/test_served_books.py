@@ -154,3 +154,27 @@ def test_books_are_never_sound_and_wrong(
             number = record.number - numbers_before(market, late)
     there = [stock for stock in STOCKS.values() if (market.exchange, stock) in known.books]
     assert check(known, market, len(market.messages)) == len(there) >= 3
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 11])
+@pytest.mark.parametrize("kind", [ItchMarket, PitchMarket])
+def test_trades_have_the_prices_of_the_venue_while_a_snapshot_is_taken(
+    kind: type[OrderMarket], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "_ORDERS_PER_PART", 3)
+    pick = random.Random(seed)
+    market = kind(seed, 400)
+    late = pick.choice((1, pick.randint(2, 300)))
+    datagrams = (
+        (line, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
+        for i, (line, data) in enumerate(sent(market, pick, late))
+    )
+    true = {number: (price / 1e4, shares) for number, _, price, shares in market.trades}
+    compared = 0
+    for _, record in follow(config(kind), datagrams):
+        if record is not None and record.kind == Kind.TRADES:
+            (row,) = record.update.rows
+            number = record.number - numbers_before(market, late)
+            assert (float(row["price"]), float(row["quantity"])) == true[number], number
+            compared += 1
+    assert compared

@@ -6,7 +6,7 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
-from udpfast.market.instrument cimport Instrument
+from udpfast.market.instrument cimport FACE_LEVELS, Face, Instrument
 from udpfast.market.marked cimport (
     ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, level_touch, order_of, order_touch,
     scope_of, stream_of)
@@ -192,10 +192,13 @@ cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noe
 
 cdef inline bint order_price_known(
         const Market* market, const Instrument* i, const RestingOrder* order) noexcept nogil:
-    # Return False if a lost message may have changed the order's price, or if two copies of the one
-    # that said it may have differed.
+    # Return False if a lost message may have changed the order's price, or one that is held behind a
+    # snapshot that is not complete yet, or if two copies of the one that said it may have differed.
     cdef const MarketStream* s = stream_of(market, i)
-    return order.gaps >= s.disputed if market.traits.keeps_prices else order.gaps == s.gaps
+    cdef const Face* face = &i.face[FACE_LEVELS]
+    if market.traits.keeps_prices:
+        return order.gaps >= s.disputed
+    return order.gaps == s.gaps and face.stage == 0 and face.staged == 0
 
 
 cdef inline void follow_new(
