@@ -192,8 +192,8 @@ cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noe
 
 cdef inline bint order_price_known(
         const Market* market, const Instrument* i, const RestingOrder* order) noexcept nogil:
-    # Return False if a lost message may have changed the order's price, or one that is held behind a
-    # snapshot that is not complete yet, or if two copies of the one that said it may have differed.
+    # Return False if a lost message may have changed the order's price, or one that is held until a
+    # snapshot is complete, or if two copies of the one that said it may have differed.
     cdef const MarketStream* s = stream_of(market, i)
     cdef const Face* face = &i.face[FACE_LEVELS]
     if market.traits.keeps_prices:

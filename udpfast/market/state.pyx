@@ -18,7 +18,8 @@ from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
     SESSION_UNSEEN, doubt_applied, doubt_begin, doubt_begins, doubt_heard, doubt_key,
     doubt_key_stream, doubt_lapped, doubt_passed, doubt_said, doubt_said_tag, doubt_stands,
-    doubt_stream, doubt_tag, doubt_ungated, doubts_add, doubts_begin, doubts_begin_all, doubts_elsewhere,
+    doubt_stream, doubt_tag, doubt_ungated, doubts_add, doubts_begin, doubts_begin_all,
+    doubts_elsewhere,
     doubts_find, doubts_find_gated, doubts_free, doubts_gap, doubts_heard, doubts_incomplete,
     doubts_init, doubts_reach, heard_begin)
 from udpfast.market.ladder cimport ladder_free

@@ -117,10 +117,10 @@ cdef inline bint make_room(Market* market, const Instrument* needs) noexcept nog
     # Remove the oldest order of another book that is in doubt. Return False if there is none.
     cdef Instrument* i
     cdef Face* face
-    cdef uint32_t turn
+    cdef uint32_t _turn
     if not follows_orders(market):
         return False
-    for turn in range(market.instruments.count):
+    for _turn in range(market.instruments.count):
         if market.yielding >= market.instruments.count:
             market.yielding = 0
         i = market.instruments.items + market.yielding

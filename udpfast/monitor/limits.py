@@ -17,8 +17,8 @@ _LIMITS = {
     "record names no exchange or no symbol",
     "stream_refused": "units were refused, of streams beyond wire.streams_max: raise it",
     "objects_full": "messages were dropped, of objects beyond objects.max: raise it",
-    "books_full": "orders or levels had no room in the books: of a book that was sound, they put it "
-    "in doubt; raise books.orders_max",
+    "books_full": "orders or levels had no room in the books, and put a book that was sound in "
+    "doubt: raise books.orders_max",
     "objects_refused": "records were of objects beyond image.objects: the image has none of them, "
     "raise it",
     "values_refused": "records were of values beyond the 1,024 that the image keeps of an object, "
