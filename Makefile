@@ -29,6 +29,8 @@ build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in pla
 layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/market/updates.pxd)
 	@$(RUN) scripts/generate_layouts.py
 	@$(MAKE) --no-print-directory build
+	@$(RUN) scripts/generate_identification.py
+	@$(MAKE) --no-print-directory build
 	@$(RUN) scripts/generate_reference.py
 	@$(RUN) -m tests.archive.make_kept
 
@@ -116,7 +118,7 @@ $(VENV)/.tools: constraints.txt scripts/preflight.py
 	@$(PYTHON) scripts/preflight.py
 	@echo "udpfast [1/3]: making .venv"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) setuptools Cython numpy
+	@$(INSTALL) setuptools Cython
 	@touch $@
 
 $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)

@@ -68,12 +68,6 @@ class Build(build):
 
     sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
 
-    def run(self) -> None:
-        """Build, then write the C header from the compiled modules."""
-        super().run()
-        if self.distribution.ext_modules:
-            write_header(Path(self.build_lib))
-
 
 class BuildExt(build_ext):
     """`build_ext` on all cores, which reports a missing compiler in one line."""
@@ -96,12 +90,10 @@ class BuildExt(build_ext):
                 f"udpfast needs Python's headers, {header} was not found: "
                 "apt-get install python3-dev"
             )
-        # Only now: packing the sources or asking for the version, as pip does often, needs neither.
-        import numpy
+        # Only now: packing the sources or asking for the version, as pip does often, needs it not.
         from Cython.Build import cythonize
 
-        for extension in self.extensions:
-            extension.include_dirs.append(numpy.get_include())
+        generating = [subprocess.Popen([sys.executable, *each]) for each in generated()]
         # pip shows it with -v.
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
@@ -122,10 +114,10 @@ class BuildExt(build_ext):
         )
         self.sources = {extension.name: extension.sources for extension in made}
         super().run()
-        subprocess.run([sys.executable, "scripts/generate_stubs.py", *folders()], check=True)
+        if any(each.wait() for each in generating):
+            sys.exit("udpfast: stubs or udpfast.h could not be generated")
         if self.inplace:
             remove_without_source()
-            write_header(Path())
             if changed := changed_since(self.begun_ns):
                 sys.exit(f"udpfast: {changed[0]} changed while it was compiled: build again")
 
@@ -199,17 +191,12 @@ def remove_without_source() -> None:
             module.unlink()
 
 
-def write_header(packages: Path) -> None:
-    """Write `udpfast.h` into a folder of compiled packages.
-
-    Modules built with sanitizers load only into a process with the sanitizers' library, so such a
-    build keeps the existing header.
-    """
-    if SANITIZE:
-        return
-    path = os.pathsep.join([str(packages.resolve()), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "scripts/generate_header.py", packages / "udpfast/include/udpfast.h"]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
+def generated() -> list[list[str]]:
+    """Return the commands that write stubs and the C header; both only read sources."""
+    return [
+        ["scripts/generate_stubs.py", *folders()],
+        ["scripts/generate_header.py", "udpfast/include/udpfast.h"],
+    ]
 
 
 def write_schema() -> None:
@@ -336,7 +323,6 @@ extensions = [
         # The flags of a build, which the results of a benchmark state.
         define_macros=[
             ("UDPFAST_BUILD_FLAGS", f'"{" ".join(arguments(path))}"'),
-            ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
             *MACROS,
         ],
     )

@@ -113,7 +113,7 @@ def compile_one(source: Path) -> bool:
     include = SYSTEM / "usr/include"
     command = [
         *(COMPILER, "-shared", "-fPIC", "-fwrapv", "-DNDEBUG", *module_flags(source), "-w"),
-        *(f"-I{include}/python3.11", f"-I{include}", f"-I{PACKAGES}/numpy/_core/include"),
+        *(f"-I{include}/python3.11", f"-I{include}"),
         *(str(source), "-o", str(target)),
     ]
     return subprocess.run(command, check=False).returncode == 0

@@ -3,7 +3,7 @@
 Usage: python scripts/generate_header.py HEADER
 
 Every build runs it. Structs and constants come from the `.pxd` files, with their comments;
-functions from `udpfast/include/parts`; hashes from the compiled modules.
+functions, and the hashes of the layouts, from `udpfast/include/parts`.
 """
 
 import re
@@ -12,12 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-
-from udpfast.log.ring import RING_KIND, RING_LAYOUT
-from udpfast.market.state_bytes import ENTRY_HASH
-from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
-from udpfast.shm.image import IMAGE_KIND, IMAGE_LAYOUT
-from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
 
 ROOT = Path(__file__).parent.parent
 FUNCTIONS = ROOT / "udpfast" / "include" / "parts"
@@ -84,6 +78,7 @@ PARTS = (
 
 #: The parts written by hand, which follow the layouts.
 FUNCTION_PARTS = {
+    "identification": "of this version's files: refuse all others",
     "words": "needed by all functions",
     "region": "files that another process writes",
     "reader": "reading a ring",
@@ -259,23 +254,6 @@ def c_comment(lines: list[str]) -> list[str]:
     return ["/*", *(f" * {line}".rstrip() for line in text), " */"]
 
 
-def hashes() -> list[str]:
-    """Return the constants that the region headers of this version contain."""
-    return [
-        "",
-        "/* --- identification of this version's files: refuse all others --- */",
-        "",
-        '#define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */',
-        f'#define UDPFAST_RING_KIND "{RING_KIND}"',
-        f"#define UDPFAST_RING_LAYOUT UINT64_C(0x{RING_LAYOUT ^ PAYLOAD_HASH:016X})",
-        f'#define UDPFAST_NAMES_KIND "{NAMES_KIND}"',
-        f"#define UDPFAST_NAMES_LAYOUT UINT64_C(0x{NAMES_LAYOUT:016X})",
-        f'#define UDPFAST_IMAGE_KIND "{IMAGE_KIND}"',
-        f"#define UDPFAST_IMAGE_LAYOUT UINT64_C(0x{IMAGE_LAYOUT ^ ENTRY_HASH:016X})",
-        f"#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x{LAYOUTS.hash:016X})",
-    ]
-
-
 def functions(name: str) -> str:
     """Return a part that was written by hand."""
     return (FUNCTIONS / f"{name}.h").read_text(encoding="utf-8").rstrip("\n")
@@ -287,7 +265,7 @@ def generate() -> str:
     for part in PARTS:
         header.add(part)
     lines = [OPENING.rstrip("\n").replace("@system@", functions("system"))]
-    lines += [*header.lines, *hashes()]
+    lines += header.lines
     for name, title in FUNCTION_PARTS.items():
         lines += ["", f"/* --- {title}: udpfast/include/parts/{name}.h --- */", "", functions(name)]
     return "\n".join([*lines, "", CLOSING])

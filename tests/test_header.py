@@ -1,6 +1,7 @@
 """The C header says what the modules were compiled from, and a compiler lays it out like numpy."""
 
 import re
+import runpy
 import shutil
 import subprocess
 import sysconfig
@@ -12,10 +13,9 @@ import pytest
 import udpfast
 from udpfast.client.compiled import check_layouts
 from udpfast.core import layout
-from udpfast.log.ring import RING_KIND, RING_LAYOUT
+from udpfast.log.ring import RING_LAYOUT
 from udpfast.market import updates
-from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
-from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
+from udpfast.market.updates import PAYLOAD_HASH
 
 HEADER = Path(udpfast.get_include()) / "udpfast.h"
 
@@ -72,13 +72,9 @@ def test_header_compiled_has_the_offsets_of_numpy(tmp_path: Path) -> None:
 
 
 def test_header_names_kinds_and_hashes_of_this_version() -> None:
-    text = HEADER.read_text()
-    macros = dict(re.findall(r"^#define UDPFAST_(\w+_(?:KIND|LAYOUT)) (\S+)$", text, re.M))
-    assert macros["RING_KIND"] == f'"{RING_KIND}"'
-    assert macros["NAMES_KIND"] == f'"{NAMES_KIND}"'
-    assert macros["RING_LAYOUT"] == f"UINT64_C(0x{RING_LAYOUT ^ PAYLOAD_HASH:016X})"
-    assert macros["NAMES_LAYOUT"] == f"UINT64_C(0x{NAMES_LAYOUT:016X})"
-    assert macros["SEGMENT_LAYOUT"] == f"UINT64_C(0x{LAYOUTS.hash:016X})"
+    """`python scripts/generate_identification.py` writes them after a change of a layout."""
+    script = HEADER.parents[2] / "scripts/generate_identification.py"
+    assert runpy.run_path(str(script))["identification"]() in HEADER.read_text()
 
 
 def test_header_is_also_cpp(tmp_path: Path) -> None:

@@ -3,21 +3,36 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport ENOMEM
 from libc.math cimport NAN
-from numpy cimport NPY_DOUBLE, PyArray_DATA, PyArray_SimpleNew, import_array, npy_intp
 
 from udpfast.core.layout cimport RECORD_SNAPSHOT
 from udpfast.core.update_kinds cimport KIND_BOOK
 
 import numpy as np
+from numpy._core._multiarray_umath import _ARRAY_API
 
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError, unexpected_keyword
 
 __all__ = ["OrderBook"]
 
-import_array()
+# PyArray_New of numpy's C interface, by its place in the table of functions. The places are part of
+# numpy's ABI, as is that an array's object begins with the pointer to its data. To take both from
+# numpy's headers, every installation would have to install numpy a first time to compile this.
+ctypedef object (*NewArray)(
+    object kind, int dimensions, const Py_ssize_t* shape, int dtype, const Py_ssize_t* strides,
+    void* data, int item_size, int flags, PyObject* base)
+
+cdef enum:
+    NEW_ARRAY_PLACE = 93
+    NUMPY_DOUBLE = 12
+
+cdef NewArray new_array = (
+    <NewArray*> PyCapsule_GetPointer(_ARRAY_API, NULL))[NEW_ARRAY_PLACE]
+cdef object ARRAY = np.ndarray
 
 
 @cython.final
@@ -103,14 +118,15 @@ cdef class OrderBook:
 
     cdef object _levels(self, const BookSide* side, object count):
         cdef uint32_t wanted = side.count, i
-        cdef npy_intp shape[2]
+        cdef Py_ssize_t[2] shape
         cdef double* out
         if count is not None:
             wanted = min(wanted, <uint32_t> max(0, min(count, self.levels_max)))
         shape[0] = wanted
         shape[1] = 2
-        levels = PyArray_SimpleNew(2, shape, NPY_DOUBLE)    # half the time of numpy.empty
-        out = <double*> PyArray_DATA(levels)
+        # Half the time of numpy.empty.
+        levels = new_array(ARRAY, 2, shape, NUMPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+        out = (<double**> (<PyObject*> levels + 1))[0]
         for i in range(wanted):
             out[2 * i] = book_side_price(side, i)
             out[2 * i + 1] = book_side_quantity(side, i)
