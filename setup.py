@@ -277,8 +277,8 @@ CALLING = {
 OFTEN = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/feed/engine", "export/block", "feed/publication", "feed/slots", "log/ring"),
-        *("market/market", "market/state"),
+        *("agents/feed/engine", "feed/publication", "feed/slots", "log/ring"),
+        *("market/block", "market/market", "market/state"),
         *("market/state_bytes", "net/datagram", "net/sender"),
         "payload/venue",
         *("payload/roq/decode", "payload/roq/encode", "payload/roq/flatbuffer"),

@@ -9,7 +9,13 @@ import pytest
 
 from tests.client.instance import Instance
 from udpfast import Batch, FormatError, Kind, Reader
-from udpfast.core.layout import CONTROL_DTYPES, GapReason, ObjectStatus, ObjectWait
+from udpfast.core.layout import (
+    CONTROL_DTYPES,
+    GapReason,
+    ObjectStatus,
+    ObjectWait,
+    RecordFlag,
+)
 from udpfast.market.updates import (
     REFERENCE_DATA,
     ROW_DTYPES,
@@ -52,10 +58,11 @@ def test_records_carry_headers_names_and_payloads(batch: Batch) -> None:
     for name in ("index", "position", "number", "flags", "object"):
         assert table[name].to_pylist() == batch.headers[name].tolist()
     assert table["payload"].to_pylist() == [bytes(batch.payload(i)) for i in range(7)]
-    assert str(table["received_ns"].type) == "timestamp[ns, tz=UTC]"
-    assert (
-        table["received_ns"].cast(pa.int64()).to_pylist() == batch.headers["received_ns"].tolist()
-    )
+    received_ns = batch.headers["received_ns"]
+    assert table["received_ns"].type == pa.int64()
+    assert table["received_ns"].to_pylist() == received_ns.tolist()
+    assert table["received_at"].type == pa.timestamp("us", "UTC")
+    assert table["received_at"].cast(pa.int64()).to_pylist() == (received_ns // 1000).tolist()
 
 
 def test_updates_of_one_kind_have_a_column_per_field(batch: Batch) -> None:
@@ -82,7 +89,7 @@ def test_texts_are_strings(batch: Batch) -> None:
     table = pa.table(batch.table(Kind.REFERENCE_DATA))
     table.validate(full=True)
     assert table["description"].to_pylist() == ["Bitcoin, perp"]
-    assert table["quote_currency"].to_pylist() == [""]
+    assert table["quote_currency"].to_pylist() == [None]
 
 
 def test_text_that_is_no_utf8_is_replaced(instance: Instance) -> None:
@@ -96,29 +103,22 @@ def test_text_that_is_no_utf8_is_replaced(instance: Instance) -> None:
     assert table["description"].to_pylist() == ["é\ufffd"]
 
 
-def test_every_time_is_a_timestamp_in_utc(instance: Instance) -> None:
-    """This holds for every unit on the wire; only the origin's monotonic clock is a number."""
-    counts = {"source_send_time", "source_create_time"}
-    for kind, dtype in {**UPDATE_DTYPES, **ROW_DTYPES}.items():
-        with Reader(instance.address, start="begin") as reader:
-            table = pa.table(reader.poll(timeout=0).table(kind))
-        types = {field.name: str(field.type) for field in table.schema}
-        if kind in ROW_DTYPES:
-            types |= {
-                field.name: str(field.type) for field in table.schema.field("rows").type.value_type
-            }
-        named = {name for name in dtype.names or () if "_time" in name or name.endswith("_utc")}
-        for name in named - counts | {"received_ns", "published_ns"}:
-            assert types[name] == "timestamp[ns, tz=UTC]", name
-        for name in counts & set(dtype.names or ()):
-            assert types[name] == "uint64"
-    dates = {"issue_date", "settlement_date"}
-    reference = pa.table(_read(instance).table(Kind.REFERENCE_DATA)).schema
-    assert {str(reference.field(name).type) for name in dates} == {"date32[day]"}
-    assert str(reference.field("expiry_datetime").type) == "timestamp[ns, tz=UTC]"
+def test_unit_of_every_time_is_in_its_name(instance: Instance) -> None:
+    """In ns; `received_at` alone is a timestamp; days and seconds are those of the layout."""
+    for kind in UPDATE_DTYPES:
+        table = pa.table(_read(instance).table(kind))
+        fields = list(table.schema)
+        if kind in ROW_DTYPES and "rows" in table.column_names:
+            fields += list(table.schema.field("rows").type.value_type)
+        for field in fields:
+            if field.name.endswith(("_ns", "_time", "_s")):
+                assert field.type == pa.int64(), field
+            assert not field.name.endswith("_utc"), field
+            assert pa.types.is_timestamp(field.type) == (field.name == "received_at")
+            assert not pa.types.is_unsigned_integer(field.type), field
 
 
-def test_times_of_any_unit_are_right_and_none_is_null(instance: Instance) -> None:
+def test_times_of_any_unit_are_right(instance: Instance) -> None:
     for seconds, day, exchange_ns in (
         (1_766_620_800, 20_447, 1_766_620_800_123_456_789),
         (0, 0, 0),
@@ -128,23 +128,18 @@ def test_times_of_any_unit_are_right_and_none_is_null(instance: Instance) -> Non
             "x",
             "A",
             expiry_datetime=seconds,
-            expiry_datetime_utc=2**63 - 1 if seconds else 0,  # beyond what nanoseconds can say
             issue_date=day,
             exchange_time_utc=exchange_ns,
         )
         instance.append(Kind.REFERENCE_DATA, update.tobytes())
     table = pa.table(_read(instance).table(Kind.REFERENCE_DATA))
     table.validate(full=True)
-    expiry = table["expiry_datetime"].cast(pa.int64()).to_pylist()
-    assert expiry == [1_766_620_800 * 10**9, None]
-    assert table["expiry_datetime_utc"].null_count == 2
-    assert [str(day) for day in table["issue_date"].to_pylist()] == ["2025-12-25", "None"]
-    exchange = table["exchange_time_utc"].cast(pa.int64()).to_pylist()
-    assert exchange == [1_766_620_800_123_456_789, None]
+    assert table["expiry_datetime_s"].to_pylist() == [1_766_620_800, 0]
+    assert table["issue_date"].to_pylist() == [20_447, 0]
+    assert table["exchange_time_ns"].to_pylist() == [1_766_620_800_123_456_789, 0]
     pytest.importorskip("pandas")
     frame = _read(instance).to_pandas(Kind.REFERENCE_DATA)
-    times = ("received_ns", "exchange_time_utc", "expiry_datetime", "source_send_time_utc")
-    assert {str(frame[name].dtype) for name in times} == {"datetime64[ns, UTC]"}
+    assert str(frame["received_at"].dtype) == "datetime64[us, UTC]"
 
 
 #: Unusual names: empty, with separators, and equal once invalid UTF-8 is replaced.
@@ -208,7 +203,7 @@ def test_frame_without_its_package_names_the_extra(
 def test_control_records_have_columns_too(batch: Batch) -> None:
     table = pa.table(batch.table(Kind.GAP))
     assert table.num_rows == 1
-    assert {"first", "last", "reason"} <= set(table.column_names)
+    assert {"first_number", "last_number", "lost", "reason"} <= set(table.column_names)
 
 
 @pytest.mark.parametrize("kind", [None, Kind.TRADES, Kind.BOOK])
@@ -391,7 +386,7 @@ def test_every_enumeration_of_an_update_or_a_control_record_is_words(instance: I
                 assert pa.types.is_dictionary(rows.field(name).type), (kind, name)
 
 
-def test_number_without_a_word_is_null(instance: Instance) -> None:
+def test_number_without_a_word_is_shown_if_it_has_8_bits(instance: Instance) -> None:
     gap = np.zeros((), CONTROL_DTYPES[Kind.GAP])
     gap["reason"] = 0xFFFFFFFF
     instance.append(Kind.GAP, gap.tobytes())
@@ -399,4 +394,36 @@ def test_number_without_a_word_is_null(instance: Instance) -> None:
         TOP_OF_BOOK, "binance-usdm", "BTC", update_type=255).tobytes())  # fmt: skip
     batch = _read(instance)
     assert pa.table(batch.table("gap"))["reason"].to_pylist() == [None]
-    assert pa.table(batch.table("top_of_book"))["update_type"].to_pylist() == [None]
+    assert pa.table(batch.table("top_of_book"))["update_type"].to_pylist() == ["255"]
+
+
+def test_every_row_says_its_feed_and_its_doubt(instance: Instance) -> None:
+    instance.top(1.0, 2.0)
+    top = instance.update(TOP_OF_BOOK, "binance-usdm", "BTC").tobytes()
+    instance.append(Kind.TOP_OF_BOOK, top, flags=int(RecordFlag.DOUBT))
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        copied = batch.copy()
+        for each in (batch, copied):
+            for kind in (None, Kind.TOP_OF_BOOK):
+                table = pa.table(each.table(kind))
+                assert table["feed"].to_pylist() == [instance.directory.name] * 2
+                assert table["doubt"].to_pylist() == [False, True]
+        reader.poll(timeout=0)
+        assert pa.table(copied)["feed"].to_pylist() == [instance.directory.name] * 2
+
+
+def test_message_of_an_app_has_a_table(instance: Instance) -> None:
+    instance.ring.append(Kind.BUS, b"hello", object=7 << 16 | 3)
+    instance.ring.flush()
+    table = pa.table(_read_oldest(instance).table("bus"))
+    table.validate(full=True)
+    (row,) = table.to_pylist()
+    assert (row["sender"], row["type"], row["size"], row["payload"]) == (3, 7, 5, b"hello")
+    with pytest.raises(FormatError, match="fixed layout"):
+        _read_oldest(instance).table(Kind.MESSAGE)
+
+
+def _read_oldest(instance: Instance) -> Batch:
+    with Reader(instance.address, start="oldest") as reader:
+        return reader.poll(timeout=0).copy()

@@ -265,3 +265,24 @@ def test_names_that_the_disk_did_not_take_are_taken_by_the_next_turn(
                 failed += 1
         assert failed == 3 and copying.lapped == 0
     assert told(records(copy_of(both))) == told(records(both.address))
+
+
+def test_frames_name_the_feed_as_an_export_of_the_copy_does(both: FedComposite) -> None:
+    scan = Scan(str(copy_directory(both.folder / "order")), columns=("position", "kind", "feed"))
+    exported = [
+        row for piece in scan.pieces() for batch in scan.batches(piece) for row in batch.to_pylist()
+    ]
+    rows = frame_rows(copy_of(both))
+    assert rows == exported
+    assert {f"order/{name}" for name in FEEDS} <= {row["feed"] for row in rows}
+    live = [row["feed"] for row in frame_rows(both.address)]
+    assert live == [row["feed"] for row in rows if row["kind"] != "ORDER"]
+
+
+def frame_rows(address: str) -> list[Any]:
+    rows = []
+    with Reader(address, start="begin") as reader:
+        while reader.wait(0):
+            table = pyarrow.table(reader.poll(timeout=0)).select(["position", "kind", "feed"])
+            rows += table.to_pylist()
+    return rows

@@ -149,3 +149,18 @@ def test_an_unknown_group_is_refused(group):
 def take(reader, count):
     """Yield so many records, which are there; `reader.origin` is that of the latest."""
     return (next(reader) for _ in range(count))
+
+
+def test_frames_of_a_group_say_which_feed_a_row_is_of(group):
+    pyarrow = pytest.importorskip("pyarrow")
+    one, two = group("one", "two")
+    with Reader("group:us") as reader:
+        for feed, symbol in ((one, "A"), (two, "B"), (one, "C")):
+            feed.top(1.0, 2.0, symbol=symbol)
+        batches = []
+        while reader.wait(0):
+            batches.append(reader.poll(timeout=0).copy())
+    rows = [row for batch in batches for row in pyarrow.table(batch).to_pylist()]
+    assert [(row["feed"], row["symbol"]) for row in rows] == [
+        ("one", "A"), ("two", "B"), ("one", "C")
+    ]  # fmt: skip

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import RECORD, Kind
-from udpfast.export.block import Block
 from udpfast.log.journal import Journal
+from udpfast.market.block import Block
 
 SEGMENT_BYTES = 1 << 18
 SESSION_ID = 77

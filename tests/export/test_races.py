@@ -15,7 +15,6 @@ from udpfast.agents.feed.replayer import Replayer
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.layout import RECORD, Kind
-from udpfast.export.block import Block
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.races import WAIT_NS, Races
@@ -23,6 +22,7 @@ from udpfast.export.schema import arrow_schema
 from udpfast.log.journal import Journal
 from udpfast.log.segment import list_segments, segment_path
 from udpfast.log.verify import verify_segments
+from udpfast.market.block import Block
 from udpfast.net.bad_network import Arrival, LineFaults, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 

@@ -26,10 +26,8 @@ TABLES = {
 }
 
 
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def record_capture(directory: Path) -> Path:
     """Return the directory of the journal of a captured feed."""
-    directory = tmp_path_factory.mktemp("recorded")
     instance = directory / "feed"
     instance.mkdir(mode=0o700)
     lines = [{"name": name, "address": f"0.0.0.0:{9001 + i}"} for i, name in enumerate("AB")]
@@ -60,6 +58,12 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
         recorder.keep()
     recorder.on_stop()
     return directory / "journal"
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the journal of a captured feed."""
+    return record_capture(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import pytest
 
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind
-from udpfast.export.columns import _word_list
 from udpfast.export.schema import (
     SPARK_TYPES,
     TABLES,
@@ -12,6 +11,7 @@ from udpfast.export.schema import (
     spark_schema,
     table_of,
 )
+from udpfast.market.columns import _word_list
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 from udpfast.market.words import ENUMS
 

@@ -10,21 +10,22 @@ cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EIO
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memset
 
-from udpfast.client.batch cimport Batch, batch_header, batch_payload
-from udpfast.core.layout cimport RECORD_SIZE
-from udpfast.market.name_ids cimport NameIds, record_name_ids
+from udpfast.client.batch cimport Batch
+
+from itertools import pairwise
 
 import numpy as np
 
 from udpfast.core.layout import Kind
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
-from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
-from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
+from udpfast.market.block import Block
+from udpfast.market.columns import Lists, Selected, Texts, Words, column_values
+from udpfast.market.tables import frame_columns
 
 __all__ = ["ArrowTable", "record_table", "update_table"]
 
@@ -86,29 +87,11 @@ cdef extern from *:
 cdef enum:
     ARROW_NULLABLE = 2
 
-#: Arrow's format string by numpy's kind and size.
+#: Arrow's format string by type of column.
 _FORMATS = {
-    "u1": b"C", "u2": b"S", "u4": b"I", "u8": b"L", "i1": b"c", "i2": b"s", "i4": b"i", "i8": b"l",
-    "f4": b"f", "f8": b"g",
+    "boolean": b"b", "int": b"i", "long": b"l", "double": b"g", "timestamp": b"tsu:UTC",
+    "date": b"tdD",
 }
-#: Columns of UNIX times, and the nanoseconds in their unit. 0 means no time and becomes null.
-_TIMES = {
-    **dict.fromkeys(
-        ("received_ns", "published_ns", "restarted_ns", "source_send_time_utc",
-         "source_create_time_utc", "exchange_time_utc", "sending_time_utc"), 1),
-    **dict.fromkeys(
-        ("begin_time_utc", "end_time_utc", "expiry_datetime", "expiry_datetime_utc"),
-        1_000_000_000),
-}
-#: Columns of days since the UNIX epoch. 0 means no date and becomes null.
-_DAYS = ("issue_date", "settlement_date")
-#: Words of updates' enumerations, by field, without the value 0, which means undefined.
-_STATED_WORDS = {
-    field: {number: word for number, word in words.items() if number}
-    for field, words in UPDATE_WORDS.items()
-}
-#: Columns of a record's header, which come before those of its update.
-_HEADER = ("index", "received_ns", "published_ns", "flags", "number", "session")
 
 
 @cython.final
@@ -183,32 +166,12 @@ cdef class ArrowTable:
 
 
 def record_table(Batch batch not None) -> ArrowTable:
-    """Return a table of all records of a batch: header fields, names, payload as bytes."""
-    cdef int64_t i, used = 0, size, count = batch.count
-    cdef int64_t[::1] offsets = np.zeros(count + 1, np.int64)
-    cdef uint8_t[::1] payloads
-    batch.check()
-    for i in range(count):
-        used += batch_header(batch, i).length - RECORD_SIZE
-        offsets[i + 1] = used
-    payloads = np.empty(max(used, 1), np.uint8)
-    for i in range(count):
-        size = offsets[i + 1] - offsets[i]
-        memcpy(&payloads[0] + offsets[i], batch_payload(batch, i), size)
-    headers = batch.headers
-    exchanges, symbols = _name_ids(batch, None)
-    kinds, inverse = np.unique(headers["kind"], return_inverse=True)
-    columns = [_words("kind", inverse, [Kind(kind).name for kind in kinds])]
-    columns += _fields(headers, [name for name in headers.dtype.names
-                                 if name not in ("length", "kind", "checksum")])
-    columns += [_names("exchange", exchanges, batch.names), _names("symbol", symbols, batch.names)]
-    columns.append(_Column(
-        "payload", b"Z", count, [None, np.asarray(offsets), np.asarray(payloads)]))
-    return _table(columns, count)
+    """Return a table of all records of a batch, with the columns of the table `messages`."""
+    return _table(batch, None)
 
 
 def update_table(Batch batch not None, kind: Kind) -> ArrowTable:
-    """Return a table of the records of one kind: header fields, names, and payload fields.
+    """Return a table of the records of one kind: `market.tables.frame_columns(kind)`.
 
     The rows of a payload (levels, orders, trades) are in `rows`, a column of lists of structs.
 
@@ -217,161 +180,112 @@ def update_table(Batch batch not None, kind: Kind) -> ArrowTable:
     FormatError
         The kind has no fixed layout, or a payload is too short for its layout or its rows.
     """
-    fixed = batch.select(kind)
-    headers = batch.headers
-    headers = headers[headers["kind"] == kind]
-    columns = _fields(headers, _HEADER)
-    if "exchange_id" in fixed.dtype.names:
-        exchanges, symbols = _name_ids(batch, kind)
-        columns += [
-            _names("exchange", exchanges, batch.names), _names("symbol", symbols, batch.names)]
-    taken = {(<_Column> column).name.decode() for column in columns}
-    columns += _fields(fixed, [name for name in fixed.dtype.names
-                               if name not in ("exchange_id", "symbol_id") and name not in taken],
-                       _enumerations(kind))
-    if kind in ROW_DTYPES:
-        columns.append(_rows(batch, kind, fixed["row_count"]))
-    return _table(columns, len(fixed))
+    if frame_columns(kind) is None:
+        raise FormatError(f"kind must have a fixed layout, was {kind.name}")
+    return _table(batch, kind)
 
 
-cdef ArrowTable _table(columns, length):
+cdef ArrowTable _table(Batch batch, kind):
     cdef ArrowTable table = ArrowTable.__new__(ArrowTable)
-    table._root = _Column("", b"+s", length, [None], children=columns)
+    frame = frame_columns(kind)
+    block = Block(batch.headers, batch.offsets, batch.payloads, batch.count)
+    kinds = () if kind is None else (kind,)
+    names = batch.names.words()
+    records = Selected(block, kinds, False, names)
+    columns = [_column(batch, records, each) for each in frame.columns]
+    if frame.rows:
+        rows = Selected(block, kinds, True, names)
+        items = _Column(
+            "item", b"+s", rows.rows.count, [None],
+            children=[_column(batch, rows, each) for each in frame.row_columns])
+        columns.append(_list(frame.rows, _offsets(records.rows.counts()), items))
+    table._root = _Column("", b"+s", records.rows.count, [None], children=columns)
     return table
 
 
-cdef _name_ids(Batch batch, kind):
-    # Return the exchange ids and symbol ids of all records, or of one kind; 0: no such name.
-    cdef int64_t i, n = 0
-    cdef uint32_t wanted = 0 if kind is None else kind
-    cdef uint32_t[::1] exchanges = np.zeros(batch.count, np.uint32)
-    cdef uint32_t[::1] symbols = np.zeros(batch.count, np.uint32)
-    cdef const NameIds* ids
-    for i in range(batch.count):
-        if wanted and batch_header(batch, i).kind != wanted:
-            continue
-        ids = record_name_ids(batch_header(batch, i), batch_payload(batch, i))
-        if ids != NULL:
-            exchanges[n], symbols[n] = ids.exchange_id, ids.symbol_id
-        n += 1
-    return np.asarray(exchanges)[:n], np.asarray(symbols)[:n]
+def _column(Batch batch, selected, column):
+    """Return a column of the selected records, or of their rows."""
+    if column.source == "feed":
+        return _words(column.name, _feeds(batch, selected))
+    values = column_values(selected, column)
+    if isinstance(values, Words):
+        return _words(column.name, values)
+    if isinstance(values, Lists):
+        fields = [_Column(name, b"g", len(values.rows),
+                          [None, np.ascontiguousarray(values.rows[name])])
+                  for name in values.rows.dtype.names]
+        items = _Column("item", b"+s", len(values.rows), [None], children=fields)
+        return _list(column.name, values.offsets, items)
+    if isinstance(values, Texts):
+        if column.type == "binary":
+            return _Column(column.name, b"z", len(values.offsets) - 1, [None, *values])
+        return _texts(column.name, values)
+    numbers = values.values
+    if column.type == "boolean":
+        numbers = np.packbits(numbers, bitorder="little")
+    return _valid(column.name, _FORMATS[column.type], len(values.values), numbers, values.absent)
 
 
-def _enumerations(kind):
-    """Return the words of a kind's enumerations, by field; an update's 0 has none (null)."""
-    if kind in UPDATE_DTYPES:
-        return _STATED_WORDS
-    return {field: words for (of, field), words in CONTROL_WORDS.items() if of == kind}
+def _feeds(Batch batch, selected):
+    """Return the feed of each record; apps' messages are of the log itself."""
+    feed, own = batch.feeds()
+    of_apps = selected.record("kind") >= Kind.BUS
+    return Words(of_apps.astype(np.int32), [feed or None, own or None])
 
 
-def _fields(array, names, enumerations=None):
-    """Return the named columns of a structured array; reserved fields are left out."""
-    columns = []
-    for name in names:
-        dtype = array.dtype[name]
-        if enumerations and name in enumerations:
-            columns.append(_enumeration(name, array[name], enumerations[name]))
-        elif dtype.kind == "S":
-            columns.append(_texts(name, array[name].tolist()))
-        elif name in _TIMES:
-            columns.append(_times(name, array[name]))
-        elif name in _DAYS:
-            columns.append(_valid(name, b"tdD", array[name], array[name] != 0))
-        elif dtype.kind in "uif" and not name.startswith("reserved"):
-            columns.append(_Column(name, _FORMATS[dtype.str[1:]], len(array),
-                                   [None, np.ascontiguousarray(array[name])]))
-    return columns
+def _valid(name, form, count, values, absent):
+    """Return a column of numbers, null where `absent` is true."""
+    nulls = 0 if absent is None else int(np.count_nonzero(absent))
+    valid = np.packbits(~absent, bitorder="little") if nulls else None
+    return _Column(name, form, count, [valid, np.ascontiguousarray(values)], nulls=nulls)
 
 
-def _times(name, values):
-    """Return a column of UTC times; null if there is none or its ns do not fit 64 bits."""
-    scale = _TIMES[name]
-    most = np.iinfo(np.int64).max // scale
-    known = (values != 0) & (values <= most)
-    if values.dtype.kind == "i":
-        known &= values >= -most
-    return _valid(name, b"tsn:UTC", np.where(known, values, 0).astype(np.int64) * scale, known)
+def _list(name, offsets, items):
+    return _Column(
+        name, b"+l", len(offsets) - 1, [None, np.ascontiguousarray(offsets)], children=[items])
 
 
-def _valid(name, form, values, known):
-    """Return a column of numbers, null where `known` is false."""
-    nulls = int(len(known) - np.count_nonzero(known))
-    valid = np.packbits(known, bitorder="little") if nulls else None
-    return _Column(name, form, len(values), [valid, np.ascontiguousarray(values)], nulls=nulls)
+def _offsets(counts):
+    return np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
 
 
 def _texts(name, values):
-    """Return a column of strings, given as bytes; invalid UTF-8 becomes U+FFFD."""
-    joined = b"".join(values)
-    if not joined.isascii():
+    """Return a column of texts: an empty one is null; invalid UTF-8 becomes U+FFFD."""
+    offsets, data = values
+    if data.size and data.max() > 0x7F:
         # A text may have been cut inside a character. Libraries do not check: polars panics.
         # So replace what is not valid UTF-8.
-        values = [value.decode(errors="replace").encode() for value in values]
-        joined = b"".join(values)
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    text = np.frombuffer(joined or b"\0", np.uint8)
-    return _Column(name, b"u", len(values), [None, offsets, text])
+        raw, at = data.tobytes(), offsets.tolist()
+        words = [raw[i:j].decode(errors="replace").encode() for i, j in pairwise(at)]
+        offsets = _offsets([len(word) for word in words])
+        data = np.frombuffer(b"".join(words) or b"\0", np.uint8)
+    absent = np.diff(offsets) == 0
+    nulls = int(np.count_nonzero(absent))
+    valid = np.packbits(~absent, bitorder="little") if nulls else None
+    return _Column(name, b"u", len(absent), [valid, offsets, data], nulls=nulls)
 
 
-def _words(name, places, words):
-    """Return a dictionary column: `places` are indices into `words`; -1 becomes null."""
+def _words(name, values):
+    """Return a dictionary column; its categories are all words known and those in use.
+
+    Different numbers may have one word, but pandas requires distinct categories.
+    """
     cdef _Column column
-    column = _valid(name, b"i", np.maximum(places, 0).astype(np.int32), places >= 0)
-    column.dictionary = _texts("", [word.encode() for word in words])
+    words = values.words
+    found, inverse = np.unique(values.numbers, return_inverse=True)
+    places = {words[each]: place for place, each in enumerate(values.known)}
+    known = [words[each] if each < len(words) else None for each in found.tolist()]
+    of_number = [-1 if word is None else places.setdefault(word, len(places)) for word in known]
+    codes = np.array(of_number, np.int32)[inverse]
+    absent = codes < 0
+    if values.absent is not None:
+        absent |= values.absent
+    column = _valid(name, b"i", len(codes), np.maximum(codes, 0), absent)
+    texts = [word.encode() for word in places]
+    column.dictionary = _Column("", b"u", len(texts), [
+        None, _offsets([len(text) for text in texts]),
+        np.frombuffer(b"".join(texts) or b"\0", np.uint8)])
     return column
-
-
-def _enumeration(name, numbers, words):
-    """Return a column of words with all of them as categories; a number without one is null."""
-    beyond = max(words) + 1
-    places = np.full(beyond + 1, -1, np.int32)
-    places[list(words)] = np.arange(len(words), dtype=np.int32)
-    return _words(name, places[np.minimum(numbers, beyond)], words.values())
-
-
-def _names(name, ids, names):
-    """Return a column of exchanges or symbols by id; null for an id without a name."""
-    found, inverse = np.unique(ids, return_inverse=True)
-    # Different ids may have one name, but pandas requires distinct categories.
-    places = {}
-    words = [names[name_id] for name_id in found.tolist()]
-    of_id = [-1 if word is None else places.setdefault(word, len(places)) for word in words]
-    return _words(name, np.array(of_id, np.int64)[inverse], list(places))
-
-
-def _rows(Batch batch, kind, counts):
-    """Return a column of the rows of each payload of one kind, as lists of structs."""
-    cdef int64_t fixed = UPDATE_DTYPES[kind].itemsize
-    cdef int64_t row = ROW_DTYPES[kind].itemsize
-    cdef uint16_t wanted = kind
-    cdef int64_t i, n = 0, size
-    cdef int32_t[::1] offsets = np.zeros(len(counts) + 1, np.int32)
-    cdef uint32_t[::1] rows_of = np.ascontiguousarray(counts, np.uint32)
-    cdef uint8_t* target
-    for i in range(batch.count):  # check the counts first: they may come from another host
-        if batch_header(batch, i).kind != wanted:
-            continue
-        if batch_header(batch, i).length < RECORD_SIZE + fixed + row * rows_of[n]:
-            raise FormatError(
-                f"record {batch_header(batch, i).index}: {Kind(kind).name} of "
-                f"{batch_header(batch, i).length - RECORD_SIZE} bytes is too short for its "
-                "number of rows")
-        offsets[n + 1] = offsets[n] + <int32_t> rows_of[n]
-        n += 1
-    rows = np.zeros(offsets[n], ROW_DTYPES[kind])
-    target = <uint8_t*> <size_t> rows.ctypes.data
-    n = 0
-    for i in range(batch.count):
-        if batch_header(batch, i).kind != wanted:
-            continue
-        size = row * rows_of[n]
-        memcpy(target, batch_payload(batch, i) + fixed, size)
-        target += size
-        n += 1
-    fields = _fields(rows, rows.dtype.names, _STATED_WORDS)
-    items = _Column("item", b"+s", len(rows), [None], children=fields)
-    return _Column("rows", b"+l", len(counts), [None, np.asarray(offsets)], children=[items])
 
 
 # --- the C data interface ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport Source
 from udpfast.core.layout cimport Record
 
 cdef class BatchMemory:
@@ -19,15 +20,19 @@ cdef class BatchMemory:
 cdef class Batch:
     cdef BatchMemory memory
     cdef readonly NameCache names
+    cdef Source source           # that its records are from; None: of a copy
+    cdef tuple _feeds            # of a copy: see Source.feeds
     cdef int64_t first           # index of its first record in memory
     cdef int64_t count
     cdef readonly uint64_t lapped
     cdef uint64_t _poll
 
     cdef int check(self) except -1
+    cdef tuple feeds(self)
 
 cdef Batch batch_of(
-    BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names)
+    BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names,
+    Source source)
 
 
 cdef inline const Record* batch_header(Batch batch, int64_t i) noexcept nogil:

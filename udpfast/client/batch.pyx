@@ -180,13 +180,19 @@ cdef class Batch:
         Parameters
         ----------
         kind : Kind or str, optional
-            Only records of this kind (a member or its name), with a column for each field of the
-            payload and a list column for its rows. None: all records, with payloads as bytes.
+            Only records of this kind (a member or its name), with the columns of its table in an
+            export (names, types, values), those of its other fields, and a list column for its
+            rows. None: all records, with the columns of `messages` and payloads as bytes.
 
         Returns
         -------
         ArrowTable
             Has the Arrow PyCapsule interface: `pyarrow.table(batch.table(Kind.TOP_OF_BOOK))`.
+
+        Raises
+        ------
+        FormatError
+            The kind has no fixed layout, or a payload is too short for its layout or its rows.
         """
         from udpfast.client.arrow import record_table, update_table
 
@@ -214,6 +220,7 @@ cdef class Batch:
 
     def copy(self) -> Batch:
         """Return a batch with the same records in its own memory, valid for as long as it lives."""
+        cdef Batch copied
         self.check()
         headers = self.headers.copy()
         offsets = self.memory.offsets_array[self.first:self.first + self.count].copy()
@@ -224,8 +231,10 @@ cdef class Batch:
             size = (self.memory.offsets[self.first + self.count - 1] - start
                     + batch_header(self, self.count - 1).length - RECORD_SIZE)
             payloads = self.memory.payloads_array[start:start + size].copy()
-        return batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped,
-                        self.names)
+        copied = batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped,
+                          self.names, None)
+        copied._feeds = self.feeds()
+        return copied
 
     def __bytes__(self) -> bytes:
         """Return the bytes of all records (header and payload), one after the other."""
@@ -254,6 +263,9 @@ cdef class Batch:
 
         return batch_html(self)
 
+    cdef tuple feeds(self):
+        return self._feeds if self.source is None else self.source.feeds()
+
     cdef int check(self) except -1:
         if self.memory.polls != self._poll:
             raise ValueError(
@@ -263,13 +275,15 @@ cdef class Batch:
 
 
 cdef Batch batch_of(
-        BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names):
+        BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names,
+        Source source):
     cdef Batch batch = Batch.__new__(Batch)
     batch.memory = memory
     batch.first = first
     batch.count = count
     batch.lapped = lapped
     batch.names = names
+    batch.source = source
     batch._poll = memory.polls
     return batch
 

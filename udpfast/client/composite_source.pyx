@@ -118,6 +118,10 @@ cdef class CompositeSource(PolledSource):
                             (scout.headers[i].position, entry.first, entry.first_index,
                              scout.headers[i].number))
 
+    cdef tuple feeds(self):
+        name = self.directory.name
+        return name if self.current is self.order else f"{name}/{self.current.directory.name}", name
+
     @property
     def origin(self) -> str:
         """Address of the source whose records the last wait returned."""

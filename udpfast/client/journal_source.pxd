@@ -14,6 +14,7 @@ cdef class JournalSource(PolledSource):
     cdef object table                # NameTable of `names`
     cdef list inputs                 # the directories of a composite's inputs; None: not a copy
     cdef dict input_names            # by input: the NameCache of its records
+    cdef int64_t input               # a copy's: input of the records in memory; below 0: none
     cdef int64_t next, count         # a copy's last poll: next record to hand out, and how many
     cdef tuple lapped_arrays         # arrays of one LAPPED record
 
@@ -21,3 +22,6 @@ cdef class JournalSource(PolledSource):
     cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1
     cdef int64_t next_input(self, int64_t limit) except -1
     cdef NameCache names_of(self, int64_t input)
+
+
+cdef recorded_feed(JournalCursor cursor, directory)

@@ -20,6 +20,7 @@ import numpy as np
 
 from udpfast.archive.bus_files import read_composite
 from udpfast.archive.names import damaged_names, journal_names, known_names, names_path
+from udpfast.archive.recorded_feed import feed_name
 from udpfast.core.layout import RECORD
 from udpfast.client.appearing import deadline_of, when_there
 from udpfast.client.no_writer import warn_of_later_start
@@ -31,7 +32,7 @@ from udpfast.errors import (
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.journal_span import check_part
 from udpfast.log.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT, is_raw, journal_state
-from udpfast.log.segment import list_segments
+from udpfast.log.segment import Segment, list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
@@ -102,6 +103,7 @@ cdef class JournalSource(PolledSource):
         memcpy(self.payloads, &lapped, sizeof(lapped))
         self.offsets[0] = 0
         if self.inputs is not None:
+            self.input = -1
             self.names = self.names_of(-1)
         self.missed = self.cursor.missed = 0
         return 1
@@ -129,6 +131,7 @@ cdef class JournalSource(PolledSource):
         memmove(self.offsets, self.offsets + self.next, count * sizeof(uint64_t))
         self.next += count
         self.missed = 0
+        self.input = input
         self.names = self.names_of(input)
         return count
 
@@ -162,6 +165,12 @@ cdef class JournalSource(PolledSource):
 
     cdef names_published(self):
         return known_names(self.directory)
+
+    cdef tuple feeds(self):
+        feed = recorded_feed(self.cursor, self.directory)
+        if self.inputs is None or not 0 <= self.input < len(self.inputs):
+            return feed, feed
+        return f"{feed}/{self.inputs[self.input].name}", feed
 
     cdef uint64_t next_index(self):
         if self.next < self.count:
@@ -263,6 +272,18 @@ def open_source(
     if first[0] == "time" and span is not None:
         warn_of_later_start(directory, first[1], span.last_ns)
     return JournalSource(cursor)
+
+
+cdef recorded_feed(JournalCursor cursor, directory):
+    # Return the name of the feed whose records a cursor read last, as their segment states it.
+    if cursor.segment is not None:
+        return feed_name(cursor.segment.info().name, directory)
+    recorded = ""
+    with contextlib.suppress(FileNotFoundError, FormatError, RegionError):  # removed meanwhile
+        segment = Segment.open(segment_path(directory, cursor._number))
+        recorded = segment.info().name
+        segment.close()
+    return feed_name(recorded, directory)
 
 
 def journal_there(target: str) -> Path:

@@ -190,6 +190,9 @@ cdef class MergedSource(PolledSource):
             self.failing.source.fail(self.code)
         raise self.failure
 
+    cdef tuple feeds(self):
+        return self.current.source.feeds()
+
     cdef renew_names(self):
         self.current.source.renew_names()
         self._use_names()

@@ -429,7 +429,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         if count and self._source.entry != NULL:
             reader_time_all(
                 self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
-        return batch_of(self._memory, first, count, missed, reader_names(self))
+        return batch_of(self._memory, first, count, missed, reader_names(self), self._source)
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         cdef int64_t found

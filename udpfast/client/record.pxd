@@ -19,6 +19,7 @@ cdef class NameCache:
     cdef Reading reading         # of the Reader that hands out the records; None: of none so far
 
     cdef object name(self, uint32_t name_id)
+    cdef list words(self)
 
 cdef class ReadRecord:
     cdef bytes _bytes            # header and payload, owned by this record

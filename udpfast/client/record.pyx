@@ -63,6 +63,12 @@ cdef class NameCache:
         names.extend([self.table[i] for i in range(len(names), known + 1)])
         return names[name_id]
 
+    cdef list words(self):
+        # The names by id that are known by now; None for 0.
+        if self.table is not None:
+            self.name(<uint32_t> len(self.table))
+        return self._names
+
     def __getitem__(self, uint32_t name_id):
         """Return the name with that id; None for 0 and for an id that was not published."""
         return self.name(name_id)

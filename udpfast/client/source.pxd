@@ -49,6 +49,7 @@ cdef class Source:
     cdef bint writer_failed(self)
     cdef bint writer_stuck(self)
     cdef names_published(self)
+    cdef tuple feeds(self)
     cdef bint detached(self)
     cdef detach(self)
     cdef use_arrays(self, headers, offsets, payloads)

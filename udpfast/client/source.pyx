@@ -137,6 +137,12 @@ cdef class Source:
         table = self.names.table
         return (set(), set()) if table is None else names_by_role(table)
 
+    cdef tuple feeds(self):
+        # The names of the feed whose records are in memory, and of the log that apps' messages
+        # among them belong to, as an export names them (archive/recorded_feed.py); empty: unknown.
+        name = "" if self.directory is None else self.directory.name
+        return name, name
+
     cdef bint detached(self):
         return True
 

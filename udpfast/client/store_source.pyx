@@ -13,6 +13,7 @@ from libc.string cimport memcpy, memset
 from udpfast.archive.feed_cursor cimport StoreFeedCursor
 from udpfast.archive.live cimport BusLive
 from udpfast.bus.wire cimport EpochBegin
+from udpfast.client.journal_source cimport recorded_feed
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
@@ -310,6 +311,10 @@ cdef class StoreSource(PolledSource):
 
     cdef names_published(self):
         return known_names(self.directory)
+
+    cdef tuple feeds(self):
+        feed = recorded_feed(self.cursor, self.directory)
+        return feed, feed
 
     cdef sleeper(self):
         # A user who may not write the wake file polls from time to time.

@@ -15,6 +15,7 @@ cdef class ZmqSource(Source):
     cdef object receive          # the socket's recv
     cdef object none_came        # zmq.Again
     cdef object failure          # exception of `wait`, for `fail` to raise
+    cdef str feed                # name of the instance, if it is on this host; else empty
     cdef bytes topic
     cdef bytes message           # the message whose records are being handed out
     cdef RecordWalk walk

@@ -98,6 +98,8 @@ cdef class ZmqSource(Source):
             buffer_bytes: int | None, image: bool = False, silent_ns: int | None = None):
         import zmq
         self.topic = topic
+        path = Path(endpoint.removeprefix("ipc://"))
+        self.feed = path.parent.name if endpoint.startswith("ipc://") and path.name == "zmq" else ""
         self.silence = Silence(silent_ns)
         self.image_due = image
         self.none_came = zmq.Again
@@ -519,6 +521,9 @@ cdef class ZmqSource(Source):
 
     cdef bint writer_failed(self):
         return self.failed
+
+    cdef tuple feeds(self):
+        return self.feed, self.feed
 
     cdef names_published(self):
         return set(), set()  # they come with the records

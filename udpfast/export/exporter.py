@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -13,14 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import copy_feed
+from udpfast.archive.recorded_feed import FEED_NAME, feed_name, feed_of, input_names
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
 from udpfast.export.columns import (
     Names,
     Partition,
     Selection,
-    feed_of,
     latency_batches,
     record_batch,
 )
@@ -55,12 +53,10 @@ from udpfast.export.wanted import ALL, Wanted, both
 from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import segment_path
 
-__all__ = ["INPUTS", "Exported", "Exporter", "Lost", "feed_name", "input_names"]
+__all__ = ["INPUTS", "Exported", "Exporter", "Lost"]
 
 #: File in the settings of an export: the names of a composite's inputs.
 INPUTS = "inputs.json"
-
-_FEED = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +98,6 @@ class Lost:
     def records(self) -> int:
         """Number of lost records."""
         return self.end_index - self.index
-
-
-def feed_name(part: Part, journal: Path) -> str:
-    """Return the name of a journal's feed: that of the instance, or of the journal's directory."""
-    return part.name if _FEED.fullmatch(part.name) else journal.resolve().name
-
-
-def input_names(journal: Path) -> tuple[str, ...]:
-    """Return the names of a composite's inputs if the journal is its copy; otherwise none."""
-    try:
-        return tuple(each.name for each in read_composite(journal))
-    except FileNotFoundError:
-        return ()
 
 
 class Exporter:
@@ -184,7 +167,7 @@ class Exporter:
         #: For the journal and its raw capture: index and position behind the last part examined.
         self._ends: dict[bool, tuple[int, int]] = {}
         self.unfinished = 0
-        if feed and not _FEED.fullmatch(feed):
+        if feed and not FEED_NAME.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
 
     def run(self, dead: bool = True) -> Iterator[Exported]:
@@ -211,7 +194,7 @@ class Exporter:
             for raw, directory, journal, tables in self._sources():
                 check_journal(directory, self._journals.setdefault(raw, journal))
                 for part in self._ready(directory, raw, dead):
-                    feed = self._feed or feed_name(part, self.journal)
+                    feed = self._feed or feed_name(part.name, self.journal)
                     if feed not in feeds:
                         feeds[feed] = open_feeds.enter_context(_Feed(self.root, feed))
                         feeds[feed].keep_settings(self.journal)

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 from udpfast.core.layout cimport (
     CHANNEL_SNAPSHOT, KIND_MESSAGE, KIND_UPDATES, RECORD_NO_TIMESTAMP, RECORD_RELEASED,
     STREAM_FIRST, Record)
-from udpfast.export.block cimport Block
+from udpfast.market.block cimport Block
 from udpfast.market.update_header cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram, histogram_record, histogram_record_signed
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from udpfast.core.oserr import check
-from udpfast.export.columns import Partition, session_word
+from udpfast.export.columns import Partition
 from udpfast.export.schema import Table, arrow_schema
+from udpfast.market.columns import session_word
 
 if TYPE_CHECKING:
     import pyarrow as pa

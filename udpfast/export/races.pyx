@@ -9,7 +9,7 @@ from udpfast.core.counter cimport VERDICT_DELIVERED
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, Capture, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, Frame, KIND_CLOCK,
     KIND_DATAGRAM, KIND_RESTART, KIND_SESSION, LINES_MAX, RECORD_SIZE, Record)
-from udpfast.export.block cimport Block
+from udpfast.market.block cimport Block
 from udpfast.wire.frame cimport REVISION_CURRENT, FrameReader, frame_read, frame_reader_init
 
 import numpy as np

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udpfast.core.layout import Kind, Stream
-from udpfast.export.block import Block
 from udpfast.export.columns import Names, Selection, record_batch
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import Blocks, after, journal_begin, journal_parts, state_of
 from udpfast.export.wanted import ALL, Wanted
+from udpfast.market.block import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError
-from udpfast.export.block import Block
 from udpfast.export.schema import PARTITION_COLUMNS, Table, partition_schema
+from udpfast.market.block import Block
 from udpfast.payload.sbe.payloads import MESSAGE_KINDS, payloads_in
 from udpfast.payload.sbe.rows import Rows
 from udpfast.payload.sbe.schema import FRAMINGS, Schema

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from udpfast.archive.recorded_feed import feed_name, feed_of, input_names
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, FormatError
-from udpfast.export.block import Block
 from udpfast.export.columns import (
     Names,
     Partition,
     Selection,
-    feed_of,
     latency_batches,
     partition_columns,
     record_batch,
 )
-from udpfast.export.exporter import feed_name, input_names
 from udpfast.export.hops import HopCounts
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.sbe_tables import SbeTables
@@ -43,6 +41,7 @@ from udpfast.export.segments import (
 )
 from udpfast.export.wanted import both
 from udpfast.log.segment import Segment, segment_path
+from udpfast.market.block import Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -299,7 +298,7 @@ class Scan:
         table = table_of(self.table)
         selection = Selection(
             table,
-            self.feed or feed_name(piece, Path(self.journal)),
+            self.feed or feed_name(piece.name, Path(self.journal)),
             self.columns or table.column_names,
             self.payloads,
             dictionaries=False,
@@ -332,7 +331,7 @@ class Scan:
 
     def _sbe_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
         tables = self._sbe()
-        feed = self.feed or feed_name(piece, Path(self.journal))
+        feed = self.feed or feed_name(piece.name, Path(self.journal))
         inputs = input_names(self.directory)
         columns = self.columns or self.arrow_schema().names
         blocks = self._blocks(piece)
@@ -395,7 +394,7 @@ class Scan:
         for block, _ in blocks:
             hops.add(block)
         self._check_whole(piece, blocks.records)
-        feed = self.feed or feed_name(piece, Path(self.journal))
+        feed = self.feed or feed_name(piece.name, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names
         rows, inputs = hops.take(), input_names(self.directory)
         for partition, batch in latency_batches(rows, feed, piece.number, inputs).items():
@@ -404,7 +403,7 @@ class Scan:
     def _race_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
         races, records, _ = part_races(self.directory, piece)
         self._check_whole(piece, records)
-        feed = self.feed or feed_name(piece, Path(self.journal))
+        feed = self.feed or feed_name(piece.name, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names
         for partition, found in split_races(races).items():
             lines = races.lines[partition[1]]

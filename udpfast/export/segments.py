@@ -13,11 +13,11 @@ from udpfast.archive.names import journal_names
 from udpfast.core.layout import LAPPED, RECORD, Kind, LappedReason, Stream
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError, RegionError
-from udpfast.export.block import Block
 from udpfast.export.columns import Names
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import JournalState, journal_identity, journal_state
 from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
+from udpfast.market.block import Block
 from udpfast.market.updates import LAYOUTS
 
 __all__ = [

@@ -13,9 +13,9 @@ from udpfast.core.moment import moment_text
 from udpfast.errors import shown
 
 if TYPE_CHECKING:
-    from udpfast.export.block import Block
     from udpfast.export.columns import Names
     from udpfast.export.segments import Part
+    from udpfast.market.block import Block
 
 __all__ = ["ALL", "Wanted", "both"]
 

@@ -9,8 +9,9 @@ import msgspec
 from pyarrow.fs import FileSelector
 
 from udpfast.archive.feed_settings import read_feed
+from udpfast.archive.recorded_feed import feed_name, input_names
 from udpfast.config import FeedConfig
-from udpfast.export.exporter import INPUTS, feed_name, input_names
+from udpfast.export.exporter import INPUTS
 from udpfast.export.segments import journal_parts
 from udpfast.spark.bronze import JOURNAL
 from udpfast.spark.gold import open_file_system
@@ -30,7 +31,7 @@ def read_lines(roots: Iterable[str]) -> Lines:
             config = read_feed(journal)
             if config is not None:
                 found |= {
-                    feed_name(part, journal): _names(config) for part in journal_parts(journal)
+                    feed_name(part.name, journal): _names(config) for part in journal_parts(journal)
                 }
             continue
         for feed, content in _kept(root, _KEPT):
@@ -45,7 +46,9 @@ def read_inputs(roots: Iterable[str]) -> Inputs:
         if root.startswith(JOURNAL):
             journal = Path(root.removeprefix(JOURNAL))
             if names := input_names(journal):
-                found |= {feed_name(part, journal): list(names) for part in journal_parts(journal)}
+                found |= {
+                    feed_name(part.name, journal): list(names) for part in journal_parts(journal)
+                }
             continue
         for feed, content in _kept(root, f"/settings/{INPUTS}"):
             found[feed] = msgspec.json.decode(content, type=list[str])

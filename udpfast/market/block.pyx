@@ -246,9 +246,10 @@ cdef class Block:
         record = self._arrays[0][i]
         kind = record["kind"]
         raise FormatError(
-            f"record {record['index']} at position {record['position']}: {Kind(kind).name} of "
-            f"{record['length'] - RECORD_SIZE} bytes, expected at least "
-            f"{_LAYOUTS.kind[<int> kind].fixed} and its rows")
+            f"record {record['index']}: {Kind(kind).name} of "
+            f"{record['length'] - RECORD_SIZE} bytes at position {record['position']} is too short "
+            "for its number of rows: expected at least "
+            f"{_LAYOUTS.kind[<int> kind].fixed} bytes and its rows")
 
 
 @cython.final
@@ -382,6 +383,17 @@ cdef class Rows:
     def sizes(self) -> NDArray[np.int32]:
         """Return the size of each payload in bytes: dtype int32."""
         return self.column("record", 0, np.int32) - <int> RECORD_SIZE
+
+    def counts(self) -> NDArray[np.int32]:
+        """Return the number of payload rows of each row's record: dtype int32."""
+        cdef int32_t[::1] counts = np.zeros(self.count, np.int32)
+        cdef const uint8_t* record
+        cdef int64_t i
+        for i in range(self.count):
+            record = self.base[BASE_RECORD][i]
+            counts[i] = <int32_t> _row_count(
+                (<const Record*> record).kind, self.base[BASE_PAYLOAD][i])
+        return np.asarray(counts)
 
     def nested(self, dtype: np.dtype[Any]) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """Return the payload rows of each record; the selection must be made with `rows=False`.
