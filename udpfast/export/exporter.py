@@ -22,6 +22,7 @@ from udpfast.export.columns import (
     latency_batches,
     record_batch,
 )
+from udpfast.export.definitions import Definitions, exported_instruments
 from udpfast.export.hops import HopCounts
 from udpfast.export.manifest import (
     SCHEMA_HASH,
@@ -166,6 +167,8 @@ class Exporter:
         self._done: set[tuple[bool, int]] = set()
         #: For the journal and its raw capture: index and position behind the last part examined.
         self._ends: dict[bool, tuple[int, int]] = {}
+        #: Feed, journal and index behind the last part written, and the search for definitions.
+        self._defined: tuple[tuple[str, str, int] | tuple[()], Definitions] | None = None
         self.unfinished = 0
         if feed and not FEED_NAME.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
@@ -334,8 +337,17 @@ class Exporter:
                 records, last = _append_races(files, directory, part, entry.feed)
                 nameless = False
             else:
+                definitions = self._definitions_before(directory, part, entry.feed, wanted)
                 records, last, nameless, damaged = _append_records(
-                    files, directory, part, entry.feed, tables, entry.payloads, sbe, self._wanted
+                    files,
+                    directory,
+                    part,
+                    entry.feed,
+                    tables,
+                    entry.payloads,
+                    sbe,
+                    self._wanted,
+                    definitions,
                 )
             missing = part.end_index - part.index - records
             if missing and not segment_path(directory, part.number).exists():
@@ -348,6 +360,28 @@ class Exporter:
         if sbe is not None:
             entry = replace(entry, sbe=sbe.identity, damaged=damaged)
         return replace(entry, files=tuple(written))
+
+    def _definitions_before(
+        self, directory: Path, part: Part, feed: str, wanted: set[str]
+    ) -> Definitions | None:
+        # Return what finds the definitions that a part lacks: that of the part before, or one that
+        # knows what the parts before it have.
+        if self._wanted.start_ns is None or "instruments" not in wanted:
+            return None
+        before = self._defined
+        if before is None or before[0] != (feed, part.journal, part.index):
+            files = [
+                self.root / file.path
+                for entry in read_entries(self.root, feed)
+                if entry.journal == part.journal and entry.end_index <= part.index
+                for file in entry.files
+                if file.table == "instruments"
+            ]
+            selection = Selection(TABLES["instruments"], feed, inputs=input_names(directory))
+            defined = exported_instruments(files)
+            before = (), Definitions(directory, self._wanted, selection, defined)
+        self._defined = (feed, part.journal, part.end_index), before[1]
+        return before[1]
 
     def lost(self) -> list[Lost]:
         """Return the records that are in no file of the export and in no segment any more."""
@@ -445,6 +479,7 @@ def _append_records(
     payloads: bool,
     sbe: SbeTables | None,
     wanted: Wanted,
+    definitions: Definitions | None,
 ) -> tuple[int, tuple[int, int] | None, bool, int]:
     # Return the number of records, position and checksum of the part's last record, whether names
     # are missing, and how many payloads are not sound SBE messages.
@@ -473,6 +508,9 @@ def _append_records(
     for block, names in blocks:
         say_holes()
         chosen = wanted.keep(block, names)
+        if definitions is not None:
+            for partition, row in definitions.before(block, names, chosen):
+                files.file(TABLES["instruments"], partition).append(row, earlier=True)
         codes, partitions = block.partitions()
         for code, partition in enumerate(partitions):
             keep = both(codes == code if len(partitions) > 1 else None, chosen)

@@ -86,12 +86,14 @@ class PartitionFile:
         self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
         self._pending = 0
+        self._unsorted = False
         self._rows = 0
         self._positions: tuple[int, int] | None = None
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
+    def append(self, batch: pa.RecordBatch, *, earlier: bool = False) -> None:
+        """Append rows; `earlier`: rows from before others that were appended."""
         self._batches.append(batch)
+        self._unsorted |= earlier
         self._pending += batch.num_rows
         if self._pending >= ROW_GROUP:
             self._flush()
@@ -103,8 +105,11 @@ class PartitionFile:
             return
         # One dictionary per row group: with several, Parquet would write the words without one.
         table = pa.Table.from_batches(self._batches).unify_dictionaries()
+        if self._unsorted:
+            table = table.sort_by("position")
         self._batches = []
         self._pending = 0
+        self._unsorted = False
         self._rows += table.num_rows
         if "position" in table.column_names:
             positions = table.column("position")

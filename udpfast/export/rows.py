@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from udpfast.core.layout import Kind, Stream
 from udpfast.export.columns import Names, Selection, record_batch
+from udpfast.export.definitions import Definitions
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import Blocks, after, journal_begin, journal_parts, state_of
 from udpfast.export.wanted import ALL, Wanted
@@ -34,7 +35,8 @@ class JournalRows:
         Directory of the journal. Segments that are still being written are left out.
     tables : collection of str
         Names of the tables. Rows of `orders` also have `more`: whether the update is continued in
-        the next update of its book. Rows of `messages` also have `stream`.
+        the next update of its book. Rows of `messages` also have `stream`. Rows of `instruments`
+        begin with the definitions in force when the wanted time begins.
     wanted : Wanted
         Which records.
 
@@ -64,6 +66,10 @@ class JournalRows:
             name: Selection(TABLES[name], "", _columns(name), dictionaries=False) for name in tables
         }
         self.wanted = wanted
+        self._definitions = None
+        if "instruments" in self._selections:
+            chosen = self._selections["instruments"]
+            self._definitions = Definitions(directory, wanted, chosen)
 
     def __iter__(self) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yield the rows of each block by table, in the order of its records."""
@@ -84,10 +90,14 @@ class JournalRows:
                 keep = self.wanted.keep(block, names)
                 doubts = np.isin(block.headers["kind"], [Kind.GAP, Kind.LAPPED])
                 self.doubts += int((doubts if keep is None else doubts & keep).sum())
-                yield {
+                tables = {
                     name: _batch(block, names, selection, keep)
                     for name, selection in self._selections.items()
                 }
+                if self._definitions is not None:
+                    earlier = [row for _, row in self._definitions.before(block, names, keep)]
+                    tables["instruments"] = _joined([*earlier, tables["instruments"]])
+                yield tables
             self.nameless |= blocks.nameless
             self.missing += sum(hole.records for hole in blocks.holes)
             index = part.behind or index
@@ -162,6 +172,13 @@ def _batch(
         return batch
     more = block.select(1 << Kind.ORDERS, True, keep).goes_on()
     return batch.append_column("more", pa.array(more, pa.bool_()))
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    rows = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return rows[0] if rows else batches[-1]
 
 
 def _columns(table: str) -> tuple[str, ...]:

@@ -1,0 +1,137 @@
+"""Definitions of instruments from before the time that an export is of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import Kind
+from udpfast.export.columns import Names, Partition, Selection, record_batch
+from udpfast.export.segments import Blocks, Part, journal_parts
+from udpfast.export.wanted import Wanted
+from udpfast.market.block import Block
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Definitions", "Instrument", "exported_instruments"]
+
+#: Names of exchange and symbol.
+Instrument = tuple[str | None, str | None]
+#: A row of `instruments`, with the partition that it belongs to.
+Row = tuple[Partition, "pa.RecordBatch"]
+
+
+class Definitions:
+    """Finds the definitions in force at the beginning of a time, of instruments that follow.
+
+    A definition is taken if the instrument's first update of the time does not follow one of the
+    time itself. The journal is searched backwards from there, segment by segment, and no further
+    than it takes to find those that are missing.
+
+    Parameters
+    ----------
+    directory : str or path
+        Directory of the journal.
+    wanted : Wanted
+        Which records are exported.
+    selection : Selection
+        What to return of the table `instruments`.
+    defined : iterable of Instrument
+        Instruments whose definitions were exported before.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        wanted: Wanted,
+        selection: Selection,
+        defined: Iterable[Instrument] = (),
+    ) -> None:
+        self._directory = directory
+        self._wanted = wanted
+        self._selection = selection
+        self._defined = set(defined)
+        self._found: dict[Instrument, Row] = {}
+        self._earlier: list[Part] | None = None  # parts not searched yet, in order
+
+    def before(self, block: Block, names: Names, keep: NDArray[np.bool_] | None) -> list[Row]:
+        """Return the definitions that a block's instruments lack, in the order of the journal.
+
+        Parameters
+        ----------
+        block : Block
+            The next records of the export.
+        names : Names
+            Names of the ids in them.
+        keep : numpy.ndarray or None
+            Which of them are exported, as `Wanted.keep` returns it.
+        """
+        if self._wanted.start_ns is None:
+            return []
+        begun = _first_updates(block, names, keep)
+        lacking = [each for each, kind in begun.items() if kind != Kind.REFERENCE_DATA]
+        lacking = [each for each in lacking if each not in self._defined]
+        self._defined |= begun.keys()
+        self._search(set(lacking), self._wanted.start_ns)
+        rows = [self._found.pop(each) for each in lacking if each in self._found]
+        return sorted(rows, key=lambda row: row[1]["position"][0].as_py())
+
+    def _search(self, lacking: set[Instrument], start_ns: int) -> None:
+        # Search older and older parts until all are found.
+        if self._earlier is None:
+            parts = journal_parts(self._directory)
+            self._earlier = [part for part in parts if part.first_ns < start_ns]
+        while self._earlier and lacking - self._found.keys():
+            found = dict(self._definitions(self._earlier.pop(), start_ns))
+            self._found = found | self._found  # of two, the later one is in force
+
+    def _definitions(self, part: Part, start_ns: int) -> Iterator[tuple[Instrument, Row]]:
+        bounds = (part.position, part.end_position)
+        for block, names in Blocks(self._directory, part.journal, *bounds):
+            headers = block.headers
+            keep = headers["kind"] == Kind.REFERENCE_DATA
+            keep &= headers["published_ns"] < start_ns
+            if not keep.any():
+                continue
+            batch = record_batch(block, names, self._selection, keep)
+            codes, partitions = block.partitions()
+            exchanges, symbols = (batch[name].to_pylist() for name in ("exchange", "symbol"))
+            for row, code in enumerate(codes[keep].tolist()):
+                instrument = exchanges[row], symbols[row]
+                yield instrument, (partitions[code], batch.slice(row, 1))
+
+
+def exported_instruments(paths: Iterable[Path]) -> set[Instrument]:
+    """Return the instruments that exported files of the table `instruments` have."""
+    import pyarrow.parquet as pq
+
+    found: set[Instrument] = set()
+    for path in paths:
+        rows = pq.ParquetFile(path).read(columns=["exchange", "symbol"])
+        found.update(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+    return found
+
+
+def _first_updates(
+    block: Block, names: Names, keep: NDArray[np.bool_] | None
+) -> dict[Instrument, int]:
+    # Return the kind of the first update of each instrument in a block.
+    kinds = block.headers["kind"]
+    updates = (kinds >= Kind.BOOK) & (kinds < Kind.BUS)
+    at = np.flatnonzero(updates if keep is None else updates & keep)
+    exchange_ids, symbol_ids = (ids[at].astype(np.uint64) for ids in block.ids())
+    pairs, first = np.unique(exchange_ids << 32 | symbol_ids, return_index=True)
+    words = names.words()
+    found: dict[Instrument, int] = {}
+    for pair, place in sorted(zip(pairs.tolist(), first.tolist(), strict=True), key=itemgetter(1)):
+        ids = pair >> 32, pair & 0xFFFFFFFF
+        if ids[1] and max(ids) < len(words):
+            found.setdefault((words[ids[0]], words[ids[1]]), int(kinds[at[place]]))
+    return found
