@@ -200,12 +200,12 @@ def test_slot_value_is_that_of_the_histogram(spark) -> None:
 
 
 def test_hops_of_a_range_are_those_of_its_own_records(bronze: Bronze, export: SmallExport) -> None:
-    times = sorted(row["received_ns"] for row in export.rows["messages"])
+    times = sorted(row["published_ns"] for row in export.rows["messages"])
     start_ns, end_ns = times[len(times) // 3], times[2 * len(times) // 3]
     own = [
         row
         for row in export.rows["messages"]
-        if row["kind"] not in OWN_KINDS and start_ns <= row["received_ns"] < end_ns
+        if row["kind"] not in OWN_KINDS and start_ns <= row["published_ns"] < end_ns
     ]
     between = replace(bronze, start_ns=start_ns, end_ns=end_ns)
     (row,) = table(between, "hops")
@@ -523,7 +523,7 @@ def test_every_job_runs_on_an_empty_export(spark, tmp_path: Path) -> None:
 
 
 def test_range_of_time_cuts_every_table(bronze: Bronze, export: SmallExport) -> None:
-    middle_ns = export.rows["trades"][30]["received_ns"]
+    middle_ns = export.rows["trades"][30]["published_ns"]
     early, late = replace(bronze, end_ns=middle_ns), replace(bronze, start_ns=middle_ns)
     counts = [
         sum(row["trades"] for row in table(each, "instruments")) for each in (early, late, bronze)

@@ -24,8 +24,10 @@ from tests.layouts import NEWER
 from tests.spark.streams import drain
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
+from udpfast.export.wanted import Wanted
 from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
+from udpfast.spark.bronze import Bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,8 +124,20 @@ def test_options_choose_times_kinds_and_symbols(spark: "SparkSession", journal: 
     assert len(times) == 500 and start_ns <= min(times) and max(times) < end_ns
     kinds = load(spark, journal, "messages", kinds="GAP,TRADES").groupBy("kind").count().collect()
     assert {row["kind"]: row["count"] for row in kinds} == {"GAP": ROUNDS, "TRADES": ROUNDS}
-    trades = load(spark, journal, "trades", symbols="SYM1,NONE")
-    assert {row.symbol for row in trades.collect()} == {"SYM1"}
+    trades = load(spark, journal, "trades", symbols="SYM1,SYM2")
+    assert {row.symbol for row in trades.collect()} == {"SYM1", "SYM2"}
+
+
+@pytest.mark.parametrize("table", ["messages", "tops", "gaps"])
+def test_range_of_a_run_is_that_of_an_export(
+    spark: "SparkSession", journal: Path, root: Path, tmp_path: Path, table: str
+) -> None:
+    # Each time is between the receipt and the publication of a record.
+    start_ns, end_ns = (BEGIN_NS + each * STEP_NS + 3_000 for each in (700, 1_200))
+    wanted = Wanted(start_ns, end_ns)
+    list(Exporter(journal, tmp_path, tables=(table,), payloads=True, wanted=wanted).run())
+    own = Bronze(spark, (str(root),), start_ns=start_ns, end_ns=end_ns).table(table)
+    assert_same(own, exported(spark, tmp_path, table))
 
 
 @pytest.fixture
@@ -172,6 +186,8 @@ def test_pushed_filters_change_no_answer(
         ({"start": "2026-08-21"}, "start must have a time zone"),
         ({"pushdown": "yes"}, "pushdown must be true or false"),
         ({"table": "latency", "symbols": "A"}, "latency is made from all records"),
+        ({"table": "trades", "symbols": "SYM1,SYM33"}, "symbol not published so far: 'SYM33'"),
+        ({"exchanges": "SYM1"}, "exchange not published so far: 'SYM1'"),
     ],
 )
 def test_wrong_options_are_refused_in_one_line(

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 
-from udpfast.archive.names import known_names
 from udpfast.cli.export_file import FORMATS, NAMELESS, export_file
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange, IntRange
-from udpfast.client.filter import Filter
+from udpfast.client.unpublished import describe_unpublished
 from udpfast.core.moment import unix_ns
 from udpfast.core.optional import load_optional
 from udpfast.core.stop import Stop
@@ -221,9 +220,7 @@ def _wanted(
             raise
         raise FormatError(str(problem)) from None
     wanted = Wanted(start_ns, end_ns, symbols, exchanges)
-    known = (names - {"", None} for names in known_names(journal))
-    names = Filter(exchanges=exchanges or None, symbols=symbols or None)
-    if said := names.describe_unknown(*known):
+    if said := describe_unpublished(journal, exchanges, symbols):
         if not follow:
             raise FormatError(f"{journal}: {said}")
         click.echo(f"udpfast: {said}", err=True)

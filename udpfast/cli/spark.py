@@ -79,9 +79,11 @@ def spark() -> None:
     help="Lead-lag: buckets to look ahead and behind.",
 )
 @click.option(
-    "--from", "start", help="Use only records received from this time on, in the same form."
+    "--from",
+    "start",
+    help="Use only records published from this time on, in the same form, as export does.",
 )
-@click.option("--until", "end", help="Use only records received before this time.")
+@click.option("--until", "end", help="Use only records published before this time.")
 @click.option("--silver", is_flag=True, help="Also write the typed tables.")
 @click.option(
     "--stream", is_flag=True, help="Process only what is new since the last run with --stream."

@@ -50,7 +50,8 @@ class Bronze:
     streaming : bool
         True: read existing rows and then new ones. False: read existing rows.
     start_ns, end_ns : int or None
-        Only records received from `start_ns` on and before `end_ns`, UNIX ns; None: no limit.
+        Only records published from `start_ns` on and before `end_ns`, UNIX ns, as `export.Wanted`
+        takes them; of `latency` whole minutes. None: no limit.
     ends : tuple of (str, int)
         Only records up to these positions, by feed: those that a stream has read.
     found : dict, optional
@@ -109,7 +110,7 @@ class Bronze:
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
-        times = "minute_ns" if name == "latency" else "received_ns"
+        times = "minute_ns" if name == "latency" else "published_ns"
         if self.start_ns is not None:
             whole = whole.where(whole[times] >= self.start_ns)
         if self.end_ns is not None:

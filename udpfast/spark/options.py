@@ -20,8 +20,9 @@ OPTIONS = {
     "start": "read records published from this time on: 2026-08-21T09:30Z, or UNIX ns",
     "end": "read records published before this time",
     "kinds": "read only records of these kinds: BOOK,TRADES",
-    "symbols": "read only records of these symbols; one with a comma in double quotes",
-    "exchanges": "read only records of these exchanges",
+    "symbols": "read only records of these symbols; one with a comma in double quotes. One "
+    "that the journal has not published is an error, except of a stream",
+    "exchanges": "read only records of these exchanges, as symbols",
     "feed": "value of the column feed; by default the name of the recorded instance",
     "payloads": "true: fill the column payload of messages",
     "pushdown": "true: use the query's filters to select records",

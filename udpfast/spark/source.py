@@ -14,6 +14,7 @@ import dataclasses
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
@@ -35,8 +36,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from udpfast.archive.bus_files import stored_journal
+from udpfast.client.unpublished import describe_unpublished
 from udpfast.core.moment import unix_ns
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import FIELDS, Condition, Scan
 from udpfast.export.segments import Part
 from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of
@@ -80,8 +82,18 @@ class UdpfastSource(DataSource):
         return StructType([own[name] for name in columns])
 
     def reader(self, schema: StructType) -> JournalReader:
-        """Return a reader of the current records."""
+        """Return a reader of the current records.
+
+        Raises
+        ------
+        FormatError
+            The journal has not published a name of `symbols` or `exchanges`. A stream waits for it.
+        """
         scan = scan_of(self.options, schema)
+        if said := describe_unpublished(
+            Path(scan.journal), scan.exchanges or (), scan.symbols or ()
+        ):
+            raise FormatError(f"{scan.journal}: {said}")
         return PushdownReader(scan) if flag_of(self.options, "pushdown") else JournalReader(scan)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802
