@@ -9,6 +9,7 @@ from tests.client.instance import Instance
 from udpfast import Kind, Reader
 from udpfast.client.record_words import describe_record, number_word, record_line
 from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.core.moment import moment_text, unix_ns
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 
 
@@ -35,11 +36,22 @@ def test_line_of_a_top_of_book_has_its_prices(instance: Instance) -> None:
     instance.append(Kind.TOP_OF_BOOK, update.tobytes())
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
-    line = "TOP_OF_BOOK   deribit BTC number=1 index=0 first bid=100.05 x 28.5 ask=none"
+    at = moment_text(record.received_ns)
+    line = f"TOP_OF_BOOK   {at} deribit BTC number=1 index=0 first bid=100.05 x 28.5 ask=none"
     assert record_line(record) == str(record) == line
     assert repr(record) == f"<ReadRecord {line}>"
     described = describe_record(record)
     assert (described["bid_price"], described["ask_price"]) == (100.05, None)
+
+
+def test_line_has_the_time_of_receipt_as_a_reader_takes_it(instance: Instance) -> None:
+    received_ns = 1_795_219_199_500_000_123
+    instance.ring.append(Kind.MESSAGE, b"", received_ns=received_ns)
+    instance.ring.flush()
+    with Reader(instance.address, start="begin") as reader:
+        _, at, *_ = str(next(reader)).split()
+    assert at == "2026-11-20T23:59:59.500000123Z"
+    assert unix_ns(at, "start") == received_ns
 
 
 def test_line_of_a_book_has_its_first_levels_and_how_many_more(instance: Instance) -> None:
@@ -176,7 +188,10 @@ def test_name_of_the_feed_breaks_no_line_and_no_terminal(
     instance.append(Kind.TOP_OF_BOOK, update.tobytes())
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
-    assert str(record) == f"TOP_OF_BOOK   x {shown} number=1 index=0 first bid=0 x 0 ask=0 x 0"
+    at = moment_text(record.received_ns)
+    assert str(record) == (
+        f"TOP_OF_BOOK   {at} x {shown} number=1 index=0 first bid=0 x 0 ask=0 x 0"
+    )
     assert describe_record(record)["symbol"] == record.symbol
 
 

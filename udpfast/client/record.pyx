@@ -240,7 +240,7 @@ cdef class ReadRecord:
         return f"<ReadRecord {self}>"
 
     def __str__(self) -> str:
-        """Return one line: kind, names, number and content."""
+        """Return one line: kind, time of receipt, names, number and content."""
         from udpfast.client.record_words import record_line
 
         return record_line(self)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
+from udpfast.core.moment import moment_text
 from udpfast.market.updates import UPDATE_DTYPES
 from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
 
@@ -72,8 +73,12 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
 
 
 def record_line(record: ReadRecord) -> str:
-    """Return a record as one line: kind, names, number, index, flags and content."""
+    """Return a record as one line: kind, time, names, number, index, flags and content.
+
+    The time is that of its receipt, in UTC; LAPPED has none.
+    """
     words = [f"{record.kind.name:<13}"]
+    words += [moment_text(record.received_ns)] if record.received_ns else []
     names = [name for name in (record.exchange, record.symbol) if name is not None]
     words += [" ".join(map(text_word, names))] if names else []
     if record.kind in _OF_STREAMS and record.stream != _NO_STREAM:
