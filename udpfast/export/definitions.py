@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from udpfast.archive.recorded_feed import feed_of
 from udpfast.core.layout import Kind
 from udpfast.export.columns import Names, Partition, Selection, record_batch
 from udpfast.export.segments import Blocks, Part, journal_parts
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Definitions", "Instrument", "exported_instruments"]
 
-#: Names of exchange and symbol.
-Instrument = tuple[str | None, str | None]
+#: Names of feed, exchange and symbol.
+Instrument = tuple[str | None, ...]
+#: Columns of these.
+_KEY = ("feed", "exchange", "symbol")
 #: A row of `instruments`, with the partition that it belongs to.
 Row = tuple[Partition, "pa.RecordBatch"]
 
@@ -75,7 +77,7 @@ class Definitions:
         """
         if self._wanted.start_ns is None:
             return []
-        begun = _first_updates(block, names, keep)
+        begun = dict(_first_updates(block, names, keep, self._selection))
         lacking = [each for each, kind in begun.items() if kind != Kind.REFERENCE_DATA]
         lacking = [each for each in lacking if each not in self._defined]
         self._defined |= begun.keys()
@@ -102,10 +104,9 @@ class Definitions:
                 continue
             batch = record_batch(block, names, self._selection, keep)
             codes, partitions = block.partitions()
-            exchanges, symbols = (batch[name].to_pylist() for name in ("exchange", "symbol"))
-            for row, code in enumerate(codes[keep].tolist()):
-                instrument = exchanges[row], symbols[row]
-                yield instrument, (partitions[code], batch.slice(row, 1))
+            instruments = zip(*(batch[name].to_pylist() for name in _KEY), strict=True)
+            for row, instrument in enumerate(instruments):
+                yield instrument, (partitions[int(codes[keep][row])], batch.slice(row, 1))
 
 
 def exported_instruments(paths: Iterable[Path]) -> set[Instrument]:
@@ -114,24 +115,30 @@ def exported_instruments(paths: Iterable[Path]) -> set[Instrument]:
 
     found: set[Instrument] = set()
     for path in paths:
-        rows = pq.ParquetFile(path).read(columns=["exchange", "symbol"])
-        found.update(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+        rows = pq.ParquetFile(path).read(columns=list(_KEY))
+        found.update(zip(*(rows[name].to_pylist() for name in _KEY), strict=True))
     return found
 
 
 def _first_updates(
-    block: Block, names: Names, keep: NDArray[np.bool_] | None
-) -> dict[Instrument, int]:
-    # Return the kind of the first update of each instrument in a block.
-    kinds = block.headers["kind"]
+    block: Block, names: Names, keep: NDArray[np.bool_] | None, selection: Selection
+) -> Iterator[tuple[Instrument, int]]:
+    # Yield each instrument that a block has an update of, and the kind of the first one.
+    headers = block.headers
+    kinds, sessions = headers["kind"], headers["session"]
     updates = (kinds >= Kind.BOOK) & (kinds < Kind.BUS)
-    at = np.flatnonzero(updates if keep is None else updates & keep)
-    exchange_ids, symbol_ids = (ids[at].astype(np.uint64) for ids in block.ids())
-    pairs, first = np.unique(exchange_ids << 32 | symbol_ids, return_index=True)
-    words = names.words()
-    found: dict[Instrument, int] = {}
-    for pair, place in sorted(zip(pairs.tolist(), first.tolist(), strict=True), key=itemgetter(1)):
-        ids = pair >> 32, pair & 0xFFFFFFFF
-        if ids[1] and max(ids) < len(words):
-            found.setdefault((words[ids[0]], words[ids[1]]), int(kinds[at[place]]))
-    return found
+    if keep is not None:
+        updates &= keep
+    exchange_ids, symbol_ids = (ids.astype(np.uint64) for ids in block.ids())
+    keys, words = exchange_ids << 32 | symbol_ids, names.words()
+    feeds = {
+        each: feed_of(selection.feed, selection.inputs, each) for each in set(sessions.tolist())
+    }
+    for feed in set(feeds.values()):  # inputs of a composite may have instruments of one name
+        own = [session for session, of in feeds.items() if of == feed]
+        at = np.flatnonzero(updates & np.isin(sessions, own) if selection.inputs else updates)
+        pairs, first = np.unique(keys[at], return_index=True)
+        for pair, place in zip(pairs.tolist(), first.tolist(), strict=True):
+            exchange_id, symbol_id = pair >> 32, pair & 0xFFFFFFFF
+            if symbol_id and max(exchange_id, symbol_id) < len(words):
+                yield (feed, words[exchange_id], words[symbol_id]), int(kinds[at[place]])
