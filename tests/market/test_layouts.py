@@ -29,10 +29,10 @@ AUCTION = re.search(
 ADAPTERS = {"udpfast/client/nautilus.py"}
 
 #: What a kind's name stands in by hand, but for its layout: decoders, the simulated market that
-#: encodes for them, tables of exports that were thought out, and their names as those of kinds.
+#: encodes for them, tables that were thought out, and their names as those of kinds.
 DECODERS = re.compile(
     r"udpfast/(payload/(iex|roq|sbe)/|market/publish\w*\.pxd|agents/market/market_"
-    r"|export/(schema|columns)\.py|client/kinds\.py)"
+    r"|market/tables\.py|client/kinds\.py)"
 )
 
 

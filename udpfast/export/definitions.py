@@ -16,6 +16,7 @@ from udpfast.export.columns import Names, Partition, Selection, record_batch
 from udpfast.export.segments import Blocks, Part, journal_parts
 from udpfast.export.wanted import Wanted
 from udpfast.market.block import Block
+from udpfast.market.tables import RECORD_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,8 @@ __all__ = ["Definitions", "Instrument", "exported_instruments"]
 
 #: Names of feed, exchange and symbol.
 Instrument = tuple[str | None, ...]
-#: Columns of these.
+_DEFINITION = Kind[RECORD_TABLES["instruments"].kinds[0]]
+#: Columns of an instrument.
 _KEY = ("feed", "exchange", "symbol")
 #: A row of `instruments`, with the partition that it belongs to.
 Row = tuple[Partition, "pa.RecordBatch"]
@@ -78,7 +80,7 @@ class Definitions:
         if self._wanted.start_ns is None:
             return []
         begun = dict(_first_updates(block, names, keep, self._selection))
-        lacking = [each for each, kind in begun.items() if kind != Kind.REFERENCE_DATA]
+        lacking = [each for each, kind in begun.items() if kind != _DEFINITION]
         lacking = [each for each in lacking if each not in self._defined]
         self._defined |= begun.keys()
         self._search(set(lacking), self._wanted.start_ns)
@@ -98,7 +100,7 @@ class Definitions:
         bounds = (part.position, part.end_position)
         for block, names in Blocks(self._directory, part.journal, *bounds):
             headers = block.headers
-            keep = headers["kind"] == Kind.REFERENCE_DATA
+            keep = headers["kind"] == _DEFINITION
             keep &= headers["published_ns"] < start_ns
             if not keep.any():
                 continue
