@@ -272,11 +272,16 @@ def _words(name, values):
     """
     cdef _Column column
     words = values.words
-    found, inverse = np.unique(values.numbers, return_inverse=True)
+    numbers = np.minimum(values.numbers.astype(np.intp, copy=False), len(words))
+    used = np.zeros(len(words) + 1, np.bool_)
+    used[numbers] = True
     places = {words[each]: place for place, each in enumerate(values.known)}
-    known = [words[each] if each < len(words) else None for each in found.tolist()]
-    of_number = [-1 if word is None else places.setdefault(word, len(places)) for word in known]
-    codes = np.array(of_number, np.int32)[inverse]
+    of_number = np.full(len(words) + 1, -1, np.int32)
+    for number in np.flatnonzero(used[:len(words)]).tolist():
+        word = words[number]
+        if word is not None:
+            of_number[number] = places.setdefault(word, len(places))
+    codes = of_number[numbers]
     absent = codes < 0
     if values.absent is not None:
         absent |= values.absent
