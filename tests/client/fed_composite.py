@@ -17,7 +17,7 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import CONTROL_DTYPES, Kind, Stream
 from udpfast.log.journal import Journal
 from udpfast.market.names import NameTable
-from udpfast.market.updates import BOOK, LAYOUTS, LEVEL, TOP_OF_BOOK
+from udpfast.market.updates import BOOK, LAYOUTS, LEVEL, REFERENCE_DATA, TOP_OF_BOOK
 from udpfast.shm.names import names_table
 
 FEEDS = ("left", "right")
@@ -100,6 +100,13 @@ class FedStore:
         update["symbol_id"] = self._names.intern(symbol)
         update["bid_price"], update["ask_price"] = price, price + 1
         self.put(Kind.TOP_OF_BOOK, update.tobytes())
+
+    def define(self, exchange: str, symbol: str, tick_size: float) -> None:
+        update = np.zeros((), REFERENCE_DATA)
+        update["exchange_id"] = self._names.intern(exchange)
+        update["symbol_id"] = self._names.intern(symbol)
+        update["tick_size"] = tick_size
+        self.put(Kind.REFERENCE_DATA, update.tobytes())
 
     def restart(self) -> None:
         self.say(Kind.RESTART, {"stream": Stream.NONE, "number": 0})

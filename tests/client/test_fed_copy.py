@@ -11,6 +11,7 @@ import pyarrow.dataset
 import pytest
 from click.testing import CliRunner
 
+from tests.bus.drive import MS, T0
 from tests.cases import nightly
 from tests.client.fed_composite import FEEDS, FedComposite, FedStore
 from tests.export.test_composite import read
@@ -21,7 +22,9 @@ from udpfast.archive.store_names import StoreNames
 from udpfast.cli.main import cli
 from udpfast.client.composite_copy import CompositeCopy
 from udpfast.core.layout import Stream
+from udpfast.export.exporter import Exporter
 from udpfast.export.scan import Scan
+from udpfast.export.wanted import Wanted
 
 #: Instruments of both feeds, and of one of them.
 SAME, OWN = ("x", "BTC"), {"left": ("x", "ETH"), "right": ("y", "BTC")}
@@ -286,3 +289,29 @@ def frame_rows(address: str) -> list[Any]:
             table = pyarrow.table(reader.poll(timeout=0)).select(["position", "kind", "feed"])
             rows += table.to_pylist()
     return rows
+
+
+def test_export_of_a_time_has_the_definitions_of_each_input(tmp_path: Path) -> None:
+    both = FedComposite(tmp_path)
+    for feed, tick_size in zip(both.feeds, (1.0, 2.0), strict=True):
+        with feed.at_work():
+            feed.restart()
+            feed.begin()
+            feed.define(*SAME, tick_size)
+    both.work()
+    start_ns = T0 + both.feeds[0].number * MS + 1
+    for feed in both.feeds:
+        with feed.at_work():
+            feed.top(*SAME, 5.0)
+    both.work()
+    copy = finish(both)
+    list(
+        Exporter(
+            copy, tmp_path / "root", tables=("instruments", "tops"), wanted=Wanted(start_ns)
+        ).run()
+    )
+    found = pyarrow.dataset.dataset(tmp_path / "root" / "instruments").to_table()
+    rows = zip(found["feed"].to_pylist(), found["tick_size"].to_pylist(), strict=True)
+    assert sorted(rows) == [
+        (f"order/{name}", tick) for name, tick in zip(FEEDS, (1.0, 2.0), strict=True)
+    ]
