@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars
 import pytest
 
 from tests.export.market import make_journal
 from tests.shared import ROOT
+
+polars = pytest.importorskip("polars")
+pytest.importorskip("duckdb")
 
 PAGE = (ROOT / "docs" / "days.md").read_text()
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

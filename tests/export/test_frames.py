@@ -128,6 +128,18 @@ def test_names_of_columns_are_distinct_when_rows_are_unnested(kind: Kind | None)
     assert len(set(names)) == len(names)
 
 
+def test_frame_and_files_are_one_frame_in_polars(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    journal = make_journal(tmp_path, 20)
+    list(Exporter(journal, tmp_path / "out", tables=("trades",)).run())
+    exported = polars.scan_parquet(tmp_path / "out" / "trades").collect()
+    with Reader(f"journal:{journal}", kinds="trades") as reader:
+        live = reader.poll().to_polars("trades").explode("rows").unnest("rows")
+    both = polars.concat([live, exported], how="diagonal_relaxed")  # as docs/attach.md has it
+    assert len(both) == len(live) + len(exported) > len(exported) > 0
+    assert {name: both.schema[name] for name in exported.columns} == exported.schema
+
+
 def _table_of(kind: Kind | None) -> str | None:
     if kind is None:
         return "messages"
