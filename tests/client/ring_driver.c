@@ -128,6 +128,7 @@ int main(int count, char **words)
     static const struct udpfast_record *records[4096];
     char line[16];
     int64_t result = 0;
+    int opened;
     if (count < 4 || count > 5 || udpfast_books_open(&books) != 0
         || udpfast_books_open_orders(&orders) != 0)
         return 2;
@@ -136,7 +137,8 @@ int main(int count, char **words)
                                                    strtoll(words[4], NULL, 10));
     printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "open");
     fflush(stdout);
-    while (result == 0 && fgets(line, sizeof line, stdin) != NULL) {
+    opened = result == 0;
+    while (opened && fgets(line, sizeof line, stdin) != NULL) {
         if (strcmp(line, "orders\n") == 0) {
             print_orders();
             puts("0");

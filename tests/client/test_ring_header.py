@@ -455,6 +455,50 @@ def test_books_of_a_reader_that_lost_its_feed_are_stale(
     assert [book.stale for book in ours.books.values()] == [True]
 
 
+def test_ring_removed_while_its_writer_works_is_lost_once_and_for_good(
+    read: Read, instance: Instance
+) -> None:
+    """Records come all the time: they are neither a new writer's nor a reason to go on."""
+    live(instance)
+    ours, theirs = Reader(instance.address, start="oldest"), read(instance.address, "oldest")
+    books = Books(ours)
+    books.poll()
+    (instance.directory / "ring").unlink()
+    said: list[str] = []
+
+    def write() -> None:
+        instance.append(Kind.MESSAGE, b"x")
+        instance.ring.flush()
+
+    def is_lost_in_c() -> bool:
+        write()
+        said.extend(theirs.read())
+        return said[-1].startswith(f"{REMOVED} ")
+
+    def is_lost_in_python() -> bool:
+        write()
+        try:
+            books.poll(timeout=1)
+        except RingClosedError:
+            return True
+        return False
+
+    wait_until(is_lost_in_c)
+    wait_until(is_lost_in_python)
+    for _ in range(3):
+        write()
+        said += theirs.read()
+        with pytest.raises(RingClosedError):
+            ours.poll(timeout=0)
+    assert [line for line in said if " status " in line] == [
+        line for line in said if line.endswith(LOST)
+    ][:1]
+    lost = said.index(next(line for line in said if line.endswith(LOST)))
+    assert not [line for line in said[lost + 1 :] if line.startswith("record ")]
+    assert [line for line in said if line.startswith("book name")][-1].split(" ")[5] == "1"
+    assert [book.stale for book in books.values()] == [True]
+
+
 def test_pad_of_a_whole_lap_is_damage(read: Read, instance: Instance) -> None:
     capacity = instance.ring.capacity_bytes
     write_word(instance, 0, capacity | Kind.PAD << 32)

@@ -245,8 +245,8 @@ def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
     if missing and "removed" not in said:
         said["removed"] = (
             f"{' and '.join(missing)} in {subscriber.directory} were removed while the feed runs: "
-            "who reads already goes on, but no tool or strategy finds the feed any more until it "
-            f"is started again. {shared_memory_removal()}".rstrip()
+            f"{'its readers end, and ' if 'ring' in missing else ''}no tool or strategy finds it "
+            f"any more until it is started again. {shared_memory_removal()}".rstrip()
         )
         say_warning(f"udpfast: {subscriber.name}: {said['removed']}")
         note_run(subscriber.name, "removed", said["removed"])

@@ -24,6 +24,7 @@ __all__ = ["Reader"]
 
 cdef enum:
     SLICE_NS = 20_000_000        # a wait checks for signals this often; users do not notice 20 ms
+    BUSY_LOOK_NS = 200_000_000   # period of the check of a source that is never without records
     BUFFER_BYTES_MAX = 1 << 30   # several thousand of the largest records
     SAMPLE = 16                  # an iteration times 1 record in 16: reading the clock is expensive
 
@@ -133,6 +134,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             self.address = address if isinstance(address, str) else " + ".join(address)
         self._reading = Reading(self.address)
         self._batch = batch
+        self._looked_ns = clock_monotonic_ns() - SLICE_NS
         self._renew_memory()
         if exchanges is not None or symbols is not None:
             _note_unknown(self)
@@ -456,9 +458,14 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 return 1
         while not self._closed():
             self._source.report(self._read)  # by now all records before the cursor were handed out
+            # Records come all the time: they do not tell that their ring was removed.
+            now_ns = clock_monotonic_ns()
+            if now_ns - self._looked_ns >= BUSY_LOOK_NS and not self._source.joining():
+                self._looked_ns = now_ns
+                self._source.check()
             with nogil:
                 count = self._source.wait(
-                    limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
+                    limit, min(deadline_ns, now_ns + SLICE_NS), &self._idle)
             if self._memory.payloads != self._source.payloads:
                 self._renew_memory()  # the source has larger arrays now
             if count > 0 and self._brought(count):
@@ -469,7 +476,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.fail(count)
             PyErr_CheckSignals()
             now_ns = clock_monotonic_ns()
-            # Check only when no record is left, and not in every poll: it is expensive.
+            # Check soon when no record is left, but not in every poll: it is expensive.
             if count == 0 and now_ns - self._looked_ns >= SLICE_NS:
                 self._looked_ns = now_ns
                 self._source.check()

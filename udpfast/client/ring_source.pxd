@@ -27,6 +27,9 @@ cdef class RingSource(Source):
     cdef uint32_t turned_scope   # scope of a DISCONNECTED; that of READY is `gone`
     cdef uint64_t missed_unknown  # how often an unknown loss was reported, as 1 record each
     cdef int64_t looked_ns       # when the writer was last checked
+    cdef bint removed            # it was said that the ring was removed
+    # Records written when that was first seen: they are read first. INT64_MAX: it is there.
+    cdef uint64_t removed_index
     cdef bint steered            # the owner (HistorySource) decides which file comes next
     cdef object names_region
     cdef object failure          # exception for `fail` to raise
@@ -39,6 +42,7 @@ cdef class RingSource(Source):
     cdef int64_t say_ended(self, int64_t code) except? -1
     cdef _look_at_writer(self, bint joins, bint all_read)
     cdef bint _is_back(self) noexcept nogil
+    cdef bint _is_removed(self) noexcept
     cdef take_file(self)
     cdef void _note_unknown(self) noexcept nogil
     cdef int64_t _last_ns(self) noexcept

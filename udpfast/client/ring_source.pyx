@@ -2,7 +2,7 @@
 
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.client.image_join cimport ImageJoin
@@ -85,6 +85,7 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.joins = join is not None
+        self.removed_index = INT64_MAX
         self.join_left = 0 if join is None else join.left
         if self.join_left:
             self._look_at_writer(True, True)  # if the writer has ended, the image is out of date
@@ -100,6 +101,10 @@ cdef class RingSource(Source):
         cdef bint look = True
         cdef int64_t count
         self.from_image = False
+        if unlikely(self.removed):
+            with gil:
+                if self._is_removed():
+                    return -EBADMSG
         if unlikely(self.turned != 0):
             with gil:
                 return self._hand_out_connection()
@@ -326,8 +331,14 @@ cdef class RingSource(Source):
     cdef check(self):
         cdef int64_t now_ns
         if self.cursor.region.replaced():
-            if (self.steered or not self._follow()) and not ring_ready(&self.cursor.reader) and (
-                    not self.cursor.closed_by_writer):
+            if not self.steered and self._follow():
+                self.removed, self.removed_index = False, INT64_MAX
+                return
+            self.removed_index = min(self.removed_index, self.cursor.tail_index)
+            if self.removed or not self.cursor.closed_by_writer and (
+                    self.cursor.reader.index >= self.removed_index
+                    or not ring_ready(&self.cursor.reader)):
+                self.removed = True
                 raise RingClosedError(f"{self.cursor.region.path} was removed: open a new reader")
             return
         now_ns = clock_monotonic_ns()
@@ -335,6 +346,15 @@ cdef class RingSource(Source):
             return
         self.looked_ns = now_ns
         self._look_at_writer(False, not ring_ready(&self.cursor.reader))
+
+    cdef bint _is_removed(self) noexcept:
+        # Return whether the ring is still removed. Its writer may work: what it writes is not read.
+        try:
+            self.check()
+            return False
+        except BaseException as failure:
+            self.failure = failure
+            return True
 
     cdef _look_at_writer(self, bint joins, bint all_read):
         # Decide whether to report the writer's state. A death is reported once all records were

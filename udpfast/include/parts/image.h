@@ -506,8 +506,8 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "books and orders must be two sets, or one of them NULL: were the same "
                            "set");
-    if (reader->damaged) /* it goes on elsewhere, and the writer may work */
-        reader->gone = reader->damaged = 0;
+    if (reader->lost == UDPFAST_DAMAGED) /* it goes on elsewhere, and the writer may work */
+        reader->gone = reader->lost = 0;
     for (set = 0; set < 2; set++)
         if (join.books[set] != NULL)
             udpfast_books_use(join.books[set], reader);

@@ -47,7 +47,7 @@ struct udpfast_reader {
     } made; /* a record that the reader itself makes */
     int64_t looked_ns, names_looked_ns;
     int gone;    /* scope of the DISCONNECTED that was returned; 0: the writer is connected */
-    int damaged; /* it was returned because of a record that is not valid */
+    int lost;    /* it was returned because of this result, UDPFAST_DAMAGED or _REMOVED */
     int current; /* since then its loop has run again, and had written `current_index` records */
     uint64_t gone_epoch, current_index; /* gone_epoch: the writer's epoch at that time */
     int jumped;  /* the record at `position` may have a later index */
@@ -546,7 +546,7 @@ static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int s
         said.silent_ns = udpfast_ns_between(udpfast_reader_last_ns(reader), now_ns);
     reader->gone = scope;
     reader->gone_epoch = UDPFAST_LOAD_RELAXED(&reader->header->epoch);
-    reader->current = reader->damaged = 0;
+    reader->current = reader->lost = 0;
     udpfast_reader_make(reader, UDPFAST_KIND_CONNECTION, &said, reader->index, records);
     reader->made.header.received_ns = reader->made.header.published_ns = now_ns;
     return 1;
@@ -560,7 +560,7 @@ static inline int udpfast_reader_lose(struct udpfast_reader *reader, int code,
     if (reader->gone == UDPFAST_CONNECTION_WRITER)
         return code;
     udpfast_reader_say_writer(reader, UDPFAST_CONNECTION_WRITER, records);
-    reader->damaged = code == UDPFAST_DAMAGED;
+    reader->lost = code == UDPFAST_DAMAGED || code == UDPFAST_REMOVED ? code : 0;
     return 1;
 }
 
@@ -583,6 +583,13 @@ static inline int udpfast_reader_say_lapped(struct udpfast_reader *reader, uint6
     udpfast_reader_make(reader, UDPFAST_KIND_LAPPED, &said, next->index - said.missed, records);
     reader->made.header.position = next->position;
     return 1;
+}
+
+/* Say that the ring was removed. Returns UDPFAST_REMOVED. */
+static inline int udpfast_reader_say_removed(struct udpfast_reader *reader)
+{
+    return udpfast_say(reader->problem, UDPFAST_REMOVED,
+                       "%.400s/ring was removed: open another reader", reader->directory);
 }
 
 /* Continue in the file that replaced this one. Returns 1; 0: there is none. */
@@ -699,7 +706,7 @@ static inline int udpfast_reader_stuck(const struct udpfast_reader *reader)
 static inline int udpfast_reader_is_back(struct udpfast_reader *reader)
 {
     int stuck = udpfast_reader_stuck(reader);
-    if (reader->damaged) /* until it was lapped, and reads on behind the damage */
+    if (reader->lost) /* until it was lapped, and reads on behind the damage */
         return 0;
     if (UDPFAST_LOAD_RELAXED(&reader->header->epoch) != reader->gone_epoch)
         reader->gone = UDPFAST_CONNECTION_WRITER;
@@ -733,8 +740,7 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
         if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0
             || UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED)
             return 2; /* read the remaining records first */
-        return udpfast_say(reader->problem, UDPFAST_REMOVED,
-                           "%.400s was removed: open another reader", path);
+        return udpfast_reader_say_removed(reader);
     }
     state = UDPFAST_LOAD_ACQUIRE(&reader->header->state);
     if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0)
@@ -773,8 +779,16 @@ static inline int udpfast_reader_end(struct udpfast_reader *reader)
         return udpfast_say(reader->problem, UDPFAST_ENDED,
                            "%.300s: the writer closed it after %" PRIu64 " records",
                            reader->directory, reader->index);
-    return udpfast_say(reader->problem, UDPFAST_REMOVED,
-                       "%.400s: its ring was removed: open another reader", reader->directory);
+    return udpfast_reader_say_removed(reader);
+}
+
+/* The ring was removed, perhaps while its writer works: what it writes there is not read. Returns 1
+ * if the reader continues in a file that is there by now. */
+static inline int udpfast_reader_stay_removed(struct udpfast_reader *reader)
+{
+    int result = udpfast_reader_follow(reader);
+    reader->lost = result == 1 ? 0 : UDPFAST_REMOVED;
+    return result != 0 ? result : udpfast_reader_say_removed(reader);
 }
 
 /* Say why a reader cannot be polled. Returns UDPFAST_CLOSED or UDPFAST_REFUSED. */
@@ -815,6 +829,8 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         records[0] = (const struct udpfast_record *) reader->copies;
         return 1;
     }
+    if (reader->lost == UDPFAST_REMOVED && (result = udpfast_reader_stay_removed(reader)) != 1)
+        return result;
     if (reader->gone && udpfast_reader_is_back(reader))
         return udpfast_reader_say_writer(reader, 0, records);
     for (;;) {
@@ -822,7 +838,7 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
         if (count > 0) {
             if (records[0]->kind == UDPFAST_KIND_RESTART || missed != 0)
                 udpfast_reader_renew_names(reader);
-            reader->damaged = 0;
+            reader->lost = 0;
             if (missed != 0 || reader->unknown)
                 return udpfast_reader_say_lapped(reader, missed, records);
             return count;
