@@ -205,3 +205,23 @@ def test_what_is_sent_again_is_taken_up_to_the_end_of_the_window(count: int, ver
         feed.send(datagram("nyse_xdp", number))
     data = datagram("nyse_xdp", 256, count)
     assert feed.send(data[:2] + b"\r" + data[3:]) == verdict  # retransmission
+
+
+@pytest.mark.parametrize("framing", ["cboe_pitch", "cme_mdp3", "memx_memoir"])
+def test_copies_of_a_slower_line_are_no_part_of_a_restart(framing: str) -> None:
+    # The fast line lost the first datagram, so the slow one begins a run with it, which its copies
+    # go on with while the fast one is quiet. What then begins anew has nothing to do with them.
+    feed = Feed(framing, lines=2, window=8192, lost_packet_wait_ns=40_000_000)
+    for number in range(2, 101):
+        feed.send(datagram(framing, number), 1)
+    feed.wait(10_000_000)
+    for number in range(1, 101):
+        feed.send(datagram(framing, number), 0)
+    feed.wait(60_000_000)
+    for line in (1, 0):
+        for number in range(1, 61):
+            feed.send(datagram(framing, number, run=8), line)
+        feed.wait(10_000_000)
+    feed.finish()
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers() == [*range(2, 101), *range(1, 61)]

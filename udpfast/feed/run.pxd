@@ -212,7 +212,16 @@ cdef inline bint run_is_same(
         and other.mode == RUN_PROVING
         and run_step(run, other.since_first, run.furthest) <= apart
         and run_step(run, run.since_first, other.furthest) <= apart
+        and not run_is_denied(run, other) and not run_is_denied(other, run)
     )
+
+
+cdef inline bint run_is_denied(const Run* run, const Run* other) noexcept nogil:
+    # Whether one run contradicts the current numbering, whose copies alone the other one has: what
+    # a slower line brings while the current numbering is quiet. More of them than this are no
+    # chance: a beginning may repeat a few bytes, on each line.
+    return run.contradicting != 0 and other.contradicting == 0 and (
+        other.same > REPLAY_PER_CONTRADICTING)
 
 
 cdef inline bint run_leads_to(
