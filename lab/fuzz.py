@@ -126,10 +126,9 @@ def fuzz_payloads(seed: int, count: int) -> dict[str, int]:
         Verifier and decoder disagree, or the decoder's two paths, or an update does not fit its
         bound.
     """
-    from udpfast.market.found import Outcome
     from udpfast.market.names import NameTable
     from udpfast.market.updates import view_update
-    from udpfast.payload.roq.decode import decode, size_bound
+    from udpfast.payload.roq.decode import Outcome, decode, size_bound
 
     from .paths import DecodePaths
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from udpfast.core.layout import Kind
 from udpfast.feed.pipeline import FeedPipeline
-from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
-from udpfast.payload.roq.decode import Decoded, decode
+from udpfast.payload.roq.decode import Decoded, Outcome, decode
 from udpfast.payload.roq.event import event_to_dict, update_to_dict
 
 from . import Report, difference, read_lines

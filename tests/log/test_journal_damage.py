@@ -184,6 +184,18 @@ def test_journal_of_another_s_file_is_refused_and_set_right(tmp_path):
     assert read(tmp_path / "one") == (list(range(100)), 0)
 
 
+def test_segments_of_two_journals_without_a_file_that_says_which_are_all_refused(tmp_path):
+    for number, name in ((1, "one"), (2, "other")):
+        write(tmp_path / name, records=6000, synced=6000)
+        (tmp_path / "both").mkdir(exist_ok=True)
+        segment_path(tmp_path / name, number).rename(segment_path(tmp_path / "both", number))
+    checks = list(verify_segments(tmp_path / "both"))
+    assert [check.info for check in checks] == [None, None]
+    assert all("expected the segments of one journal" in check.problems[0] for check in checks)
+    with pytest.raises(FileNotFoundError):
+        journal_map(tmp_path / "both")
+
+
 def test_journal_map_names_each_part_and_what_is_lost(tmp_path):
     directory = tmp_path / "journal"
     write(directory, records=6000, synced=6000)

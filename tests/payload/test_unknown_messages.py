@@ -12,7 +12,7 @@ from lab.guarded_frame import GuardedPayload
 from tests.payload import test_message_ends as makers
 from tests.payload.test_venues import followed_raw, memx, put
 from udpfast.config.lines import PAYLOADS
-from udpfast.market.found import Outcome
+from udpfast.payload.roq.decode import Outcome
 
 AT_NS = 1_700_000_000_000_000_000
 REFUSED, OPAQUE, UNKNOWN = Outcome.REFUSED, Outcome.OPAQUE, Outcome.UNKNOWN

@@ -1,7 +1,8 @@
-# Every number that udpfast keeps about itself: enums here, labels and units in counter.pyx (their
-# lengths are compared at import). A counter belongs to a scope: the feed, one of its two channels,
-# or one line of a channel. Within a scope the slots lie densely, because one thread writes them
-# all; scopes are 128 bytes apart, so that readers of one disturb no writer of another.
+# Every number that udpfast keeps about itself: enums here, labels and units in counter.py (their
+# numbers are compared by shm/counters). A counter belongs to a scope: the feed, one of its two
+# channels, or one line of a channel. Within a scope the slots lie densely, because one thread
+# writes them all; scopes are 128 bytes apart, so that readers of one disturb no writer of
+# another.
 #
 # A new outcome = a new enum value = a new label = a new line in docs/operating.md.
 

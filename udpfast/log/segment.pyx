@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ __all__ = [
     "SEGMENT_FORMAT",
     "Segment",
     "SegmentInfo",
+    "SegmentSurvey",
     "aside_path",
     "list_segments",
     "segment_file_bytes",
@@ -182,6 +184,35 @@ def aside_path(path: Path) -> Path:
 def set_aside(path: Path) -> Path:
     """Rename a file that is no part of the journal; return its new path. Nothing is deleted."""
     return path.rename(aside_path(path))
+
+
+class SegmentSurvey(NamedTuple):
+    """Result of reading a segment to its end.
+
+    Attributes
+    ----------
+    end_position, end_index : int
+        Position and index behind the last valid record, or where its records should end.
+    first_ns, last_ns : int
+        Earliest and latest `published_ns`.
+    missing : int
+        Records that should be there but are not valid.
+    damaged_position : int
+        Where the first of them begins.
+    places : int
+        Number of runs of them.
+    rest_bytes : int
+        Bytes written behind the end of a segment that has not been ended. 0 unless asked for.
+    """
+
+    end_position: int
+    end_index: int
+    first_ns: int
+    last_ns: int
+    missing: int
+    damaged_position: int
+    places: int
+    rest_bytes: int
 
 
 cdef class Segment:
@@ -408,6 +439,30 @@ cdef class Segment:
             w.beyond += stands_for(self.records + offset) - 1
             w.position += size
             w.index += 1
+
+    def read_to_end(
+            self, uint64_t end_position, uint64_t end_index, bint deep, *, bint rest = False
+            ) -> SegmentSurvey:
+        """Read the whole segment, across damage, to its end.
+
+        Parameters
+        ----------
+        end_position, end_index : int
+            Where its records end, if it has no seal; 0: unknown.
+        deep : bool
+            Also search for records where none are known to be.
+        rest : bool
+            Count `rest_bytes`, too.
+        """
+        cdef Survey found
+        cdef uint64_t behind = 0
+        with nogil:
+            self.survey(end_position, end_index, deep, &found)
+            if rest and not found.ended and not self.sealed():
+                behind = self.written_behind(found.writer.position)
+        return SegmentSurvey(
+            found.writer.position, found.writer.index, found.writer.first_ns,
+            found.writer.last_ns, found.missing, found.damaged_position, found.places, behind)
 
     cdef void survey(
             self, uint64_t end_position, uint64_t end_index, bint deep,

@@ -8,6 +8,7 @@ from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
+    ADDRESS_COUNTER_COUNT,
     ADDRESS_STRIDE,
     CHANNEL_COUNTER_COUNT,
     FEED_COUNTER_COUNT,
@@ -33,6 +34,12 @@ __all__ = ["CounterBlock"]
 
 _KIND = "CNTR"
 _CHANNELS = ("incremental", "snapshot")
+
+for _labels, _count in (
+        (FEED_COUNTERS, FEED_COUNTER_COUNT), (CHANNEL_COUNTERS, CHANNEL_COUNTER_COUNT),
+        (LINE_COUNTERS, LINE_COUNTER_COUNT), (ADDRESS_COUNTERS, ADDRESS_COUNTER_COUNT)):
+    if len(_labels) != _count:
+        raise ImportError(f"{_count} counters, but {len(_labels)} labels, from {_labels[0]}")
 
 # Builds whose counters differ in name or order must not read each other's numbers.
 _NAMES = ";".join(

@@ -9,10 +9,9 @@ import pytest
 from tests.payload.roq import golden
 from tests.payload.roq.guard import Guarded
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.market.found import Outcome
 from udpfast.market.names import NameTable
 from udpfast.market.updates import view_update
-from udpfast.payload.roq.decode import Decoder, decode, size_bound
+from udpfast.payload.roq.decode import Decoder, Outcome, decode, size_bound
 from udpfast.payload.roq.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
 
 ALL = (1 << 64) - 1

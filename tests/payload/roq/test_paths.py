@@ -9,7 +9,7 @@ from lab.mutate import mutated
 from lab.paths import DecodePaths
 from tests.payload.roq import golden
 from udpfast.core.layout import Kind
-from udpfast.market.found import Outcome
+from udpfast.payload.roq.decode import Outcome
 from udpfast.payload.roq.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.payload.roq.event import encode_event
 

@@ -16,12 +16,23 @@ from udpfast.payload.roq.flatbuffer cimport VTABLE_SLOTS, Verification, event_ve
 from udpfast.payload.roq.general cimport *
 from udpfast.payload.roq.schema cimport *
 
+import enum
 from typing import NamedTuple
 
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.market.found import Outcome
 
-__all__ = ["Decoded", "Decoder", "decode", "size_bound"]
+__all__ = ["Decoded", "Decoder", "Outcome", "decode", "size_bound"]
+
+
+class Outcome(enum.IntEnum):
+    """What a decoder found instead of an update; the values are negative, as kinds never are."""
+
+    REFUSED = OUTCOME_REFUSED
+    NONE = OUTCOME_NONE
+    OPAQUE = OUTCOME_OPAQUE
+    UNKNOWN = OUTCOME_UNKNOWN
+    ROOM = OUTCOME_ROOM
+    STREAM_STATUS = OUTCOME_STREAM_STATUS
 
 
 cdef struct Target:  # where one update goes

@@ -1,15 +1,19 @@
 """Verify a journal record by record: find what is valid, damaged and missing."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from libc.stdint cimport uint64_t
-
-from udpfast.log.segment cimport Segment, Survey
-
 from udpfast.errors import RegionError
-from udpfast.log.journal_state import journal_state
-from udpfast.log.segment import SegmentInfo, list_segments, segment_path, segments_identity
+from udpfast.log.journal_state import JournalState, journal_state
+from udpfast.log.segment import (
+    Segment,
+    SegmentInfo,
+    list_segments,
+    segment_path,
+    segments_identity,
+)
 
 __all__ = ["SegmentCheck", "verify_segments"]
 
@@ -51,7 +55,6 @@ def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]
 
     Nothing is changed. If the journal is being written, it is verified up to its writer.
     """
-    cdef Segment segment
     directory = Path(directory)
     try:
         state = journal_state(directory)
@@ -66,7 +69,8 @@ def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]
             segment = Segment.open(path)
             found = segment.info().identity
             if found != identity:
-                raise RegionError(f"expected journal {identity.hex()}, found {found.hex()}")
+                whose = f"journal {identity.hex()}" if identity else "the segments of one journal"
+                raise RegionError(f"expected {whose}, found {found.hex()}")
         except FileNotFoundError:
             continue
         except RegionError as problem:
@@ -77,32 +81,40 @@ def verify_segments(directory: str | os.PathLike[str]) -> Iterator[SegmentCheck]
         yield check
 
 
-def _verify(Segment segment, expected, state):
-    # state: JournalState if this is the last segment, else None.
-    cdef Survey survey
-    cdef uint64_t end_position = 0, end_index = 0
-    cdef bint written = state is not None and state.alive
+def _verify(
+    segment: Segment, expected: tuple[int, int] | None, state: JournalState | None
+) -> SegmentCheck:
+    # state: of the journal if this is its last segment, else None.
+    end_position = end_index = 0
+    written = state is not None and state.alive
     info = segment.info()
     problems = []
-    before = cut = 0
+    before = 0
     if expected is not None and (info.position, info.index) != expected:
         problems.append(
             f"begins with record {info.index} at position {info.position}, expected record "
-            f"{expected[1]} at {expected[0]}")
+            f"{expected[1]} at {expected[0]}"
+        )
         before = max(0, info.index - expected[1])
     if state is not None and state.position - info.position <= info.capacity_bytes:
         end_position, end_index = state.position, state.index
-    with nogil:
-        segment.survey(end_position, end_index, not written, &survey)
+    survey = segment.read_to_end(end_position, end_index, not written, rest=not written)
     if survey.missing:
-        problems.append(f"damaged from position {survey.damaged_position} on: {survey.missing} "
-                        f"records in {survey.places} places")
-    if not segment.sealed() and not survey.ended and not written:
-        cut = segment.written_behind(survey.writer.position)
-        if cut:
-            problems.append(
-                f"{cut} bytes from position {survey.writer.position} on are not a record")
+        problems.append(
+            f"damaged from position {survey.damaged_position} on: {survey.missing} "
+            f"records in {survey.places} places"
+        )
+    if survey.rest_bytes:
+        problems.append(
+            f"{survey.rest_bytes} bytes from position {survey.end_position} on are not a record"
+        )
     return SegmentCheck(
-        path=info.path, info=info, records=survey.writer.index - info.index - survey.missing,
-        end_position=survey.writer.position, end_index=survey.writer.index,
-        missing=before + survey.missing, cut_bytes=cut, problems=tuple(problems))
+        path=info.path,
+        info=info,
+        records=survey.end_index - info.index - survey.missing,
+        end_position=survey.end_position,
+        end_index=survey.end_index,
+        missing=before + survey.missing,
+        cut_bytes=survey.rest_bytes,
+        problems=tuple(problems),
+    )

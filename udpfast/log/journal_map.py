@@ -1,17 +1,27 @@
 """What a journal has, from its oldest record to its end: its segments and what is lost between."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from libc.stdint cimport INT64_MAX, INT64_MIN, uint64_t
-
-from udpfast.log.segment cimport Segment, Survey
-
 from udpfast.errors import RegionError
 from udpfast.log.journal_state import JournalState, journal_state
-from udpfast.log.segment import list_segments, segment_path, segments_identity
+from udpfast.log.segment import (
+    Segment,
+    SegmentInfo,
+    list_segments,
+    segment_path,
+    segments_identities,
+    segments_identity,
+)
 
 __all__ = ["JournalMap", "JournalPart", "journal_map"]
+
+#: Earliest and latest time where it is not known: any.
+ANY_NS = -(1 << 63), (1 << 63) - 1
+#: And where there is no record.
+NO_NS = ANY_NS[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +121,18 @@ def journal_map(directory: str | os.PathLike[str]) -> JournalMap:
     RegionError
         Nothing of it is readable, or its file `journal` belongs to another journal.
     """
-    cdef Segment segment
     directory = Path(directory)
+    state: JournalState | None
     try:
-        state, doubt = journal_state(directory), None  # first: records can only be added meanwhile
-    except (FileNotFoundError, RegionError) as problem:
-        state, doubt = None, problem
-    identity = segments_identity(directory) if state is None else state.identity
-    if identity is None:
-        raise doubt
-    found, ignored = [], []
+        state = journal_state(directory)  # first: records can only be added meanwhile
+        identity = state.identity
+    except (FileNotFoundError, RegionError):
+        state, majority = None, segments_identity(directory)
+        if majority is None:
+            raise
+        identity = majority
+    found: list[tuple[Segment, SegmentInfo]] = []
+    ignored: list[str] = []
     others = index = 0
     for number in list_segments(directory):
         path = segment_path(directory, number)
@@ -134,21 +146,26 @@ def journal_map(directory: str | os.PathLike[str]) -> JournalMap:
         info = segment.info()
         if info.identity != identity:
             others += 1
-            ignored.append(f"{path}: expected journal {identity.hex()}, "
-                           f"found {info.identity.hex()}")
+            ignored.append(
+                f"{path}: expected journal {identity.hex()}, found {info.identity.hex()}"
+            )
         elif info.index < index:
             ignored.append(f"{path}: expected record {index} or a later one, found {info.index}")
         else:
             index = info.index if info.end_index is None else info.end_index
             found.append((segment, info))
     if others and not found:
+        (like, _), *_ = segments_identities(directory).most_common()
         raise RegionError(
-            f"{directory / 'journal'}: expected journal {segments_identity(directory).hex()}, "
-            f"like the segments, found {identity.hex()}")
+            f"{directory / 'journal'}: expected journal {like.hex()}, like the segments, "
+            f"found {identity.hex()}"
+        )
     return JournalMap(identity, state, tuple(_parts(found, state, ignored)), tuple(ignored))
 
 
-def _parts(found, state, ignored):
+def _parts(
+    found: list[tuple[Segment, SegmentInfo]], state: JournalState | None, ignored: list[str]
+) -> Iterator[JournalPart]:
     oldest = [(info.oldest_position, info.oldest_index) for _, info in found]
     if state is not None:
         oldest = [(state.oldest_position, state.oldest_index)]
@@ -166,33 +183,55 @@ def _parts(found, state, ignored):
         yield _lost(position, index, *written, ignored)
 
 
-def _part(Segment segment, info, end, dead):
-    cdef Survey survey
-    cdef uint64_t end_position = end[0], end_index = end[1]
-    cdef bint deep = dead
-    end_position, end_index, first_ns, last_ns = (
-        info.end_position or 0, info.end_index or 0, info.first_ns, info.last_ns)
+def _part(segment: Segment, info: SegmentInfo, end: tuple[int, int], dead: bool) -> JournalPart:
     missing, problem = 0, ""
-    if info.end_position is None:
-        end_position, end_index = end
-        with nogil:
-            segment.survey(end_position, end_index, deep, &survey)
-        end_position, end_index = survey.writer.position, survey.writer.index
-        first_ns, last_ns = survey.writer.first_ns, survey.writer.last_ns
+    if info.end_position is None or info.end_index is None:
+        survey = segment.read_to_end(*end, dead)
+        end_position, end_index = survey.end_position, survey.end_index
+        first_ns, last_ns = survey.first_ns, survey.last_ns
         missing = survey.missing
         if missing:
             problem = f"{info.path}: damaged from position {survey.damaged_position} on"
-            first_ns, last_ns = INT64_MIN, INT64_MAX
-    elif end_index == info.index:
-        first_ns, last_ns = INT64_MAX, INT64_MIN
+            first_ns, last_ns = ANY_NS
+    else:
+        end_position, end_index = info.end_position, info.end_index
+        first_ns, last_ns = info.first_ns, info.last_ns
+        if end_index == info.index:
+            first_ns, last_ns = NO_NS
     return JournalPart(
-        info.number, info.path, info.position, info.index, end_position, end_index, first_ns,
-        last_ns, info.end_position is not None, info.names, info.opened_ns, info.name, missing,
-        problem)
+        info.number,
+        info.path,
+        info.position,
+        info.index,
+        end_position,
+        end_index,
+        first_ns,
+        last_ns,
+        info.end_position is not None,
+        info.names,
+        info.opened_ns,
+        info.name,
+        missing,
+        problem,
+    )
 
 
-def _lost(position, index, end_position, end_index, ignored):
+def _lost(
+    position: int, index: int, end_position: int, end_index: int, ignored: list[str]
+) -> JournalPart:
     problem = f"records {index} to {end_index - 1} are lost: they are in no segment"
     return JournalPart(
-        0, None, position, index, end_position, end_index, INT64_MIN, INT64_MAX, True, 0, 0, "",
-        end_index - index, "; ".join([problem, *ignored]))
+        0,
+        None,
+        position,
+        index,
+        end_position,
+        end_index,
+        *ANY_NS,
+        True,
+        0,
+        0,
+        "",
+        end_index - index,
+        "; ".join([problem, *ignored]),
+    )
