@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from udpfast.cli import check as check_module
 from udpfast.cli.check import check, print_findings
+from udpfast.cli.run import run
 from udpfast.host import Finding, HostUse
 from udpfast.host.finding import Change
 
@@ -130,3 +131,31 @@ def test_check_of_a_directory_adds_up_the_memory_of_its_feeds(tmp_path: Path) ->
     assert "\nmemory:\n  one  " in text
     assert "\n  all 2: " in text
     assert "two agent.core" in text
+
+
+def group_of_one(folder: Path, **host: str) -> str:
+    """Write a directory of one feed, and its host.toml; return it."""
+    (folder / "one.toml").write_text(
+        'name = "one"\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:9001"\n'
+    )
+    text = "".join(f"{key} = {value}\n" for key, value in host.items())
+    (folder / "host.toml").write_text(text)
+    return str(folder)
+
+
+def test_check_of_a_directory_judges_its_host_file_as_run_does(tmp_path: Path) -> None:
+    for host, said in (
+        ({"coers": '"1"'}, "coers"),
+        ({"cores": '"0"', "feeds_per_core": "0"}, "feeds_per_core"),
+        ({"group": '"one"'}, "expected a name that no feed of the group has"),
+    ):
+        folder = group_of_one(tmp_path, **host)
+        found = [CliRunner().invoke(verb, [folder]) for verb in (check, run)]
+        assert said in str(found[0].exception)
+        assert str(found[0].exception) == str(found[1].exception)
+
+
+def test_check_of_a_directory_looks_for_the_cores_that_its_plan_gives(tmp_path: Path) -> None:
+    result = CliRunner().invoke(check, [group_of_one(tmp_path, cores='"8000"'), "--faults"])
+    assert result.exit_code == 1
+    assert "agent.core  8000, which this host does not have" in result.output

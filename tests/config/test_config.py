@@ -273,3 +273,33 @@ def test_config_destination_without_a_port_is_refused(port):
         parse_publish({"incremental": [{"address": f"127.0.0.1:{port}"}]})
     parse_publish({"incremental": [{"address": "127.0.0.1:65535"}]})
     parse_feed(changed("incremental.lines", [LINE | {"address": "127.0.0.1:0"}]))
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ({"incremental": "127.0.0.1:9001"}, True),
+        ({"incremental": "127.0.0.1:9000"}, True),  # its snapshots go to the next port
+        ({"incremental": "127.0.0.2:9001"}, False),
+        ({"incremental": "239.1.1.1:9001", "loop": True}, True),
+        ({"incremental": "239.1.1.1:9001", "loop": False}, False),
+        ({"incremental": "239.1.1.1:9001", "loop": True, "interface": "eth9"}, False),
+    ],
+)
+def test_relay_that_sends_to_its_own_feed_is_refused(
+    line: dict[str, object], refused: bool
+) -> None:
+    lines = [
+        {"name": "A", "address": "127.0.0.1:9001"},
+        {"name": "B", "address": "239.1.1.1:9001", "interface": "lo"},
+    ]
+    tables = {
+        "name": "test",
+        "incremental": {"lines": lines},
+        "relay": {"enabled": True, "lines": [{"name": "far", **line}]},
+    }
+    if refused:
+        with pytest.raises(ConfigError, match="that this feed does not receive for far"):
+            parse_feed(tables)
+    else:
+        parse_feed(tables)

@@ -11,6 +11,7 @@ from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, parse_feed
+from udpfast.errors import ConfigError
 from udpfast.host import Finding, HostUse
 from udpfast.log.segment import segment_file_bytes
 from udpfast.monitor import findings
@@ -221,3 +222,80 @@ def test_line_of_an_interface_that_is_not_there_is_a_fault_of_that_line() -> Non
     finding = found["incremental.A 127.0.0.1:0"]
     assert (finding.ok, finding.fault) == (False, True)
     assert "interface of this host" in finding.have
+
+
+def faults(config: FeedConfig) -> dict[str, str]:
+    """Return what keeps a feed from running: what was found, by name; ports are not chosen."""
+    found = inspect(config).values()
+    wrong = {each.name: each.have for each in found if each.fault and each.ok is False}
+    return {name: have for name, have in wrong.items() if not name.endswith("127.0.0.1:0")}
+
+
+def test_inspect_feed_port_is_one_that_can_be_sent_to() -> None:
+    found = [each for each in inspect_feed(feed()) if each.name == "incremental.A 127.0.0.1:0"]
+    assert found[0].fault and found[0].have == "0: the kernel chooses another one at each start"
+
+
+def test_inspect_feed_core_of_an_agent_is_refused_as_run_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    config = feed(image={"enabled": True, "core": 8000})
+    assert faults(config)["image.core"].startswith("8000, which this host does not have")
+    with pytest.raises(ConfigError, match=r"image.core: expected a core of this host"):
+        Subscriber(config).start()
+    assert faults(feed(image={"enabled": False, "core": 8000})) == {}
+
+
+def test_inspect_feed_group_must_be_one_that_files_can_be_given_to() -> None:
+    missing = "access.group: expected a group, found 'no_such_group'"
+    assert faults(feed(access={"group": "no_such_group"})) == {"access.group": missing}
+    assert faults(feed(access={"group": str(os.getgid())})) == {}
+
+
+def test_inspect_feed_instances_must_have_a_safe_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "shm"
+    monkeypatch.setenv("UDPFAST_SHM", str(root))
+    assert faults(feed()) == {}
+    assert not root.exists()
+    root.mkdir(mode=0o777)
+    root.chmod(0o1777)
+    assert "that only its owner may write" in faults(feed())["instance"]
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "none" / "shm"))
+    assert "No such file or directory" in faults(feed())["instance"]
+
+
+def test_inspect_feed_agents_must_be_able_to_open_what_they_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    line = {"name": "far", "incremental": "239.1.1.1:7001", "interface": "none0"}
+    assert "none0" in faults(feed(relay={"enabled": True, "lines": [line]}))["agent relay"]
+    local = tmp_path / "zmq"
+    local.touch()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        config = feed(zmq={"enabled": True, "addresses": ["ipc", f"ipc://{local}", address]})
+        assert "Address already in use" in faults(config)["agent zmq"]
+    assert faults(config) == {}
+    assert [each.name for each in tmp_path.iterdir()] == ["zmq"]  # a socket of another's is left
+    with Subscriber(config):
+        finding = inspect(config)["agent zmq"]
+        assert finding.ok is None and finding.have == f"of the feed, which runs (pid {os.getpid()})"
+
+
+def test_inspect_feed_store_must_have_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    config = feed(output="store", store={"directory": str(tmp_path / "file" / "store")})
+    assert "store.directory" in faults(config)
+
+
+def test_inspect_feed_strict_feed_must_be_granted_what_it_asks_for() -> None:
+    config = feed(agent={"strict": True, "idle": "spin", "fifo_priority": 5})
+    finding = inspect(config)["agent.fifo_priority"]
+    assert finding.fault and finding.want == "SCHED_FIFO 5"
+    assert "agent.fifo_priority" not in inspect(feed(agent={"fifo_priority": 5}))

@@ -9,8 +9,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import click
+from msgspec import structs
 
-from udpfast.cli.group import feed_files, load_feeds
+from udpfast.cli.group import feed_files, is_group, load_feeds, plan_group
 from udpfast.config import FeedConfig, Setting, describe
 from udpfast.host import Finding, HostUse, inspect_host
 from udpfast.monitor.findings import inspect_feed, inspect_together, use_of_all
@@ -35,20 +36,41 @@ __all__ = ["check", "print_findings"]
     is_flag=True,
     help="List only what keeps a feed from running as its file asks.",
 )
+@click.option(
+    "--host",
+    "host_file",
+    metavar="HOST.TOML",
+    help="Settings that several feeds share, as for `udpfast run`.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
-def check(paths: tuple[str, ...], with_rest: bool, faults_only: bool, as_json: bool) -> None:
+def check(
+    paths: tuple[str, ...],
+    with_rest: bool,
+    faults_only: bool,
+    host_file: str | None,
+    as_json: bool,
+) -> None:
     """List what on this host would stop or slow down the feed of FEED.TOML.
 
     Then list the memory that it takes, and the settings that the file makes or, with --all, every
-    setting and its reason. Several files, or a DIRECTORY of them, are judged together: their
-    memory is added up. Without a file, check only the host. Exit code 1 if a feed cannot run as its
-    file asks; findings that only cost time, or datagrams under load, do not change the exit code.
+    setting and its reason. Several files, or a DIRECTORY of them, are judged together, with the
+    DIRECTORY's host.toml: their memory is added up, each feed has the core that it would be given.
+    Without a file, check only the host. Exit code 1 if a feed cannot run as its file asks, 2 if a
+    file is wrong, so that `udpfast run` would exit with 2; findings that only cost time, or
+    datagrams under load, do not change the exit code.
     """
     if with_rest and faults_only:
         raise click.UsageError("--all and --faults exclude each other")
-    configs = load_feeds(feed_files(paths))
-    use = with_memory(use_of_all(list(configs.values())), configs.values())
-    findings = [*inspect_host(use=use), *_feed_findings(configs)]
+    if host_file is not None and not paths:
+        raise click.UsageError("--host wants the files of the feeds")
+    if is_group(paths, host_file):
+        plan = plan_group(paths, host_file)
+        configs, cores = plan.configs, plan.cores
+    else:
+        configs, cores = load_feeds(feed_files(paths)), {}
+    placed = {name: _placed(config, cores.get(name)) for name, config in configs.items()}
+    use = with_memory(use_of_all(list(placed.values())), placed.values())
+    findings = [*inspect_host(use=use), *_feed_findings(placed)]
     if faults_only:
         findings = [finding for finding in findings if finding.fault and finding.ok is False]
     settings = {name: list(describe(config)) for name, config in configs.items()}
@@ -65,6 +87,13 @@ def check(paths: tuple[str, ...], with_rest: bool, faults_only: bool, as_json: b
         if not with_rest:
             _print_left_out(settings, findings)
     sys.exit(any(finding.fault and finding.ok is False for finding in findings))
+
+
+def _placed(config: FeedConfig, core: int | None) -> FeedConfig:
+    # With the core that the plan of its group gives it.
+    if core is None:
+        return config
+    return structs.replace(config, agent=structs.replace(config.agent, core=core))
 
 
 def _print_faults(faults: Sequence[Finding]) -> None:

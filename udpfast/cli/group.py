@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -24,7 +25,7 @@ from udpfast.core.log import Level, is_shown, say_error, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, WriterExistsError, shown
 
-__all__ = ["feed_files", "load_feeds", "run_group"]
+__all__ = ["GroupPlan", "feed_files", "is_group", "load_feeds", "plan_group", "run_group"]
 
 HOST_FILE = "host.toml"
 LOOK_S = 0.1
@@ -49,11 +50,8 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     ConfigError
         A file is wrong: then no feed is started. All wrong files are named.
     """
-    files = feed_files(paths)
-    configs = load_feeds(files)
-    host, where = _load_host(paths, host_file)
-    group = _group_name(host, where, files, configs)
-    cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
+    plan = plan_group(paths, host_file)
+    configs, host, group, cores = plan.configs, plan.host, plan.group, plan.cores
     stopping = Stop()
     stopping.listen()
     # It is meant for a feed, whose process ignores it, too, until it knows what to do.
@@ -65,7 +63,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
         return EXIT_TAKEN
     with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
         feeds = []
-        for path, (name, config) in zip(files, configs.items(), strict=True):
+        for path, (name, config) in zip(plan.files, configs.items(), strict=True):
             core = cores.get(name)
             feeds.append(
                 FeedProcess(
@@ -87,6 +85,44 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
             for feed in feeds:
                 feed.close()
             file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What `udpfast run` runs of several files, or of a directory.
+
+    Attributes
+    ----------
+    group : str
+        Its name.
+    files : list of Path
+    configs : dict of FeedConfig
+        By the feeds' names, in the order of the files.
+    host : HostConfig
+    cores : dict of int
+        The core of each feed's loop; those that are not pinned are left out.
+    """
+
+    group: str
+    files: list[Path]
+    configs: dict[str, FeedConfig]
+    host: HostConfig
+    cores: dict[str, int]
+
+
+def plan_group(paths: Sequence[str], host_file: str | None) -> GroupPlan:
+    """Judge the files of a group; parameters and errors are those of `run_group`."""
+    files = feed_files(paths)
+    configs = load_feeds(files)
+    host, where = _load_host(paths, host_file)
+    group = _group_name(host, where, files, configs)
+    cores = plan_cores({name: each.agent.core for name, each in configs.items()}, host, where)
+    return GroupPlan(group, files, configs, host, cores)
+
+
+def is_group(paths: Sequence[str], host_file: str | None) -> bool:
+    """Return whether `udpfast run` takes paths for a group: several files, or a directory."""
+    return len(paths) > 1 or host_file is not None or any(Path(each).is_dir() for each in paths)
 
 
 def feed_files(paths: Sequence[str]) -> list[Path]:

@@ -95,11 +95,11 @@ def run(
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
     settings; 3 another process runs this instance, or this group; 4 stopped by SIGUSR1.
     """
-    if len(paths) > 1 or host_file is not None or Path(paths[0]).is_dir():
+    from udpfast.cli.group import is_group, run_group
+
+    if is_group(paths, host_file):
         if core is not None or stack or library or strict:
             raise click.UsageError("--core and --bypass are for one FEED.TOML, not for several")
-        from udpfast.cli.group import run_group
-
         sys.exit(run_group(paths, host_file, quiet))
     service = Service(os.environ)
     name = name_in_file(paths[0]) or Path(paths[0]).stem

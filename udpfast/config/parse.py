@@ -134,7 +134,9 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     _check_output(where, config)
     _check_sockets(where, config)
     _check_lists(where, config)
-    return replace(config, relay=check_relay(where, config.relay))
+    config = replace(config, relay=check_relay(where, config.relay))
+    _check_relayed(where, config)
+    return config
 
 
 def parse_relay(tables: Mapping[str, Any], where: str = "settings") -> RelayConfig:
@@ -188,6 +190,34 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
             " because what a line leaves out another one has to carry"
         )
     return replace(relay, lines=tuple(lines))
+
+
+def _check_relayed(where: str, config: FeedConfig) -> None:
+    # A relay that sends to its own feed feeds itself: each round is a publisher of its own.
+    received = {
+        _place(address): (f"{channel}.{line.name}", line.interface)
+        for channel in ("incremental", "snapshot")
+        for line in getattr(config, channel).lines
+        for address in line.every_address
+    }
+    for line in config.relay.lines:
+        for channel, address in (("incremental", line.incremental), ("snapshot", line.snapshot)):
+            own, interface = received.get(_place(address), ("", ""))
+            is_group = ipaddress.ip_address(parse_endpoint(address)[0]).is_multicast
+            apart = is_group and (
+                not line.loop or (interface and line.interface and interface != line.interface)
+            )
+            if own and not apart:
+                raise ConfigError(
+                    f"{where}: relay.lines: expected an address that this feed does not receive "
+                    f"for {line.name}.{channel}, found {address}, which {own} has"
+                )
+
+
+def _place(address: str) -> tuple[str, int]:
+    # However it is spelled: [0::1] is [::1].
+    host, port = parse_endpoint(address)
+    return str(ipaddress.ip_address(host)), port
 
 
 def _check_output(where: str, config: FeedConfig) -> None:
@@ -346,9 +376,8 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     taken: dict[tuple[str, str, str], str] = {}
     for name, line in lines:
         for address in line.every_address:
-            host, port = parse_endpoint(address)
-            # Compare addresses however they are spelled: [0::1] is [::1].
-            key = (f"{ipaddress.ip_address(host)} {port}", line.interface, line.source)
+            host, port = _place(address)
+            key = (f"{host} {port}", line.interface, line.source)
             other = taken.get(key)
             if other is not None and port:
                 whose = f"{other} has" if other != name else "it has twice"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from udpfast.agents.feed.factories import check_core, wanted_agents, wanted_cores
 from udpfast.agents.feed.lines import ReceivedAddress, receive_options, received_addresses
 from udpfast.agents.feed.recorder import bytes_to_begin
 from udpfast.archive.feed_settings import other_feed
 from udpfast.config import FeedConfig, logins_of, read_login
+from udpfast.core.agent import AgentRunner, CallableAgent
 from udpfast.core.endpoint import parse_endpoint
-from udpfast.errors import ConfigError, UdpfastError
+from udpfast.errors import ConfigError, UdpfastError, sentence
 from udpfast.host import Finding, HostUse
 from udpfast.host.core_list import core_count
 from udpfast.host.finding import unjudged
@@ -25,10 +29,17 @@ from udpfast.net.bypass_launch import find_library
 from udpfast.net.drops import socket_drops
 from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
-from udpfast.shm.instance import instance_directory, journal_directory
+from udpfast.shm.instance import (
+    check_group,
+    check_instance,
+    instance_directory,
+    journal_directory,
+)
 
 __all__ = ["feed_use", "inspect_feed", "inspect_together", "use_of_all"]
 
+#: What ZeroMQ says of EADDRINUSE, in the sentence of who binds.
+_IN_USE = "Address already in use"
 _UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
 
@@ -84,62 +95,164 @@ def inspect_feed(config: FeedConfig | None) -> list[Finding]:
         return _stacks(None)
     return [
         *_stacks(config),
-        _agent(config),
+        *_instance(config),
+        *_cores(config),
+        *_grants(config),
+        *_agents(config),
         *_record(config),
+        *_store(config),
         *_logins(config),
         *_waits(config),
         *_sockets(config),
     ]
 
 
-def _agent(config: FeedConfig) -> Finding:
-    # Whether the loop's core is one that it can have.
-    core = config.agent.core
+def _instance(config: FeedConfig) -> list[Finding]:
+    # Whether the feed's files can be made where they are to lie, for whom they are.
+    effect = "udpfast run refuses to start."
+    asked: list[tuple[str, str, Callable[[str], None], str]] = [
+        ("instance", "a directory in which only this user writes", check_instance, config.name)
+    ]
+    if config.access.group:
+        want = "a group of this user's"
+        asked.append(("access.group", want, check_group, config.access.group))
+    findings = []
+    for name, want, attempt, value in asked:
+        refused = _refusal(partial(attempt, value))
+        findings.append(Finding(name, want, refused or value, not refused, effect, fault=True))
+    return findings
+
+
+def _refusal(attempt: Callable[[], object]) -> str:
+    # By what it fails; empty: by nothing.
+    try:
+        attempt()
+    except (UdpfastError, OSError) as error:
+        return sentence(error)
+    return ""
+
+
+def _cores(config: FeedConfig) -> list[Finding]:
+    # Whether the core of the loop, and those of the agents that have one, are there to be had.
     allowed = sorted(os.sched_getaffinity(0))
-    have = "unpinned" if core is None else str(core)
-    absent = core is not None and core >= core_count()
-    if absent:
-        have += f", which this host does not have (0 to {core_count() - 1})"
-    elif core is not None and core not in allowed:
-        have += f", not allowed (of {', '.join(map(str, allowed))})"
-    return Finding(
-        "agent.core",
-        "a core that this process may use",
-        have,
-        core in allowed,
-        "The scheduler moves a loop that is not pinned, which then finds its caches cold.",
-        fault=absent or (core is not None and config.agent.strict),
+    findings = []
+    for key, core in wanted_cores(config).items():
+        loop = key == "agent.core"
+        if core is None and not loop:
+            continue
+        have = "unpinned" if core is None else str(core)
+        absent = _refusal(partial(check_core, key, core))
+        if absent:
+            have += f", which this host does not have (0 to {core_count() - 1})"
+        elif core is not None and core not in allowed:
+            have += f", not allowed (of {', '.join(map(str, allowed))})"
+        findings.append(
+            Finding(
+                key,
+                "a core that this process may use",
+                have,
+                core in allowed,
+                "udpfast run refuses to start."
+                if absent
+                else "The scheduler moves a loop that is not pinned, which then finds its caches "
+                "cold.",
+                fault=bool(absent) or (loop and core is not None and config.agent.strict),
+            )
+        )
+    return findings
+
+
+def _grants(config: FeedConfig) -> list[Finding]:
+    # What a strict loop's thread asks of the kernel, asked for by a thread that ends at once.
+    agent = config.agent
+    if not agent.strict:
+        return []
+    runner = AgentRunner(
+        CallableAgent("udpfast check", lambda now_ns: None),
+        fifo_priority=agent.fifo_priority or None,
+        lock_memory=agent.lock_memory,
     )
+    # In a thread of its own: its priority is not this one's to keep.
+    runner.start()
+    runner.finish()
+    return [
+        Finding(
+            f"agent.{grant.name}",
+            grant.asked,
+            grant.reason or "granted",
+            grant.granted,
+            "With agent.strict, udpfast run refuses to start.",
+            fault=True,
+        )
+        for grant in runner.grants
+    ]
+
+
+def _agents(config: FeedConfig) -> list[Finding]:
+    # Whether agents can open what their settings name: addresses to bind, lines to send by.
+    findings = []
+    pid = _running(config.name)
+    for agent in wanted_agents(config):
+        name, want = f"agent {agent.name}", "what its settings name, to be opened"
+        effect = "The agent cannot begin, and is tried again and again."
+        try:
+            if agent.try_start(config):
+                findings.append(Finding(name, want, "it can be opened", True, effect, fault=True))
+        except (UdpfastError, OSError) as error:
+            have = sentence(error)
+            if pid is not None and _IN_USE in have:
+                reason = "bound already: `udpfast stat` says how the feed's agents are"
+                have = f"of the feed, which runs (pid {pid})"
+                findings.append(unjudged(name, want, have, effect, reason))
+            else:
+                findings.append(Finding(name, want, have, False, effect, fault=True))
+    return findings
+
+
+def _store(config: FeedConfig) -> list[Finding]:
+    # Whether a feed that writes a store can make it where it is to go.
+    if config.output != "store":
+        return []
+    effect = "udpfast run refuses to start."
+    return [_place("store.directory", config.store.directory or config.name, effect)[0]]
+
+
+def _place(key: str, wanted: str, effect: str) -> tuple[Finding, Path]:
+    # Whether a directory can be made and written in, and where it is to be.
+    want = "a directory that this user may write in"
+    try:
+        directory = journal_directory(wanted)
+    except FileNotFoundError as error:
+        directory = Path(error.filename)
+    except (UdpfastError, OSError) as error:
+        return Finding(key, want, str(error), False, effect, fault=True), Path(wanted)
+    above = directory
+    while not above.exists():
+        above = above.parent
+    found = above.is_dir() and os.access(above, os.W_OK | os.X_OK)
+    have = str(above) if found else f"{above}, in which it may not"
+    return Finding(key, want, have, found, effect, fault=True), directory
 
 
 def _record(config: FeedConfig) -> list[Finding]:
     # Whether the recorder, if there is one, can make its journal where it is to go.
     if not config.record.enabled:
         return []
-    name, want = "record.directory", "a directory that this user may write in"
     effect = "The recorder cannot begin, and is tried again and again; nothing is kept."
-    try:
-        directory = journal_directory(config.record.directory or config.name)
-    except FileNotFoundError as error:
-        directory = Path(error.filename)
-    except (UdpfastError, OSError) as error:
-        return [Finding(name, want, str(error), False, effect, fault=True)]
+    place, directory = _place("record.directory", config.record.directory or config.name, effect)
     if owner := other_feed(directory, config.name):
         want, have = f"a journal of {config.name}", f"{directory}, of the feed {owner}"
-        return [Finding(name, want, have, False, effect, fault=True)]
+        return [replace(place, want=want, have=have, ok=False)]
+    if not place.ok:
+        return [place]
     limit = _limit(config, directory)
-    begun = any(directory.glob("**/*.segment"))
-    while not directory.exists():
-        directory = directory.parent
-    found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
-    have = str(directory) if found else f"{directory}, in which it may not"
-    if found and not begun:  # later, old segments may make room
-        disk, need = os.statvfs(directory), bytes_to_begin(config.record, config.ring.names)
+    if not any(directory.glob("**/*.segment")):  # later, old segments may make room
+        disk, need = os.statvfs(place.have), bytes_to_begin(config.record, config.ring.names)
         free = disk.f_bavail * disk.f_frsize
-        text = f"{free:,} bytes free at {directory}"
+        text = f"{free:,} bytes free at {place.have}"
         room = Finding("record room", f"{need:,} to begin", text, free >= need, effect, fault=True)
         limit = [room, *limit]
-    return [Finding(name, want, have, found, effect, fault=True), *limit]
+    return [place, *limit]
 
 
 def _limit(config: FeedConfig, directory: Path) -> list[Finding]:
@@ -251,6 +364,12 @@ def _sockets(config: FeedConfig) -> list[Finding]:
     pid = _running(config.name)
     for each in received_addresses(config):
         name = each.name
+        if not parse_endpoint(each.where.address)[1]:
+            have, effect = (
+                "0: the kernel chooses another one at each start",
+                "Nobody can send there.",
+            )
+            findings.append(Finding(name, "a port", have, False, effect, fault=True))
         try:
             sock, results = open_receiver(each.where, options)
         except OSError as error:

@@ -19,8 +19,10 @@ import os
 import pwd
 import re
 import stat
+import tempfile
 from pathlib import Path
 
+from udpfast.core.oserr import check
 from udpfast.errors import ConfigError, RegionError, did_you_mean
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
@@ -30,6 +32,8 @@ __all__ = [
     "SHARED",
     "admit_group",
     "admit_group_to_journal",
+    "check_group",
+    "check_instance",
     "hint_of_other_users",
     "instance_directory",
     "instance_hint",
@@ -137,6 +141,25 @@ def instance_directory(
     return directory
 
 
+def check_instance(name: str) -> None:
+    """Refuse where a feed could not make its instance, or its files there; nothing is made.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        The directory above the root does not exist; this user may not write there.
+    RegionError
+        As for `instance_directory`.
+    """
+    root = instance_root()
+    found = [each for each in (root, root / name) if os.path.lexists(each)]
+    for directory in found:
+        _check_directory(directory)
+    writes = (found or [root.parent])[-1]
+    if not os.access(writes, os.W_OK | os.X_OK):
+        check(-errno.EACCES if writes.exists() else -errno.ENOENT, "write in", str(writes))
+
+
 def instance_hint(text: str) -> str:
     """Return the end of an error about a missing instance: a suggestion or a question.
 
@@ -209,6 +232,19 @@ def admit_group(directory: Path, group: str) -> None:
     elif directory.stat().st_mode & stat.S_ISGID:  # an earlier run let a group in
         directory.chmod(0o700)
         readers.chmod(0o700)
+
+
+def check_group(group: str) -> None:
+    """Refuse a group that `admit_group` could not let in; empty: none is asked for.
+
+    Raises
+    ------
+    ConfigError, PermissionError
+        There is no such group; this user is not a member.
+    """
+    if group:
+        with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
+            _give(Path(folder), group, 0o2750)
 
 
 def admit_group_to_journal(directory: Path, group: str) -> None:

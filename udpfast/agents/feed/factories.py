@@ -15,6 +15,8 @@ expected that
 - it returns `AGENT_DONE` when the writer closed the ring, or a store's feed ended, and all was
   read: that is how it drains. Who asks a server has nothing to read then;
 - it can be built again after any end, its own process's included;
+- where its start can fail for what its settings name, `try_start(config)` of its module opens that
+  for a moment: `udpfast check` shows what it raises, as the start would;
 - where it keeps records, `count_missing(config, directory) -> int` of its module says how many of
   the feed's it lacks.
 """
@@ -32,8 +34,10 @@ from udpfast.config import (
     SnapshotServerConfig,
 )
 from udpfast.core.agent import Agent
+from udpfast.errors import ConfigError
+from udpfast.host.core_list import core_count
 
-__all__ = ["AGENTS", "AgentFactory", "wanted_agents"]
+__all__ = ["AGENTS", "AgentFactory", "check_core", "wanted_agents", "wanted_cores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,19 @@ class AgentFactory:
         assert isinstance(agent, Agent)
         return agent
 
+    def try_start(self, config: FeedConfig) -> bool:
+        """Open for a moment what its start opens by its settings; whether there is such.
+
+        Raises
+        ------
+        ConfigError, OSError
+            What its start would.
+        """
+        attempt = getattr(import_module(self.module), "try_start", None)
+        if attempt is not None:
+            attempt(config)
+        return attempt is not None
+
     def missing(self, config: FeedConfig, directory: Path) -> int:
         """Return how many of the feed's records it has missed for good, over all its runs."""
         count = getattr(import_module(self.module), "count_missing", None)
@@ -89,3 +106,22 @@ AGENTS: tuple[AgentFactory, ...] = (
 def wanted_agents(config: FeedConfig) -> list[AgentFactory]:
     """Return the agents that a feed's file asks for, in the order of the table."""
     return [factory for factory in AGENTS if factory.settings(config).enabled]
+
+
+def wanted_cores(config: FeedConfig) -> dict[str, int | None]:
+    """Return the core of the feed's loop and of each agent beside it, by key; None: not pinned."""
+    agents = {f"{each.name}.core": each.settings(config).core for each in wanted_agents(config)}
+    return {"agent.core": config.agent.core} | agents
+
+
+def check_core(key: str, core: int | None) -> None:
+    """Refuse a core that this host does not have.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if core is not None and core >= core_count():
+        raise ConfigError(
+            f"{key}: expected a core of this host, 0 to {core_count() - 1}, found {core}"
+        )

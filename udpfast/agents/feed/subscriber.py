@@ -17,6 +17,7 @@ from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.agents.feed.companions import Companions
 from udpfast.agents.feed.denied import denied_sentences
 from udpfast.agents.feed.engine import Engine
+from udpfast.agents.feed.factories import check_core, wanted_cores
 from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.agents.feed.feed_store import FeedStore
 from udpfast.agents.feed.line_watch import LineWatch, WatchedInterface, WatchedLine
@@ -29,7 +30,6 @@ from udpfast.core.clock import realtime_ns
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
-from udpfast.host.core_list import core_count
 from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.image import note_image
@@ -126,11 +126,8 @@ class Subscriber:
             raise
 
     def _start(self) -> None:
-        core = self.config.agent.core
-        if core is not None and core >= core_count():
-            raise ConfigError(
-                f"agent.core: expected a core of this host, 0 to {core_count() - 1}, found {core}"
-            )
+        for key, core in wanted_cores(self.config).items():
+            check_core(key, core)
         if self.config.output == "store" and self._disk is None:
             self._store = FeedStore(self.config)
             self._said.extend(self._store.disk.store.said)

@@ -38,7 +38,7 @@ from udpfast.log.readers import ReaderRegistration
 from udpfast.shm.image import has_image
 from udpfast.shm.relay_counts import RelayCounts
 
-__all__ = ["Relay", "build"]
+__all__ = ["Relay", "build", "try_start"]
 
 cdef enum:
     BATCH = 256                  # records of one turn
@@ -349,3 +349,8 @@ cdef class Relay(Agent):
 def build(config: FeedConfig, directory: Path) -> Relay:
     """Return the relay that a feed's file asks for, for the instance in `directory`."""
     return Relay(config.relay, directory, config.name)
+
+
+def try_start(config: FeedConfig) -> None:
+    """Open the lines for a moment; raise what opening them does."""
+    RelayLines(config.relay.lines).close()

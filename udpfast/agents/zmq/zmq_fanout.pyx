@@ -28,13 +28,13 @@ from udpfast.agents.feed.ring_names import RingNames
 from udpfast.agents.zmq.topics import NAMES_REQUEST
 from udpfast.agents.zmq.zmq_last import LastValues
 from udpfast.agents.zmq.zmq_envelopes import Envelopes
-from udpfast.agents.zmq.zmq_sockets import Outlets
+from udpfast.agents.zmq.zmq_sockets import Outlets, try_outlets
 from udpfast.agents.zmq.zmq_streams import TopicStreams
 from udpfast.archive.feed_cursor import open_feed_cursor
 from udpfast.config import ZmqConfig
 from udpfast.errors import ConfigError, FormatError, NotReadyError
 
-__all__ = ["ZmqFanout", "build"]
+__all__ = ["ZmqFanout", "build", "try_start"]
 
 cdef enum:
     CHORES_NS = 1_000_000        # period of the checks for subscriptions and laps
@@ -422,3 +422,8 @@ cdef int64_t _connection(frame) except -2:
 def build(config: FeedConfig, directory: Path) -> ZmqFanout:
     """Build the fan-out of a feed; see `agents.feed.factories`."""
     return ZmqFanout(config.zmq, directory, config.objects.max)
+
+
+def try_start(config: FeedConfig) -> None:
+    """Bind the addresses for a moment; raise what binding them does."""
+    try_outlets(config.zmq)

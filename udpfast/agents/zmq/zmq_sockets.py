@@ -10,11 +10,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from udpfast.config import ZmqConfig
 from udpfast.errors import ConfigError
 from udpfast.net.envelope import TOPIC_SIZE_MAX
 
-__all__ = ["Outlets"]
+__all__ = ["Outlets", "try_outlets"]
 
 #: Milliseconds for which queued messages may still be sent when the fan-out ends.
 LINGER_MS = 500
@@ -141,6 +143,22 @@ class Outlets:
                 if path.stat().st_ino == inode:  # another fan-out may have bound it meanwhile
                     path.unlink()
         self._ipc = []
+
+
+def try_outlets(config: ZmqConfig) -> None:
+    """Bind for a moment what `Outlets` would bind outside the instance; raise what it would.
+
+    Whoever binds a Unix socket takes it from the process that has it, so another one beside it is
+    bound, which its directory must allow as well.
+    """
+    wanted = dict.fromkeys(
+        f"ipc://{Path(each.removeprefix('ipc://')).parent / '.udpfast'}"
+        if each.startswith("ipc://")
+        else each
+        for each in config.addresses
+        if each != "ipc"
+    )
+    Outlets(replace(config, addresses=tuple(wanted)), Path()).close(linger_ms=0)
 
 
 class Clients:
