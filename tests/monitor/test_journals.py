@@ -16,7 +16,7 @@ from udpfast.log.journal import Journal
 from udpfast.monitor import journals
 from udpfast.monitor.journals import (
     DiskStatus,
-    Journals,
+    JournalStatus,
     feed_journals,
     list_journals,
     read_journals,
@@ -30,18 +30,18 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
 
 
-def opened(directory: Path) -> Journal:
+def opened(directory: Path, unix_ns: int = 0) -> Journal:
     directory.mkdir(mode=0o700, parents=True)
     journal = Journal.open(directory, CONTROL_LAYOUTS, segment_bytes=1 << 18)
     while not journal.ready:
         journal.prepare()
-    journal.roll(1)
+    journal.roll(1, unix_ns=unix_ns)
     return journal
 
 
-def write(journal: Journal, count: int) -> None:
+def write(journal: Journal, count: int, published_ns: int = 0) -> None:
     for _ in range(count):
-        journal.append(1, bytes(56))
+        journal.append(1, bytes(56), published_ns=published_ns)
     journal.flush(7)
 
 
@@ -58,31 +58,55 @@ def test_journal_that_is_written_says_how_far_it_is_and_how_fast_it_grows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "journals" / "deribit"
-    now_ns = [10**9]
-    monkeypatch.setattr(journals, "monotonic_ns", lambda: now_ns[0])
-    with opened(path) as journal:
-        write(journal, 10)
+    now_ns = [0]
+    monkeypatch.setattr(journals, "realtime_ns", lambda: now_ns[0])
+
+    def look(age_s: float) -> JournalStatus:
+        now_ns[0] = begun_ns + int(age_s * 1e9)
+        return read_journals([path]).found[str(path)]
+
+    begun_ns = 10**18
+    with opened(path, begun_ns) as journal:
+        write(journal, 10, begun_ns + 95 * 10**9)
         assert list_journals() == [path]
-        before = read_journals(list_journals())
-        first = before.found[str(path)]
+        first = look(9.0)
         assert (first.state, first.records, first.segments) == ("writing", 10, 1)
         assert first.written_bytes == first.kept_bytes == first.unsynced_bytes > 0
         assert (first.bytes_per_s, first.synced_unix_ns) == (None, 0)
         journal.sync(8)
-        write(journal, 10)
-        now_ns[0] += 2 * 10**9
-        found = read_journals(list_journals(), before)
-        second = found.found[str(path)]
+        write(journal, 10, begun_ns + 95 * 10**9)
+        second = look(20.0)
         assert second.unsynced_bytes == first.written_bytes == second.written_bytes / 2
-        assert second.bytes_per_s == first.written_bytes / 2
-        (disk,) = found.disks
+        assert second.bytes_per_s == second.written_bytes / 20
+        (disk,) = read_journals(list_journals()).disks
         assert disk.bytes_per_s == second.bytes_per_s
         assert disk.full_s == disk.free_bytes / disk.bytes_per_s
         assert 0 < disk.free_bytes <= disk.size_bytes
-        # What was begun anew is behind what it was, and does not shrink.
-        ahead = msgspec.structs.replace(second, written_bytes=1 << 60, at_ns=0)
-        anew = read_journals([path], Journals({str(path): ahead}, {}, ()))
-        assert anew.found[str(path)].bytes_per_s == 0
+        while not journal.ready:
+            journal.prepare()
+        journal.roll(1, unix_ns=begun_ns + 100 * 10**9)
+        write(journal, 10)
+        assert look(105.0).bytes_per_s == 3 * first.written_bytes / 105  # the new file is too young
+        assert look(130.0).bytes_per_s == 3 * first.written_bytes / 130
+        assert look(200.0).bytes_per_s == first.written_bytes / 100
+    assert look(200.0).bytes_per_s == 0  # nothing more comes
+
+
+def test_journal_that_another_writer_goes_on_with_is_not_said_to_have_grown_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journals" / "deribit"
+    begun_ns = 10**18
+    with opened(path, begun_ns) as journal:
+        write(journal, 10, begun_ns + 10**9)
+    with Journal.open(path, CONTROL_LAYOUTS, segment_bytes=1 << 18) as journal:
+        while not journal.ready:
+            journal.prepare()
+        journal.roll(1, unix_ns=begun_ns + 86_400 * 10**9)
+        write(journal, 10)
+        monkeypatch.setattr(journals, "realtime_ns", lambda: begun_ns + 86_420 * 10**9)
+        found = read_journals([path]).found[str(path)]
+        assert found.bytes_per_s == found.written_bytes / 2 / 20
 
 
 def test_journals_whose_writer_ended_or_died_are_told_apart(tmp_path: Path) -> None:

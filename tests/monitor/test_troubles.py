@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tests.waiting import wait_until
 from udpfast.agents.feed.companion_run import describe_failure
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.archive.groups import GroupFeed, GroupFile
 from udpfast.cli.main import cli
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts
@@ -228,3 +229,24 @@ def test_stat_and_top_say_what_is_found(feed: Subscriber) -> None:
     ):
         shown = CliRunner().invoke(cli, arguments).output
         assert said in " ".join(shown.split()), arguments
+
+
+def test_feed_that_its_group_starts_again_is_said_alike_of_the_host_and_of_the_feed(
+    feed: Subscriber,
+) -> None:
+    dead = status_of(feed, alive=False, state="open")
+    entry = GroupFeed("deribit", "ring:deribit", state="waiting", failure="SIGKILL ended it")
+    file = GroupFile("all")
+    file.write([entry])
+    try:
+        assert feed_troubles("deribit", dead) == describe_troubles(
+            msgspec.structs.replace(read_host_facts(), findings=()), {"deribit": dead}
+        )
+        again = msgspec.structs.replace(entry, state="running")
+        file.write([again])
+        counters = dead.counters | {"feed": dead.counters["feed"] | {"took_over": 1}}
+        status = status_of(feed, counters=counters, started_ns=NOW_NS + 10**12)  # 0 s ago
+        assert feed_troubles("deribit", status) == texts(status)
+        assert "SIGKILL ended it" in texts(status)[0]
+    finally:
+        file.close()

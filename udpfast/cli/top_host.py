@@ -110,8 +110,6 @@ def journal_lines(journals: Journals) -> Iterator[str]:
                 for disk in journals.disks
             ],
         )
-        if any(disk.bytes_per_s is None for disk in journals.disks):
-            yield "grows/s and full in need two looks, which udpfast top takes"
 
 
 def _group_row(group: Group, runs: Mapping[str, RunNote]) -> str:

@@ -129,7 +129,7 @@ def look_at_host(names: Sequence[str] = (), paced: Paced | None = None) -> HostL
     ----------
     names : sequence of str
     paced : Paced, optional
-        Remembers what takes long, for who looks again: then rates are known of journals, too.
+        Remembers what takes long, for who looks again.
     """
     paced = Paced() if paced is None else paced
     if names:

@@ -99,7 +99,7 @@ def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) 
         findings=paced.get(("findings", feeds), lambda _: _findings(feeds), FINDINGS_S),
         losses=paced.get("losses", lambda _: read_host_losses(), LOSSES_S),
         stores=paced.get("stores", lambda _: read_stores(list_stores())),
-        journals=paced.get("journals", lambda before: read_journals(_all_journals(feeds), before)),
+        journals=paced.get("journals", lambda _: read_journals(_all_journals(feeds))),
         groups=Groups(*list_groups()),
         runs=list_runs(),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from udpfast.archive.bus_files import noted_store
 from udpfast.archive.feed_settings import noted_journal, read_feed
-from udpfast.core.clock import monotonic_ns
+from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import Segment, list_segments, segment_file_bytes, segment_path
@@ -28,6 +27,13 @@ __all__ = [
 ]
 
 
+#: How fast a journal grows is said of so many seconds at least, and of so many if it has files of
+#: that age; of a longer time if one file takes it.
+RATE_LEAST_S, RATE_S = 10.0, 60.0
+#: At most so many files are opened for that.
+RATE_SEGMENTS = 64
+
+
 class JournalStatus(Struct, frozen=True):
     """A journal, or a store, at one moment; of a dead writer what it said last.
 
@@ -36,8 +42,6 @@ class JournalStatus(Struct, frozen=True):
     directory : str
     state : str
         writing; closed: it is complete; dead: its writer ended without closing it.
-    at_ns : int
-        When it was looked at, monotonic.
     records : int
         That were ever written.
     written_bytes : int
@@ -62,12 +66,11 @@ class JournalStatus(Struct, frozen=True):
     segment_bytes : int
         What its next file takes of the disk, as its last one did; 0: it has none.
     bytes_per_s : float or None
-        How fast it grows, since the look before; None: this was the first.
+        How fast it grows, by the files that its writer began last; None: nobody knows yet.
     """
 
     directory: str
     state: Literal["writing", "closed", "dead"]
-    at_ns: int
     records: int
     written_bytes: int
     kept_bytes: int
@@ -95,7 +98,7 @@ class DiskStatus(Struct, frozen=True):
     free_bytes, size_bytes : int
         What this user may still write, and all there is.
     bytes_per_s : float or None
-        How fast the journals on it grow together; None: this was the first look.
+        How fast the journals on it grow together; None: nobody knows yet.
     segment_bytes : int
         What the largest next file of a journal takes; 0: nobody knows.
     """
@@ -155,21 +158,13 @@ def list_journals() -> list[Path]:
     return sorted(path.parent for path in found)
 
 
-def read_journals(directories: Iterable[Path], before: Journals | None = None) -> Journals:
-    """Return how journals are, live or dead; of those that are damaged, why they cannot be read.
-
-    Parameters
-    ----------
-    directories : iterable of Path
-    before : Journals or None
-        An earlier look, for rates.
-    """
-    earlier = {} if before is None else before.found
+def read_journals(directories: Iterable[Path]) -> Journals:
+    """Return how journals are, live or dead; of those that are damaged, why they cannot be read."""
     found, unreadable = {}, {}
     for directory in directories:
         name = str(directory)
         try:
-            found[name] = _read_journal(directory, earlier.get(name))
+            found[name] = _read_journal(directory)
         except (OSError, UdpfastError) as error:
             unreadable[name] = sentence(error)
     return Journals(found, unreadable, tuple(_disks(found.values())))
@@ -202,18 +197,13 @@ def _is_begun(journal: Path) -> bool:
     return True
 
 
-def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
+def _read_journal(path: Path) -> JournalStatus:
     directory = journal_directory(path)  # whose it is
     state = journal_state(directory)
-    at_ns = monotonic_ns()
-    rate = None
-    if before is not None and at_ns > before.at_ns:
-        grown = max(state.position - before.written_bytes, 0)  # 0: it began anew
-        rate = grown / ((at_ns - before.at_ns) / 1e9)
+    segment_bytes, rate = _segment_facts(directory, state.position)
     return JournalStatus(
         directory=str(path),
         state="writing" if state.alive else "closed" if state.closed else "dead",
-        at_ns=at_ns,
         records=state.index,
         written_bytes=state.position,
         # The two ends are read one after the other, and a writer goes on meanwhile.
@@ -227,20 +217,34 @@ def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
         dropped_records=state.dropped,
         removed_segments=state.removed,
         device=directory.stat().st_dev,
-        segment_bytes=_segment_bytes(directory),
-        bytes_per_s=rate,
+        segment_bytes=segment_bytes,
+        bytes_per_s=rate if state.alive else 0.0,
     )
 
 
-def _segment_bytes(directory: Path) -> int:
-    for number in list_segments(directory)[-1:]:
-        with contextlib.suppress(OSError, UdpfastError):  # removed meanwhile, or damaged
+def _segment_facts(directory: Path, end: int) -> tuple[int, float | None]:
+    # What the next file takes, and how fast the journal has grown up to `end`: since its writer
+    # began the newest file that is old enough. So every look finds the same, the first as well.
+    size_bytes, rate, next_ns = 0, None, 0
+    for number in reversed(list_segments(directory)[-RATE_SEGMENTS:]):
+        try:
             segment = Segment.open(segment_path(directory, number))
-            try:
-                return segment_file_bytes(segment.info().capacity_bytes)
-            finally:
-                segment.close()
-    return 0
+        except (OSError, UdpfastError):  # removed meanwhile, or damaged
+            break
+        info = segment.info()
+        segment.close()
+        if info.last_ns and next_ns - info.last_ns > RATE_S * 1e9:  # nobody wrote in between
+            break
+        size_bytes = size_bytes or segment_file_bytes(info.capacity_bytes)
+        next_ns = info.opened_ns
+        if not next_ns:  # it does not say
+            break
+        age_s = (realtime_ns() - info.opened_ns) / 1e9
+        if age_s >= RATE_LEAST_S:
+            rate = (end - info.position) / age_s
+        if age_s >= RATE_S:
+            break
+    return size_bytes, rate
 
 
 def _disks(journals: Iterable[JournalStatus]) -> Iterator[DiskStatus]:

@@ -318,7 +318,7 @@ def read_status(
         objects=objects,
         journals=paced.get(
             ("journals", directory),
-            lambda before: read_journals(feed_journals(directory), before),
+            lambda _: read_journals(feed_journals(directory)),
         ),
         readers=_readers(readers, output),
         latency_ns=latency(directory) if with_latency else {},

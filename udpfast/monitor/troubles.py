@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from udpfast.archive.groups import Group, GroupFeed
+from udpfast.archive.groups import Group, GroupFeed, list_groups
 from udpfast.archive.run_notes import RunNote, read_run
 from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
@@ -92,9 +92,7 @@ def find_troubles(
 
     `unreadable` says of instances why they cannot be read.
     """
-    members = [(group, feed) for group in host.groups.found.values() for feed in group.feeds]
-    tried = {feed.name for group, feed in members if _tried(group, feed)}
-    failures = {feed.name: feed.failure for group, feed in members if group.alive}
+    failures, tried = _of_members(host.groups.found.values())
     found = [
         replace(each, feed=name)
         for name, status in feeds.items()
@@ -126,9 +124,24 @@ def describe_troubles(
 
 
 def find_feed_troubles(name: str, status: InstanceStatus) -> list[Trouble]:
-    """Return what needs attention at one feed, and at the disks that it writes to."""
-    found = [replace(each, feed=name) for each in _of_feed(name, status)]
+    """Return of the same what is so at one feed, and at the disks that it writes to."""
+    # A path may lead to another user's, of whose groups nothing is known.
+    groups = list_groups()[0].values() if status.path.parent == instance_root() else ()
+    failures, tried = _of_members(groups)
+    found = [
+        replace(each, feed=name)
+        for each in _of_feed(name, status, failures.get(name, ""))
+        if each.kind != TroubleKind.FEED_DEAD or name not in tried
+    ]
+    found += [each for group in groups for each in _of_group(group) if each.feed == name]
     return sorted([*found, *_of_journals(status.journals)], key=lambda each: each.kind)
+
+
+def _of_members(groups: Iterable[Group]) -> tuple[dict[str, str], set[str]]:
+    # What groups know of the ends of their feeds' processes, and which feeds they start again.
+    members = [(group, feed) for group in groups for feed in group.feeds]
+    failures = {feed.name: feed.failure for group, feed in members if group.alive}
+    return failures, {feed.name for group, feed in members if _tried(group, feed)}
 
 
 def feed_troubles(name: str, status: InstanceStatus) -> list[str]:
