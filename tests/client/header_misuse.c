@@ -70,6 +70,64 @@ static void pass_nothing(const char *address)
     say("null", udpfast_store_open(&store, NULL, UDPFAST_STORE_OLDEST), store.problem);
 }
 
+/* Every struct and room as NULL: prints the place of a call whose result is not what it must be. */
+static void pass_null(const char *address)
+{
+    static struct udpfast_order_book book;
+    const struct udpfast_record *record = NULL;
+    const struct udpfast_order *const *rows;
+    struct udpfast_order_place place;
+    struct udpfast_order_level level;
+    const struct udpfast_queues *queues = &book.orders;
+    double value;
+    size_t i;
+    const int64_t refused[] = {
+        udpfast_reader_open(NULL, address, UDPFAST_START_TAIL),
+        udpfast_reader_open_wait(NULL, address, UDPFAST_START_TAIL, 0),
+        udpfast_reader_poll(NULL, &record, 1),
+        udpfast_reader_next(NULL, &record),
+        udpfast_reader_wait(NULL, &record, 1, UDPFAST_WAIT_SPIN, 0),
+        udpfast_reader_join(NULL, &books, NULL, 0),
+        udpfast_books_open(NULL),
+        udpfast_books_open_orders(NULL),
+        udpfast_books_in_doubt(NULL, record),
+        udpfast_books_in_doubt(&books, NULL),
+        udpfast_image_open(NULL, &reader),
+        udpfast_image_open(&image, NULL),
+        udpfast_image_object(NULL, 0),
+    };
+    const int64_t nothing[] = {
+        udpfast_reader_works(NULL),
+        (int64_t) strlen(udpfast_reader_name(NULL, 1)),
+        udpfast_books_find(NULL, "deribit", "BTC") != NULL,
+        udpfast_books_find(&books, "deribit", NULL) != NULL,
+        udpfast_books_at(NULL, 0) != NULL,
+        udpfast_books_order(NULL, &book, "1") != NULL,
+        udpfast_books_order(&books, NULL, "1") != NULL,
+        udpfast_books_order(&books, &book, NULL) != NULL,
+        udpfast_books_place(NULL, &book, "1", &place),
+        udpfast_books_place(&books, NULL, "1", &place),
+        udpfast_books_place(&books, &book, NULL, &place),
+        udpfast_books_place(&books, &book, "1", NULL),
+        udpfast_queues_side(NULL, UDPFAST_SIDE_BUY, &rows),
+        udpfast_queues_side(queues, UDPFAST_SIDE_BUY, NULL),
+        udpfast_queues_levels(NULL, UDPFAST_SIDE_BUY, &level, 1),
+        udpfast_queues_levels(queues, UDPFAST_SIDE_BUY, NULL, 1),
+        udpfast_side_level(&book.bids, 0, NULL, &value),
+        udpfast_side_level(&book.bids, 0, &value, NULL),
+        udpfast_image_value(NULL, NULL) != NULL,
+    };
+    udpfast_reader_close(NULL);
+    udpfast_books_close(NULL);
+    udpfast_image_close(NULL);
+    for (i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i] != UDPFAST_REFUSED)
+            printf("refused %zu: %" PRId64 "\n", i, refused[i]);
+    for (i = 0; i < sizeof nothing / sizeof *nothing; i++)
+        if (nothing[i] != 0)
+            printf("nothing %zu: %" PRId64 "\n", i, nothing[i]);
+}
+
 /* Two rings in one set of books, and a later reader of the first. */
 static void mix(const char *first, const char *second)
 {
@@ -87,12 +145,18 @@ static void mix(const char *first, const char *second)
     if (udpfast_reader_next(&other, &record) > 0)
         say("mix", udpfast_books_apply(&mixed, &other, record, &updated), mixed.problem);
     say("stale", udpfast_books_at(&mixed, 0)->stale, "");
+    say("mix", udpfast_reader_join(&other, &mixed, NULL, 0), other.problem);
+    say("mix", udpfast_reader_join(&other, NULL, &mixed, 0), other.problem);
+    say("stale", udpfast_books_at(&mixed, 0)->stale, "");
     udpfast_reader_close(&other);
     udpfast_reader_open(&other, first, UDPFAST_START_OLDEST);
     if (udpfast_reader_next(&other, &record) > 0)
         say("later", udpfast_books_apply(&mixed, &other, record, &updated), mixed.problem);
     say("stale", udpfast_books_at(&mixed, 0)->stale, "");
     udpfast_reader_close(&other);
+    say("never", udpfast_books_apply(&mixed, &never_opened, record, &updated), mixed.problem);
+    udpfast_books_close(&mixed);
+    udpfast_books_open(&mixed);
     say("never", udpfast_books_apply(&mixed, &never_opened, record, &updated), mixed.problem);
     udpfast_books_close(&mixed);
 }
@@ -107,6 +171,7 @@ int main(int count, char **words)
         return 2;
     use_closed(); /* never opened */
     pass_nothing(words[2]);
+    pass_null(words[1]);
     say("start", udpfast_reader_open(&reader, words[1], 3), reader.problem);
     say("start", udpfast_reader_open_wait(&reader, words[1], -1, -1), reader.problem);
     say("open", udpfast_reader_open(&reader, words[1], UDPFAST_START_OLDEST), reader.problem);

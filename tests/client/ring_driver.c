@@ -3,7 +3,7 @@
  * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
  * for each record and each book, and ends with what the last poll returned. The line `orders` asks
  * for the single orders, as of now; `join` takes all books from the image first, and tries for 0 s
- * or for so many (`join 9`).
+ * or for so many (`join 9`), and `doubts` says which of the last tops and trades are in doubt.
  */
 
 #include "udpfast.h"
@@ -104,6 +104,38 @@ static void print_orders(void)
     }
 }
 
+/* The last tops and trades, as a strategy may keep them. */
+static struct udpfast_kept {
+    struct udpfast_record record;
+    char payload[256];
+} kept[64];
+static int kept_count;
+
+static void keep(const struct udpfast_record *record)
+{
+    int i;
+    if ((record->kind != UDPFAST_KIND_TOP_OF_BOOK && record->kind != UDPFAST_KIND_TRADES)
+        || (size_t) record->length > sizeof *kept)
+        return;
+    for (i = 0; i < kept_count; i++)
+        if (kept[i].record.kind == record->kind && kept[i].record.object == record->object)
+            break;
+    if (i == 64)
+        return;
+    kept_count += i == kept_count;
+    memcpy(kept + i, record, (size_t) record->length);
+}
+
+static void print_doubts(void)
+{
+    int i;
+    for (i = 0; i < kept_count; i++) {
+        printf("doubt %d", kept[i].record.kind);
+        print_name(udpfast_reader_name(&reader, (uint32_t) udpfast_update_tag(&kept[i].record)));
+        printf(" %d\n", udpfast_books_in_doubt(&books, &kept[i].record));
+    }
+}
+
 static int64_t read_all(const struct udpfast_record **records, int64_t limit)
 {
     struct udpfast_order_book *updated;
@@ -111,6 +143,7 @@ static int64_t read_all(const struct udpfast_record **records, int64_t limit)
     while ((count = udpfast_reader_poll(&reader, records, limit)) > 0) {
         for (i = 0; i < count; i++) {
             print_record(records[i]);
+            keep(records[i]);
             if (udpfast_books_apply(&books, &reader, records[i], &updated) != 0)
                 puts("failed");
             applied += updated != NULL;
@@ -141,6 +174,12 @@ int main(int count, char **words)
     while (opened && fgets(line, sizeof line, stdin) != NULL) {
         if (strcmp(line, "orders\n") == 0) {
             print_orders();
+            puts("0");
+            fflush(stdout);
+            continue;
+        }
+        if (strcmp(line, "doubts\n") == 0) {
+            print_doubts();
             puts("0");
             fflush(stdout);
             continue;

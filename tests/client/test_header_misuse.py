@@ -63,6 +63,10 @@ def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
         f"null {ADDRESS} address must be 'store:NAME' or 'store:/path', was ''",
     ]
     again = f"{OPEN} it is open already, or its memory was not zero at first: close it first"
+    mixed = (
+        f"mix {REFUSED} {other.directory}: the books are of another ring, or of an earlier log: "
+        "open a udpfast_books for each ring, and close it with its reader"
+    )
     start = "start must be UDPFAST_START_TAIL, _OLDEST or _BEGIN (0 to 2), was"
     how = "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was"
     assert output.stdout.splitlines() == [
@@ -77,8 +81,7 @@ def test_mistaken_call_returns_what_is_wrong_and_never_crashes(
         "outbox 0 ", f"outbox {again}", f"outbox {again}", "sent 1 ", "store 0 ", f"store {again}",
         f"join {REFUSED} books and orders must be two sets, or one of them NULL: were the same set",
         "at 0 ", "at 0 ", "books 1 ", "mix 0 ", "stale 0 ",
-        f"mix {REFUSED} {other.directory}: the books are of another ring, or of an earlier log: "
-        "open a udpfast_books for each ring, and close it with its reader",
-        "stale 0 ", "later 0 ", "stale 1 ", f"never {no_reader}", *closed_books, *closed,
+        mixed, "stale 0 ", mixed, mixed, "stale 0 ", "later 0 ", "stale 1 ",
+        *[f"never {no_reader}"] * 2, *closed_books, *closed,
         f"store {CLOSED} the store is not open: call udpfast_store_open first", "sender 0 ",
     ]  # fmt: skip

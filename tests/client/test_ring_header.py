@@ -29,6 +29,7 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import (
     GAP,
     OBJECT_STATE,
+    SESSION,
     ConnectionScope,
     ConnectionStatus,
     LappedReason,
@@ -36,7 +37,7 @@ from udpfast.core.layout import (
 )  # fmt: skip
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.log.ring import RING_LAYOUT, Ring
-from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK
+from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK, TRADES
 from udpfast.shm.region import Region
 
 STRICT = (
@@ -560,6 +561,74 @@ def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance:
         "BTCUSDT 1 2", "BTCUSDT 2 3 stale", "BTCUSDT 3 4", "lost 2 messages", "IEX 4 5",
         "BTCUSDT 5 6 stale", "the feed is gone",
     ]  # fmt: skip
+
+
+def doubts(reader: CReader) -> dict[str, int]:
+    """Return what the last top (by symbol) and the last trades ("trades SYMBOL") are."""
+    reader.read()
+    found = {}
+    for line in reader.read("doubts")[:-1]:
+        _, kind, _, symbol, doubted = line.split()
+        found["trades " * (int(kind) == Kind.TRADES) + symbol] = int(doubted)
+    return found
+
+
+def test_tops_and_trades_of_a_venue_are_in_doubt_from_a_loss_on(
+    read: Read, instance: Instance
+) -> None:
+    """A feed of tops alone: STALE and RECOVERED name the instrument, and there is no book."""
+    reader = read(instance.address, "begin")
+    numbers = {"A": 5, "B": 6}
+    session = np.array((0, 1, 1, 0, 1, 0, 0, 0), SESSION).tobytes()
+
+    def say(kind: Kind, symbol: str, flags: int = 0, **fields: int) -> None:
+        dtype = {Kind.TOP_OF_BOOK: TOP_OF_BOOK, Kind.TRADES: TRADES}.get(kind, OBJECT_STATE)
+        payload = instance.update(dtype, "NASDAQ", symbol, **fields).tobytes()
+        trades = 0x40000000 if kind == Kind.TRADES else 0
+        instance.ring.append(
+            kind, payload, flags=RecordFlag.UNGATED | flags, object=numbers[symbol] | trades,
+            stream=2, session=1,
+        )  # fmt: skip
+        instance.ring.flush()
+
+    def lose() -> None:
+        lost = np.array((5, 6, 2, 0, 1, 0), GAP).tobytes()
+        instance.append(Kind.GAP, lost, stream=2, session=1)
+        instance.ring.flush()
+
+    instance.append(Kind.SESSION, session, stream=2, session=1)
+    for symbol in numbers:
+        say(Kind.TOP_OF_BOOK, symbol)
+        say(Kind.TRADES, symbol)
+    assert doubts(reader) == {"A": 0, "B": 0, "trades A": 0, "trades B": 0}
+    lose()
+    assert doubts(reader) == {"A": 1, "B": 1, "trades A": 1, "trades B": 1}
+    say(Kind.TRADES, "A", RecordFlag.DOUBT)
+    assert doubts(reader)["trades A"] == 1
+    say(Kind.RECOVERED, "A", continues=1)  # what it was holds on
+    assert doubts(reader) == {"A": 0, "B": 1, "trades A": 1, "trades B": 1}
+    say(Kind.TRADES, "A")
+    say(Kind.TOP_OF_BOOK, "B")  # as one who says nothing but tops
+    assert doubts(reader) == {"A": 0, "B": 0, "trades A": 0, "trades B": 1}
+    say(Kind.STALE, "A")
+    assert doubts(reader) == {"A": 1, "B": 0, "trades A": 1, "trades B": 1}
+    say(Kind.RECOVERED, "A")
+    say(Kind.TOP_OF_BOOK, "A")
+    assert doubts(reader)["A"] == 0
+    end = instance.ring.position + (2 << 20)
+    while instance.ring.position < end:
+        instance.append(Kind.MESSAGE, bytes(1000))
+    say(Kind.TOP_OF_BOOK, "B")
+    assert doubts(reader) == {"A": 1, "B": 0, "trades A": 1, "trades B": 1}
+    instance.append(Kind.SESSION, session, stream=2, session=2)
+    instance.ring.flush()
+    assert doubts(reader)["B"] == 1
+    say(Kind.TOP_OF_BOOK, "B")
+    instance.append(Kind.SESSION, session, stream=3, session=2)
+    instance.ring.flush()
+    assert doubts(reader)["B"] == 0
+    instance.ring.close()
+    assert set(doubts(reader).values()) == {1}
 
 
 # --- mistakes of a program ------------------------------------------------------------------------

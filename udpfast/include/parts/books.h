@@ -36,7 +36,7 @@ static inline int udpfast_side_level(const struct udpfast_book_side *side, uint3
                                      double *price, double *quantity)
 {
     const struct udpfast_price_level *level;
-    if (side == NULL || rank >= side->count)
+    if (side == NULL || rank >= side->count || price == NULL || quantity == NULL)
         return 0;
     level = side->levels + (side->count - 1 - rank);
     *price = level->key * side->sign;
@@ -222,12 +222,14 @@ struct udpfast_books {
     uint16_t kind;      /* kind of the updates: BOOK or ORDERS; 0: the books are not open */
     uint32_t orphaned;  /* connection scope of a writer that is dead, stuck or cut off; or 0 */
     uint64_t log[2];    /* of the reader whose records they have */
-    int64_t opened_ns;  /* and when it was opened; 0: no records yet */
+    int64_t opened_ns;  /* and when it was opened; -1: no records yet */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
 static inline int udpfast_books_open_kind(struct udpfast_books *books, uint16_t kind)
 {
+    if (books == NULL)
+        return UDPFAST_REFUSED;
     if (books->kind != 0)
         return udpfast_say_open(books->problem);
     memset(books, 0, sizeof *books);
@@ -235,6 +237,7 @@ static inline int udpfast_books_open_kind(struct udpfast_books *books, uint16_t 
         != (ssize_t) sizeof books->objects.key)
         return udpfast_failed(books->problem, "draw a key for", "books");
     books->objects.key.factor |= 1;
+    books->opened_ns = -1;
     books->kind = kind;
     return 0;
 }
@@ -266,7 +269,7 @@ static inline const struct udpfast_order *udpfast_books_order(const struct udpfa
                                                               const char *id)
 {
     uint32_t found;
-    if (book->orders.count == 0)
+    if (books == NULL || book == NULL || id == NULL || book->orders.count == 0)
         return NULL;
     found = book->orders.slots[udpfast_queues_slot(&book->orders, &books->objects.key, id)];
     return found == 0 ? NULL : book->orders.rows + (found - 1);
@@ -278,12 +281,15 @@ static inline int udpfast_books_place(const struct udpfast_books *books,
                                       const struct udpfast_order_book *book, const char *id,
                                       struct udpfast_order_place *place)
 {
-    const struct udpfast_order *row = book->orders.rows, *own = udpfast_books_order(books, book, id);
-    const struct udpfast_order *end = row + book->orders.count;
+    const struct udpfast_order *own = udpfast_books_order(books, book, id), *row, *end;
+    if (place == NULL)
+        return 0;
     memset(place, 0, sizeof *place);
     if (own == NULL)
         return 0;
     place->order = own;
+    row = book->orders.rows;
+    end = row + book->orders.count;
     for (; row < end; row++) {
         if (row->side != own->side || row->price != own->price || row->priority >= own->priority)
             continue;
@@ -297,6 +303,8 @@ static inline int udpfast_books_place(const struct udpfast_books *books,
 static inline void udpfast_books_close(struct udpfast_books *books)
 {
     uint32_t i;
+    if (books == NULL)
+        return;
     for (i = 0; i < books->all_count; i++) {
         free(books->all[i]->bids.levels);
         free(books->all[i]->asks.levels);
@@ -309,6 +317,7 @@ static inline void udpfast_books_close(struct udpfast_books *books)
     free(books->slots);
     free(books->objects.all);
     free(books->objects.heard);
+    free(books->objects.marks);
     free(books->objects.slots);
     memset(books, 0, sizeof *books);
 }
@@ -318,7 +327,7 @@ static inline void udpfast_books_close(struct udpfast_books *books)
 static inline struct udpfast_order_book *udpfast_books_at(const struct udpfast_books *books,
                                                           uint32_t i)
 {
-    return i < books->count ? books->all[books->names[i].home] : NULL;
+    return books != NULL && i < books->count ? books->all[books->names[i].home] : NULL;
 }
 
 static inline uint32_t udpfast_books_hash(const struct udpfast_books *books, const char *exchange,
@@ -354,22 +363,48 @@ static inline int32_t udpfast_books_find_name(const struct udpfast_books *books,
 static inline struct udpfast_order_book *
 udpfast_books_find(const struct udpfast_books *books, const char *exchange, const char *symbol)
 {
-    int32_t name = exchange == NULL || symbol == NULL
+    int32_t name = books == NULL || exchange == NULL || symbol == NULL
                        ? -1
                        : udpfast_books_find_name(books, exchange, symbol);
     return name < 0 ? NULL : udpfast_books_at(books, (uint32_t) name);
 }
 
+/* Likewise of an ungated update. Trades and the like have numbers of their own beside the one that
+ * STALE and RECOVERED of their instrument name. */
+static inline int udpfast_books_in_doubt_ungated(const struct udpfast_books *books,
+                                                 const struct udpfast_record *record)
+{
+    const struct udpfast_objects *objects = &books->objects;
+    const struct udpfast_object *object = udpfast_objects_find(
+        objects, udpfast_object_key(record) & ~UDPFAST_OBJECT_REFERENCE, udpfast_update_tag(record));
+    const struct udpfast_marks *marks;
+    if (udpfast_stream(record) >= objects->streams)
+        return 0; /* no record of its stream was applied */
+    marks = objects->marks + udpfast_stream(record);
+    if (record->position < marks->lost || (object != NULL && object->doubted != 0))
+        return 1;
+    return record->position < marks->gap
+           && (object == NULL || udpfast_object_in_doubt(objects, object));
+}
+
 /* Whether the feed is in doubt about the object of an update of any kind, as far as its records
- * were applied. Ungated updates (UDPFAST_RECORD_UNGATED) are never in doubt while the writer works.
+ * were applied: it was when it published this one (UDPFAST_RECORD_DOUBT), or a gap, a lap or a STALE
+ * has put the object in doubt since. So a copy of the last update may be asked about at any time.
+ *
+ * An ungated update (UDPFAST_RECORD_UNGATED) from before the last lap or session stays in doubt: the
+ * next one of its kind takes its place. UDPFAST_REFUSED: an argument is NULL.
  */
 static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
                                          const struct udpfast_record *record)
 {
-    const struct udpfast_object *object =
-        udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
-    if (books->orphaned || (record->flags & UDPFAST_RECORD_UNGATED) != 0)
-        return books->orphaned != 0;
+    const struct udpfast_object *object;
+    if (books == NULL || record == NULL)
+        return UDPFAST_REFUSED;
+    if (books->orphaned || (record->flags & UDPFAST_RECORD_DOUBT) != 0)
+        return 1;
+    if ((record->flags & UDPFAST_RECORD_UNGATED) != 0)
+        return udpfast_books_in_doubt_ungated(books, record);
+    object = udpfast_objects_find(&books->objects, udpfast_object_gated_key(record), 0);
     if (object != NULL)
         return udpfast_object_in_doubt(&books->objects, object);
     return !udpfast_record_is_sure(record); /* an object of which no record was applied */
@@ -592,8 +627,10 @@ static inline void udpfast_books_missed(struct udpfast_books *books,
                                         const struct udpfast_record *record)
 {
     uint32_t i;
-    for (i = 0; i < books->objects.streams; i++)
+    for (i = 0; i < books->objects.streams; i++) {
         books->objects.heard[i].complete = 0;
+        books->objects.marks[i].lost = record->position;
+    }
     for (i = 0; i < books->objects.count; i++) {
         struct udpfast_object *object = books->objects.all + i;
         if (udpfast_object_ahead(object, record))
@@ -637,7 +674,10 @@ static inline void udpfast_books_begin(struct udpfast_books *books,
 {
     uint32_t i, stream = udpfast_stream(record);
     int complete = record->kind == UDPFAST_KIND_SESSION;
+    books->objects.marks[stream].lost = record->position;
     if (stream == 0) {
+        for (i = 0; record->kind == UDPFAST_KIND_RESTART && i < books->objects.streams; i++)
+            books->objects.marks[i].lost = record->position;
         udpfast_books_begin_all(books, complete);
         return;
     }
@@ -776,6 +816,22 @@ static inline void udpfast_books_use(struct udpfast_books *books,
     books->opened_ns = reader->opened_ns;
 }
 
+/* Whether books have records of another ring than the reader's, or of another log. */
+static inline int udpfast_books_are_strange(const struct udpfast_books *books,
+                                            const struct udpfast_reader *reader)
+{
+    return books->opened_ns >= 0 && memcmp(books->log, reader->log, sizeof books->log) != 0;
+}
+
+/* Say so. Returns UDPFAST_REFUSED. */
+static inline int udpfast_books_say_strange(const struct udpfast_reader *reader, char *problem)
+{
+    return udpfast_say(problem, UDPFAST_REFUSED,
+                       "%.300s: the books are of another ring, or of an earlier log: open a "
+                       "udpfast_books for each ring, and close it with its reader",
+                       reader->directory);
+}
+
 /* Meet a reader that the books have no records of. If they are of an earlier reader of the same
  * log, it read neither what lies between nor perhaps the same names: they begin empty. Returns 0,
  * UDPFAST_CLOSED or UDPFAST_REFUSED. */
@@ -784,12 +840,9 @@ static inline int udpfast_books_meet(struct udpfast_books *books, struct udpfast
     if (reader->opened_ns == 0)
         return udpfast_say(books->problem, UDPFAST_CLOSED,
                            "the reader is not open: call udpfast_reader_open first");
-    if (books->opened_ns != 0 && memcmp(books->log, reader->log, sizeof books->log) != 0)
-        return udpfast_say(books->problem, UDPFAST_REFUSED,
-                           "%.300s: the books are of another ring, or of an earlier log: open a "
-                           "udpfast_books for each ring, and close it with its reader",
-                           reader->directory);
-    if (books->opened_ns != 0)
+    if (udpfast_books_are_strange(books, reader))
+        return udpfast_books_say_strange(reader, books->problem);
+    if (books->opened_ns >= 0)
         udpfast_books_begin_all(books, 0);
     if (reader->header != NULL)
         books->orphaned = udpfast_reader_orphans(reader);

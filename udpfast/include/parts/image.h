@@ -66,6 +66,8 @@ static inline int udpfast_image_copy(struct udpfast_image *image, uint64_t slot,
 /* Unmap the image, and free the copies. Idempotent. */
 static inline void udpfast_image_close(struct udpfast_image *image)
 {
+    if (image == NULL)
+        return;
     udpfast_region_unmap(&image->region);
     free(image->first.bytes);
     free(image->copied.bytes);
@@ -114,9 +116,13 @@ static inline int udpfast_image_open(struct udpfast_image *image,
     char path[PATH_MAX + 8];
     const struct udpfast_image_header *header;
     int result;
+    if (image == NULL)
+        return UDPFAST_REFUSED;
     if (image->head != NULL)
         return udpfast_say_open(image->problem);
     memset(image, 0, sizeof *image);
+    if (reader == NULL)
+        return udpfast_say(image->problem, UDPFAST_REFUSED, "reader must not be NULL");
     if (reader->header == NULL)
         return udpfast_say(image->problem, UDPFAST_CLOSED,
                            "its reader is not open: call udpfast_reader_open first");
@@ -166,7 +172,7 @@ udpfast_image_value(const struct udpfast_image *image,
                     const struct udpfast_state_entry_value *value)
 {
     const uint8_t *next;
-    if (image->object == NULL)
+    if (image == NULL || image->object == NULL)
         return NULL;
     next = value == NULL ? (const uint8_t *) (image->object + 1)
                          : (const uint8_t *) (value + 1) + udpfast_aligned(value->size);
@@ -238,6 +244,8 @@ static inline int udpfast_image_object(struct udpfast_image *image, uint32_t i)
 {
     const struct udpfast_state_entry *object;
     int result;
+    if (image == NULL)
+        return UDPFAST_REFUSED;
     image->object = NULL;
     if (image->head == NULL)
         return udpfast_say(image->problem, UDPFAST_CLOSED,
@@ -484,8 +492,8 @@ static inline int udpfast_join_try(struct udpfast_join *join)
  * empty: it may go on without the image, or try again. See `reader->problem`. UDPFAST_ABSENT: the
  * feed keeps no image, which is said at once; UDPFAST_REFUSED: of another version, or not trusted;
  * UDPFAST_NOT_READY: it is being written; UDPFAST_OUTDATED: of another ring, or the ring has
- * overwritten what follows it; UDPFAST_DAMAGED. UDPFAST_CLOSED: the reader or
- * a set is not open, or UDPFAST_REFUSED: both sets are the same one: nothing was changed.
+ * overwritten what follows it; UDPFAST_DAMAGED. UDPFAST_CLOSED: the reader or a set is not open, or
+ * UDPFAST_REFUSED: both sets are the same one, or one is of another ring: nothing was changed.
  */
 static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpfast_books *books,
                                       struct udpfast_books *orders, int64_t timeout_ns)
@@ -498,6 +506,8 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
      * that is absent stays absent. */
     int result, found, works = udpfast_reader_works(reader);
     char problem[UDPFAST_PROBLEM_SIZE];
+    if (reader == NULL)
+        return UDPFAST_REFUSED;
     if (reader->header == NULL)
         return udpfast_reader_say_closed(reader);
     if ((books != NULL && books->kind == 0) || (orders != NULL && orders->kind == 0))
@@ -506,6 +516,9 @@ static inline int udpfast_reader_join(struct udpfast_reader *reader, struct udpf
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "books and orders must be two sets, or one of them NULL: were the same "
                            "set");
+    for (set = 0; set < 2; set++)
+        if (join.books[set] != NULL && udpfast_books_are_strange(join.books[set], reader))
+            return udpfast_books_say_strange(reader, reader->problem);
     if (reader->lost == UDPFAST_DAMAGED) /* it goes on elsewhere, and the writer may work */
         reader->gone = reader->lost = 0;
     for (set = 0; set < 2; set++)

@@ -27,11 +27,18 @@ struct udpfast_object {
     uint8_t reserved[4];
 };
 
+/* Positions behind which a record is not in doubt for what came before it. 0: nothing came. */
+struct udpfast_marks {
+    uint64_t gap;  /* the stream's last GAP */
+    uint64_t lost; /* its last SESSION, RESTART or LAPPED: what was known by then is out of date */
+};
+
 struct udpfast_objects {
     struct udpfast_object *all;
     uint32_t *slots; /* hash table: index of an object + 1; 0: empty; at most half full */
     uint32_t mask, count, room;
     struct udpfast_heard *heard; /* by udpfast_stream */
+    struct udpfast_marks *marks; /* likewise */
     uint32_t streams;
     struct udpfast_key key;
 };
@@ -73,6 +80,16 @@ static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
            | (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
 }
 
+/* The (exchange_id << 32) | symbol_id of an update; 0: it is too short to have one. */
+static inline uint64_t udpfast_update_tag(const struct udpfast_record *record)
+{
+    const struct udpfast_update_header *update =
+        (const struct udpfast_update_header *) udpfast_record_payload(record);
+    return udpfast_record_payload_size(record) < sizeof *update
+               ? 0
+               : (uint64_t) update->exchange_id << 32 | update->symbol_id;
+}
+
 /* The key of the gated object with the record's object number. */
 static inline uint64_t udpfast_object_gated_key(const struct udpfast_record *record)
 {
@@ -95,7 +112,7 @@ static inline void udpfast_heard_begin(struct udpfast_heard *heard, int complete
 static inline int udpfast_objects_reach(struct udpfast_objects *objects, uint32_t stream)
 {
     uint32_t streams = 2 * objects->streams;
-    void *heard;
+    void *heard, *marks;
     if (stream < objects->streams)
         return 1;
     if (streams <= stream)
@@ -104,7 +121,12 @@ static inline int udpfast_objects_reach(struct udpfast_objects *objects, uint32_
     if (heard == NULL)
         return 0;
     objects->heard = (struct udpfast_heard *) heard;
+    marks = realloc(objects->marks, streams * sizeof *objects->marks);
+    if (marks == NULL)
+        return 0;
+    objects->marks = (struct udpfast_marks *) marks;
     for (; objects->streams < streams; objects->streams++) {
+        memset(objects->marks + objects->streams, 0, sizeof *objects->marks);
         objects->heard[objects->streams].gaps = 0;
         udpfast_heard_begin(objects->heard + objects->streams, 0);
     }
@@ -230,6 +252,7 @@ static inline int udpfast_objects_gap(struct udpfast_objects *objects,
         && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
         return 0;
     objects->heard[udpfast_stream(record)].gaps++;
+    objects->marks[udpfast_stream(record)].gap = record->position;
     return 1;
 }
 

@@ -177,6 +177,11 @@ static inline uint32_t udpfast_queues_side(const struct udpfast_queues *queues, 
                                            const struct udpfast_order *const **rows)
 {
     uint32_t i, count = 0;
+    if (rows == NULL)
+        return 0;
+    *rows = NULL;
+    if (queues == NULL)
+        return 0;
     for (i = 0; i < queues->count; i++)
         if (queues->rows[i].side == side)
             queues->sorted[count++] = queues->rows + i;
@@ -195,7 +200,7 @@ static inline uint32_t udpfast_queues_levels(const struct udpfast_queues *queues
     uint32_t i, count = udpfast_queues_side(queues, side, &rows), levels = 0;
     for (i = 0; i < count; i++) {
         if (levels == 0 || into[levels - 1].price != rows[i]->price) {
-            if (levels == room)
+            if (levels == room || into == NULL)
                 break;
             into[levels].price = rows[i]->price;
             into[levels].quantity = 0;

@@ -326,9 +326,13 @@ static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reade
  */
 static inline const char *udpfast_reader_name(struct udpfast_reader *reader, uint32_t id)
 {
-    char *text = reader->said[reader->said_next++ % 4];
+    char *text;
     uint32_t size = 0;
-    const char *bytes = udpfast_reader_name_bytes(reader, id, &size);
+    const char *bytes;
+    if (reader == NULL)
+        return "";
+    text = reader->said[reader->said_next++ % 4];
+    bytes = udpfast_reader_name_bytes(reader, id, &size);
     if (bytes != NULL)
         memcpy(text, bytes, size);
     text[size] = 0;
@@ -340,6 +344,8 @@ static inline const char *udpfast_reader_name(struct udpfast_reader *reader, uin
 /* Unmap the ring, and free the reader's memory. Idempotent. */
 static inline void udpfast_reader_close(struct udpfast_reader *reader)
 {
+    if (reader == NULL)
+        return;
     udpfast_region_unmap(&reader->ring);
     udpfast_region_unmap(&reader->names);
     free(reader->copies);
@@ -447,6 +453,8 @@ static inline int udpfast_reader_directory(struct udpfast_reader *reader, const 
 static inline int udpfast_reader_open(struct udpfast_reader *reader, const char *address, int start)
 {
     int result;
+    if (reader == NULL)
+        return UDPFAST_REFUSED;
     if (reader->header != NULL)
         return udpfast_say_open(reader->problem);
     memset(reader, 0, sizeof *reader);
@@ -469,7 +477,7 @@ static inline int udpfast_reader_open(struct udpfast_reader *reader, const char 
 /* Whether the writer lives, and has not ended; 0 of a reader that is not open. */
 static inline int udpfast_reader_works(const struct udpfast_reader *reader)
 {
-    return reader->header != NULL
+    return reader != NULL && reader->header != NULL
            && UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_OPEN
            && udpfast_region_writer_alive(&reader->ring);
 }
@@ -795,6 +803,8 @@ static inline int udpfast_reader_stay_removed(struct udpfast_reader *reader)
 static inline int udpfast_reader_say_refused(struct udpfast_reader *reader,
                                              const struct udpfast_record **records, int64_t limit)
 {
+    if (reader == NULL)
+        return UDPFAST_REFUSED;
     if (reader->header == NULL)
         return udpfast_reader_say_closed(reader);
     if (records == NULL)
@@ -822,7 +832,7 @@ static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
 {
     int attempts = 0, ended = 0, end, result;
     uint64_t missed, latest, state;
-    if (reader->header == NULL || records == NULL || limit < 1)
+    if (reader == NULL || reader->header == NULL || records == NULL || limit < 1)
         return udpfast_reader_say_refused(reader, records, limit);
     if (reader->pending) {
         reader->pending = 0;
@@ -919,11 +929,11 @@ static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
 {
     int64_t until_ns = udpfast_deadline(timeout_ns);
     uint64_t turns = 0;
+    if (reader == NULL || reader->header == NULL || records == NULL || limit < 1)
+        return udpfast_reader_say_refused(reader, records, limit);
     if (how != UDPFAST_WAIT_SPIN && how != UDPFAST_WAIT_SLEEP)
         return udpfast_say(reader->problem, UDPFAST_REFUSED,
                            "how must be UDPFAST_WAIT_SPIN or _SLEEP (0 or 1), was %d", how);
-    if (reader->header == NULL || records == NULL || limit < 1)
-        return udpfast_reader_say_refused(reader, records, limit);
     for (;;) {
         /* The commit word alone shows neither laps nor the end: poll from time to time. */
         if (turns % 64 == 0 || turns >= 1000
