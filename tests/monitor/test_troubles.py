@@ -250,3 +250,26 @@ def test_feed_that_its_group_starts_again_is_said_alike_of_the_host_and_of_the_f
         assert "SIGKILL ended it" in texts(status)[0]
     finally:
         file.close()
+
+
+def test_losses_and_disagreements_of_late_are_listed_and_older_ones_are_not(
+    feed: Subscriber,
+) -> None:
+    def said(**recent: int) -> list[str]:
+        status = status_of(feed)
+        counted = status.counters["incremental"] | {"lost": 1371, "disagreements": 1495}
+        agents = tuple(
+            msgspec.structs.replace(each, **recent) if each.name == "feed" else each
+            for each in status.agents
+        )
+        counters = status.counters | {"incremental": counted}
+        return texts(msgspec.structs.replace(status, agents=agents, counters=counters))
+
+    assert said() == []
+    assert said(lost_recent=100) == []
+    assert said(lost_recent=371, disagreements_recent=3) == [
+        "feed deribit: lines brought different bytes for the same fragment, 3 times in the last 15 "
+        "minutes: which are right, nobody knows",
+        "feed deribit: 371 messages were lost in the last 15 minutes, of 1,371 since its start "
+        "(udpfast stat deribit --losses says where)",
+    ]

@@ -56,6 +56,8 @@ class AgentStatus(Struct, frozen=True):
     looked_ns: int
     down_ns: int
     down_records: int
+    lost_recent: int = 0
+    disagreements_recent: int = 0
 
     @property
     def restarts_text(self) -> str:

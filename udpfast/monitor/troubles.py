@@ -44,6 +44,8 @@ DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0
 STRANDED_NS = 10_000_000_000
 #: For so long it is said that a feed was started again (UdpfastFeedRestarted pages for as long).
 RESTARTED_NS = 600_000_000_000
+#: More messages than these, lost in 15 minutes, need attention (udpfast:threshold:lost_per_15m).
+LOST_RECENT = 100
 #: A copy that is connected is behind by less than this, unless it catches up.
 LAG_MS = 10_000
 
@@ -56,19 +58,21 @@ class TroubleKind(IntEnum):
     FEED_REMOVED = 3
     FEED_RESTARTED = 4
     FEED_SILENT = 5
-    OBJECTS_STRANDED = 6
-    AGENT_DOWN = 7
-    RELAY_GONE = 8
-    SOURCE_GONE = 9
-    DISK_FULL = 10
-    LINE_SILENT = 11
-    SERVER_SILENT = 12
-    TABLE_FULL = 13
-    OUTBOX_FULL = 14
-    NOT_RECORDED = 15
-    RELAY_SHORT = 16
-    HOST_FAULT = 17
-    UNREADABLE = 18
+    LINES_DISAGREE = 6
+    LOSING = 7
+    OBJECTS_STRANDED = 8
+    AGENT_DOWN = 9
+    RELAY_GONE = 10
+    SOURCE_GONE = 11
+    DISK_FULL = 12
+    LINE_SILENT = 13
+    SERVER_SILENT = 14
+    TABLE_FULL = 15
+    OUTBOX_FULL = 16
+    NOT_RECORDED = 17
+    RELAY_SHORT = 18
+    HOST_FAULT = 19
+    UNREADABLE = 20
 
 
 #: An agent's failure by which there was no room for a further segment, or no quota.
@@ -214,6 +218,7 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
                 yield Trouble(TroubleKind.FEED_SILENT, text)
         else:
             yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
+    yield from _of_late(name, status)
     yield from _of_objects(name, status)
     for sentence in status.silent_addresses:
         yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
@@ -284,6 +289,25 @@ def _of_objects(name: str, status: InstanceStatus) -> Iterator[Trouble]:
             "session. Start the feed before its market, or set [[snapshot.lines]] (for a venue: "
             "[[recovery.lines]] or [snapshot_server])",
         )
+
+
+def _of_late(name: str, status: InstanceStatus) -> Iterator[Trouble]:
+    # What the alerts' rules call for, by the same numbers.
+    for each in status.agents:
+        if each.disagreements_recent:
+            yield Trouble(
+                TroubleKind.LINES_DISAGREE,
+                f"feed {name}: lines brought different bytes for the same fragment, "
+                f"{each.disagreements_recent:,} times in the last 15 minutes: which are right, "
+                "nobody knows",
+            )
+        if each.lost_recent > LOST_RECENT:
+            yield Trouble(
+                TroubleKind.LOSING,
+                f"feed {name}: {each.lost_recent:,} messages were lost in the last 15 minutes, of "
+                f"{status.counters['incremental']['lost']:,} since its start (udpfast stat {name} "
+                "--losses says where)",
+            )
 
 
 def _by_scope(status: InstanceStatus) -> dict[str, str]:

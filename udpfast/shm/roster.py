@@ -37,6 +37,8 @@ _ENTRY = np.dtype(
         ("failure", "S200"),
         ("down_ns", "<i8"),
         ("down_records", "<i8"),
+        ("lost_recent", "<i8"),
+        ("disagreements_recent", "<i8"),
     ]
 )
 _LAYOUT_HASH = layout_hash(_ENTRY)
@@ -79,6 +81,8 @@ class AgentEntry:
         When it failed, UNIX ns, until it has worked for `run.restart_steady_ms` again; 0: it works.
     down_records : int
         Number of records that the feed had published by then.
+    lost_recent, disagreements_recent : int
+        Of the feed: messages lost, and fragments whose copies differ, in the last 15 minutes.
     """
 
     name: str
@@ -91,6 +95,8 @@ class AgentEntry:
     looked_ns: int = 0
     down_ns: int = 0
     down_records: int = 0
+    lost_recent: int = 0
+    disagreements_recent: int = 0
 
 
 class Roster:
@@ -131,6 +137,8 @@ class Roster:
             row["looked_ns"] = now_ns
             row["down_ns"] = entry.down_ns
             row["down_records"] = entry.down_records
+            row["lost_recent"] = entry.lost_recent
+            row["disagreements_recent"] = entry.disagreements_recent
 
     def close(self) -> None:
         """Release the roster. The file stays for tools."""
@@ -182,6 +190,8 @@ def read_roster(directory: str | os.PathLike[str]) -> list[AgentEntry]:
             looked_ns=int(row["looked_ns"]),
             down_ns=int(row["down_ns"]),
             down_records=int(row["down_records"]),
+            lost_recent=int(row["lost_recent"]),
+            disagreements_recent=int(row["disagreements_recent"]),
         )
         for row in rows
         if row["name"]

@@ -22,11 +22,12 @@ from udpfast.agents.feed.feed_loop import FeedLoop
 from udpfast.agents.feed.feed_store import FeedStore
 from udpfast.agents.feed.line_watch import LineWatch, WatchedInterface, WatchedLine
 from udpfast.agents.feed.lines import received_addresses
+from udpfast.agents.feed.recent_losses import RecentLosses
 from udpfast.archive.bus_files import note_store
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.core.agent import AgentRunner
-from udpfast.core.clock import realtime_ns
+from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
@@ -44,6 +45,8 @@ __all__ = ["Subscriber"]
 
 #: What happened to lines, for whoever asks; without one, the last of it is kept.
 EVENTS_MAX = 100
+#: What was lost of late is counted so often.
+RECENT_LOOK_NS = 1_000_000_000
 
 
 class Subscriber:
@@ -101,6 +104,7 @@ class Subscriber:
         self._interrupted = False
         self._said: deque[str] = deque(maxlen=EVENTS_MAX)
         self._feed = AgentEntry("feed")
+        self._recent, self._recent_due_ns = RecentLosses(), 0
         self._notes: tuple[str, ...] = ()
         self._bypass: Bypass | None = None
 
@@ -132,6 +136,7 @@ class Subscriber:
             self._store = FeedStore(self.config)
             self._said.extend(self._store.disk.store.said)
         self._companions, self._interrupted = None, False
+        self._recent, self._recent_due_ns = RecentLosses(), 0
         self._counters = None
         before = _last_of(self.directory)
         try:
@@ -284,6 +289,11 @@ class Subscriber:
     def _look(self) -> AgentEntry:
         if self._runner is not None:
             self._feed.cycles = self._runner.cycles
+        now_ns = monotonic_ns()
+        if now_ns >= self._recent_due_ns and self._counters is not None:
+            self._recent_due_ns = now_ns + RECENT_LOOK_NS
+            lost, disagreements = self._recent.look(self.counters(), now_ns)
+            self._feed.lost_recent, self._feed.disagreements_recent = lost, disagreements
         return self._feed
 
     def _become(self, state: AgentState) -> None:
