@@ -20,7 +20,7 @@ from udpfast.errors import ConfigError, RegionError, WriterExistsError
 from udpfast.log.readers import list_readers, remove_dead_readers
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.instance import instance_directory
+from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.region import Region
 
 OWNER, MEMBER, OTHER, STRANGER, GROUP = 12_340, 12_341, 12_342, 12_343, 12_350
@@ -169,6 +169,22 @@ def test_member_of_the_group_cannot(instance, monkeypatch, what):
 def test_stranger_is_not_let_in(instance, monkeypatch):
     monkeypatch.setenv("UDPFAST_TRUST", str(OWNER))
     assert as_user(STRANGER, 0, lambda: Reader("ring:feed")) == "PermissionError"
+
+
+@needs_root
+def test_stranger_is_told_what_lets_them_in(instance, root, monkeypatch):
+    monkeypatch.setenv("UDPFAST_TRUST", str(OWNER))
+
+    def look(what, said):
+        with pytest.raises(PermissionError, match=said):
+            what()
+
+    own = r"access\.group of the feed's file names.*UDPFAST_TRUST.*/feed'"
+    assert as_user(STRANGER, 0, lambda: look(lambda: Reader("ring:feed"), own)) == ""
+    assert as_user(MEMBER, GROUP, lambda: look(list_instances, "give one by its name")) == ""
+    root.chmod(0o700)
+    all_of_them = own.replace("/feed'", "/root'")
+    assert as_user(STRANGER, 0, lambda: look(lambda: Reader("ring:feed"), all_of_them)) == ""
 
 
 @needs_root

@@ -75,7 +75,11 @@ def list_instances() -> list[Path]:
     Directories without a file are left out: a start that was refused leaves only `readers/` behind.
     """
     root = instance_root()
-    found = sorted(root.iterdir()) if root.is_dir() else []
+    try:
+        found = sorted(root.iterdir()) if root.is_dir() else []
+    except PermissionError:
+        said = "only its owner can list its instances: give one by its name"
+        raise PermissionError(errno.EACCES, said, str(root)) from None
     return [each for each in found if each.name not in (SHARED, GROUPS, RUNS) and _has_files(each)]
 
 
@@ -109,7 +113,7 @@ def instance_directory(
     ConfigError
         The name has other characters, or there is no such group.
     PermissionError
-        This user is not a member of the group.
+        This user is not a member of the group; or may not read the instance.
     FileNotFoundError
         There is no such instance, and `create` is False.
     RegionError
@@ -127,6 +131,7 @@ def instance_directory(
         if create:
             root.mkdir(mode=0o700, exist_ok=True)
         _check_directory(root)
+        _check_admitted(root, os.X_OK)
         directory = root / text
     if create:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -134,6 +139,7 @@ def instance_directory(
         said = f"no such instance{instance_hint(text)}"
         raise FileNotFoundError(errno.ENOENT, said, str(directory))
     _check_directory(directory)
+    _check_admitted(directory, os.R_OK | os.X_OK)
     if create:
         (directory / "readers").mkdir(mode=0o700, exist_ok=True)
         if group is not None:
@@ -348,6 +354,16 @@ def _journal_hint(text: str, what: str) -> str:
         names = [each.name for each in journal_root().iterdir() if each.is_dir()]
     near = did_you_mean(text, names).removeprefix("; ")
     return f"{near or question} If it is elsewhere ({key}), give its path, such as ./{text}"
+
+
+def _check_admitted(directory: Path, how: int) -> None:
+    if not os.access(directory, how):
+        raise PermissionError(
+            errno.EACCES,
+            "only its owner may read it, and the group that access.group of the feed's file names: "
+            "be a member, and let UDPFAST_TRUST name the owner",
+            str(directory),
+        )
 
 
 def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
