@@ -123,6 +123,30 @@ def test_a_feed_is_started_again_in_good_order_by_a_signal(tmp_path, ports):
     ear.sock.close()
 
 
+def test_a_group_that_is_sent_the_signal_of_a_feed_says_what_its_files_would_change(
+    tmp_path, ports
+):
+    folder = tmp_path / "us"
+    ear = Ear(str(tmp_path / "ear"))
+    with running(folder, NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        before = feeds()
+
+        def ask(said):
+            process.send_signal(signal.SIGUSR1)
+            assert any(said in line for line in process.stderr), said
+
+        ask("Its files are sound, and name the feeds that it runs")
+        shutil.copy(folder / "one.toml", folder / "four.toml")
+        ask(f"would not start: {folder / 'one.toml'}: name")  # two of one name
+        text = (folder / "four.toml").read_text().replace('"one"', '"four"')
+        (folder / "four.toml").write_text(text)
+        (folder / "two.toml").unlink()
+        ask("added: four; gone: two: a new start of the group adds and removes feeds")
+        assert feeds() == before
+    ear.sock.close()
+
+
 def test_what_ended_a_feed_is_told_beside_what_hinders_its_start(tmp_path, ports):
     file = tmp_path / "us" / "two.toml"
     text = file.read_text()

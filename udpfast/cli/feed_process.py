@@ -84,7 +84,10 @@ class FeedProcess:
         environment = {key: text for key, text in os.environ.items() if key != "WATCHDOG_PID"}
         environment["NOTIFY_SOCKET"] = self._address
         environment["WATCHDOG_USEC"] = str(self._watchdog_ns // 1000)
+        # It ignores a SIGUSR1 that comes before it knows what to do, as it inherits that from us.
+        handler = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         self._process = subprocess.Popen(child_command(*self._arguments), env=environment)
+        signal.signal(signal.SIGUSR1, handler)
         self._began_ns = self._alive_ns = now_ns
         self._note("starting", pid=self._process.pid)
 

@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +55,8 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     configs, host, group, cores = plan.configs, plan.host, plan.group, plan.cores
     stopping = Stop()
     stopping.listen()
-    # It is meant for a feed, whose process ignores it, too, until it knows what to do.
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    asked = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda number, frame: asked.set())
     try:
         file = GroupFile(group)
     except WriterExistsError as error:
@@ -78,9 +79,16 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
             placed = ", ".join(f"{name} on core {core}" for name, core in cores.items())
             click.echo(f"udpfast: group {group}: {len(feeds)} feeds; {placed or 'none is pinned'}")
             sys.stdout.flush()
+
+        def look_again() -> None:
+            if asked.is_set():
+                asked.clear()
+                say_warning(f"udpfast: group {group}: {_compare(paths, host_file, configs.keys())}")
+
         drain_ms = max(config.run.drain_ms for config in configs.values())
         try:
-            return _supervise(feeds, file, stopping, 2 * drain_ms * 1_000_000 + STOP_MARGIN_NS)
+            patience_ns = 2 * drain_ms * 1_000_000 + STOP_MARGIN_NS
+            return _supervise(feeds, file, stopping, look_again, patience_ns)
         finally:
             for feed in feeds:
                 feed.close()
@@ -207,8 +215,34 @@ def _arguments(path: Path, core: int | None, quiet: bool) -> list[str]:
     return ["run", str(path), *pinned, *silent, "--log-level", level.name.lower()]
 
 
+def _compare(paths: Sequence[str], host_file: str | None, running: Set[str]) -> str:
+    # What SIGUSR1 to the group does: nothing but to say what its files would change.
+    said = [
+        "SIGUSR1 to the group starts nothing again: send it to the process of one feed, which "
+        "`udpfast stat` names"
+    ]
+    try:
+        files = plan_group(paths, host_file).configs
+    except ConfigError as error:
+        return f"{said[0]}. With the files as they are, the group would not start: {error}"
+    for what, names in (
+        ("added", files.keys() - running),
+        ("gone", running - files.keys()),
+    ):
+        if names:
+            said.append(f"{what}: {', '.join(sorted(names))}")
+    if len(said) == 1:
+        return f"{said[0]}. Its files are sound, and name the feeds that it runs"
+    then = "a new start of the group adds and removes feeds"
+    return f"{said[0]}. Feeds of its files, {'; '.join(said[1:])}: {then}"
+
+
 def _supervise(
-    feeds: Sequence[FeedProcess], file: GroupFile, stopping: Stop, patience_ns: int
+    feeds: Sequence[FeedProcess],
+    file: GroupFile,
+    stopping: Stop,
+    look_again: Callable[[], None],
+    patience_ns: int,
 ) -> int:
     service = Service(os.environ)
     now_ns = monotonic_ns()
@@ -223,6 +257,7 @@ def _supervise(
                 file.write(feed.entry for feed in feeds)
             if all(feed.entry.state != "starting" for feed in feeds):
                 service.ready()
+            look_again()
             if service.status_due(now_ns):
                 service.status(_status(feeds))
             service.alive(now_ns, None)
