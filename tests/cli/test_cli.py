@@ -332,7 +332,7 @@ def test_tail_of_a_dead_instance_does_not_wait_for_more_and_says_so_in_a_line(tm
     result = run("tail", str(tmp_path / "feed"))
     assert result.returncode == 0
     (line,) = result.stderr.splitlines()
-    assert line.endswith("is dead; 0 records are left to show")
+    assert line.endswith("is dead; 0 records are left to show; --begin shows those that it left")
 
 
 def test_tail_of_a_feed_that_ended_in_good_order_does_not_call_it_dead(tmp_path):

@@ -20,9 +20,7 @@ from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
 __all__ = ["check", "print_findings"]
 
 
-@click.command(
-    epilog="Examples: udpfast check feed.toml; before a start: udpfast check feeds/ --faults"
-)
+@click.command(epilog="\b\nExamples:\n  udpfast check feed.toml\n  udpfast check feeds/ --faults")
 @click.argument("paths", metavar="[FEED.TOML | DIRECTORY]...", nargs=-1)
 @click.option(
     "--all",

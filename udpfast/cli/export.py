@@ -27,7 +27,7 @@ from udpfast.log.journal_span import Place, check_part
 __all__ = ["export"]
 
 
-@click.command(epilog="Example: udpfast export deribit /data/deribit --follow")
+@click.command(epilog="Example: udpfast export tutorial /data/tutorial --follow")
 @click.argument("journal")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(

@@ -27,7 +27,7 @@ LOOK_S = 0.1
 COMPOSITE = "composite:"
 
 
-@click.command(epilog="Example: udpfast record deribit --sync interval --full oldest")
+@click.command(epilog="Example: udpfast record tutorial --sync interval --full oldest")
 @click.argument("name")
 @click.argument("directory", required=False)
 @click.option(

@@ -79,11 +79,11 @@ class LineOf(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 has
 Examples:
   udpfast replay capture.pcap.gz
   udpfast replay data_feeds_20180127_IEXTP1_DEEP1.0.pcap.gz --payload iex_deep --to journal:iex
-  udpfast replay deribit --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
-  udpfast replay deribit --speed 1 --to ring:rehearsal
+  udpfast replay tutorial --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
+  udpfast replay tutorial --speed 1 --to ring:rehearsal
   udpfast replay store:orders --json
-  udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
-  udpfast replay deribit --raw --to incident.pcapng
+  udpfast replay tutorial --raw --speed 10 --to udp --host 127.0.0.1
+  udpfast replay tutorial --raw --to incident.pcapng
 """,
 )
 @click.argument("source", metavar="NAME|store:NAME|DIRECTORY|CAPTURE")

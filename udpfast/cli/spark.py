@@ -36,7 +36,7 @@ __all__ = ["spark"]
 
 EXAMPLES = """\b
 Examples:
-  udpfast spark run deribit /data/report
+  udpfast spark run tutorial /data/report
   udpfast spark run composite:algo /data/report --job bus --job seen
   udpfast spark run /data/export /data/report --job bars --job races --bar-s 1
   udpfast spark run hdfs:///udpfast/export hdfs:///udpfast/report --master yarn

@@ -43,7 +43,7 @@ from udpfast.shm.instance import instance_directory
 __all__ = ["stat"]
 
 
-@click.command(epilog="Example: udpfast stat deribit --watch 1")
+@click.command(epilog="Example: udpfast stat tutorial --watch 1")
 @click.argument("name", required=False, type=InstanceName())
 @click.option(
     "--watch",

@@ -50,7 +50,7 @@ def _complete_kind(
     return [name for name in _KINDS if name.startswith(begun.lower())]
 
 
-@click.command(epilog="Example: udpfast tail deribit --kind book --count 10")
+@click.command(epilog="Example: udpfast tail tutorial --kind book --count 10")
 @click.argument("name", type=InstanceName())
 @click.option(
     "--kind",
@@ -141,8 +141,9 @@ def _records(reader: Reader) -> Iterator[Any]:
         return
     left = reader.lag
     how = {"ended": "has ended", "failed": "has failed"}.get(reader.state, "is dead")
+    then = "" if left or not reader.index else "; --begin shows those that it left"
     click.echo(
-        f"udpfast: the writer (pid {pid}) {how}; {left:,} records are left to show", err=True
+        f"udpfast: the writer (pid {pid}) {how}; {left:,} records are left to show{then}", err=True
     )
     yield from itertools.islice(reader, left)
 

@@ -19,7 +19,7 @@ from udpfast.monitor.paced import Paced
 __all__ = ["top"]
 
 
-@click.command(epilog="Example: udpfast top --once deribit")
+@click.command(epilog="Example: udpfast top --once tutorial")
 @click.argument("names", metavar="[NAME]...", nargs=-1, type=InstanceName())
 @click.option(
     "--interval",

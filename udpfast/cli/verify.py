@@ -24,7 +24,7 @@ from udpfast.market.updates import LAYOUTS
 __all__ = ["verify"]
 
 
-@click.command(epilog="Example: udpfast verify deribit")
+@click.command(epilog="Example: udpfast verify tutorial")
 @click.argument("directory", metavar="NAME|DIRECTORY")
 @click.option(
     "--repair",

@@ -30,6 +30,6 @@ def wire(**_: Any) -> None:
 
     \b
     Between two cities, on B and then on A:
-      udpfast wire listen
+      udpfast wire listen 10.1.0.2@eth1 10.2.0.2@eth2
       udpfast wire send 10.1.0.2 --lines microwave=eth1,fibre=eth2@10.2.0.2 --report wire.html
     """

@@ -24,7 +24,7 @@ __all__ = ["parse_lines", "send"]
 
 
 @click.command(
-    epilog="Example: udpfast wire send 10.1.0.2 --lines microwave=eth1,fibre=eth2@10.2.0.2"
+    epilog="\b\nExample:\n  udpfast wire send 10.1.0.2 --lines microwave=eth1,fibre=eth2@10.2.0.2"
 )
 @click.argument("listener", metavar="IP[:PORT]")
 @click.option(

@@ -51,7 +51,9 @@ def kind_of(value: object) -> Kind:
         if value in list(Kind):
             return Kind(value)  # type: ignore[arg-type]
         hint = ""
-    raise ConfigError(f"a kind must be a member of Kind or its name, was {shown(value)}{hint}")
+    raise ConfigError(
+        f"a kind must be a member of Kind, its name or an export's table, was {shown(value)}{hint}"
+    )
 
 
 def kinds_of(values: object) -> Iterator[Kind]:

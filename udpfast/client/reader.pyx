@@ -49,10 +49,11 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         "journal:NAME" or "journal:/path/to/journal" for a recording; "zmq:..." (docs/zmq.md);
         "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md);
         "group:NAME" for all feeds that one `udpfast run DIRECTORY` supervises.
-        Several addresses are read as one stream in the order of `published_ns` (equal times in the
-        order of the list); records of one address keep their own order. A live address with
-        nothing new does not delay the others. All records of a batch are of one address:
-        `reader.origin`.
+        ["journal:NAME", "ring:NAME"], a journal and the ring that it is of, is one feed, each
+        record once. Several feeds are read as one stream in the order of `published_ns` (equal
+        times in the order of the list); records of one address keep their own order. A live
+        address with nothing new does not delay the others. All records of a batch are of one
+        address: `reader.origin`.
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" reacts fastest and takes a whole core; "backoff" spins, then yields,
         then sleeps for up to 1 ms.
