@@ -8,11 +8,14 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed.recorder import Recorder, _Keeping
 from udpfast.archive.feed_settings import write_feed
+from udpfast.cli.export import export
+from udpfast.cli.verify import verify
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.agent import AgentRunner
@@ -25,6 +28,7 @@ from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import list_readers
 from udpfast.log.ring import Ring
 from udpfast.log.segment import Segment, list_segments, segment_path
+from udpfast.log.verify import unknown_losses
 
 SEGMENT = 1 << 18
 PIECE = bytes(1000)
@@ -309,6 +313,12 @@ def test_recorder_of_another_log_says_that_nobody_knows_what_is_missing(
     with Reader(f"journal:{tmp_path / 'journal'}") as reader:
         said = [record.data["reason"] for record in reader if record.kind is Kind.LAPPED]
     assert said == [] if complete else [LappedReason.UNKNOWN]
+    assert unknown_losses(tmp_path / "journal") == (0 if complete else 1)
+    checked = CliRunner().invoke(verify, [str(tmp_path / "journal")])
+    assert ("once an unknown number of records" in checked.output) is not complete
+    out = [str(tmp_path / "journal"), str(tmp_path / "out")]
+    exported = CliRunner().invoke(export, out)
+    assert (" 0 + ? lost" in exported.output) is not complete
     assert numbers_of(tmp_path / "journal")[100:] == ([] if complete else [-1]) + [1]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from udpfast.cli.export_file import FORMATS, NAMELESS, export_file
-from udpfast.cli.journal import find_journal
+from udpfast.cli.journal import find_journal, unknown_text
 from udpfast.cli.options import FiniteRange, IntRange
 from udpfast.client.unpublished import describe_unpublished
 from udpfast.core.moment import unix_ns
@@ -23,6 +23,7 @@ from udpfast.export.schema import FROM_ALL, TABLES
 from udpfast.export.segments import is_closed
 from udpfast.export.wanted import Wanted
 from udpfast.log.journal_span import Place, check_part
+from udpfast.log.verify import unknown_losses
 
 __all__ = ["export"]
 
@@ -176,6 +177,7 @@ def export(
             break
     for doubt in exporter.doubts():
         click.echo(f"udpfast: {doubt}", err=True)
+    summary.tell_unknown(unknown_losses(exporter.journal))
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if "races" in tables and not (exporter.journal / "raw").is_dir():
         click.echo(
@@ -253,7 +255,11 @@ class _Summary:
         self._segments: set[tuple[bool, int]] = set()
         self._lost: set[Lost] = set()
         self._counts = dict.fromkeys(
-            (*("segments", "written", "records", "missing", "lost", "removed"), *_COUNTED),
+            (
+                *("segments", "written", "records", "missing", "lost", "removed"),
+                *_COUNTED,
+                "unknown",
+            ),
             0,
         )
         self._since_ns = time.monotonic_ns()
@@ -325,6 +331,12 @@ class _Summary:
         self._counts["lost"] = sum(each.records for each in lost)
         self._counts["removed"] = sum(each.records for each in lost if each.removed)
 
+    def tell_unknown(self, times: int) -> None:
+        """Report what the recorder lacks, and nobody can count."""
+        self._counts["unknown"] = times
+        if times:
+            click.echo(f"udpfast: not recorded: {unknown_text(times)}", err=True)
+
     def report(self, took_ns: int, as_json: bool) -> None:
         if as_json:
             found = {"directory": str(self._directory), **self._counts, "rows": self._rows}
@@ -338,6 +350,7 @@ class _Summary:
         click.echo(
             f"segments: {counts['segments']:,}, parts written now: {counts['written']:,}; "
             f"{counts['records']:,} records ({counts['missing']:,} missing because of damage, "
-            f"{counts['lost']:,} lost, {counts['removed']:,} of those removed to make room), "
+            f"{counts['lost']:,}{' + ?' * bool(counts['unknown'])} lost, "
+            f"{counts['removed']:,} of those removed to make room), "
             f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
         )

@@ -12,7 +12,7 @@ from udpfast.errors import FormatError, UdpfastError
 from udpfast.log.segment import list_segments
 from udpfast.shm.instance import instance_directory
 
-__all__ = ["find_journal"]
+__all__ = ["find_journal", "unknown_text"]
 
 
 def find_journal(address: str) -> Path:
@@ -39,3 +39,12 @@ def _warn_of_another(feed: str, directory: Path) -> None:
         present = noted_journal(instance_directory(feed))
         if present not in (None, directory):
             say_warning(f"udpfast: the feed {feed} records to {present}, and this is {directory}")
+
+
+def unknown_text(times: int) -> str:
+    """Return what `unknown_losses` of a journal means, in words."""
+    how_often = "once" if times == 1 else f"{times:,} times"
+    return (
+        f"{how_often} an unknown number of records: the feed began another log before all of the "
+        "last one was recorded (LAPPED of reason UNKNOWN)"
+    )

@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from udpfast.archive.names import damaged_names, journal_names, names_path
-from udpfast.cli.journal import find_journal
+from udpfast.cli.journal import find_journal, unknown_text
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError
 from udpfast.log.journal import Journal
 from udpfast.log.journal_layouts import journal_layouts, layouts_version
 from udpfast.log.journal_state import is_raw, journal_identity, journal_state
 from udpfast.log.segment import SEGMENT_FORMAT
-from udpfast.log.verify import SegmentCheck, verify_segments
+from udpfast.log.verify import SegmentCheck, unknown_losses, verify_segments
 from udpfast.market.updates import LAYOUTS
 
 __all__ = ["verify"]
@@ -67,6 +67,7 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
         "problems": [f"{check.path.name}: {each}" for check in checks for each in check.problems]
         + _lost_end(checks, state),
         "state": state,
+        "unknown": unknown_losses(target),
     }
     found["problems"] += _nameless(target, checks)
     found |= _origin(target, checks, found["problems"])
@@ -179,6 +180,8 @@ def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
             f"{state['synced_position']:,}); not recorded: {state['lapped']:,} records overwritten "
             f"before they were recorded, {state['dropped']:,} without room on the disk"
         )
+    if found["unknown"]:
+        click.echo(f"not recorded besides: {unknown_text(found['unknown'])}")
     if "repaired" in found:
         click.echo(f"cut {found['repaired']['cut_bytes']:,} bytes")
         for note in found["repaired"]["notes"]:

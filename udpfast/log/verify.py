@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from udpfast.core.layout import LAPPED, Kind, LappedReason
 from udpfast.errors import RegionError
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import JournalState, journal_state
 from udpfast.log.segment import (
     Segment,
@@ -15,7 +19,7 @@ from udpfast.log.segment import (
     segments_identity,
 )
 
-__all__ = ["SegmentCheck", "verify_segments"]
+__all__ = ["SegmentCheck", "unknown_losses", "verify_segments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +122,36 @@ def _verify(
         cut_bytes=survey.rest_bytes,
         problems=tuple(problems),
     )
+
+
+def unknown_losses(directory: str | os.PathLike[str]) -> int:
+    """Return how often a journal's recorder lacks an unknown number of records.
+
+    So it is where the feed began another log before all of the last one was recorded: no count of
+    the journal has them, and a LAPPED of reason UNKNOWN is the first record of the other log's
+    first segment. Damaged segments are left out.
+    """
+    found, source = 0, b""
+    for number in list_segments(Path(directory)):
+        try:
+            info = Segment.open(segment_path(Path(directory), number)).info()
+        except (FileNotFoundError, RegionError):
+            continue
+        if info.source != source:
+            found += _begins_unknown(Path(directory), info)
+        source = info.source
+    return found
+
+
+def _begins_unknown(directory: Path, info: SegmentInfo) -> bool:
+    try:
+        cursor = JournalCursor.attach(directory, ("position", info.position), follow=False, limit=1)
+    except (FileNotFoundError, RegionError):
+        return False
+    try:
+        if not cursor.poll() or cursor.headers[0]["kind"] != Kind.LAPPED:
+            return False
+        lapped = np.frombuffer(cursor.payloads, LAPPED, 1, int(cursor.offsets[0]))[0]
+        return bool(lapped["reason"] == LappedReason.UNKNOWN)
+    finally:
+        cursor.close()
