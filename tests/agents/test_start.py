@@ -9,7 +9,9 @@ import traceback
 
 import pytest
 
+from tests.waiting import wait_until
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.archive.run_notes import list_runs
 from udpfast.cli.run import say_removed
 from udpfast.client.reader import Reader
 from udpfast.errors import ConfigError, WriterExistsError
@@ -133,7 +135,39 @@ def test_feed_whose_files_are_removed_goes_on_and_says_so(tmp_path, monkeypatch,
         for _ in range(2):
             say_removed(feed, said)
         assert capsys.readouterr().err.count("removed while the feed runs") == 1
+        assert list(list_runs()) == ["test"]
         assert (feed.failure, reader.state) == (None, "alive")
+
+
+@pytest.mark.parametrize("moved", ["counters", "all"])
+def test_feed_whose_files_are_put_back_can_be_found_again(tmp_path, monkeypatch, moved, capsys):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    with Subscriber(instance_settings(free_ports(1)[0])) as feed:
+        place = feed.directory if moved == "all" else feed.directory / "counters"
+        said = {}
+        place.rename(tmp_path / "elsewhere")
+        say_removed(feed, said)
+        (tmp_path / "elsewhere").rename(place)
+        for _ in range(2):
+            say_removed(feed, said)
+        assert capsys.readouterr().err.count("its files are there again") == 1
+        assert (said, list_runs()) == ({}, {})
+
+
+def test_image_that_is_removed_while_the_feed_runs_is_made_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    settings = instance_settings(free_ports(1)[0], image={"enabled": True})
+    with Subscriber(settings) as feed:
+        image = feed.directory / "image"
+
+        def runs(restarts):
+            (agent,) = [each for each in feed.agents if each.name == "image"]
+            return agent.restarts == restarts and agent.cycles and image.exists()
+
+        wait_until(lambda: runs(0), "the image")
+        image.unlink()
+        wait_until(lambda: runs(1), "another image")
+    assert "the image was removed while the feed runs" in capsys.readouterr().err
 
 
 def test_feed_of_a_store_has_no_files_of_a_ring_to_be_removed(tmp_path, monkeypatch):

@@ -238,10 +238,16 @@ def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
 
 
 def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
-    """Say once that files of a feed that runs were removed: it goes on, but nobody finds it."""
+    """Say once that files of a feed that runs were removed: it goes on, but nobody finds it.
+
+    And once that they were put back, if they were.
+    """
     # The records of a store, and their names, lie in its own directory.
     files = ("counters", "names", "ring") if subscriber.config.output == "ring" else ("counters",)
     missing = [name for name in files if not (subscriber.directory / name).exists()]
+    if not missing and said.pop("removed", ""):
+        forget_run(subscriber.name)
+        say_warning(f"udpfast: {subscriber.name}: its files are there again: it can be found")
     if missing and "removed" not in said:
         said["removed"] = (
             f"{' and '.join(missing)} in {subscriber.directory} were removed while the feed runs: "

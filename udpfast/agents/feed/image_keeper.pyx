@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cython
 
-from libc.errno cimport EPIPE
+from libc.errno cimport ENOENT, EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.agents.feed.feed_state cimport state_open
@@ -38,6 +38,7 @@ cdef enum:
     BATCH = 1024                 # records of one turn
     DUTY = 10                    # writing takes at most one part of so many of the time
     REPORT_NS = 10_000_000       # tools see how far it is so often, or at every turn with records
+    LOOK_NS = 500_000_000        # whether readers can still find the image
 
 
 @cython.final
@@ -63,6 +64,7 @@ cdef class ImageKeeper(Agent):
     cdef uint64_t _published     # position that the image has
     cdef uint64_t _read          # records since it was started
     cdef int64_t _report_at_ns
+    cdef int64_t _look_at_ns
 
     def __init__(self, config: ImageConfig, directory: Path):
         super().__init__("udpfast image")
@@ -159,7 +161,21 @@ cdef class ImageKeeper(Agent):
             self._read += count
             store_relaxed(&self._registration.entry.read, self._read)
             self._cursor.report(self._registration.entry)
+        if now_ns >= self._look_at_ns:
+            self._look_at_ns = now_ns + LOOK_NS
+            with gil:
+                if self._is_removed():
+                    return -ECANCELED
         return <int>count
+
+    cdef bint _is_removed(self):
+        # Another one is made by the next run. With the whole instance gone, there is no place.
+        path = self._directory / "image"
+        if path.exists() or not (self._directory / "counters").exists():
+            return False
+        self.failure = FileNotFoundError(
+            ENOENT, "the image was removed while the feed runs: another one is made", str(path))
+        return True
 
     cdef int _fail(self, int64_t code) noexcept nogil:
         with gil:
