@@ -328,7 +328,7 @@ def _waits(config: FeedConfig) -> list[Finding]:
         findings += [
             Finding(
                 f"{scope} lost_packet_wait_us",
-                'the skew of the lines and a quarter more, or "auto"',
+                'the skew of the lines and a quarter more; "auto" waits for 250,000 us at most',
                 f"{wait_us}, {late or 0:,} datagrams came too late",
                 late == 0 if known else None,
                 "What one line lost is reported lost, though another line brings it.",
