@@ -278,6 +278,14 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
         ),
         (("--definitions", "127.0.0.1:1", "--simulate"), "--definitions needs --venue"),
         (
+            ("--venue", "cme", "--simulate", "--books", "books.json"),
+            "--books cannot be combined with --venue: it is for the market of Roq",
+        ),
+        (
+            ("--venue", "cme", "--simulate", "--restart-at", "1"),
+            "--restart-at cannot be combined with --venue: it is for the market of Roq",
+        ),
+        (
             ("--venue", "pitch", "--simulate", "--recovery", "127.0.0.1:1"),
             "--recovery takes at most 0 addresses here, found 1",
         ),

@@ -84,15 +84,16 @@ def _check_capture(options: dict[str, Any]) -> None:
         raise click.UsageError(
             "--venue needs --simulate and takes no capture: it says whose market is simulated"
         )
+    other = (
+        "--venue: it is for the market of Roq"
+        if options["venue"]
+        else "a capture, which is sent as it is"
+    )
     for name in ("market", "books") if options["venue"] else ("market", "simulate", "books"):
         if options[name]:
-            raise click.UsageError(
-                f"--{name} cannot be combined with a capture, which is sent as it is"
-            )
+            raise click.UsageError(f"--{name} cannot be combined with {other}")
     if options["restart_at"] is not None:
-        raise click.UsageError(
-            "--restart-at cannot be combined with a capture, which is sent as it is"
-        )
+        raise click.UsageError(f"--restart-at cannot be combined with {other}")
 
 
 def _check_lines(options: dict[str, Any]) -> None:
