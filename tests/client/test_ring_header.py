@@ -37,7 +37,7 @@ from udpfast.core.layout import (
 )  # fmt: skip
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.log.ring import RING_LAYOUT, Ring
-from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK, TRADES
+from udpfast.market.updates import BOOK, PAYLOAD_HASH, TOP_OF_BOOK, TRADES
 from udpfast.shm.region import Region
 
 STRICT = (
@@ -629,6 +629,26 @@ def test_tops_and_trades_of_a_venue_are_in_doubt_from_a_loss_on(
     assert doubts(reader)["B"] == 0
     instance.ring.close()
     assert set(doubts(reader).values()) == {1}
+
+
+def test_ring_whose_names_were_removed_is_said_to_have_no_books(read: Read, tmp_path: Path) -> None:
+    directory = tmp_path / "feed"
+    directory.mkdir(mode=0o700)
+    update = np.zeros((), BOOK)
+    update["exchange_id"], update["symbol_id"], update["update_type"] = 1, 2, 1
+    with Ring.create(directory, 1 << 20, PAYLOAD_HASH, names=7) as ring:
+        ring.append(Kind.BOOK, update.tobytes(), session=1)
+        ring.flush()
+        lines = read(f"ring:{directory}", "begin").read()
+        assert "failed" in lines and "books 0 1 0" in lines
+        with pytest.warns(
+            RuntimeWarning, match="/names: there is none: the reader knows no"
+        ) as said:
+            reader = Reader(f"ring:{directory}", start="begin")
+            books = Books(reader)
+            books.poll()
+        assert (len(said), len(books), books.unnamed) == (1, 0, 1)
+        reader.close()
 
 
 # --- mistakes of a program ------------------------------------------------------------------------

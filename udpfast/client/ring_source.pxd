@@ -34,6 +34,7 @@ cdef class RingSource(Source):
     cdef object names_region
     cdef object failure          # exception for `fail` to raise
     cdef int64_t names_looked_ns  # when names_missing last returned True
+    cdef bint names_warned       # that they were removed
 
     cdef int64_t _take_image(self, int64_t limit) noexcept nogil
     cdef int64_t _meet_lap(self, int64_t count, int64_t limit) noexcept

@@ -404,7 +404,16 @@ cdef class RingSource(Source):
             return
         try:
             region = attach_names(Path(self.directory) / "names")
-        except (FileNotFoundError, NotReadyError):  # a new writer's, which are ready at its RESTART
+        except (FileNotFoundError, NotReadyError) as error:
+            # Those of a new writer are ready at its RESTART.
+            if not self.names_warned and self.names_region is None and (
+                    isinstance(error, FileNotFoundError)
+                    and self.cursor.reader.header.names != 0):
+                self.names_warned = True
+                warnings.warn(
+                    f"{self.directory}/names: there is none: the reader knows no exchange and no "
+                    "symbol, and no update has a book; start the feed again",
+                    RuntimeWarning, stacklevel=2)
             return
         table = NameTable(names_table(region))
         if self.cursor.reader.header.names not in (0, table.mark):

@@ -737,6 +737,9 @@ static inline int udpfast_books_target(struct udpfast_books *books, struct udpfa
             result = udpfast_books_bind(books, reader, *object, tag);
     }
     books->unnamed += result == 0;
+    if (result == 0 && tag != 0 && reader->table == NULL && reader->header != NULL
+        && reader->header->names != 0)
+        return UDPFAST_ABSENT; /* the ring has names, but nobody finds them */
     return result;
 }
 
@@ -851,7 +854,8 @@ static inline int udpfast_books_meet(struct udpfast_books *books, struct udpfast
 }
 
 /* Apply a record of any kind to the books. Returns 0, UDPFAST_FORMAT, UDPFAST_NO_MEMORY,
- * UDPFAST_CLOSED: the books are not open, or UDPFAST_REFUSED: they are of another ring.
+ * UDPFAST_CLOSED: the books are not open, UDPFAST_REFUSED: they are of another ring, or
+ * UDPFAST_ABSENT: the file of names was removed, so that nobody knows whose book an update is of.
  *
  * updated: the book that the record updated; NULL: none. (A GAP updates none, but may make many
  * stale.) Pass NULL if it does not matter.
@@ -926,6 +930,10 @@ static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfas
                     "record %" PRIu64 ": %s of %" PRIu32 " bytes is too short for its rows",
                     record->index, books->kind == UDPFAST_KIND_BOOK ? "BOOK" : "ORDERS",
                     udpfast_record_payload_size(record));
+    else if (result == UDPFAST_ABSENT)
+        udpfast_say(books->problem, result,
+                    "%.300s/names: there is none: no update has a book; start the feed again",
+                    reader->directory);
     else if (result < 0)
         udpfast_say(books->problem, result, "record %" PRIu64 ": no memory for its book",
                     record->index);
