@@ -630,14 +630,13 @@ def test_object_that_names_another_symbol_has_the_book_of_that_alone(instance: I
     keeper.on_stop()
 
 
+@pytest.mark.parametrize("quantity", [float("nan"), -1.0])
 @pytest.mark.parametrize("snapshot", [False, True])
 def test_level_that_is_no_number_puts_the_book_in_doubt_as_a_strategy_has_it(
-    instance: Instance, snapshot: bool
+    instance: Instance, snapshot: bool, quantity: float
 ) -> None:
     live_book(instance)
-    instance.book(
-        [(10, float("nan")), (8, 1)], [(11, 3)], snapshot=snapshot, number=101, follows=100
-    )
+    instance.book([(10, quantity), (8, 1)], [(11, 3)], snapshot=snapshot, number=101, follows=100)
     instance.ring.flush()
     keeper = keep(instance)
     found = []

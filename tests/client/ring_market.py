@@ -154,5 +154,6 @@ class Market:
         if snapshot and rng.random() < 0.8:
             rows = np.sort(rows, order="price")[::sign]
         if len(rows) and rng.random() < 0.02:
-            rows[0][rng.choice(("price", "quantity"))] = np.nan
+            what = rng.choice(("price", "quantity"))
+            rows[0][what] = -1 if what == "quantity" and rng.random() < 0.5 else np.nan
         return rows

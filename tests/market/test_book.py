@@ -217,7 +217,10 @@ def test_recorded_market_ends_in_the_expected_book(instrument):
     assert crossed == expected["messages_after_which_book_is_crossed"]
 
 
-@pytest.mark.parametrize("level", [(100.0, math.nan), (math.nan, 1.0), (math.nan, math.nan)])
+@pytest.mark.parametrize(
+    "level",
+    [(100.0, math.nan), (math.nan, 1.0), (math.nan, math.nan), (100.0, -1.0), (100.0, -math.inf)],
+)
 @pytest.mark.parametrize("update_type", [SNAPSHOT, INCREMENTAL])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_level_that_is_no_number_is_refused_wherever_it_stands(level, update_type, at) -> None:
@@ -230,10 +233,10 @@ def test_level_that_is_no_number_is_refused_wherever_it_stands(level, update_typ
 
 
 @pytest.mark.parametrize("update_type", [SNAPSHOT, INCREMENTAL])
-def test_infinite_prices_and_negative_quantities_are_levels(update_type) -> None:
+def test_infinite_and_negative_prices_are_levels(update_type) -> None:
     book = OrderBook()
-    book.apply(payload([(math.inf, 1.0), (5.0, -2.0), (-math.inf, 3.0)], (), update_type))
-    assert book.bids().tolist() == [[math.inf, 1.0], [5.0, -2.0], [-math.inf, 3.0]]
+    book.apply(payload([(math.inf, 1.0), (-5.0, 2.0), (-math.inf, 3.0)], (), update_type))
+    assert book.bids().tolist() == [[math.inf, 1.0], [-5.0, 2.0], [-math.inf, 3.0]]
     assert (book.levels_refused, book.stale) == (0, False)
 
 

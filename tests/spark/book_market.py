@@ -177,7 +177,7 @@ class BookMarket(Market):
 
     def level(self, side: int) -> tuple[float, float]:
         price = self.chance.randrange(-3, 4) + side / 2
-        quantity = float(self.chance.choice((0, 1, 2, 3, -1)))
+        quantity = float(self.chance.choice((0, 1, 2, 3)))
         if self.chance.random() < 0.004:
             return self.chance.choice(NUMBERS), quantity
         if self.chance.random() < 0.004:

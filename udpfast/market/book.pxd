@@ -34,7 +34,7 @@ cdef struct PriceBook:
     BookSide bids
     BookSide asks
     uint64_t removals_unknown    # removals of levels that did not exist
-    uint64_t levels_refused      # NaN, or beyond the capacity
+    uint64_t levels_refused      # level_refused, or beyond the capacity
     bint stale
     bint partial                 # the event of the last update goes on in the next one
 

@@ -245,7 +245,7 @@ cdef class OrderBook:
 
     @property
     def levels_refused(self) -> int:
-        """How many levels were refused: NaN as price or quantity, or more than `levels_max`."""
+        """How many levels were refused: NaN, a quantity below 0, or more than `levels_max`."""
         return self.book.levels_refused
 
     def mark_stale(self) -> None:

@@ -59,8 +59,8 @@ cdef inline uint32_t ladder_find(const Ladder* ladder, double key) noexcept nogi
 
 
 cdef inline bint ladder_set(Ladder* ladder, const Level* row) noexcept nogil:
-    # Set a row, insert it, or remove it (quantity 0). Return False if it is refused: NaN, or no
-    # room.
+    # Set a row, insert it, or remove it (quantity 0). Return False if it is refused
+    # (level_refused), or if there is no room.
     cdef double key = row.price * ladder.sign
     cdef uint32_t at
     cdef Level* place

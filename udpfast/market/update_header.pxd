@@ -52,5 +52,5 @@ cdef packed struct Level:  # 32 bytes: MBPUpdate
 
 cdef inline bint level_refused(double price, double quantity) noexcept nogil:
     # The one check of what a level says, whoever keeps it (book.pxd, ladder.pxd): what is no number
-    # cannot be ordered or added. Infinite prices and quantities below 0 are numbers.
-    return price != price or quantity != quantity
+    # cannot be ordered or added, and nobody offers a quantity below 0. Infinite prices are numbers.
+    return price != price or not quantity >= 0

@@ -143,14 +143,14 @@ def quotes(bronze: Bronze) -> DataFrame:
 def changes(bronze: Bronze) -> DataFrame:
     """Return every change of a book level that a book accepts, and a row per message (`seen`).
 
-    A level whose price or quantity is NaN is refused, as by every book; a negative one is not.
+    A level without a price, or without a quantity of at least 0, is refused, as by every book.
     Which book a change belongs to, and whether it is valid, follows from other records: see
     `spans`. The rows of messages have no levels; they show how far the records were read.
     """
     ungated = F.col("flags").bitwiseAND(int(RecordFlag.UNGATED)) != 0
     levels = (
         bronze.table("levels")
-        .where(F.col("price").isNotNull() & F.col("quantity").isNotNull())
+        .where(F.col("price").isNotNull() & (F.col("quantity") >= 0))
         .select(
             *OBJECT,
             F.coalesce(ungated, F.lit(False)).alias("ungated"),

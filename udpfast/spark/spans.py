@@ -391,7 +391,7 @@ def _told(messages: DataFrame, events: DataFrame, levels: DataFrame) -> DataFram
     replaces = F.col("snapshot")
     heard = incremental & ~released & ~ungated
     carried = F.col("kind").isin(*silver.MESSAGES)
-    refused = F.col("price").isNull() | F.col("quantity").isNull()
+    refused = F.col("price").isNull() | F.col("quantity").isNull() | (F.col("quantity") < 0)
     objects = events.where(F.col("kind").isin("STALE", "RECOVERED"))
     recovered = F.col("kind") == "RECOVERED"
     parts = [

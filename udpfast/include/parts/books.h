@@ -24,7 +24,7 @@ struct udpfast_order_book {
     int stale;                 /* its content may be wrong or out of date: do not trust it */
     int partial;               /* the event of its last update goes on in the next one */
     uint64_t removals_unknown; /* removals of levels that did not exist */
-    uint64_t levels_refused;   /* levels with NaN, or beyond UDPFAST_LEVELS_MAX */
+    uint64_t levels_refused;   /* NaN, a quantity below 0, or beyond UDPFAST_LEVELS_MAX */
     char exchange[UDPFAST_NAME_SIZE_MAX + 1];
     char symbol[UDPFAST_NAME_SIZE_MAX + 1];
 };
@@ -121,7 +121,7 @@ static inline void udpfast_side_set(struct udpfast_order_book *book, struct udpf
     double key = price * side->sign;
     uint32_t at;
     struct udpfast_price_level *level;
-    if (price != price || quantity != quantity) {
+    if (price != price || !(quantity >= 0)) {
         book->levels_refused++;
         return;
     }
