@@ -57,6 +57,14 @@ PROOFS = [
         f"{FIRST}, 1-200, DISAGREEMENT 5-68",
     ),
     (
+        "A 1-3, B 1-3, 980100 us, A 4-200, B 5-68 anew",
+        f"{FIRST}, 1-200, DISAGREEMENT 5-68",
+    ),
+    (
+        "A 1-3, B 1-3, 980200 us, A 4-200, B 5-68 anew",
+        f"{FIRST}, 1-200, DISAGREEMENT 5-68, {ANEW}, 5-68",
+    ),
+    (
         "A 1-3, B 1-3, 1001 ms, A 4-200, B 5-68 anew",
         f"{FIRST}, 1-200, DISAGREEMENT 5-68, {ANEW}, 5-68",
     ),
