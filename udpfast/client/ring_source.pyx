@@ -330,7 +330,7 @@ cdef class RingSource(Source):
 
     cdef check(self):
         cdef int64_t now_ns
-        if self.cursor.region.replaced():
+        if self.removed or self.cursor.region.replaced():  # also if it was put back
             if not self.steered and self._follow():
                 self.removed, self.removed_index = False, INT64_MAX
                 return
