@@ -83,14 +83,15 @@ def test_hole_that_another_line_filled_says_nothing_of_the_server() -> None:
     assert not asked.silent
 
 
-def test_another_session_is_asked_for_anew() -> None:
+def test_numbers_that_began_anew_are_asked_for_anew() -> None:
     asked = Asked(SETTINGS)
-    asked.begin(1)
-    asked.look([(0, 5, 9)], 1)
-    asked.begin(1)
-    assert asked.look([(0, 5, 9)], 2) == []
-    asked.begin(2)
-    assert asked.look([(0, 5, 9)], 3) == [Request(0, 5, 5)]
+    asked.begin(0, 1)
+    asked.begin(7, 1)
+    asked.look([(0, 5, 9), (7, 5, 9)], 1)
+    assert not asked.begin(0, 1)
+    assert asked.look([(0, 5, 9), (7, 5, 9)], 2) == []
+    assert asked.begin(0, 2)
+    assert asked.look([(0, 5, 9), (7, 5, 9)], 3) == [Request(0, 5, 5)]
 
 
 def test_what_was_refused_is_not_asked_for_soon() -> None:

@@ -45,3 +45,32 @@ def test_answers_for_which_there_is_no_room_are_counted(tmp_path: Path) -> None:
         finally:
             agent.close()
             loop.close()
+
+
+def test_numbers_that_began_anew_under_the_same_session_are_asked_for_at_once(
+    tmp_path: Path,
+) -> None:
+    header = build("moldudp64", Sent(10, (bytes(8),), session=b"0000000042"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)
+        config = parse_feed(
+            {
+                "name": "anew",
+                "wire": {"framing": "moldudp64"},
+                "streams": {"lines": [{"name": "A", "address": "127.0.0.1:9000"}]},
+                "retransmission": {"server": f"127.0.0.1:{server.getsockname()[1]}"},
+            }
+        )
+        loop = AnswersRegion.create(tmp_path, "retransmission", 0, 1)
+        loop.region.mark_ready()
+        agent = Retransmission(config, tmp_path)
+        try:
+            (unit,) = Framing("moldudp64").units(header)
+            for numbering in (1, 1, 2):
+                loop.say([Wanted(unit.session, 10, 10, 11, unit.stream, numbering)], header)
+                agent.work(1)
+            assert read_tallies(tmp_path, "retransmission")["requests"] == 2
+        finally:
+            agent.close()
+            loop.close()

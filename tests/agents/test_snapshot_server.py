@@ -45,9 +45,9 @@ class World:
         self.now_ns = 1
         self.want(100, 150)
 
-    def want(self, last: int, number: int, session: int = SESSION) -> None:
+    def want(self, last: int, number: int, session: int = SESSION, numbering: int = 1) -> None:
         """Have the feed lack everything up to `last`, while it has come to `number`."""
-        self.loop.say([Wanted(session, last, last, number, self.stream)])
+        self.loop.say([Wanted(session, last, last, number, self.stream, numbering)])
 
     def serve(self, *answers: bytes) -> bytes:
         """Answer the agent's next connection; return what it asked."""
@@ -293,7 +293,22 @@ def test_server_that_goes_back_is_not_believed(world: World) -> None:
 
 def test_snapshot_of_an_ended_session_is_left_out(world: World) -> None:
     world.serve(MARKET.snapshot(160))
-    world.want(1, 170, session=SESSION + 1)
+    world.want(1, 170, session=SESSION + 1, numbering=2)
+    assert world.taken() == []
+
+
+def test_numbers_that_began_anew_under_the_same_session_are_served(world: World) -> None:
+    world.serve(MARKET.snapshot(140))
+    assert last_number(world.taken()) == 140
+    world.want(1, 20, numbering=2)
+    world.serve(MARKET.snapshot(10))
+    assert last_number(world.taken()) == 10
+    assert world.tallies["too_old"] == 0
+
+
+def test_snapshot_of_numbers_that_began_anew_meanwhile_is_left_out(world: World) -> None:
+    world.serve(MARKET.snapshot(160))
+    world.want(1, 170, numbering=2)
     assert world.taken() == []
 
 

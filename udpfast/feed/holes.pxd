@@ -20,6 +20,7 @@ cdef struct Hole:
     uint64_t first
     uint64_t last
     uint32_t stream              # as its publisher calls it
+    uint32_t numbering           # ordinal of the session
 
 
 cdef inline uint32_t window_holes(
@@ -44,6 +45,7 @@ cdef inline uint32_t window_holes(
             open = True
             holes[count].session = w.session_id
             holes[count].stream = w.stream_key
+            holes[count].numbering = w.session
             holes[count].first = holes[count].last = window_number(w, at)
             count += 1
         at += 1

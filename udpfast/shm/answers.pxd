@@ -34,7 +34,7 @@ cdef struct Want:                # 48 bytes
     uint64_t last
     uint64_t number              # the latest number of the stream that was delivered or lost
     uint32_t stream              # as the publisher names it
-    uint32_t reserved
+    uint32_t numbering           # ordinal of the session: a session id may begin its numbers anew
     uint64_t reserved_too
 
 cdef struct AnswersHeader:

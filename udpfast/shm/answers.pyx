@@ -14,7 +14,7 @@ from udpfast.errors import RegionError
 __all__ = ["AnswersRegion", "TALLIES", "Wants", "Wanted", "read_tallies"]
 
 _KIND = "ANSW"
-_LAYOUT_HASH = 3  # version of AnswersHeader and of the tallies
+_LAYOUT_HASH = 4  # version of AnswersHeader and of the tallies
 _TRIES = 64
 
 #: Counters of each kind of agent, by the name of its table in a feed's file.
@@ -75,6 +75,9 @@ class Wanted(NamedTuple):
         The latest number of the stream that the feed delivered or lost.
     stream : int
         The stream, as its publisher names it.
+    numbering : int
+        Ordinal of the session in the feed's log. It tells numbers apart that a publisher began anew
+        under the same session id: nothing that is known of the one holds for the other.
     """
 
     session: int
@@ -82,6 +85,7 @@ class Wanted(NamedTuple):
     last: int
     number: int
     stream: int
+    numbering: int = 0
 
 
 class Wants(NamedTuple):
@@ -207,7 +211,8 @@ cdef class AnswersRegion:
             if load_acquire(&header.version) == version:
                 wanted = [
                     Wanted(copied.wants[i].session, copied.wants[i].first, copied.wants[i].last,
-                           copied.wants[i].number, copied.wants[i].stream)
+                           copied.wants[i].number, copied.wants[i].stream,
+                           copied.wants[i].numbering)
                     for i in range(min(copied.count, <uint32_t>WANTS_MAX))]
                 size = min(copied.header_size, <uint32_t>HEADER_BYTES)
                 return Wants(bytes(copied.header[:size]), wanted)
@@ -233,7 +238,7 @@ cdef class AnswersRegion:
         memcpy(a.header.header, <const char*>begin, len(begin))
         for one in wanted:
             want = &a.header.wants[count]
-            want.session, want.first, want.last, want.number, want.stream = one
+            want.session, want.first, want.last, want.number, want.stream, want.numbering = one
             count += 1
         wants_end(a, count)
 

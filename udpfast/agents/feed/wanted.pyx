@@ -85,7 +85,7 @@ cdef class Wanted:
             want[i].session = holes[i].session
             want[i].first, want[i].last = holes[i].first, holes[i].last
             want[i].number = holes[i].last
-            want[i].stream = holes[i].stream
+            want[i].stream, want[i].numbering = holes[i].stream, holes[i].numbering
         wants_end(&self.retransmission.answers, count)
 
     cdef void _want_snapshots(
@@ -102,7 +102,7 @@ cdef class Wanted:
                     wants_begin(&self.snapshot_server.answers)
                 want[count].session, want[count].stream = window.session_id, window.stream_key
                 want[count].first = want[count].last = stream.needs - 1
-                want[count].number = stream.number
+                want[count].number, want[count].numbering = stream.number, window.session
                 count += 1
         if count == 0:
             if self._written[CHANNEL_SNAPSHOT] == 0:

@@ -108,18 +108,20 @@ class Asked:
         )
         self._paused_until_ns = 0
         self._is_held = False
-        self._session = -1
+        self._numberings: dict[int, int] = {}  # by stream
 
     @property
     def silent(self) -> bool:
         """Whether the server has not answered for so long that something is wrong with it."""
         return self.unanswered >= SILENT_REQUESTS
 
-    def begin(self, session: int) -> None:
-        """Forget what was asked for of another session than this one."""
-        if session != self._session:
-            self._session = session
-            self._spans.clear()
+    def begin(self, stream: int, numbering: int) -> bool:
+        """Forget what was asked for of a stream's other numberings; return whether it has begun."""
+        if self._numberings.get(stream) == numbering:
+            return False
+        self._numberings[stream] = numbering
+        self._spans = [span for span in self._spans if span.stream != stream]
+        return True
 
     def look(self, holes: Iterable[tuple[int, int, int]], now_ns: int) -> list[Request]:
         """Return what to ask for now.

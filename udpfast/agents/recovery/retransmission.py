@@ -209,10 +209,13 @@ class Retransmission:
                 self._count("unasked")
                 return []
             self._session = session
-            self._asked.begin(session)
-        return [
-            (want.stream, want.first, want.last) for want in wants.wanted if want.session == session
-        ]
+        missing = [want for want in wants.wanted if want.session == session]
+        begun = [self._asked.begin(want.stream, want.numbering) for want in missing]
+        if any(begun):
+            # What waits may be of numbers that have begun anew: it must not fill holes of these.
+            self._count("dropped", len(self._waiting))
+            self._waiting.clear()
+        return [(want.stream, want.first, want.last) for want in missing]
 
     def _tell(self, now_ns: int) -> None:
         if self._asking.ready or not self._ready_ns:

@@ -90,7 +90,8 @@ class SnapshotServer:
         self._quota = Quota(self._table.requests_per_day, DAY_NS, 2)
         self._is_held = False
         self._heard_ns = self._spoke_ns = self._since_ns = 0
-        self._latest: dict[int, tuple[int, int]] = {}  # session and number of the last, by stream
+        # Numbering and number of the last one, by stream.
+        self._latest: dict[int, tuple[int, int]] = {}
         self._said = ""
 
     def close(self) -> None:
@@ -215,14 +216,14 @@ class SnapshotServer:
         self._hang_up()
         wanted = self._wanted
         self._number = self._numbers.unwrapped(self._dialogue.number, wanted.number)
-        session, number = self._latest.get(wanted.stream, (-1, -1))
-        if session == wanted.session and self._number < number:
+        numbering, number = self._latest.get(wanted.stream, (-1, -1))
+        if numbering == wanted.numbering and self._number < number:
             self._give_up(
                 "too_old",
                 f"expected a snapshot as of {number} or later, found one as of {self._number}",
             )
             return
-        self._latest[wanted.stream] = wanted.session, self._number
+        self._latest[wanted.stream] = wanted.numbering, self._number
         self._since_ns = now_ns
         self._state = _State.HOLDS
 
@@ -232,10 +233,10 @@ class SnapshotServer:
         wants = self._answers.wants()
         if wants is None:
             return 0
-        of = self._wanted.stream, self._wanted.session
-        wanted = next((want for want in wants.wanted if (want.stream, want.session) == of), None)
+        of = self._wanted.stream, self._wanted.numbering
+        wanted = next((want for want in wants.wanted if (want.stream, want.numbering) == of), None)
         if wanted is None:
-            self._state = _State.WAITS  # the feed's books are sound by now, or of another session
+            self._state = _State.WAITS  # the feed's books are sound by now, or of another numbering
             return 0
         if self._number < wanted.last:
             self._give_up(
