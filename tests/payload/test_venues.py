@@ -16,9 +16,13 @@ from lab.framings import Sent, build
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import DeepPlusMarket, OrderMarket, PitchMarket
 from tests.shared import ROOT, shared
+from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
+from udpfast.client.reader import Reader
+from udpfast.config import ImageConfig
 from udpfast.config.lines import PAYLOADS
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, RecordFlag
+from udpfast.monitor.limits import reached_limits, read_image
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram
 
 AT_NS = 1_700_000_000_000_000_000
@@ -154,15 +158,20 @@ def test_books_in_doubt_follow_orders_so_that_executions_have_prices(
         assert sum(map(len, known.trades.values())) >= share * len(sound)
 
 
+def replay(replayer: Replayer, datagrams: Iterable[bytes]) -> None:
+    """Have a feed take datagrams."""
+    zero, headers = np.zeros(1, np.uint8), np.zeros(1, CAPTURED)
+    for at, datagram in enumerate(datagrams):
+        headers["timestamp_ns"], headers["size"] = AT_NS + at * 1_000_000, len(datagram)
+        replayer.replay(CaptureBatch(headers, datagram), zero, zero, 0, 1)
+
+
 def feed_counters(
     directory: Path, datagrams: Iterable[bytes], framing: str, payload: str, **books: Any
 ) -> dict[str, int]:
     """Return the feed's counters after some datagrams."""
     replayer = Replayer(venue_config(framing, payload, 1, **(SMALL | books)), directory)
-    zero, headers = np.zeros(1, np.uint8), np.zeros(1, CAPTURED)
-    for at, datagram in enumerate(datagrams):
-        headers["timestamp_ns"], headers["size"] = AT_NS + at * 1_000_000, len(datagram)
-        replayer.replay(CaptureBatch(headers, datagram), zero, zero, 0, 1)
+    replay(replayer, datagrams)
     replayer.finish()
     counters = replayer.counters()["feed"]
     replayer.close()
@@ -181,6 +190,24 @@ def executed_at(locate: int, price: int) -> bytes:
 
 def test_name_that_nobody_told_is_none_that_had_no_room(tmp_path: Path) -> None:
     assert names_full(tmp_path, *[executed_at(n, 1_000_000) for n in range(1, 17)]) == 0
+
+
+def test_trade_of_a_stock_that_nobody_named_was_not_cut(tmp_path: Path) -> None:
+    replayer = Replayer(venue_config("moldudp64", "itch", 1, **SMALL), tmp_path)
+    replay(replayer, [build("moldudp64", sent(5, (executed_at(7, 1_000_000),)))])
+    replayer.finish()
+    keeper = ImageKeeper(ImageConfig(interval_ms=0), tmp_path)
+    keeper.on_start()
+    keeper.work(10**12)
+    with Reader(f"ring:{tmp_path}", start="begin") as reader:
+        records = [next(reader) for _ in range(reader.lag)]
+        trades = [record for record in records if record.kind is Kind.TRADES]
+    assert [(trade.symbol, trade.flags & RecordFlag.TRUNCATED) for trade in trades] == [(None, 0)]
+    image = read_image(tmp_path, 1)
+    assert image is not None and image["values_refused"] == 0
+    assert reached_limits(replayer.counters()["feed"], image) == {}
+    keeper.on_stop()
+    replayer.close()
 
 
 def test_name_that_had_no_room_is_counted_with_each_record(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport OBJECT_WAITING
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport (
-    FACES, Instrument, instrument_add, instrument_find, instrument_name, instrument_named)
+    FACES, UNSTORED_LONG, UNSTORED_ROOM, Instrument, instrument_add, instrument_find,
+    instrument_name, instrument_named)
 from udpfast.market.levels cimport face_forget
 from udpfast.market.marked cimport has_face, index_of, instrument_mark
 from udpfast.market.market cimport STREAM_NOWHERE, Market, MarketStream, Row
@@ -29,8 +30,9 @@ cdef inline void name_instrument(
     while size and (text[size - 1] == c" " or text[size - 1] == 0):
         size -= 1
     id = names_intern(market.names, text, size)
-    i.unstored = id == 0 and size <= <uint32_t>NAME_SIZE_MAX
+    i.unstored = UNSTORED_ROOM if id == 0 else 0
     if unlikely(size > <uint32_t>NAME_SIZE_MAX):
+        i.unstored = UNSTORED_LONG
         counter_add(&market.feed[FEED_NAMES_LONG], 1)
     if id == i.symbol_id:
         return

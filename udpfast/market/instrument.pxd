@@ -22,6 +22,10 @@ cdef enum:  # Said: what readers were last told about a face
     SAID_LIVE = 1
     SAID_STALE = 2
 
+cdef enum:  # Unstored: why a name that was said is in no table
+    UNSTORED_ROOM = 1
+    UNSTORED_LONG = 2
+
 cdef struct Face:
     uint8_t status               # ObjectStatus: WAITING, LIVE, STALE; LIVE behind a gap is UNKNOWN
     uint8_t said                 # Said
@@ -77,7 +81,7 @@ cdef struct Instrument:  # 448 bytes
     Side shown[4]                # the sides as readers have them, if they are compared
     uint64_t defined_as          # a hash of the definition that readers have; 0: they have none
     uint8_t unfinished           # more messages with its last number follow (CHAIN_PREVIOUS)
-    uint8_t unstored             # the table of names had no room for its name
+    uint8_t unstored             # UNSTORED_*: the table of names does not hold its name; 0: it does
     uint8_t reserved[14]
 
 cdef struct InstrumentSlot:      # like OrderSlot

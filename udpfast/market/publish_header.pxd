@@ -8,7 +8,8 @@ from udpfast.core.layout cimport (
     RECORD_UNGATED, WAIT_SNAPSHOT, WAIT_SNAPSHOT_ABSENT)
 from udpfast.market.change cimport LEVELS_BY_PLACE, LEVELS_NONE, LEVELS_OF_ORDERS, change_undouble
 from udpfast.market.found cimport Found
-from udpfast.market.instrument cimport FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, Face, Instrument
+from udpfast.market.instrument cimport (
+    FACE_IMPLIED, FACE_LEVELS, FACE_ORDERS, UNSTORED_ROOM, Face, Instrument)
 from udpfast.market.market cimport STREAM_NOWHERE, Market
 from udpfast.market.update_header cimport OBJECT_IMPLIED, OBJECT_ORDERS
 from udpfast.market.updates cimport UpdateHeader
@@ -74,7 +75,7 @@ cdef inline void tell_whose(
     told.exchange_id = i.implied_id if face == FACE_IMPLIED else i.exchange_id
     told.symbol_id = i.symbol_id
     told.object = i.symbol_id
-    told.names_full = (told.exchange_id == 0) + i.unstored
+    told.names_full = (told.exchange_id == 0) + (i.unstored == UNSTORED_ROOM)
     if face == FACE_IMPLIED:
         told.object |= OBJECT_IMPLIED
     elif face == FACE_ORDERS:

@@ -74,7 +74,7 @@ cdef inline int32_t row_write(
         told.flags = RECORD_UNGATED   # it does not depend on the book
         if i.symbol_id:
             told.flags |= RECORD_SNAPSHOT
-        else:
+        elif i.unstored:
             told.flags |= RECORD_TRUNCATED
         return KIND_MARKET_STATUS
     if row.verb == VERB_DEFINE:
@@ -91,6 +91,6 @@ cdef inline int32_t row_write(
         trade.present = PRESENT_ROW_TEXT
         number_text(trade.trade_id, row.id)
     told.object |= OBJECT_TRADES
-    if not i.symbol_id:
+    if i.unstored:                   # its name was not said yet: nothing was cut
         told.flags |= RECORD_TRUNCATED
     return KIND_TRADES
