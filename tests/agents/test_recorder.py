@@ -19,9 +19,9 @@ from udpfast.cli.verify import verify
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig, parse_feed
 from udpfast.core.agent import AgentRunner
-from udpfast.core.clock import monotonic_ns
+from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.layout import Kind, LappedReason
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, RingClosedError
 from udpfast.export.segments import journal_head, journal_parts
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import journal_state
@@ -378,6 +378,45 @@ def test_recorder_that_syncs_each_batch_takes_no_other_before(instance, tmp_path
     drive(recorder)
     recorder.on_stop()
     assert journal_state(tmp_path / "journal").synced_index == 1
+
+
+def test_reader_up_to_a_time_ends_though_nothing_later_comes(instance, tmp_path):
+    for number in range(500):
+        instance.top(number, number + 1)
+    recorder = recorder_of(instance, tmp_path)
+    end_ns = realtime_ns()
+    with Reader(f"journal:{tmp_path / 'journal'}", end=end_ns) as reader:
+        drive(recorder)
+        assert len(reader.poll()) == 500
+        looks = 0
+
+        def has_ended():
+            nonlocal looks
+            looks += 60_000_000
+            recorder.work(10**12 + looks)
+            recorder.keep()
+            try:
+                assert len(reader.poll(timeout=0.01)) == 0
+            except RingClosedError:
+                return True
+
+        wait_until(has_ended, "the end of the part")
+        assert realtime_ns() - end_ns >= 200_000_000  # some might have been on their way
+    recorder.on_stop()
+
+
+def test_reader_up_to_a_time_waits_for_what_is_not_in_the_journal_yet(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    for number in range(100):
+        instance.top(number, number + 1)
+    with Reader(f"journal:{tmp_path / 'journal'}", end=realtime_ns()) as reader:
+        for _ in range(10):
+            recorder.keep()
+            assert len(reader.poll(timeout=0.05)) == 0
+        drive(recorder)
+        assert len(reader.poll()) == 100
+    recorder.on_stop()
 
 
 def test_recorder_begins_a_new_segment_when_its_time_is_over(instance, tmp_path):

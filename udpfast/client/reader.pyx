@@ -68,15 +68,17 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         journal, but a record must begin, or the last one end, at the position.
     end : a time or ("position", int), optional
         Journal only: leave out records published at or after this time, or records at or after
-        this position. By default reading ends with the journal, but continues as long as the
-        journal has a writer.
+        this position. Reading ends there, also while the journal is written and nothing later
+        comes: a moment after that time, or once a record ends at that position. By default reading
+        ends with the journal, but continues as long as the journal has a writer.
     batch : int
         Records that one poll returns, at most.
     buffer_bytes : int, optional
         Payload bytes that one poll returns, at most; by default 256 for each record. Never less
         than the ring's largest payload.
     timeout : float or None
-        Seconds to wait until what the address names exists: a ring, a journal, all of a list.
+        Seconds to wait until what the address names exists: a ring, a journal, all of a list. It
+        bounds the opening and no read: see `end`, and `poll`.
         A reader that begins at a ring's tail, or with the image, also waits for the next writer
         of a ring whose writer has ended, failed or died (the last run's), and reads that ring if
         none comes. 0: do not wait; None: forever.

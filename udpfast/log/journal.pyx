@@ -480,6 +480,16 @@ cdef class Journal:
             self.failed = True
             check(rc, "sync", str(self.directory))
 
+    def note_current(self, int64_t unix_ns) -> None:
+        """Publish that the journal has all that its source had published by then.
+
+        Readers that want no more than that do not wait for a later record.
+        """
+        self._check_open()
+        if self.kept.current_ns != unix_ns:
+            self.kept.current_ns = unix_ns
+            journal_keep(self)
+
     def oldest(self) -> SegmentInfo | None:
         """Return a `SegmentInfo` of the segment that `remove_oldest` would remove, or None.
 

@@ -69,6 +69,7 @@ cdef class JournalCursor:
     cdef bint _was_removed(self, uint64_t index) noexcept
     cdef _miss_until(self, uint64_t position, uint64_t index, uint32_t reason)
     cdef bint _is_complete(self) except *
+    cdef bint _is_past(self) noexcept
     cdef _check_identity(self)
     cdef bint _written(self, WrittenMark* mark) noexcept
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil

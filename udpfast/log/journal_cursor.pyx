@@ -32,6 +32,9 @@ __all__ = ["JournalCursor"]
 
 cdef enum:
     LOOK_PAUSE_NS = 10_000_000   # between checks that the writer lives; a check takes 20 us
+    # A record is in its ring so long after its `published_ns` at most: all records of a batch of
+    # datagrams have the time at which the batch was taken.
+    CURRENT_MARGIN_NS = 200_000_000
     POSITION_MAX = 0x7FFFFFFFFFFFFFFF
 
 
@@ -82,7 +85,7 @@ cdef class JournalCursor:
         end : ("position", int) or ("time", int), optional
             "position": end before the first record at or behind it; "time": skip all records
             published at or after it. Times may step back with the clock, so with a time the
-            whole journal is read.
+            whole journal is read, up to where its recorder says that all before that time is in it.
         follow : bool
             At the end of the journal, wait for more as long as its writer lives.
         limit : int
@@ -515,7 +518,7 @@ cdef class JournalCursor:
         if now_ns - self._looked_ns < LOOK_PAUSE_NS:
             return False
         self._looked_ns = now_ns
-        if not self._is_complete():
+        if not (self._is_complete() or self._is_past()):
             return False
         self._follow = False
         return True
@@ -622,6 +625,14 @@ cdef class JournalCursor:
         if self._written(&mark) and mark.state in (JOURNAL_CLOSED, JOURNAL_FAILED):
             return True
         return not self._region.writer_alive()
+
+    cdef bint _is_past(self) noexcept:
+        # Return whether the journal has all that was published before the requested time, although
+        # nothing later has come.
+        cdef KeptMark mark
+        return (self._region is not None and self._region.pointer != NULL
+                and marks_kept(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &mark)
+                and mark.current_ns - CURRENT_MARGIN_NS >= self._end_ns)
 
     cdef bint _written(self, WrittenMark* mark) noexcept:
         # Load the writer's last mark. False: there is none, or it is damaged.

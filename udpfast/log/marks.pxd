@@ -55,7 +55,8 @@ cdef struct KeptMark:            # 104 bytes: published by the keeper's thread
     uint64_t oldest_number       # the first segment that was not removed
     uint64_t oldest_position
     uint64_t oldest_index
-    uint64_t spare
+    # All that the journal's source had published by then is in the journal, UNIX ns; 0: not said.
+    int64_t current_ns
     uint32_t reserved
     uint32_t checksum
 

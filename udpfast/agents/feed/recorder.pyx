@@ -133,7 +133,7 @@ cdef class Recorder(Agent):
         if self._registration is not None:
             self._registration.close()
         left = sum(each.backlog for each in self.recordings
-                   if each.cursor.life in ("finished", "failed"))
+                   if each.cursor.life in ("finished", "failed", "left"))
         self._close()
         if left:
             raise TimeoutError(
@@ -218,6 +218,7 @@ class _Keeping:
             self._make_room(now_ns)
         if not self.recording.dropping:
             self.recording.journal.populate(AHEAD_BYTES)
+        self.recording.note_current()
         if now_ns >= self._sync_at_ns:
             if self._config.sync != "batch":
                 self._sync_at_ns = now_ns + self._config.sync_ms * 1_000_000

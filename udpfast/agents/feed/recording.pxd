@@ -28,11 +28,14 @@ cdef class Recording:
     cdef bint _doubtful              # a RESTART may be among what is missing
     cdef bint _at_end                # of the file: its writer closed it, or another took its place
     cdef int64_t _look_at_ns
+    cdef int64_t _looked_ns          # the time of the last look, UNIX
+    cdef int64_t _current_ns         # all that was published by then is in the journal, UNIX; 0: no
     cdef int64_t _at                 # of the batch in the cursor's arrays: the next one to append
     cdef int64_t _count
     cdef int64_t _segment_ns
     cdef bint _sync_each             # a batch waits until the disk has the one before
     cdef int work(self, int64_t now_ns) noexcept nogil
+    cdef void _note_current(self) noexcept nogil
     cdef int _take(self) noexcept nogil
     cdef bint _restart_ahead(self) noexcept nogil
     cdef bint _follow(self, int64_t now_ns) noexcept nogil

@@ -5,7 +5,7 @@ import cython
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from udpfast.core.atomics cimport load_acquire
+from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN, Lapped, Record)
@@ -13,7 +13,7 @@ from udpfast.core.linux cimport ECANCELED
 from udpfast.log.doubt_records cimport doubt_record_lapped
 from udpfast.log.journal cimport journal_flush, journal_note_resume
 from udpfast.log.recorded_runs cimport source_ended
-from udpfast.log.ring cimport ring_failed
+from udpfast.log.ring cimport ring_awaits
 from udpfast.log.segment cimport segment_append
 
 from udpfast.agents.feed.name_copy import NameCopy
@@ -168,6 +168,10 @@ cdef class Recording:
         """End with this exception at the next turn; from the keeper's thread."""
         self.failure = failure
 
+    def note_current(self) -> None:
+        """Publish up to when the journal has all that was published; from the keeper's thread."""
+        self.journal.note_current(<int64_t>load_acquire(<uint64_t*>&self._current_ns))
+
     def sync_names(self) -> None:
         """Have the disk take the names that were copied; from the keeper's thread."""
         if self._names is not None:
@@ -185,7 +189,8 @@ cdef class Recording:
                 journal_note_resume(self.journal, source_ended(), self._next_index)
                 journal_flush(self.journal, clock_realtime_ns())
             self.sync_names()
-            self.journal.close(failed=self.cursor is not None and self.cursor.life == "failed")
+            self.journal.close(
+                failed=self.cursor is not None and self.cursor.life in ("failed", "left"))
         finally:
             if self._names is not None:
                 self._names.close()
@@ -210,6 +215,7 @@ cdef class Recording:
                 self._look_at_ns = now_ns + LOOK_NS
                 if not self._follow(now_ns):
                     return -ECANCELED
+                self._note_current()
             if taken == 0 and self._is_over(now_ns):
                 self._roll(now_ns)
             if taken <= 0:
@@ -227,12 +233,19 @@ cdef class Recording:
             return 0 if self.failure is None else -ECANCELED
         return taken
 
+    cdef void _note_current(self) noexcept nogil:
+        # The ring had nothing more: what was published before the look before this one is in the
+        # journal. Release: who sees it finds those records.
+        if not (self._lapped or self._dropped or self._unknown):
+            store_release(<uint64_t*>&self._current_ns, <uint64_t>self._looked_ns)
+        self._looked_ns = clock_realtime_ns()
+
     cdef int _take(self) noexcept nogil:
         # The next batch from the ring. What was missed before it is told by the indices, which
         # count those that an earlier recorder has seen too.
         cdef const Record* headers = self.cursor._headers
         cdef int64_t count = self.cursor.poll_oldest()
-        self._at_end = count == -EPIPE or (count == 0 and ring_failed(&self.cursor.reader))
+        self._at_end = count == -EPIPE or (count == 0 and ring_awaits(&self.cursor.reader))
         if count <= 0:
             return 0 if self._at_end else <int>count
         self._at = 0
@@ -267,7 +280,7 @@ cdef class Recording:
                 followed = self.cursor.follow()
                 if followed is None:
                     # What took the place of a killed writer's file may have been lost as well.
-                    self.ended = self._at_end and self.cursor.closed_by_writer
+                    self.ended = self._at_end and self.cursor.life in ("finished", "left")
                     return True
                 if not followed:
                     self._unknown = True
