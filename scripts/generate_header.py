@@ -41,7 +41,7 @@ PARTS = (
     Part(
         "log/ring.pxd",
         "the ring",
-        constants="RING_(DATA|RECORD|CHUNK|STUCK|OPEN|CLOSED|REPLACED|FAILED)",
+        constants="RING_(DATA|RECORD|CHUNK|STUCK|OPEN|CLOSED|REPLACED|FAILED|LEFT)",
         without=("RingWriter", "RingReader", "RingRun"),
     ),
     Part("core/keyed.pxd", "the key of a hash", constants="KEY_"),

@@ -13,6 +13,8 @@ from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig
 from udpfast.core.layout import GAP, Kind, RecordFlag
 from udpfast.errors import ImageError
+from udpfast.log.ring import Ring
+from udpfast.market.updates import PAYLOAD_HASH
 
 
 @pytest.fixture
@@ -132,6 +134,45 @@ def test_books_of_a_feed_that_ended_are_in_doubt_while_the_others_go_on(group):
         assert kinds == [Kind.CONNECTION]  # said once
         sound = {symbol: not book.stale for (_, symbol), book in books.items()}
         assert sound == {"A": False, "B": True}
+
+
+@pytest.mark.parametrize("start", [None, "oldest"])
+@pytest.mark.parametrize("again", [True, False], ids=["left", "closed"])
+def test_a_feed_that_is_started_again_is_joined_again(group, again, start):
+    one, two = group("one", "two")
+    with Reader("group:us", start=start) as reader:
+        for feed in (one, two):
+            feed.top(1, 2)
+        assert len(list(take(reader, 2))) == 2
+        one.ring.close(again=again)
+        reader._look()
+        found = list(take(reader, 1))
+        assert [record.kind for record in found] == [Kind.CONNECTION]
+        two.top(3, 4)
+        assert [record.kind for record in take(reader, 1)] == [Kind.TOP_OF_BOOK]
+        with Ring.create(one.directory, 1 << 20, PAYLOAD_HASH) as ring:
+            assert ring.restarted
+            ring.announce_restart(99)
+            ring.append(Kind.MESSAGE, b"later")
+            reader._look()
+            kinds = [(reader.origin, record.kind) for record in take(reader, 3)]
+            assert kinds == [
+                ("ring:one", Kind.CONNECTION), ("ring:one", Kind.RESTART),
+                ("ring:one", Kind.MESSAGE),
+            ]  # fmt: skip
+            assert (reader.lapped, reader.lag) == (0, 0)
+
+
+def test_a_feed_that_is_started_again_is_joined_again_while_the_others_never_pause(group):
+    one, two = group("one", "two")
+    with Reader("group:us", batch=1) as reader:
+        one.ring.close()
+        for number in range(4_000):
+            two.top(number, number + 1)
+        with Ring.create(one.directory, 1 << 20, PAYLOAD_HASH) as ring:
+            ring.announce_restart(99)
+            kinds = [next(reader).kind for _ in range(2_500)]
+    assert Kind.RESTART in kinds
 
 
 def test_a_group_with_a_feed_that_keeps_no_image_is_refused_by_its_reason(group):

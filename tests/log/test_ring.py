@@ -266,6 +266,29 @@ def test_ring_writer_dead_is_taken_over_where_it_ended(ring, cursor, records):
 
 
 @pytest.mark.parametrize("records", [0, 5, 300])
+def test_ring_that_is_left_for_the_next_writer_is_no_end(ring, cursor, records):
+    append_many(ring, 0, records)
+    ring.close(again=True)
+    assert read_all(cursor)[-1:] == list(range(records))[-1:]  # without an END after them
+    assert (cursor.life, cursor.closed_by_writer, cursor.follow()) == ("left", False, None)
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        assert (second.restarted, second.epoch, second.index) == (True, 2, records)
+        append_many(second, records, 3)
+        assert (cursor.follow(), cursor.life) == (True, "running")
+        assert read_all(cursor) == [records, records + 1, records + 2]
+
+
+def test_cursor_goes_on_behind_a_closed_ring_only_if_asked_to(ring, cursor):
+    append_many(ring, 0, 5)
+    ring.close()
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        append_many(second, 5, 3)
+        assert cursor.poll() == 5
+        assert (cursor.follow(), cursor.follow(closed=True)) == (None, True)
+        assert read_all(cursor) == [5, 6, 7]
+
+
+@pytest.mark.parametrize("records", [0, 5, 300])
 def test_ring_of_a_writer_that_failed_is_no_end_and_the_next_one_goes_on(ring, cursor, records):
     append_many(ring, 0, records)
     assert cursor.life == "running"

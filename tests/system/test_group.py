@@ -113,11 +113,15 @@ def test_a_feed_is_started_again_in_good_order_by_a_signal(tmp_path, ports):
     with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
         ear.hear("READY=1")
         before = feeds()["two"]
-        os.kill(before.pid, signal.SIGUSR1)
-        wait_until(lambda: feeds()["two"].pid not in (0, before.pid), "another process")
-        wait_until(lambda: feeds()["two"].state == "running", "the feed")
-        assert (feeds()["two"].restarts, feeds()["two"].failure) == (0, "")
-        assert counters("two")["feed"]["took_over"] == 0
+        with Reader("group:us") as reader, Reader("ring:two") as alone:
+            os.kill(before.pid, signal.SIGUSR1)
+            wait_until(lambda: feeds()["two"].pid not in (0, before.pid), "another process")
+            wait_until(lambda: feeds()["two"].state == "running", "the feed")
+            assert (feeds()["two"].restarts, feeds()["two"].failure) == (0, "")
+            assert counters("two")["feed"]["took_over"] == 0
+            send(ports["two"], range(1, 4))
+            for each in (reader, alone):
+                assert kinds_up_to(each, Kind.MESSAGE).count(Kind.RESTART) == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0, process.stderr.read()
     ear.sock.close()
@@ -244,6 +248,48 @@ def test_a_feed_whose_loop_makes_no_turn_is_killed_and_started_again(tmp_path, p
         feed.signal(signal.SIGKILL)
         wait_until(lambda: feed.look_for_end() or not feed.runs, "its end")
         feed.close()
+
+
+def kinds_up_to(reader, kind):
+    """Return the kinds of the records that come, up to the first of one kind."""
+    kinds = []
+
+    def came():
+        batch = reader.poll(timeout=0)
+        kinds.extend(batch.headers["kind"])
+        return kind in kinds
+
+    wait_until(came, f"a record of {kind!r}")
+    return kinds
+
+
+def test_readers_go_on_behind_a_supervisor_that_was_killed_and_what_it_cost_is_told(
+    tmp_path, ports
+):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")):
+        ear.hear("READY=1")
+        pids = [feed.pid for feed in feeds().values()]
+        stack = contextlib.ExitStack()
+        reader = stack.enter_context(Reader("group:us"))
+        alone = stack.enter_context(Reader("ring:two"))
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "their end")
+    with stack, running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        for name, port in ports.items():
+            assert counters(name)["feed"]["took_over"] == 1
+            send(port, range(1, 4))
+        for each in (reader, alone):
+            assert Kind.RESTART in kinds_up_to(each, Kind.MESSAGE)
+        shown = " ".join(CliRunner().invoke(cli, ["stat"]).output.split())
+        assert shown.count("was started again") == 3
+        assert shown.count("+ ?") >= 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+        said = process.stderr.read()
+        assert "group us: takes over from process" in said
+        assert said.count("which failed (its supervisor, process") == 3
+    ear.sock.close()
 
 
 def test_feeds_end_with_a_supervisor_that_is_killed(tmp_path, ports):

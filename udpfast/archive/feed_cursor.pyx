@@ -15,7 +15,7 @@ from udpfast.log.cursor cimport RingCursor
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry, reader_report
-from udpfast.log.ring cimport ring_failed, ring_poll, ring_ready, ring_stuck
+from udpfast.log.ring cimport ring_awaits, ring_poll, ring_ready, ring_stuck
 from udpfast.shm.region cimport RegionHeader
 
 from udpfast.archive.bus_files import Live, noted_store, shared_directory
@@ -190,7 +190,7 @@ cdef class RingFeedCursor(FeedCursor):
         self.missed = 0
         count = ring_poll(&self.cursor.reader, self.headers, self.offsets, self.payloads,
                           self.cursor._room, min(limit, self.cursor._limit), &self.missed)
-        return -EPIPE if count == 0 and ring_failed(&self.cursor.reader) else count
+        return -EPIPE if count == 0 and ring_awaits(&self.cursor.reader) else count
 
     cdef uint64_t position(self) noexcept nogil:
         return self.cursor.reader.cursor
@@ -233,7 +233,7 @@ cdef class RingFeedCursor(FeedCursor):
         return self.cursor.closed_by_writer or self.failed()
 
     cdef bint failed(self) except -1:
-        return self.cursor.life == "failed"
+        return self.cursor.life in ("failed", "left")
 
     cdef bint gone(self) except -1:
         return self.cursor.life == "gone"

@@ -10,12 +10,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from udpfast.archive.groups import GroupFeed, GroupFile
+from udpfast.archive.groups import GroupFeed, GroupFile, read_group
 from udpfast.cli.feed_process import FeedProcess
 from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
@@ -24,7 +25,7 @@ from udpfast.config.host import HostConfig, load_host, plan_cores
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.log import Level, is_shown, say_error, say_warning
 from udpfast.core.stop import Stop
-from udpfast.errors import ConfigError, WriterExistsError, shown
+from udpfast.errors import ConfigError, RegionError, WriterExistsError, shown
 
 __all__ = ["GroupPlan", "feed_files", "is_group", "load_feeds", "plan_group", "run_group"]
 
@@ -62,6 +63,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     except WriterExistsError as error:
         click.echo(f"udpfast: {error}", err=True)
         return EXIT_TAKEN
+    _say_takeover(group)
     with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
         feeds = []
         for path, (name, config) in zip(plan.files, configs.items(), strict=True):
@@ -131,6 +133,17 @@ def plan_group(paths: Sequence[str], host_file: str | None) -> GroupPlan:
 def is_group(paths: Sequence[str], host_file: str | None) -> bool:
     """Return whether `udpfast run` takes paths for a group: several files, or a directory."""
     return len(paths) > 1 or host_file is not None or any(Path(each).is_dir() for each in paths)
+
+
+def _say_takeover(group: str) -> None:
+    # What a supervisor that was killed can say to nobody; its feeds say what that cost.
+    with suppress(OSError, RegionError):
+        before = read_group(group)
+        if not before.ended:
+            say_warning(
+                f"udpfast: group {group}: takes over from process {before.pid}, which did not end "
+                "in good order, and its feeds with it: what came since then is lost"
+            )
 
 
 def feed_files(paths: Sequence[str]) -> list[Path]:

@@ -23,6 +23,7 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
+from udpfast.core.parent import parent_gone
 from udpfast.core.stop import Stop
 from udpfast.errors import WriterExistsError, sentence
 from udpfast.host import shared_memory_removal
@@ -90,7 +91,7 @@ def run(
     them cores. Strategies attach to all with udpfast.Reader("group:DIRECTORY'S NAME").
 
     SIGUSR1 to the process of a feed stops it in the same way, and whoever supervises it, its group
-    or its systemd unit, starts it again with its file as it is then.
+    or its systemd unit, starts it again with its file as it is then; strategies wait for that.
 
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
     settings; 3 another process runs this instance, or this group; 4 stopped by SIGUSR1.
@@ -150,8 +151,14 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
         failure = _keep_going(subscriber, service, stopping)
     finally:
         service.stopping()
+        orphaned = failure is None and parent_gone()
+        if orphaned:
+            # Nobody stopped the feed: its readers wait for the next supervisor's.
+            text = f"its supervisor, process {orphaned}, has ended"
+            say_warning(f"udpfast: {config.name}: {text}: it ends, too")
+            subscriber.note_failure(text, again=False)
         try:
-            subscriber.stop(stopping.is_hurried)
+            subscriber.stop(stopping.is_hurried, again=bool(again or orphaned))
         except Exception as error:  # the loop's own, unless it is known already
             failure = failure or error
         if failure is None:
@@ -160,7 +167,7 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
     if failure is not None:
         service.failed(sentence(failure) if isinstance(failure, Exception) else repr(failure))
         raise failure
-    if undone:
+    if undone or orphaned:
         sys.exit(1)
     if again:
         sys.exit(EXIT_AGAIN)

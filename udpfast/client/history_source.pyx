@@ -467,6 +467,9 @@ cdef class HistorySource(Source):
     cdef bint writer_alive(self):
         return self.live.writer_alive()
 
+    cdef bint begins_again(self):
+        return self.live.begins_again()
+
     cdef bint writer_ended(self):
         return self.live.writer_ended()
 

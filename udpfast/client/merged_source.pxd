@@ -23,6 +23,8 @@ cdef class MergedSource(PolledSource):
     cdef Member failing              # the member whose source failed
     cdef int64_t code                # the -errno of its failure
     cdef int64_t room                # bytes of payloads_array
+    cdef uint64_t turn               # polls so far
+    cdef _begin_again(self)
     cdef int64_t _run(self, Member member, int64_t limit) except -1
     cdef int64_t _hand_on(self, Member member, int64_t count) except -1
     cdef _enlarge(self, uint64_t size)

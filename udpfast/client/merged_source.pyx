@@ -3,7 +3,8 @@
 Records come in the order of `published_ns`, equal times in the order of the list; the records of
 one source keep their own order. For complete journals the order thus depends only on their files. A
 live source that has nothing new does not delay the others: its later records come later. When a
-feed ends normally, a CONNECTION reports it, because the reader goes on with the other sources.
+feed ends normally, a CONNECTION reports it, because the reader goes on with the other sources; if
+it is started again, the reader joins it again, behind its RESTART.
 Images come first, one after the other: the state of each object when its source was opened.
 """
 
@@ -32,6 +33,9 @@ __all__ = ["MergedSource", "Member", "open_sources"]
 
 cdef enum:
     LOOK_TURNS = 16              # a spinning wait polls its sources every so many turns
+    # Feeds that never pause leave no wait in which to look whether one that ended goes on: then it
+    # is done every so many polls. It costs a call of stat.
+    AGAIN_POLLS = 1024
 
 
 @cython.final
@@ -110,6 +114,9 @@ cdef class MergedSource(PolledSource):
         cdef int64_t first_ns = 0, ended = 0
         cdef int code
         self.from_image = False
+        self.turn += 1
+        if self.turn % AGAIN_POLLS == 0:
+            self._begin_again()
         for member in self.members:
             code = member.look(len(member.source.headers_array))
             if code != 0:
@@ -177,8 +184,15 @@ cdef class MergedSource(PolledSource):
         self.names.source = self.current.place
         self.names.address = self.current.address
 
+    cdef _begin_again(self):
+        cdef Member member
+        for member in self.members:
+            if member.ended and member.source.begins_again():
+                member.ended = False
+
     cdef check(self):
         cdef Member member
+        self._begin_again()
         for member in self.members:
             if not member.ended:
                 member.source.check()

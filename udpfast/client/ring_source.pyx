@@ -246,7 +246,9 @@ cdef class RingSource(Source):
         return self._hand_out_connection()
 
     cdef bint _follow(self) except -1:
-        same = self.cursor.follow()
+        # Alone, a reader ends with a writer that ends in good order. Among others it goes on, and
+        # so joins that feed again.
+        same = self.cursor.follow(closed=self.among)
         if same is None:
             return False
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
@@ -361,7 +363,7 @@ cdef class RingSource(Source):
         # read; a normal end only if this reader joins after it, since others see the ring closed.
         life = self.cursor.life
         self.turned = 0
-        if life in ("gone", "failed") or joins and life == "finished":
+        if life in ("gone", "failed", "left") or joins and life == "finished":
             if self.gone:
                 self.gone = CONNECTION_WRITER  # a stuck writer has died: it does not continue
             elif all_read:
@@ -372,6 +374,9 @@ cdef class RingSource(Source):
             self.turned = CONNECTION_READY
         elif life == "stuck" and all_read and not self.gone:
             self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_LOOP
+
+    cdef bint begins_again(self):
+        return self.cursor.region.pointer != NULL and self.cursor.region.replaced()
 
     cdef bint writer_alive(self):
         return self.cursor.region.pointer != NULL and self.cursor.life == "running"
@@ -529,7 +534,7 @@ cdef RingCursor _await_writer(RingCursor cursor, attach, deadline_s):
     # Return a cursor in the ring of the writer that follows one that has ended, failed or died, or
     # this one at the deadline. A ring that was closed gets no other writer, which puts a new file
     # in its place; that of a killed one may be continued.
-    while cursor.life in ("finished", "failed", "gone") and time_left(deadline_s):
+    while cursor.life in ("finished", "failed", "left", "gone") and time_left(deadline_s):
         if cursor.region.replaced():
             with contextlib.suppress(FileNotFoundError, NotReadyError):
                 _, following = attach()
@@ -548,7 +553,7 @@ cdef _warn(RingSource source, start):
     if life == "running" or life == "finished" and start in ("begin", "time"):
         return
     how = {"gone": "is dead", "failed": "has failed", "finished": "has ended",
-           "stuck": "stands still"}[life]
+           "left": "was stopped to be started again", "stuck": "stands still"}[life]
     then = {"finished": "ends", "stuck": "waits until it goes on"}
     import_module("udpfast.client.no_writer").warn_of_no_ring_writer(
         cursor.region.path, (source.directory, cursor.log, cursor.epoch),

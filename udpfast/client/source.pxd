@@ -44,6 +44,7 @@ cdef class Source:
     cdef uint64_t missed_total(self)
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)
+    cdef bint begins_again(self)
     cdef bint writer_alive(self)
     cdef bint writer_ended(self)
     cdef bint writer_failed(self)

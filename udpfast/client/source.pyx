@@ -116,6 +116,10 @@ cdef class Source:
         # Grows by 1 with each writer that takes over; 0: not known.
         return 0
 
+    cdef bint begins_again(self):
+        # Whether another writer may go on behind one that has ended.
+        return False
+
     cdef bint writer_alive(self):
         # Whether the writer works; for a ring, whether its process runs.
         return not self.detached()

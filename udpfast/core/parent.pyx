@@ -5,7 +5,9 @@ import os
 from udpfast.core.linux cimport process_end_with_parent
 from udpfast.core.oserr cimport check
 
-__all__ = ["end_with_parent"]
+__all__ = ["end_with_parent", "parent_gone"]
+
+_parent = 0  # that this process ends with; 0: with none
 
 
 def end_with_parent(parent: int, number: int) -> None:
@@ -18,6 +20,13 @@ def end_with_parent(parent: int, number: int) -> None:
     number : int
         The signal.
     """
+    global _parent
     check(process_end_with_parent(number), "set signal of the parent's death", str(number))
     if os.getppid() != parent:
         os._exit(1)
+    _parent = parent
+
+
+def parent_gone() -> int:
+    """Return the pid of the parent that this process ends with, if it has ended; 0: it lives."""
+    return _parent if os.getppid() != _parent else 0

@@ -16,6 +16,7 @@ from udpfast.log.ring cimport (
     RING_CLOSED,
     RING_DATA,
     RING_FAILED,
+    RING_LEFT,
     RING_OPEN,
     RING_STUCK_NS,
     RingHeader,
@@ -229,7 +230,8 @@ cdef class RingCursor:
 
         "running"; "stuck": its process lives, but its loop stands still or is still catching up;
         "finished": it closed the ring, and nothing more will come; "failed": an error ended it;
-        "gone": it was killed. After "failed" and "gone" another writer may continue the log.
+        "left": it was stopped to be started again; "gone": it was killed. After these three another
+        writer may continue the log.
         """
         cdef uint64_t state
         self._check_open()
@@ -238,6 +240,8 @@ cdef class RingCursor:
             return "finished"
         if state == RING_FAILED:
             return "failed"
+        if state == RING_LEFT:
+            return "left"
         if state != RING_OPEN or not self.region.writer_alive():
             return "gone"
         stuck = ring_stuck(self.reader.header, clock_monotonic_ns(), RING_STUCK_NS)
@@ -255,11 +259,16 @@ cdef class RingCursor:
         self._check_open()
         return bytes((<const uint8_t*>self.reader.header.log)[:16])
 
-    def follow(self) -> bool | None:
-        """Continue in the file that replaced this one, if its writer failed or was killed.
+    def follow(self, closed: bool = False) -> bool | None:
+        """Continue in the file that replaced this one, if its writer said no end.
 
         Call it when a poll found nothing or raised `RingClosedError`. The next poll reports how
         many records were missed, exactly if the new file continues the same log.
+
+        Parameters
+        ----------
+        closed : bool
+            Also behind a writer that closed its file.
 
         Returns
         -------
@@ -269,7 +278,7 @@ cdef class RingCursor:
             writer closed it, or it has an unread record; the cursor stays.
         """
         self._check_open()
-        if self.closed_by_writer or not self.region.replaced():
+        if self.closed_by_writer and not closed or not self.region.replaced():
             return None
         # Its writer is dead: a record that is not there by now never comes.
         if ring_ready(&self.reader):

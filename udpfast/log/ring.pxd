@@ -59,6 +59,7 @@ cdef enum:  # RingState
     RING_CLOSED = 2              # the writer closed it in good order: nothing more will come
     RING_REPLACED = 3  # the writer did not close it; the next writer continues in another file
     RING_FAILED = 4  # an error ended its writer; the next one will continue in another file
+    RING_LEFT = 5    # stopped to be started again; the next writer will continue in another file
 
 # A log outlives its files. If a writer is killed, the next one continues in the file it left. If
 # that is impossible (the settings ask for another size) or not allowed (the writer closed the
@@ -499,10 +500,11 @@ cdef inline int64_t ring_poll(
     lapped[0] = run.lapped
     return run.count
 
-cdef inline bint ring_failed(const RingReader* r) noexcept nogil:
-    # Return whether an error ended the writer and everything it left has been read. Acquire: the
-    # last record was committed before the state changed.
-    return load_acquire(&r.header.state) == RING_FAILED and not ring_ready(r)
+cdef inline bint ring_awaits(const RingReader* r) noexcept nogil:
+    # Return whether the writer said that another one will continue, and everything it left has been
+    # read. Acquire: the last record was committed before the state changed.
+    cdef uint64_t state = load_acquire(&r.header.state)
+    return (state == RING_FAILED or state == RING_LEFT) and not ring_ready(r)
 
 # --- the Python face --------------------------------------------------------------------------
 

@@ -214,7 +214,7 @@ cdef class Ring:
         self._check_open()
         return bytes((<uint8_t*>self.writer.header.log)[:16])
 
-    def close(self, bint failed=False) -> None:
+    def close(self, bint failed=False, bint again=False) -> None:
         """Record how its writer ended, and release the ring. Idempotent.
 
         A ring that was not published stays as it was.
@@ -225,12 +225,15 @@ cdef class Ring:
             An error ended the writer. Readers then wait for the next writer, which begins another
             file of the log, because this file's memory may be damaged. False: nothing more will
             come.
+        again : bool
+            It is stopped to be started again: readers wait for the next writer, too.
         """
+        cdef uint64_t state = RING_FAILED if failed else RING_LEFT if again else RING_CLOSED
         if self.region.pointer != NULL:
             if self._published and self.region.writer_pid == os.getpid():  # not in a forked child
                 ring_flush(&self.writer)
                 # Orders the last records before the end; read by ring_poll.
-                store_release(&self.writer.header.state, RING_FAILED if failed else RING_CLOSED)
+                store_release(&self.writer.header.state, state)
             if self._before is not None:
                 self._before.close()
             self.region.close()

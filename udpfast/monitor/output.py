@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
@@ -10,10 +11,11 @@ from udpfast.archive.bus_files import Live, noted_store, shared_directory
 from udpfast.core.clock import monotonic_ns
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal_state import journal_state
+from udpfast.log.readers import ReaderInfo
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.counters import CounterBlock
 
-__all__ = ["OutputFacts", "read_output"]
+__all__ = ["OutputFacts", "find_overwritten", "read_output"]
 
 
 class OutputFacts(Struct, frozen=True):
@@ -36,6 +38,8 @@ class OutputFacts(Struct, frozen=True):
         ring or store.
     log : bytes
         Of a ring: which log it is of.
+    capacity : int
+        Of a ring: bytes of records that it holds; 0: it is a store.
     """
 
     writer_pid: int
@@ -48,6 +52,7 @@ class OutputFacts(Struct, frozen=True):
     readers: Path
     kind: str
     log: bytes = b""
+    capacity: int = 0
 
 
 def read_output(instance: Path) -> OutputFacts:
@@ -69,7 +74,7 @@ def read_output(instance: Path) -> OutputFacts:
             return OutputFacts(
                 cursor.region.writer_pid, cursor.region.writer_alive(), state, stuck_ns,
                 cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
-                cursor.log,
+                cursor.log, cursor.capacity_bytes,
             )  # fmt: skip
     kept = journal_state(store)
     state = "failed" if kept.failed else "closed" if kept.closed else "open"
@@ -80,6 +85,22 @@ def read_output(instance: Path) -> OutputFacts:
         pid, alive, state, stuck_ns, kept.epoch, kept.index, kept.position,
         shared_directory(store), "store",
     )  # fmt: skip
+
+
+def find_overwritten(instance: Path, readers: Iterable[ReaderInfo], output: OutputFacts) -> int:
+    """Return the index of the oldest record that a ring still has, if a reader lacks some of it.
+
+    Returns
+    -------
+    int
+        0: each of the readers has its next record in the ring, as far as bytes tell.
+    """
+    if not output.capacity or all(
+        output.position - reader.position <= output.capacity for reader in readers
+    ):
+        return 0
+    with RingCursor.attach(instance, limit=1, payload_hash=PAYLOAD_HASH, populate=False) as cursor:
+        return cursor.extent()[0] if cursor.log == output.log else 0
 
 
 def _silent_ns(store: Path) -> int:

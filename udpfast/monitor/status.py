@@ -22,7 +22,7 @@ from udpfast.monitor.ledger import Ledger, ledger_of
 from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.objects import ObjectStates, read_objects
-from udpfast.monitor.output import OutputFacts, read_output
+from udpfast.monitor.output import OutputFacts, find_overwritten, read_output
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.servers import read_servers
 from udpfast.monitor.silence import describe_addresses, describe_silence
@@ -322,7 +322,7 @@ def read_status(
             ("journals", directory),
             lambda _: read_journals(feed_journals(directory)),
         ),
-        readers=_readers(readers, output),
+        readers=_readers(directory, readers, output),
         latency_ns=latency(directory) if with_latency else {},
         servers=read_servers(directory),
         replay=replay,
@@ -363,20 +363,25 @@ def read_replay_status(name: str | Path) -> ReplayStatus | None:
         life,
         output.records,
         replay,
-        _readers(list_readers(output.readers), output),
+        _readers(directory, list_readers(output.readers), output),
     )
 
 
-def _readers(readers: Sequence[ReaderInfo], output: OutputFacts) -> tuple[ReaderStatus, ...]:
-    return tuple(
-        ReaderStatus(
-            **asdict(reader),
-            # A reader that is read later than the ring's end may be beyond it.
-            lag=max(output.records - reader.index, 0),
-            lag_bytes=max(output.position - reader.position, 0),
-        )
-        for reader in readers
-    )
+def _readers(
+    directory: Path, readers: Sequence[ReaderInfo], output: OutputFacts
+) -> tuple[ReaderStatus, ...]:
+    # What a reader can read no more it has missed, although it has not polled since.
+    oldest = find_overwritten(directory, readers, output)
+    found = []
+    for reader in readers:
+        over = oldest - reader.index if output.position - reader.position > output.capacity else 0
+        values = asdict(reader)
+        values["lapped"] += max(over, 0)
+        # A reader that is read later than the ring's end may be beyond it.
+        lag = max(output.records - reader.index - max(over, 0), 0)
+        lag_bytes = max(output.position - reader.position, 0)
+        found.append(ReaderStatus(**values, lag=lag, lag_bytes=lag_bytes))
+    return tuple(found)
 
 
 def _read_note(directory: Path, started_ns: int, output: OutputFacts) -> RunNote | None:

@@ -174,7 +174,7 @@ cdef class Engine:
             self.close()
             raise
 
-    def close(self, bint failed=False) -> None:
+    def close(self, bint failed=False, bint again=False) -> None:
         """Close the ring, so that readers know that nothing more comes, and unmap the rest.
 
         The files stay: tools read what a dead instance last knew.
@@ -183,14 +183,16 @@ cdef class Engine:
         ----------
         failed : bool
             An error ended the feed: readers are told that, and wait for the next one.
+        again : bool
+            It is stopped to be started again: readers wait for the next one, too.
         """
         if self.output is not None:
-            self.output.close(failed)
+            self.output.close(failed, again)
         if self.wake is not None and (
                 self.output.disk is None or self.wake is not self.output.disk.wake):
             self.wake.close()
         if self.capture_face is not None:
-            self.capture_face.close(failed)
+            self.capture_face.close(failed, again)
         self._regions.close()
 
     def missing_pages(self) -> list[str]:

@@ -111,15 +111,21 @@ cdef class Output:
         self._flush_store(unix_ns)
         self.disk.live.begin_feed(epoch, began, self.log.end_index - 1)
 
-    def close(self, bint failed=False) -> None:
-        """End the log: nothing more will come of this writer, which `failed` or not. Idempotent."""
+    def close(self, bint failed=False, bint again=False) -> None:
+        """End the log: nothing more will come of this writer. Idempotent.
+
+        Parameters
+        ----------
+        failed, again : bool
+            As for `Ring.close`. Readers of a store wait for the next writer either way.
+        """
         if self.ring_face is not None:
-            self.ring_face.close(failed)
+            self.ring_face.close(failed, again)
         elif self.log.journal is not None:
             if self.missed and self._find_room(RECORD_SIZE) == <Record*>self._spare:
                 self.missed = 0  # no record could say it
             self._flush_store(clock_realtime_ns())
-            self.disk.live.end_feed(self.log.writer.position, failed)
+            self.disk.live.end_feed(self.log.writer.position, failed or again)
 
     cdef Record* _find_room(self, uint64_t size) noexcept nogil:
         # Off the common path: in the next segment, behind what is missing; or the spare place.

@@ -260,9 +260,9 @@ class Subscriber:
             raise RuntimeError(f"{self.name}: the feed's loop must have ended first")
         self._loop.pass_time(now_ns)
 
-    def note_failure(self, failure: BaseException, again: bool) -> None:
+    def note_failure(self, failure: BaseException | str, again: bool) -> None:
         """Have tools know what ended the loop, and whether it will be started again."""
-        self._feed.failure = describe_failure(failure)
+        self._feed.failure = failure if isinstance(failure, str) else describe_failure(failure)
         self._feed.down_ns = self._feed.down_ns or realtime_ns()
         self._feed.down_records = self.counters()["feed"]["records"]
         self._become(AgentState.WAITING if again else AgentState.FAILED)
@@ -303,7 +303,7 @@ class Subscriber:
         self._feed.pid = os.getpid()
         self._feed.changed_ns = realtime_ns()
 
-    def stop(self, hurry: Callable[[], bool] | None = None) -> None:
+    def stop(self, hurry: Callable[[], bool] | None = None, *, again: bool = False) -> None:
         """Stop the loop, deliver what waits, close ring and sockets; let the agents read the rest.
 
         Safe to call twice. It comes to its end whatever a signal's handler raises meanwhile
@@ -314,6 +314,9 @@ class Subscriber:
         hurry : callable, optional
             Asked again and again: once it returns True, or a handler has raised, the agents are
             told to end with what they have.
+        again : bool
+            Another process will go on with the feed: its readers wait for that one, as behind a
+            writer that was killed, where else they end.
 
         Raises
         ------
@@ -329,7 +332,7 @@ class Subscriber:
             )
 
         try:
-            shielded(partial(self._stop, hurried), self._interrupt)
+            shielded(partial(self._stop, hurried, again), self._interrupt)
         finally:
             wish, self._wish = self._wish, None
             if wish is not None and threading.current_thread() is threading.main_thread():
@@ -338,7 +341,7 @@ class Subscriber:
     def _interrupt(self) -> None:
         self._interrupted = True
 
-    def _stop(self, hurried: Callable[[], bool]) -> None:
+    def _stop(self, hurried: Callable[[], bool], again: bool) -> None:
         # The one place where the loop's thread is waited for. Only then is its memory let go of.
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
@@ -353,12 +356,13 @@ class Subscriber:
                     raise
             finally:
                 self._end_watch()
-            if engine is not None:
+            # What ended it otherwise was noted (`note_failure`).
+            if engine is not None and self._feed.state is not AgentState.FAILED:
                 self._become(AgentState.ENDED)
         finally:
             failed = not waiting and _failure_of(runner) is not None
             if engine is not None:
-                engine.close(failed)
+                engine.close(failed, again)
             self._close_store(failed)
             if self._companions is not None:
                 self._companions.stop(hurried)

@@ -754,7 +754,8 @@ static inline int udpfast_reader_look(struct udpfast_reader *reader,
     if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0)
         return 0; /* read the records that a dead writer left first */
     dead = state != UDPFAST_RING_CLOSED
-           && (state == UDPFAST_RING_FAILED || !udpfast_region_writer_alive(&reader->ring));
+           && (state == UDPFAST_RING_FAILED || state == UDPFAST_RING_LEFT
+               || !udpfast_region_writer_alive(&reader->ring));
     if (dead && reader->gone) {
         reader->gone = UDPFAST_CONNECTION_WRITER; /* a stuck writer has died */
         return 0;
