@@ -5,8 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from udpfast.agents.feed.subscriber import Subscriber
+from udpfast.cli.main import cli
+from udpfast.client.reader import Reader
+from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
@@ -57,6 +61,31 @@ def test_damaged_roster_hides_no_other_instance(
     host = read_host()
     assert set(host.instances) == {"sound"}
     assert "expected states of agents" in host.unreadable["damaged"]
+
+
+def test_reader_that_the_ring_has_left_behind_is_lapped_before_it_polls_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    with feed("slow"):
+        pass
+    with Ring.create(tmp_path / "slow", 1 << 16, PAYLOAD_HASH) as ring, Reader("ring:slow") as slow:
+        for _ in range(10):
+            ring.append(Kind.MESSAGE, bytes(100))
+        assert len(slow.poll(timeout=0)) == 10
+        slow.poll(timeout=0)  # says how far it is
+        for turn in range(2):
+            for _ in range(2_000):
+                ring.append(Kind.MESSAGE, bytes(100))
+            ring.flush()
+            (reader,) = read_status("slow").readers
+            assert reader.lapped > 1_000 * (1 + turn)
+            assert reader.lapped + reader.lag == 2_000 * (1 + turn)
+        assert f"missed {reader.lapped:,}" in CliRunner().invoke(cli, ["stat", "slow"]).output
+        slow.poll(timeout=0)
+        slow.poll(timeout=0)
+        (after,) = read_status("slow").readers
+        assert after.lapped >= reader.lapped
 
 
 def test_read_status_is_frozen_and_goes_into_json_and_back(

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from udpfast.client.counters import counters
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
+from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.status import read_host, read_status
 from udpfast.monitor.troubles import feed_troubles
@@ -511,3 +513,28 @@ def test_feed_that_takes_over_from_a_killed_one_says_that_nobody_knows_what_is_m
     third = start()
     assert "test at" in third.stdout.readline()
     assert counters(str(directory))["feed"]["took_over"] == 0  # the one before ended as it should
+
+
+def test_feed_behind_a_host_that_stopped_says_so_by_its_journal(start, feed, port, tmp_path):
+    journal = tmp_path / "journal"
+    feed.write_text(feed.read_text() + f'[record]\nenabled = true\ndirectory = "{journal}"\n')
+    first = start()
+    assert "test at" in first.stdout.readline()
+    send(port, range(1, 4))
+    wait_until(lambda: (journal / "journal").exists() and journal_state(journal).index, "a record")
+    for agent in reversed(read_roster(tmp_path / "shm" / "test")):  # the recorder first
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(agent.pid, signal.SIGKILL)
+    first.wait(PATIENCE_S)
+    wait_until(lambda: not journal_state(journal).alive, "its end")
+    shutil.rmtree(tmp_path / "shm" / "test")
+    second = start()
+    assert "test: its journal was not closed" in second.stderr.readline()
+    assert counters(str(tmp_path / "shm" / "test"))["feed"]["took_over"] == 1
+    wait_until(lambda: journal_state(journal).alive, "its recorder")
+    second.terminate()
+    assert second.wait(PATIENCE_S) == 0
+    shutil.rmtree(tmp_path / "shm" / "test")
+    third = start()
+    assert "test at" in third.stdout.readline()
+    assert counters(str(tmp_path / "shm" / "test"))["feed"]["took_over"] == 0

@@ -31,10 +31,11 @@ from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import Stop
 from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, WriterExistsError, unexpected_keyword
+from udpfast.log.journal_state import journal_state
 from udpfast.net.bypass import STACKS, Bypass, inspect_bypass
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.image import note_image
-from udpfast.shm.instance import admit_group, instance_directory
+from udpfast.shm.instance import admit_group, instance_directory, journal_directory
 from udpfast.shm.roster import AgentEntry, AgentState, read_roster
 from udpfast.shm.trust import find_group
 
@@ -155,6 +156,9 @@ class Subscriber:
         if before is not None and before.state is not AgentState.ENDED:
             engine.note_takeover()
             self._said.append(_describe_takeover(before, realtime_ns()))
+        elif before is None and (left_ns := _unclosed_ns(self.config)):
+            engine.note_takeover()
+            self._said.append(_describe_unclosed(left_ns, realtime_ns()))
         missing = engine.missing_pages()
         if self.config.agent.strict and missing:
             raise PermissionError(EPERM, missing[0])
@@ -466,6 +470,25 @@ def _describe_takeover(before: AgentEntry, unix_ns: int) -> str:
     return (
         f"takes over from process {before.pid}, which {how}; it last gave a sign of life "
         f"{away_s:,.1f} s ago: what came since then is lost, and in no counter"
+    )
+
+
+def _unclosed_ns(config: FeedConfig) -> int:
+    # When a journal was last written whose recorder did not close it, UNIX ns; 0: there is none.
+    # With the memory of a host nothing else is left of the process that did.
+    if config.record.enabled and config.record.what != "raw":
+        with suppress(OSError, UdpfastError):
+            state = journal_state(journal_directory(config.record.directory or config.name))
+            if state.index and not state.closed and not state.alive:
+                return state.written_ns
+    return 0
+
+
+def _describe_unclosed(left_ns: int, unix_ns: int) -> str:
+    return (
+        "its journal was not closed, and no process before this one is known: it was killed, or "
+        f"the host stopped. The journal ends {max(unix_ns - left_ns, 0) / 1e9:,.1f} s ago: what "
+        "came since then is lost, and in no counter"
     )
 
 
