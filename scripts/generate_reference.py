@@ -12,6 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from scripts.record_fields import (
+    control_tables,
+    enumeration_tables,
+    header_table,
+    update_tables,
+)
 from udpfast.config import FeedConfig, PublishConfig, Setting, describe, parse_feed, parse_publish
 from udpfast.config.host import HostConfig
 from udpfast.core.counter import (
@@ -167,6 +173,12 @@ def pages() -> dict[str, dict[str, str]]:
             "feed counters": counter_table(FEED_COUNTERS),
             "host keys": key_table(describe(HostConfig())),
             "memory": memory_table(),
+        },
+        "records.md": {
+            "record header": header_table(),
+            "updates": update_tables(),
+            "other records": control_tables(),
+            "enumerations": enumeration_tables(),
         },
         "modules.md": {"modules": module_list()},
         "settings.md": {

@@ -665,6 +665,8 @@ def test_orders_stand_in_the_queues_of_their_prices(feed: Feed) -> None:
     append_orders(feed, order_row(2, 1, 9.5, 10, action=3), order_row(4, 1, 9.5, 31, action=2))
     assert orders.bids()["order_id"].tolist() == [b"1", b"4"]
     assert orders.place("4").orders_before == 1
+    handed_out = orders.bids(1)[0]["order_id"]  # numpy.bytes_
+    assert handed_out in orders and orders.place(handed_out).orders_before == 0
     with pytest.raises(KeyError, match="no order 2"):
         orders.place(2)
 

@@ -196,8 +196,9 @@ cdef class ReadRecord:
     def data(self):
         """The payload's fixed part as a numpy scalar: `record.data["bid_price"]`.
 
-        The dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without a fixed
-        layout (MESSAGE).
+        The dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`; docs/records.md says what each
+        field means, its unit, and what it holds if nothing is stated. None for kinds without a
+        fixed layout (MESSAGE).
         """
         dtype = _DTYPES.get(self._record.kind)
         return None if dtype is None else np.frombuffer(self._bytes, dtype, 1, RECORD_SIZE)[0]
@@ -215,17 +216,25 @@ cdef class ReadRecord:
 
     @property
     def rows(self):
-        """The payload's rows as an array: levels, orders, trades; empty if the kind has none."""
+        """The payload's rows as an array: levels, orders, trades; empty if the kind has none.
+
+        Shape (n,), dtype `ROW_DTYPES[kind]`: price and quantity (float64), side (uint8: 1 buy, 2
+        sell) of trades and orders, ... docs/records.md lists all.
+        """
         return self.update.rows
 
     @property
     def bids(self):
-        """The bid levels of a BOOK, in published order; `FormatError` for any other kind."""
+        """The bid levels of a BOOK, in published order; `FormatError` for any other kind.
+
+        Shape (n,), dtype `udpfast.market.updates.LEVEL`: price, quantity (float64; 0 removes the
+        level), number_of_orders, ...
+        """
         return _book_update(self).bids
 
     @property
     def asks(self):
-        """The ask levels of a BOOK, in published order; `FormatError` for any other kind."""
+        """The ask levels of a BOOK, in published order, as `bids` has the bids."""
         return _book_update(self).asks
 
     def __getattr__(self, str name):

@@ -73,6 +73,9 @@ _KINDS_END = 64
 class Kind(enum.IntEnum):
     """What a record is: a doubt or an event of the feed (below 16), a decoded update, or a record
     of a bus (from 48 on).
+
+    docs/records.md says what each is and which fields it has; `record.data.dtype` lists those of
+    a record's payload.
     """
 
     PAD = KIND_PAD
@@ -116,7 +119,13 @@ class Kind(enum.IntEnum):
 
 
 class RecordFlag(enum.IntFlag):
-    """Bits of a record's `flags`."""
+    """Bits of a record's `flags`; docs/records.md lists all.
+
+    SNAPSHOT: the complete state of its object. RELEASED: it waited for a snapshot. TRUNCATED: a
+    text or list was cut. NO_TIMESTAMP: `received_ns` is the loop's clock. UNGATED: passed without
+    a check of its object. FIRST: its object had nothing before. DOUBT: the feed did not know
+    whether the book of its instrument is sound. HEARTBEAT: inside the feed only.
+    """
 
     SNAPSHOT = RECORD_SNAPSHOT
     HEARTBEAT = RECORD_HEARTBEAT

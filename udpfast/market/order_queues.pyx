@@ -152,13 +152,13 @@ cdef class OrderQueues:
         """Return the total of the asks at each price, as `bid_levels` does for bids."""
         return self._levels(SIDE_SELL, count)
 
-    def place(self, order_id: str | int) -> OrderPlace:
+    def place(self, order_id: str | bytes | int) -> OrderPlace:
         """Return an order's place in its queue.
 
         Parameters
         ----------
-        order_id : str or int
-            As published.
+        order_id : str, bytes or int
+            As published, or as `bids` and `asks` have it.
 
         Raises
         ------
@@ -214,4 +214,4 @@ cdef bytes _id(const Order* row):
 
 
 cdef bytes _name(object order_id):
-    return str(order_id).encode()
+    return bytes(order_id) if isinstance(order_id, bytes) else str(order_id).encode()
