@@ -113,14 +113,41 @@ def test_backtest_pays_the_spread_for_each_lot(journal: Path) -> None:
     assert run("A backtest", journal)["profit"] in (-6.0, -8.0)
 
 
+def test_backtest_waits_for_both_sides_of_a_whole_event(tmp_path: Path) -> None:
+    market = Market(tmp_path / "feed", 1 << 22)
+    market.say(Kind.SESSION, new_id=1, reason=SessionReason.FIRST)
+    state = np.zeros((), CONTROL_DTYPES[Kind.RECOVERED])
+    state["object"], state["symbol_id"] = 3 << 16 | 7, market.names.intern("A")
+    market.put(Kind.RECOVERED, state.tobytes(), object=3 << 16 | 7)
+    bid, ask = {"price": 99.0, "quantity": 6.0}, {"price": 101.0, "quantity": 2.0}
+    dear = {"price": 100.0, "quantity": 1.0}
+
+    def tell_book(*levels: dict[str, float], bids: int, partial: bool = False) -> None:
+        market.tell(
+            Kind.BOOK, list(levels), "A", {"object": 3 << 16 | 7, "flags": 1}, bid_count=bids,
+            ask_count=len(levels) - bids, present=22 if partial else 6, update_type=1,
+        )  # fmt: skip
+
+    tell_book(bid, ask, bids=1)  # the signal
+    tell_book(bid, bids=1)  # no ask
+    tell_book(bid, dear, bids=1, partial=True)
+    while market.number < 2500:
+        tell_book(bid, ask, bids=1)
+    tell_book(ask, bids=0)  # no bid where the exit may be due
+    record(market, tmp_path / "journal")
+    market.close()
+    names = run("A backtest", tmp_path / "journal")
+    assert names["profit"] in (-2.0, -4.0)
+
+
 def test_time_in_doubt_is_that_between_stale_and_recovered(journal: Path) -> None:
     (doubted,) = run("How long a book was in doubt", journal)["doubted"].values()
     assert doubted == pytest.approx((FOUND - LOST) * STEP_NS, abs=3 * STEP_NS)
 
 
 def test_losses_are_those_of_the_gaps(journal: Path) -> None:
-    ((_, first, count),) = run("What a loss cost", journal)["lost"]
-    assert (first, count) == (5, 3)
+    (gap,) = run("What a loss cost", journal)["gaps"]
+    assert (gap.data["first"], gap.data["count"]) == (5, 3)
 
 
 def test_latency_is_from_receipt_to_ring(journal: Path) -> None:
