@@ -323,7 +323,7 @@ class VenueMarket:
 
     def end(self) -> None:
         """Let the market close."""
-        self.exchange._end_ns = self.exchange._now_ns
+        self.exchange.end()
 
 
 def position_of(market: str) -> str:

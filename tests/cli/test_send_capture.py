@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -75,9 +76,25 @@ def test_capture_of_one_line_is_sent_on_each(capture, listeners):
 
 def test_venue_whose_rate_is_beyond_the_host_ends_by_the_clock(listeners):
     words = ["--venue", "itch", "--simulate", "--seconds", "0.1", "--rate", "10000000"]
-    result = CliRunner().invoke(send, ["--incremental", listeners.addresses[0], *words])
+    market = ItchMarket(1, rate_per_s=10_000_000)
+    result = CliRunner().invoke(
+        send, ["--incremental", listeners.addresses[0], *words, "--loss", "0.1", "--json"]
+    )
     assert result.exit_code == 0
-    assert "stopped: the time is over, and it is " in result.stderr
+    assert re.search(r"stopped after 1 s; the market was \d\.\d s behind its sch", result.stderr)
+    summary = json.loads(result.stdout.splitlines()[-1])
+    market.end_ns = summary["end_ns"]
+    # It ends as a market of that length, whose end is whole and takes its time.
+    wanted = [data for _, _, data in market]
+    assert len(wanted) == summary["messages"]
+    assert summary["seconds"] > 1.1 + 0.2 - 0.01
+
+
+def test_end_of_a_venues_market_is_sent_without_faults(listeners):
+    words = ["--venue", "itch", "--simulate", "--seed", 6, "--seconds", 0.1, "--rate", 100]
+    summary(listeners, *words, "--loss", 1)
+    wanted = [data for _, _, data in ItchMarket(6, rate_per_s=100, seconds=0.1)][-3:]
+    assert [listeners.datagrams(line) for line in range(2)] == [wanted, wanted]
 
 
 def test_venue_is_simulated_on_each_line(listeners):

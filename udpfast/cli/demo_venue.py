@@ -107,6 +107,7 @@ orders_max = 10_000
         ]
 
     def _compare(self, published: dict[str, Any]) -> dict[str, Any]:
+        self.exchange.end_ns = published["end_ns"]  # earlier on a host that is far too slow
         for _ in self.exchange:
             pass
         with Reader(f"ring:{NAME}", start="begin") as reader:
@@ -118,12 +119,24 @@ orders_max = 10_000
                 for symbol, sides in self.exchange.books().items()
             }
         values = counters(NAME)
-        doubted = any(one["stale"] for one in found.values())
+        doubted = [symbol for symbol, one in found.items() if one["stale"]]
         excused = values["incremental"]["gaps"] > 0 and not self.exchange.loops
+        wrong = [symbol for symbol, one in found.items() if not (one["equal"] or one["stale"])]
+        why = []
+        if not ledger_of(values).adds_up:
+            why.append("the counters do not add up")
+        if wrong:
+            why.append(f"books not equal to the exchange's: {', '.join(wrong)}")
+        if doubted and not excused:
+            reason = (
+                "the loops should have healed them"
+                if self.exchange.loops
+                else "the feed reported no gap"
+            )
+            why.append(f"books in doubt: {', '.join(doubted)}, although {reason}")
         return {
-            "ok": ledger_of(values).adds_up
-            and all(one["equal"] or one["stale"] for one in found.values())
-            and (excused or not doubted),
+            "ok": not why,
+            "why": why,
             "seed": self.seed,
             "published": published,
             "counters": values,
@@ -189,4 +202,4 @@ def print_venue(result: dict[str, Any]) -> None:
             "in doubt: a message that both lines lost may have been of these books, and this venue "
             "repeats nothing that would heal them. That they say so is what is proven here"
         )
-    click.echo("\nok" if result["ok"] else "\nNOT OK")
+    click.echo("\nok" if result["ok"] else f"\nNOT OK: {'; '.join(result['why'])}")

@@ -33,7 +33,7 @@ _REPORT_NS = 1_000_000_000
 _VENUE_RATE_PER_S = 1_000.0
 
 #: `--seconds` are over, and what was due by then is sent to its end, if it is not later than this:
-#: a busy host ends no market early.
+#: only a host that is far too slow ends a market early, and its last datagrams heal what was lost.
 _LATE_NS = 1_000_000_000
 
 #: What lines are for: those of a capture or of changes come first, then a market's loops.
@@ -171,26 +171,38 @@ def send_capture(
     spoilt = wants_faults(options)
     waiting: list[tuple[int, int, int, bytes]] = []
     order = itertools.count()
-    began_ns = now_ns = monotonic_ns()
+    market = captured if isinstance(captured, VenueMarket) else None
+    began_ns = start_ns = now_ns = monotonic_ns()
+    lingers = False
     limit = options["count"] or None
     limit_ns = None if options["seconds"] is None else int(options["seconds"] * 1e9)
     watch = _Watch(began_ns, stopping, quiet=options["as_json"])
     stopping.listen()
     for after_ns, line, data in itertools.islice(_paced(captured, options), limit):
-        if limit_ns is not None and after_ns > limit_ns and not options["venue"]:
+        if limit_ns is not None and after_ns > limit_ns and market is None:
             break
-        now_ns = _send_until(began_ns + after_ns, waiting, lines.senders, watch)
+        now_ns = _send_until(start_ns + after_ns, waiting, lines.senders, watch)
         if stopping.is_set():
             click.echo("stopped", err=True)
             break
-        if limit_ns is not None and now_ns - began_ns > limit_ns + _LATE_NS:
+        if market is not None and market.ended and not lingers:
+            # Its last datagrams take their full time, however late the first of them is.
+            lingers, start_ns = True, now_ns - after_ns
+        if limit_ns is not None and not lingers and now_ns - began_ns > limit_ns + _LATE_NS:
             late_s = (now_ns - began_ns - after_ns) / 1e9
-            click.echo(f"stopped: the time is over, and it is {late_s:.1f} s late", err=True)
-            break
+            click.echo(
+                f"stopped after {(now_ns - began_ns) / 1e9:.0f} s; the market was {late_s:.1f} s "
+                "behind its schedule (host too slow)",
+                err=True,
+            )
+            if market is None:
+                break
+            market.end()
+            limit_ns = None
         for to in lines.of[line]:
             arrivals = (
                 faults.pass_through(*lines.faulty(to), [data], now_ns)
-                if spoilt
+                if spoilt and not lingers
                 else [(now_ns, data)]
             )
             for at_ns, each in arrivals:
@@ -206,6 +218,7 @@ def send_capture(
         "seconds": round(seconds, 3),
         "messages": watch.taken,
         "messages_per_s": round(watch.taken / seconds) if seconds else 0,
+        "end_ns": None if market is None else market.end_ns,
         "lines": lines.counted(options, faults),
         "lost_on_all_lines": {"incremental": faults.lost_on_all_lines(0)},
         "last_seqnos": {},

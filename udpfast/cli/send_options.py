@@ -188,7 +188,8 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default=2.5,
         show_default=True,
         help="Seconds to go on with snapshots and heartbeats, without faults, after the last "
-        "event.",
+        "event. A market of --venue has an end of its own: its loops and heartbeats, all of them, "
+        "without faults.",
     ),
     click.option(
         "--seed",

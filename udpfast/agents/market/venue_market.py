@@ -68,6 +68,10 @@ class VenueMarket:
         file.
     depth : int
         Levels of a side that it tells of; 0: all.
+    end_ns : int or None
+        Its last event is the first at this time or later. None: it has no end.
+    ended : bool
+        All that comes is its `ending`: no event any more.
     """
 
     framing = payload = exchange = ""
@@ -80,7 +84,7 @@ class VenueMarket:
     ) -> None:
         self.seed = seed
         self._mean_gap_ns = 1e9 / rate_per_s
-        self._end_ns = None if seconds is None else int(seconds * 1e9)
+        self.end_ns = None if seconds is None else int(seconds * 1e9)
         self._begin()
 
     def _begin(self) -> None:
@@ -88,6 +92,7 @@ class VenueMarket:
         self._orders: dict[str, list[RestingOrder]] = {symbol: [] for symbol in SYMBOLS}
         self._mids = {symbol: 100_000 * (place + 1) for place, symbol in enumerate(SYMBOLS)}
         self._number = self._match = 0
+        self.ended = False
         self._now_ns = 0
 
     def __iter__(self) -> Iterator[tuple[int, int, bytes]]:
@@ -95,7 +100,7 @@ class VenueMarket:
         self._begin()
         for unit in self.units():
             yield self._now_ns, 0, self.datagram(unit, self.opening(unit))
-        while self._end_ns is None or self._now_ns < self._end_ns:
+        while self.end_ns is None or self._now_ns < self.end_ns:
             self._now_ns += 1 + int(self._chance.expovariate(1.0) * self._mean_gap_ns)
             unit = self._chance.choice(self.units())
             count = self._chance.randint(1, _MESSAGES_MAX)
@@ -105,7 +110,12 @@ class VenueMarket:
             last = self.closing(unit)
             if last:
                 yield self._now_ns, 0, self.datagram(unit, last)
+        self.ended = True
         yield from self.ending()
+
+    def end(self) -> None:
+        """Make no further event: what comes now is the end of the session."""
+        self.end_ns = self._now_ns
 
     def ending(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield what comes behind the last message: who lost that learns that it did."""
