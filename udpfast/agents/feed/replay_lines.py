@@ -99,8 +99,8 @@ def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
         names = "; ".join(" and ".join(map(str, flows)) for flows in numbered)
         raise ConfigError(
             f"{capture}: expected the lines of one feed, found {len(numbered)} feeds: "
-            f"{names or 'no datagrams'}: choose the lines of one with --incremental [IP:]PORT, or "
-            "give --config"
+            f"{names or 'no datagrams'}: give `udpfast replay` those of one with --incremental "
+            "[IP:]PORT, or --config FEED.toml"
         )
     return {"incremental": numbered[0][:LINES_MAX], "snapshot": []}
 
