@@ -14,6 +14,7 @@ from lab.conformance.books import read_set
 from tests.cases import nightly
 from tests.export.market import BEGIN_NS, STEP_NS, Market, drive, record
 from tests.shared import shared
+from tests.spark.small_export import contents
 from tests.spark.test_jobs import by, epoch_s, table
 from udpfast.agents.feed.recorder import Recorder
 from udpfast.agents.feed.replayer import Replayer
@@ -23,7 +24,8 @@ from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.spark.bronze import Bronze
-from udpfast.spark.jobs import Parameters
+from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.pipeline import run_jobs, stream_jobs
 
 BAR_S = 1
 NEW, CHANGE, DELETE = 1, 2, 3
@@ -283,3 +285,29 @@ def test_orders_of_any_market_are_counted_once_from_where_they_were_seen(
     for key, row in expected.items():
         assert {name: found[key][name] for name in row} == pytest.approx(row, rel=1e-9), key
         assert found[key]["fill_ratio"] <= 1
+
+
+@pytest.fixture(scope="module")
+def venue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an export of a market that has orders, and is short."""
+    directory = tmp_path_factory.mktemp("venue")
+    market = Market(directory / "feed", 1 << 22)
+    Written(market, 1).run(300)
+    record(market, directory / "journal")
+    market.close()
+    arguments = ["export", str(directory / "journal"), str(directory / "export")]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    return directory / "export"
+
+
+@pytest.mark.parametrize("name", ["orders", *nightly(*(name for name in JOBS if name != "orders"))])
+def test_job_as_a_stream_writes_the_table_of_a_batch(
+    spark, venue: Path, tmp_path: Path, name: str
+) -> None:
+    bronze, jobs = Bronze(spark, (str(venue),)), [JOBS[name]]
+    stream, batch = str(tmp_path / "stream"), str(tmp_path / "batch")
+    for ran in (stream_jobs(bronze, stream, jobs, Parameters()),
+                run_jobs(bronze, batch, jobs, Parameters())):  # fmt: skip
+        assert [one.failure for one in ran] == [""]
+    assert contents(tmp_path / "stream", name) == contents(tmp_path / "batch", name)

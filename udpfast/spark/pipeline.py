@@ -44,6 +44,9 @@ __all__ = [
 #: Most characters of a reason: Spark's first line may contain a whole query plan.
 REASON_MAX = 400
 
+#: More partitions than a result has: `coalesce` moves no row.
+ALL_PARTITIONS = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -160,8 +163,10 @@ def writer(
     """Return the function that writes a job's table after each batch of its stream."""
 
     def write(whole: DataFrame, _: int) -> None:
-        # A stream's result may be read once per action, and a table may read it twice.
-        whole.persist()
+        # A stream's result may be read once per action, and a table may read it twice. Spark says
+        # of it by which columns it is sorted, with ids that its own columns do not have, and fails
+        # where a table joins the kept result with itself. `coalesce` promises no order.
+        whole = whole.coalesce(ALL_PARTITIONS).persist()
         try:
             table = job.finish(whole, bronze, parameters)
             table.write.mode("overwrite").parquet(gold(out, job.name))
