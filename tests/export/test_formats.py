@@ -564,7 +564,7 @@ def test_recipes_of_the_page_run_over_an_export(
     assert len(rows) >= 3 and max(rows) > 0
 
 
-def test_price_when_a_trade_arrived_is_of_its_session(tmp_path: Path) -> None:
+def test_price_when_a_trade_arrived_is_of_its_session_and_not_in_doubt(tmp_path: Path) -> None:
     pytest.importorskip("duckdb", reason="not installed: see [dev]")
     names = {"feed": ["f"], "exchange": ["x"], "symbol": ["S"]}
     for table, session, columns in (
@@ -572,10 +572,11 @@ def test_price_when_a_trade_arrived_is_of_its_session(tmp_path: Path) -> None:
         ("tops", "s2", {"position": [20], "bid_price": [5.0], "ask_price": [6.0]}),
         ("trades", "s1", {"position": [5], "price": [1.0], "side": ["Buy"]}),
         ("trades", "s2", {"position": [10], "price": [5.0], "side": ["Buy"]}),
+        ("trades", "s3", {"position": [30], "price": [9.0], "side": ["Sell"], "doubt": [True]}),
     ):
         directory = tmp_path / table / "date=2026-11-27" / "stream=0" / f"session={session}"
         directory.mkdir(parents=True)
-        pq.write_table(pa.table(names | columns), directory / "a.parquet")
+        pq.write_table(pa.table(names | {"doubt": [False]} | columns), directory / "a.parquet")
     page = (ROOT / "docs/formats.md").read_text()
     (program,) = re.findall(r"```python\n([^`]*ASOF[^`]*)print", page)
     found: dict[str, Any] = {}
