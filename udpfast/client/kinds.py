@@ -21,6 +21,15 @@ _TABLES = {
     "TOPS": Kind.TOP_OF_BOOK,
 }
 
+#: Tables of an export that hold no kind, or several, and what to do instead.
+_NOT_A_KIND = {
+    "EVENTS": "that table has doubts (SESSION, STALE, RECOVERED, CONNECTION, DISAGREEMENT, "
+    "RESTART, LAPPED), which a reader of any kinds gets",
+    "LATENCY": "that table is made by an export, from the times of all records",
+    "MESSAGES": "that table has the records of all kinds: name none",
+    "RACES": "that table is made by an export, from captured datagrams",
+}
+
 #: What else the trade calls a kind: suggested, not taken.
 _ALIASES = {
     Kind.BOOK: "mbp depth book_depth l2 level2 price_levels order_book orderbook lob",
@@ -71,5 +80,7 @@ def _hint(value: str) -> str:
     alias = _SUGGESTED.get(re.sub(r"[- ]", "_", value.strip().lower()))
     if alias is not None:
         return f"; did you mean {alias!r}?"
+    if (reason := _NOT_A_KIND.get(value.upper())) is not None:
+        return f"; {reason}"
     known = [*(name for name in Kind.__members__ if name != "PAD"), *_TABLES]
     return did_you_mean(value.upper(), known) or f"; there are {', '.join(known)}"
