@@ -409,9 +409,9 @@ RECORD_TABLES: dict[str, Table] = {
             ("TOP_OF_BOOK",),
             False,
             False,
-            "Tops of book. A side without orders is NULL. Both are where the book is known to be "
-            "empty, as each of a venue is when its session begins, or the venue withdrew its "
-            "quote.",
+            "Tops of book. A side without orders has the price NULL and the quantity 0 (of Roq: "
+            "as it was sent). Both sides are so where the book is known to be empty, as each of a "
+            "venue is when its session begins, or where the venue withdrew its quote.",
             _TOPS,
         ),
         Table("trades", ("TRADES",), False, True, "Trades.", _TRADES),
