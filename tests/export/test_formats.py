@@ -602,3 +602,24 @@ def test_file_of_an_earlier_export_is_replaced(recorded: Path, tmp_path: Path) -
     path = tmp_path / "a.npz"
     for _ in range(2):
         assert exported(recorded, path, "--symbol", "A", "--format", "hftbacktest").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "beside", "words"),
+    [
+        ("databento_dbn", "x.dbn", "rows", ("--format", "dbn", "--table", "trades")),
+        ("databento_dbn", "x.dbn", "partial", ("--format", "dbn", "--table", "trades")),
+        ("databento_dbn", "x.dbn.zst", "partial", ("--format", "dbn", "--table", "trades")),
+        ("hftbacktest", "x.npz", "partial", ("--format", "hftbacktest")),
+    ],
+)
+def test_full_disk_is_said_with_the_name_of_the_file(
+    recorded: Path, tmp_path: Path, library: str, name: str, beside: str, words: tuple[str, ...]
+) -> None:
+    pytest.importorskip(library, reason="not installed: an extra of its own")
+    path = tmp_path / name
+    (tmp_path / f"{name}.{beside}").symlink_to("/dev/full")
+    result = exported(recorded, path, "--symbol", "A", *words)
+    assert isinstance(result.exception, OSError)
+    assert f"cannot write: {path}: No space left on device" in str(result.exception)
+    assert list(tmp_path.glob(f"{name}*")) == []

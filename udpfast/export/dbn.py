@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
+from udpfast.export.naming import naming
 from udpfast.export.rows import Clears
 
 if TYPE_CHECKING:
@@ -240,18 +242,17 @@ class DbnWriter:
 
     def close(self) -> None:
         """Write metadata and rows under the file's name; leave no file after an error."""
-        try:
-            if (held := self._snapshots.rest()) is not None:
-                self._write_orders(*held)
-        finally:
-            self._file.close()
         partial = self._path.with_name(f"{self._path.name}.partial")
         packed = self._path.suffix == ".zst"
         try:
-            with _opened(partial, packed) as file, self._body.open("rb") as body:
-                file.write(bytes(self._metadata()))
-                shutil.copyfileobj(body, file)
-            partial.replace(self._path)
+            with naming(self._path):
+                with self._file:
+                    if (held := self._snapshots.rest()) is not None:
+                        self._write_orders(*held)
+                with _opened(partial, packed) as file, self._body.open("rb") as body:
+                    file.write(bytes(self._metadata()))
+                    shutil.copyfileobj(body, file)
+                partial.replace(self._path)
         finally:
             partial.unlink(missing_ok=True)
             self._body.unlink(missing_ok=True)
@@ -270,7 +271,8 @@ class DbnWriter:
         if kind is None:
             self.close()
         else:
-            self._file.close()
+            with suppress(OSError):  # a full disk, which `value` tells of already
+                self._file.close()
             self._body.unlink(missing_ok=True)
 
     def _write_orders(self, batch: pa.RecordBatch, cleared: pa.RecordBatch) -> None:
@@ -287,7 +289,8 @@ class DbnWriter:
         self._append(self._with_clears(rows, _integers(batch, "index"), cleared))
 
     def _append(self, rows: Rows) -> None:
-        self._file.write(rows.tobytes())
+        with naming(self._path):
+            self._file.write(rows.tobytes())
         self.rows += len(rows)
 
     def _metadata(self) -> Any:

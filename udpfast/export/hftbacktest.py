@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from udpfast.core.layout import Kind
 from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
+from udpfast.export.naming import naming
 from udpfast.export.rows import Clears
 
 if TYPE_CHECKING:
@@ -89,9 +90,14 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
         np.argsort(data["local_ts"], kind="stable"),
     )
     validation.validate_event_order(data)
-    with path.with_name(f"{path.name}.partial").open("wb") as file:
-        np.savez_compressed(file, data=data)
-    path.with_name(f"{path.name}.partial").replace(path)
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with naming(path):
+            with partial.open("wb") as file:
+                np.savez_compressed(file, data=data)
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return len(data)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from udpfast.core.oserr import check
 from udpfast.export.columns import Partition
+from udpfast.export.naming import naming
 from udpfast.export.schema import Table, arrow_schema
 from udpfast.market.columns import session_word
 
@@ -115,7 +113,7 @@ class PartitionFile:
             positions = table.column("position")
             first = self._positions[0] if self._positions else positions[0].as_py()
             self._positions = (first, positions[-1].as_py())
-        with _naming(self._path):
+        with naming(self._path):
             if self._writer is None:
                 self._writer = self._open(table.schema)
             self._writer.write_table(table, row_group_size=ROW_GROUP)
@@ -130,7 +128,7 @@ class PartitionFile:
         """Complete the file and write it to the disk; it is not visible yet."""
         self._flush()
         assert self._writer is not None, "a file has rows"
-        with _naming(self._path):
+        with naming(self._path):
             self._writer.close()
             with self._path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -152,17 +150,6 @@ class PartitionFile:
             self._writer.close()
             self._writer = None
         self._path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    # Add the path to an OSError of pyarrow, which lacks it: the user must know which disk is full.
-    try:
-        yield
-    except OSError as error:
-        if error.filename is not None or error.errno is None:
-            raise
-        check(-error.errno, "write", str(path))
 
 
 def _options(table: Table) -> dict[str, Any]:
