@@ -128,13 +128,23 @@ def test_names_of_columns_are_distinct_when_rows_are_unnested(kind: Kind | None)
     assert len(set(names)) == len(names)
 
 
-def test_frame_and_files_are_one_frame_in_polars(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["trades", "tops"])
+@pytest.mark.parametrize("form", ["directory", "pattern", "dataset"])
+def test_frame_and_files_are_one_frame_in_polars(tmp_path: Path, form: str, table: str) -> None:
     polars = pytest.importorskip("polars")
     journal = make_journal(tmp_path, 20)
-    list(Exporter(journal, tmp_path / "out", tables=("trades",)).run())
-    exported = polars.scan_parquet(tmp_path / "out" / "trades").collect()
-    with Reader(f"journal:{journal}", kinds="trades") as reader:
-        live = reader.poll().to_polars("trades").explode("rows").unnest("rows")
+    list(Exporter(journal, tmp_path / "out", tables=(table,)).run())
+    files = tmp_path / "out" / table
+    if form == "dataset":
+        scan = polars.scan_pyarrow_dataset(ds.dataset(files, partitioning="hive"))
+    else:
+        pattern = files / "**/*.parquet" if form == "pattern" else files
+        scan = polars.scan_parquet(pattern, hive_partitioning=True)
+    exported = scan.collect()
+    with Reader(f"journal:{journal}", kinds=table) as reader:
+        live = reader.poll().to_polars(table)
+    if table == "trades":
+        live = live.explode("rows").unnest("rows")
     both = polars.concat([live, exported], how="diagonal_relaxed")  # as docs/attach.md has it
     assert len(both) == len(live) + len(exported) > len(exported) > 0
     assert {name: both.schema[name] for name in exported.columns} == exported.schema
