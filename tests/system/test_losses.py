@@ -178,8 +178,9 @@ def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
                 read["fast"] += len(batch)
         behind = next(one for one in read_status_of("test")["readers"] if one["name"] == "slow")
         assert (behind["alive"], behind["pid"]) == (True, os.getpid())
-        assert behind["lag"] >= 12_000
-        assert behind["lag_bytes"] >= 12_000 * (RECORD.itemsize + 512)
+        # What the ring has no more is lapped, although the reader has not looked since.
+        assert behind["lag"] + behind["lapped"] >= 12_000
+        assert behind["lag"] * (RECORD.itemsize + 512) <= behind["lag_bytes"] <= 1 << 22
         while batch := slow.poll(timeout=0):
             read["slow"] += len(batch)
         losses = read_losses(subscriber.directory)

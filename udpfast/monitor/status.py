@@ -379,7 +379,7 @@ def _readers(
         values["lapped"] += max(over, 0)
         # A reader that is read later than the ring's end may be beyond it.
         lag = max(output.records - reader.index - max(over, 0), 0)
-        lag_bytes = max(output.position - reader.position, 0)
+        lag_bytes = min(max(output.position - reader.position, 0), output.capacity)
         found.append(ReaderStatus(**values, lag=lag, lag_bytes=lag_bytes))
     return tuple(found)
 
