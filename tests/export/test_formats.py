@@ -120,11 +120,12 @@ def test_orders_are_mbo_with_clears_and_what_goes_of_an_order(dbn: Any) -> None:
         (b"M", b"B", 17, 2),
         (b"C", b"B", 17, 2),
         (b"R", b"N", 0, 0),
+        (b"R", b"N", 0, 0),
     ]
     assert rows["price"][1] == 99_500_000_000
     last, snapshot = 128, 32
     assert rows["flags"].tolist() == [
-        snapshot, snapshot, snapshot | last, 0, last, last, snapshot | last
+        snapshot, snapshot, snapshot | last, 0, last, last, last | 4, snapshot | last
     ]  # fmt: skip
     frame = store.to_df()
     assert set(frame["symbol"]) == {"A"}
@@ -282,6 +283,112 @@ def test_session_clears_the_book_of_hftbacktest(tmp_path: Path) -> None:
     data = np.load(tmp_path / "a.npz")["data"]
     kinds = [int(each) & 0xFF for each in data["ev"]]
     assert kinds == [backtest.DEPTH_EVENT, backtest.DEPTH_CLEAR_EVENT]
+
+
+class Doubted(Market):
+    """Three instruments that each have an object of stream 2, numbered in the order of names."""
+
+    def change(self, symbol: str, flags: int = 0) -> None:
+        header = {"stream": 2, "object": ord(symbol), "flags": flags}
+        order = {"order_id": b"%d" % self.number, "price": 7.0, "quantity": 5.0, "side": 1,
+                 "action": 1, "present": 1}  # fmt: skip
+        self.tell(Kind.ORDERS, [order], symbol, header)
+        self.tell(Kind.BOOK, [{"price": 7.0, "quantity": 5.0}], symbol, header, bid_count=1)
+        whole = header | {"flags": flags | int(RecordFlag.SNAPSHOT)}
+        self.tell(Kind.TOP_OF_BOOK, (), symbol, whole, bid_price=7.0, ask_price=float("nan"))
+
+    def lose(self, kind: Kind = Kind.GAP, stream: int = 2) -> None:
+        self.put(kind, np.zeros((), CONTROL_DTYPES[kind]).tobytes(), stream=stream)
+
+    def judge(self, kind: Kind, symbol: str, continues: bool = False) -> None:
+        said = np.zeros((), CONTROL_DTYPES[kind])
+        said["continues"] = continues
+        said["exchange_id"] = self.names.intern("binance-usdm")
+        said["symbol_id"] = self.names.intern(symbol)
+        self.put(kind, said.tobytes(), stream=2, object=ord(symbol))
+
+
+@pytest.fixture
+def doubted(tmp_path: Path) -> Iterator[Any]:
+    """Return a market, and a function that exports it and returns rows or events."""
+    market = Doubted(tmp_path / "feed", 1 << 22)
+
+    def read(form: str, *words: str) -> Any:
+        if not (tmp_path / "journal").exists():
+            record(market, tmp_path / "journal")
+        result = exported(tmp_path / "journal", tmp_path / form, "--format", form, *words)
+        assert result.exit_code == 0, result.output + repr(result.exception)
+        market.said = result.stderr
+        if form == "hftbacktest":
+            kinds = np.load(tmp_path / form)["data"]["ev"].astype("u8") & 0xFF
+            return "".join({1: "u", 3: "R", 4: "s"}[int(kind)] for kind in kinds)
+        databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")
+        rows = databento.DBNStore.from_bytes((tmp_path / form).read_bytes()).to_ndarray()
+        return [
+            bytes(row["action"]).decode() + str(row["instrument_id"]) + "?" * bool(row["flags"] & 4)
+            for row in rows
+        ]
+
+    yield market, read
+    market.close()
+
+
+def test_books_are_cleared_where_they_may_be_wrong_until_they_are_whole(doubted: Any) -> None:
+    market, read = doubted
+    for symbol in "ABC":
+        market.change(symbol)
+    market.lose(stream=3)
+    market.lose()
+    market.judge(Kind.RECOVERED, "A", continues=True)
+    market.judge(Kind.STALE, "B")  # of C the feed says nothing more
+    market.change("A")
+    market.judge(Kind.RECOVERED, "B")
+    market.change("B", flags=int(RecordFlag.SNAPSHOT))
+    market.judge(Kind.STALE, "A")
+    cleared = ["R2?", "R3?"]
+    orders, tops = read("dbn", "--table", "orders"), read("dbn", "--table", "tops")
+    assert orders == ["A1", "A2", "A3", *cleared, "A1", "R2", "A2", "R1?"]
+    assert tops == ["M1", "M2", "M3", *cleared, "M1", "M2", "R1?"]
+    pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    found = {each: read("hftbacktest", "--symbol", each) for each in "ABC"}
+    assert found == {"A": "uuR", "B": "uRRs", "C": "uR"}
+
+
+def test_rows_behind_lost_records_are_in_doubt_until_a_snapshot(doubted: Any) -> None:
+    market, read = doubted
+    market.change("A")
+    market.change("B")
+    market.lose(Kind.LAPPED, 65_535)
+    market.change("A")
+    market.change("B")
+    market.change("A", flags=int(RecordFlag.SNAPSHOT))
+    market.change("A")
+    found = read("dbn", "--table", "orders")
+    assert found == ["A1", "A2", "R1?", "R2?", "A1?", "A2?", "R1", "A1", "A1"]
+    found = read("dbn", "--table", "tops")
+    assert found == ["M1", "M2", "R1?", "R2?", "M1", "M2", "M1", "M1"]
+
+
+def test_books_that_began_before_the_time_are_marked_until_a_snapshot(doubted: Any) -> None:
+    market, read = doubted
+    market.change("A")
+    market.change("B")
+    start = ("--from", str(BEGIN_NS + market.number * STEP_NS + STEP_NS))
+    for symbol in "AB":
+        market.change(symbol)
+    market.change("C", flags=int(RecordFlag.FIRST))
+    market.change("A", flags=int(RecordFlag.SNAPSHOT))
+    market.change("A")
+    found = read("dbn", "--table", "orders", *start)
+    assert found == ["R1?", "A1?", "R2?", "A2?", "A3", "R1", "A1", "A1"]
+    assert "2 books begin empty at --from" in market.said
+    assert read("dbn", "--table", "tops", *start) == ["M1", "M2", "M3", "M1", "M1"]
+    assert "books begin" not in market.said
+    pytest.importorskip("hftbacktest", reason="not installed: the extra [hftbacktest]")
+    assert read("hftbacktest", "--symbol", "A", *start) == "RuRsu"
+    assert "1 book begins empty at --from" in market.said
+    assert read("hftbacktest", "--symbol", "A") == "uuRsu"
+    assert "books begin" not in market.said
 
 
 @pytest.mark.parametrize("apart", [0, 1, 9_000])

@@ -51,7 +51,7 @@ def export_file(
                 f"{', '.join(tables) or 'none'}"
             )
         rows = JournalRows(journal, tables_of(tables[0]), wanted)
-        with DbnWriter(path, tables[0], journal.name, size_unit) as writer:
+        with DbnWriter(path, tables[0], journal.name, size_unit, rows) as writer:
             for block in rows:
                 writer.write(block)
         count = writer.rows
@@ -71,7 +71,14 @@ def export_file(
     if rows.doubts:
         click.echo(
             f"udpfast: {rows.doubts:,} records of losses (GAP, LAPPED) have no place in {form}: "
-            "the tables gaps and events have them",
+            "the tables gaps and events have them; books are cleared where they may be wrong",
+            err=True,
+        )
+    if rows.headless:
+        begin = "1 book begins" if rows.headless == 1 else f"{rows.headless:,} books begin"
+        click.echo(
+            f"udpfast: {begin} empty at --from, in doubt until a snapshot: begin at the "
+            "session's start for whole books",
             err=True,
         )
     if rows.nameless:

@@ -5,7 +5,7 @@ One file has one schema: `mbo` from `orders`, `mbp-1` from `tops`, `trades` and 
 
 DBN's prices are integers in units of 1e-9; its sizes and order ids are whole numbers. A value that
 does not fit is refused and never rounded; the error states it. Sizes may be counted in another
-unit. DBN has no records for losses, but a flag for a book that the feed was not sure of.
+unit. DBN has no records for losses: a book that may be wrong is cleared, with a flag.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from udpfast.export.rows import Clears
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from udpfast.export.rows import JournalRows
 
 __all__ = ["SCHEMAS", "DbnWriter", "tables_of"]
 
@@ -177,6 +179,8 @@ class DbnWriter:
         Name of the dataset in the metadata, cut to 16 characters.
     size_unit : float
         Unit of sizes: with 0.001 a quantity of 1.5 becomes 1,500.
+    journal : JournalRows, optional
+        What the tables are read by, to tell whether books are whole.
 
     Raises
     ------
@@ -186,7 +190,14 @@ class DbnWriter:
         databento-dbn is not installed.
     """
 
-    def __init__(self, path: Path, table: str, dataset: str, size_unit: float = 1.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        table: str,
+        dataset: str,
+        size_unit: float = 1.0,
+        journal: JournalRows | None = None,
+    ) -> None:
         tables_of(table)
         self._table = table
         self._dbn = load_optional("databento_dbn", "dbn")
@@ -206,7 +217,8 @@ class DbnWriter:
         self._exchanges: dict[str, str] = {}
         self._resting: dict[tuple[int, int], _Resting] = {}
         kind = Kind.ORDERS if self._schema == "mbo" else Kind.TOP_OF_BOOK
-        self._clears, self._snapshots = Clears(kind), _Snapshots()
+        self._clears, self._snapshots = Clears(kind, journal), _Snapshots()
+        self._doubtful: set[int] = set()  # instruments
         self._first_ns, self._last_ns = 2**63 - 1, 0
         self._body = path.with_name(f"{path.name}.rows")
         self._file = self._body.open("wb")
@@ -396,9 +408,27 @@ class DbnWriter:
         places = np.searchsorted(index, _integers(cleared, "index"))
         followed = np.isin(_integers(cleared, "index"), index)
         snapshot = _booleans(cleared, "snapshot")
-        clears["flags"] = np.where(snapshot, self._dbn.F_SNAPSHOT, 0)
+        clears["flags"] &= self._dbn.F_MAYBE_BAD_BOOK
+        clears["flags"] |= np.where(snapshot, self._dbn.F_SNAPSHOT, 0).astype("u1")
         clears["flags"] |= np.where(followed, 0, self._dbn.F_LAST).astype("u1")
-        return np.insert(rows, places, clears)
+        return self._doubted(np.insert(rows, places, clears))
+
+    def _doubted(self, rows: Rows) -> Rows:
+        # What builds on a book that was cleared in doubt is in doubt until the book is whole.
+        if self._schema != "mbo":
+            return rows
+        bad = self._dbn.F_MAYBE_BAD_BOOK
+        clears = np.flatnonzero(rows["action"] == b"R").tolist()
+        for number in {*self._doubtful, *rows["instrument_id"][clears].tolist()}:
+            own = np.flatnonzero(rows["instrument_id"] == number)
+            begins = [at for at in clears if rows["instrument_id"][at] == number]
+            for begin, end in pairwise([-1, *begins, len(rows)]):
+                if begin >= 0:
+                    doubt = rows["flags"][begin] & (bad | self._dbn.F_SNAPSHOT) == bad
+                    (self._doubtful.add if doubt else self._doubtful.discard)(number)
+                if number in self._doubtful:
+                    rows["flags"][own[(own > begin) & (own < end)]] |= bad
+        return rows
 
     def _tops(self, batch: pa.RecordBatch, rows: Rows) -> None:
         rows["price"] = self._dbn.UNDEF_PRICE

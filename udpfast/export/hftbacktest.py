@@ -55,7 +55,7 @@ def write_npz(path: Path, rows: JournalRows, latency_ns: int = 0) -> int:
     validation = load_optional("hftbacktest.data.validation", "hftbacktest")
     found: list[Events] = []
     names: set[tuple[str, str]] = set()
-    clears = Clears(Kind.BOOK)
+    clears = Clears(Kind.BOOK, rows)
     for tables in rows:
         events = np.concatenate(
             [
