@@ -391,6 +391,20 @@ def test_books_that_began_before_the_time_are_marked_until_a_snapshot(doubted: A
     assert "books begin" not in market.said
 
 
+def test_parquet_says_that_books_begin_empty(doubted: Any, tmp_path: Path) -> None:
+    market, _ = doubted
+    market.change("A")
+    market.change("A")
+    record(market, tmp_path / "journal")
+    for late in (0, 1):
+        start = ("--from", str(BEGIN_NS + STEP_NS + late * 2 * STEP_NS))
+        for table in ("levels", "trades", "orders"):
+            path = tmp_path / f"{table}{late}"
+            result = exported(tmp_path / "journal", path, "--table", table, *start)
+            told = "books begin empty at --from" in result.stderr
+            assert told == (late == 1 and table != "trades")
+
+
 @pytest.mark.parametrize("apart", [0, 1, 9_000])
 def test_snapshot_in_several_records_is_one_queue_in_mbo(tmp_path: Path, apart: int) -> None:
     databento = pytest.importorskip("databento", reason="not installed: the extra [dbn]")

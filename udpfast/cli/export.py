@@ -20,7 +20,7 @@ from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exported, Exporter, Lost
 from udpfast.export.schema import FROM_ALL, TABLES
-from udpfast.export.segments import is_closed
+from udpfast.export.segments import is_closed, journal_parts
 from udpfast.export.wanted import Wanted
 from udpfast.log.journal_span import Place, check_part
 from udpfast.log.verify import unknown_losses
@@ -47,7 +47,8 @@ __all__ = ["export"]
     "--from",
     "start",
     metavar="TIME",
-    help="Only records published from then on: ISO 8601 with its zone, or UNIX ns.",
+    help="Only records published from then on: ISO 8601 with its zone, or UNIX ns. Books begin "
+    "empty then: for whole books begin at the session's start.",
 )
 @click.option("--until", "end", metavar="TIME", help="Only records published before then.")
 @click.option(
@@ -177,6 +178,12 @@ def export(
             break
     for doubt in exporter.doubts():
         click.echo(f"udpfast: {doubt}", err=True)
+    if {"levels", "orders"} & set(made) and _begins_later(exporter.journal, wanted):
+        click.echo(
+            "udpfast: books begin empty at --from, without levels and orders from before: begin at "
+            "the session's start for whole books",
+            err=True,
+        )
     summary.tell_unknown(unknown_losses(exporter.journal))
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if "races" in tables and not (exporter.journal / "raw").is_dir():
@@ -227,6 +234,14 @@ def _wanted(
             raise FormatError(f"{journal}: {said}")
         click.echo(f"udpfast: {said}", err=True)
     return wanted
+
+
+def _begins_later(journal: Path, wanted: Wanted) -> bool:
+    # Whether the journal has records from before the wanted time.
+    if wanted.start_ns is None:
+        return False
+    parts = journal_parts(journal)
+    return bool(parts) and parts[0].first_ns < wanted.start_ns
 
 
 def _end(missing: int, journal: Path, where: str, whole: bool) -> None:
