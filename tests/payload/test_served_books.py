@@ -131,13 +131,10 @@ def sent(market: Any, pick: random.Random, late: int) -> Iterator[tuple[Line, by
         yield (1, 0), data
 
 
-# 2019: the first part of a snapshot comes before the feed is there, the others behind it.
-@pytest.mark.parametrize("seed", [*range(SEEDS), 2019])
-@pytest.mark.parametrize("kind", DIALOGUES)
-def test_books_are_never_sound_and_wrong(
-    kind: type[OrderMarket], seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(served, "_ORDERS_PER_PART", 3)
+def joined_late(
+    kind: type[OrderMarket], seed: int
+) -> tuple[OrderMarket, int, Iterator[tuple[Line, CapturedDatagram]]]:
+    """Return a market, the first of its messages that a feed hears, and what the feed receives."""
     pick = random.Random(seed)
     market = kind(seed, 400)
     late = pick.choice((1, pick.randint(2, 300)))
@@ -145,6 +142,17 @@ def test_books_are_never_sound_and_wrong(
         (line, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
         for i, (line, data) in enumerate(sent(market, pick, late))
     )
+    return market, late, datagrams
+
+
+# 2019: the first part of a snapshot comes before the feed is there, the others behind it.
+@pytest.mark.parametrize("seed", [*range(SEEDS), 2019])
+@pytest.mark.parametrize("kind", DIALOGUES)
+def test_books_are_never_sound_and_wrong(
+    kind: type[OrderMarket], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served, "_ORDERS_PER_PART", 3)
+    market, late, datagrams = joined_late(kind, seed)
     number = 0
     for known, record in follow(config(kind), datagrams):
         if number:
@@ -162,13 +170,7 @@ def test_trades_have_the_prices_of_the_venue_while_a_snapshot_is_taken(
     kind: type[OrderMarket], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served, "_ORDERS_PER_PART", 3)
-    pick = random.Random(seed)
-    market = kind(seed, 400)
-    late = pick.choice((1, pick.randint(2, 300)))
-    datagrams = (
-        (line, CapturedDatagram(AT_NS + i * 1_000_000, ("", 0), ("", 0), data))
-        for i, (line, data) in enumerate(sent(market, pick, late))
-    )
+    market, late, datagrams = joined_late(kind, seed)
     true = {number: (price / 1e4, shares) for number, _, price, shares in market.trades}
     compared = 0
     for _, record in follow(config(kind), datagrams):
