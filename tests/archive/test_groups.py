@@ -110,3 +110,15 @@ def test_every_look_sees_a_whole_file():
     wait_until(ended, "the last one")
     os.waitpid(pid, 0)
     assert all(len({feed.restarts for feed in group.feeds}) <= 1 for group in seen)
+
+
+def test_a_supervisor_that_ends_in_good_order_while_it_is_looked_for_is_not_dead(monkeypatch):
+    with contextlib.closing(GroupFile("us")) as file:
+        file.write(FEEDS)
+
+        def end_first(*_):
+            file.write(FEEDS, ended=True)
+            return False
+
+        monkeypatch.setattr("udpfast.archive.groups.process_alive", end_first)
+        assert read_group("us").life == "stopped"

@@ -15,6 +15,7 @@ from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import SEGMENT_ENTRY, Segment, list_segments, segment_path
+from udpfast.shm.lock import open_existing
 
 SEGMENT = 1 << 18
 MESSAGE = int(Kind.MESSAGE)
@@ -67,6 +68,21 @@ def test_journal_of_many_segments_is_read_back(directory):
     assert state.closed and not state.alive
     assert state.synced_position == state.position == infos[-1].end_position
     assert state.synced_index == 5000
+
+
+def test_journal_that_is_closed_while_it_is_looked_at_is_closed(directory, monkeypatch):
+    journal = Journal.open(directory, segment_bytes=SEGMENT)
+    opened = []
+
+    def close_at_the_second(*arguments):  # which looks whether the writer's lock is held
+        opened.append(arguments)
+        if len(opened) == 2:
+            journal.close()
+        return open_existing(*arguments)
+
+    monkeypatch.setattr("udpfast.shm.region.open_existing", close_at_the_second)
+    state = journal_state(directory)
+    assert (len(opened), state.alive, state.closed) == (2, False, True)
 
 
 def test_journal_opened_again_goes_on(directory):

@@ -13,7 +13,7 @@ from udpfast.core.layout import RESTART, Kind
 from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExistsError
 from udpfast.log.cursor import RingCursor
 from udpfast.log.ring import RING_KIND, RING_LAYOUT, Ring
-from udpfast.shm.lock import lock_existing
+from udpfast.shm.lock import lock_existing, open_existing
 from udpfast.shm.region import Region
 
 CAPACITY = 4096
@@ -286,6 +286,15 @@ def test_cursor_goes_on_behind_a_closed_ring_only_if_asked_to(ring, cursor):
         assert cursor.poll() == 5
         assert (cursor.follow(), cursor.follow(closed=True)) == (None, True)
         assert read_all(cursor) == [5, 6, 7]
+
+
+def test_writer_that_closes_while_it_is_looked_for_has_finished(ring, cursor, monkeypatch):
+    def close_first(*arguments):
+        ring.close()
+        return open_existing(*arguments)
+
+    monkeypatch.setattr("udpfast.shm.region.open_existing", close_first)
+    assert cursor.life == "finished"
 
 
 @pytest.mark.parametrize("records", [0, 5, 300])

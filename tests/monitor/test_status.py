@@ -1,6 +1,7 @@
 """What is known of instances: live, dead, and such as nobody can read."""
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from udpfast.errors import ConfigError
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
+from udpfast.shm.lock import open_existing
 
 
 def feed(name: str, **line: str) -> Subscriber:
@@ -46,6 +48,26 @@ def test_read_host_has_every_instance_live_or_dead(
         assert (host.instances["dead"].state, host.instances["live"].state) == ("closed", "open")
         assert set(host.unreadable) == {"nothing", "replay"}
         assert host.instances["live"].directory == read_status("live").directory
+
+
+@pytest.mark.parametrize("looks", range(6))
+def test_feed_that_ends_in_good_order_while_it_is_looked_at_is_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    left = looks
+    with ExitStack() as running:
+        running.enter_context(feed("late"))
+
+        def end_behind_some(path: Path, flags: int) -> int:
+            nonlocal left
+            if left == 0:
+                running.close()
+            left -= 1
+            return open_existing(path, flags)
+
+        monkeypatch.setattr("udpfast.shm.region.open_existing", end_behind_some)
+        assert read_status("late").life in ("running", "stopped")
 
 
 def test_damaged_roster_hides_no_other_instance(

@@ -20,6 +20,7 @@ from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.status import InstanceStatus, read_status
 from udpfast.monitor.troubles import TroubleKind, describe_troubles, feed_troubles, find_troubles
 from udpfast.net.ports import free_port
+from udpfast.shm.lock import open_existing
 from udpfast.shm.relay_counts import RELAY_COUNTS, RelayCounts
 
 NOW_NS = realtime_ns()
@@ -112,6 +113,21 @@ def test_relay_whose_lines_are_too_thin_is_named_until_they_are_not(feed: Subscr
     counts.relay[list(RELAY_COUNTS).index("short")] = 0
     assert texts(status_of(feed)) == []
     counts.close()
+
+
+def test_relay_that_stops_while_it_is_looked_at_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = RelayCounts.create(tmp_path, ["microwave"])
+    looked = RelayCounts.attach(tmp_path)
+
+    def stop_first(path: Path, flags: int) -> int:
+        counts.close(ended=True)
+        return open_existing(path, flags)
+
+    monkeypatch.setattr("udpfast.shm.region.open_existing", stop_first)
+    assert looked.gone == 0
+    looked.close()
 
 
 def test_relay_of_its_own_that_failed_is_named_and_one_that_the_feed_starts_is_an_agent(

@@ -181,6 +181,15 @@ def read_group(name: str) -> Group:
     RegionError
         Other users can write the file, or it does not hold a group.
     """
+    group = _read(name)
+    alive = not group.ended and _supervisor_alive(group)
+    if not (alive or group.ended):  # unless it has ended, or begun again, in between
+        group = _read(name)
+        alive = not group.ended and _supervisor_alive(group)
+    return msgspec.structs.replace(group, alive=alive)
+
+
+def _read(name: str) -> Group:
     path = instance_root() / GROUPS / f"{name}.json"
     try:
         text = read_said(path, _BYTES_MAX)
@@ -192,10 +201,9 @@ def read_group(name: str) -> Group:
             str(path),
         ) from None
     try:
-        group = msgspec.json.decode(text, type=Group)
+        return msgspec.json.decode(text, type=Group)
     except msgspec.MsgspecError as error:
         raise RegionError(f"{path}: expected a group of feeds, found: {error}") from None
-    return msgspec.structs.replace(group, alive=not group.ended and _supervisor_alive(group))
 
 
 def _supervisor_alive(group: Group) -> bool:

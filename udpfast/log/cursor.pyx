@@ -233,8 +233,10 @@ cdef class RingCursor:
         "left": it was stopped to be started again; "gone": it was killed. After these three another
         writer may continue the log.
         """
+        cdef bint alive
         cdef uint64_t state
         self._check_open()
+        alive = self.region.writer_alive()  # first: who ends in between is not dead
         state = load_acquire(&self.reader.header.state)
         if state == RING_CLOSED:
             return "finished"
@@ -242,7 +244,7 @@ cdef class RingCursor:
             return "failed"
         if state == RING_LEFT:
             return "left"
-        if state != RING_OPEN or not self.region.writer_alive():
+        if state != RING_OPEN or not alive:
             return "gone"
         stuck = ring_stuck(self.reader.header, clock_monotonic_ns(), RING_STUCK_NS)
         return "stuck" if stuck else "running"

@@ -186,11 +186,12 @@ cdef region_state(Region region):
     cdef WrittenMark written
     cdef KeptMark kept
     identity = header_identity(header, region.path)
+    alive = region.writer_alive()  # before its mark: who ends in between is not dead
     if not marks_kept(header, &kept) or not marks_written(header, &written):
         raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
     closed = written.state in (JOURNAL_CLOSED, JOURNAL_FAILED)
     return JournalState(
-        identity=identity, alive=not closed and region.writer_alive(), closed=closed,
+        identity=identity, alive=alive and not closed, closed=closed,
         failed=written.state == JOURNAL_FAILED,
         epoch=written.epoch, position=written.position, index=written.index,
         written_ns=written.written_ns, synced_position=kept.synced_position,

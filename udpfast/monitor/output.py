@@ -68,18 +68,19 @@ def read_output(instance: Path) -> OutputFacts:
         with RingCursor.attach(
             instance, limit=1, payload_hash=PAYLOAD_HASH, populate=False
         ) as cursor:
+            alive = cursor.region.writer_alive()  # first: who ends in between is not dead
             life = cursor.life
             state = {"finished": "closed", "failed": "failed"}.get(life, "open")
             stuck_ns = monotonic_ns() - cursor.current_ns if life == "stuck" else 0
             return OutputFacts(
-                cursor.region.writer_pid, cursor.region.writer_alive(), state, stuck_ns,
+                cursor.region.writer_pid, alive, state, stuck_ns,
                 cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
                 cursor.log, cursor.capacity_bytes,
             )  # fmt: skip
-    kept = journal_state(store)
-    state = "failed" if kept.failed else "closed" if kept.closed else "open"
     with CounterBlock.attach(instance) as block:
         pid, alive = block.region.writer_pid, block.region.writer_alive()
+    kept = journal_state(store)
+    state = "failed" if kept.failed else "closed" if kept.closed else "open"
     stuck_ns = _silent_ns(store) if alive and state == "open" else 0
     return OutputFacts(
         pid, alive, state, stuck_ns, kept.epoch, kept.index, kept.position,

@@ -145,7 +145,8 @@ class RelayCounts:
     @property
     def gone(self) -> int:
         """Pid of the relay, if its process was killed, or it failed; 0: it runs, or was stopped."""
-        return 0 if self._end[0] or self.alive else self._region.writer_pid
+        # Looks whether it lives first: a relay that stops in between was not killed.
+        return 0 if self.alive or self._end[0] else self._region.writer_pid
 
     def read(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope (`relay`, and `line NAME` for each line) and name."""
