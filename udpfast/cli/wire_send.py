@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import click
+import numpy as np
 
 from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange, IntRange
@@ -150,7 +151,7 @@ def send(
     if arrays is not None:
         result.write_arrays(arrays)
     click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
-    sys.exit(not any(line.returned.any() for line in result.lines.values()))
+    sys.exit(not any(np.any(line.returned) for line in result.lines.values()))
 
 
 def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:

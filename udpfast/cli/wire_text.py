@@ -55,17 +55,16 @@ def _lines(result: Result) -> Iterator[str]:
             rows.append(["first of all", words["out"], *_figures(found)])
     yield from _table(rows)
     yield ""
-    yield from _table([_LOSS_HEAD, *(_loss(line, result.side) for line in result.lines.values())])
+    yield from _table([_LOSS_HEAD, *map(_loss, result.lines.values())])
     if len(result.lines) > 1:
         lost, longest = (
             int(result.lost_on_all.sum()),
             int(runs_of(result.lost_on_all).max(initial=0)),
         )
         yield f"lost on all lines: {lost:,}, longest run {longest:,}"
-    races = [race for race in result.races if result.side == "sender" or race.way == "out"]
-    if races:
+    if result.races:
         yield ""
-        for race in races:
+        for race in result.races:
             yield _race(race, words[race.way])
 
 
@@ -75,7 +74,7 @@ _LOSS_HEAD = [
 ]
 
 
-def _loss(line: LineResult, side: str) -> list[str]:
+def _loss(line: LineResult) -> list[str]:
     runs = line.runs
     return [
         line.name,
@@ -86,7 +85,7 @@ def _loss(line: LineResult, side: str) -> list[str]:
         f"{int(runs.max(initial=0)):,}",
         f"{line.counts.get('out_reordered', 0):,}",
         f"{line.counts.get('out_duplicates', 0):,}",
-        f"{int(line.lost_back.sum()):,}" if side == "sender" else "-",
+        "-" if line.lost_back is None else f"{int(line.lost_back.sum()):,}",
     ]
 
 

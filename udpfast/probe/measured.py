@@ -134,7 +134,7 @@ def arrived_only(
             interface=where.interface,
             sent=np.ones(count, dtype=np.bool_),
             arrived=arrived,
-            returned=np.zeros(count, dtype=np.bool_),
+            returned=None,
             reported=True,
             round_trip_ns=unknown,
             late_ns=unknown,
@@ -143,7 +143,7 @@ def arrived_only(
             back_ns=unknown,
             turn_ns=unknown,
             out_order=arrays["order"][:count].astype(np.int64),
-            back_order=np.zeros(count, dtype=np.int64),
+            back_order=None,
             counts={word: counts[name] for name, word in _REPORTED.items()},
             stamps={"reached": _who_stamped(stamps, counts["nic_stamps"])},
         )

@@ -23,7 +23,7 @@ from udpfast.page.charts import (
 )
 from udpfast.page.document import cells_of, document
 from udpfast.page.words import duration, literal, moment
-from udpfast.probe.result import LISTENER_OUT, PERCENTS, Race, Result, Values, percentiles_of
+from udpfast.probe.result import LISTENER_OUT, PERCENTS, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
 
@@ -121,7 +121,7 @@ def _losses(result: Result) -> str:
                 f"{int(runs.max(initial=0)):,}",
                 f"{counts.get('out_reordered', 0):,}",
                 f"{counts.get('out_duplicates', 0):,}",
-                f"{int(line.lost_back.sum()):,}" if result.side == "sender" else "-",
+                "-" if line.lost_back is None else f"{int(line.lost_back.sum()):,}",
             ]
         )
     head = ["line", "sent", "lost, way out", "share", "runs of loss", "longest", "reordered"]
@@ -131,13 +131,9 @@ def _losses(result: Result) -> str:
     return f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}.</p>"
 
 
-def _shown_races(result: Result) -> list[Race]:
-    return [race for race in result.races if result.side == "sender" or race.way == "out"]
-
-
 def _races(result: Result) -> str:
     rows = []
-    for race in _shown_races(result):
+    for race in result.races:
         found = race.to_dict()
         leads = [
             "-" if found[f"lead_{which}_ns"]["p50"] is None
@@ -187,7 +183,7 @@ def _charts(result: Result) -> Iterator[Chart]:
         yield Chart("Distributions", "How much of the probes took how long at most.", curves)
     leads = {
         f"{race.first} before {race.second}, {_ways(result)[race.way]}": _curve(race.lead_ns)
-        for race in _shown_races(result)
+        for race in result.races
         if np.isfinite(race.lead_ns).any()
     }
     if leads:

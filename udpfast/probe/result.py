@@ -65,8 +65,8 @@ class LineResult:
         The probe was handed to the kernel.
     arrived : numpy.ndarray of bool
         The listener has it, by its own report; where `reported` is False, if its echo came back.
-    returned : numpy.ndarray of bool
-        Its echo came back.
+    returned : numpy.ndarray of bool, or None
+        Its echo came back. None: a listener made this, who cannot know.
     reported : bool
         The listener said at the end what arrived. If not, loss is that of the whole round trip.
     round_trip_ns : numpy.ndarray of float64
@@ -82,7 +82,8 @@ class LineResult:
     turn_ns : numpy.ndarray of float64
         From the listener's stamp of the probe until the echo was handed to its kernel.
     out_order, back_order : numpy.ndarray of int64
-        Place among all arrivals at the listener and at the sender, from 1; 0: none.
+        Place among all arrivals at the listener and at the sender, from 1; 0: none. A listener has
+        None for `back_order`.
     counts : dict of str to int
         What was counted besides: duplicates, reordered, strangers, ...
     stamps : dict of str to str
@@ -94,7 +95,7 @@ class LineResult:
     interface: str
     sent: Flags
     arrived: Flags
-    returned: Flags
+    returned: Flags | None
     reported: bool
     round_trip_ns: Values
     late_ns: Values
@@ -103,7 +104,7 @@ class LineResult:
     back_ns: Values
     turn_ns: Values
     out_order: Times
-    back_order: Times
+    back_order: Times | None
     counts: Mapping[str, int]
     stamps: Mapping[str, str]
 
@@ -113,9 +114,9 @@ class LineResult:
         return self.sent & ~self.arrived
 
     @cached_property
-    def lost_back(self) -> Flags:
-        """Probes that arrived, and whose echo did not come back, as bool."""
-        return self.arrived & ~self.returned
+    def lost_back(self) -> Flags | None:
+        """Probes that arrived, and whose echo did not come back, as bool; None at a listener."""
+        return None if self.returned is None else self.arrived & ~self.returned
 
     @property
     def loss(self) -> float:
@@ -123,9 +124,10 @@ class LineResult:
         return float(self.lost.sum() / max(self.sent.sum(), 1))
 
     @property
-    def loss_back(self) -> float:
-        """The share of echoes that did not come back, 0 to 1."""
-        return float(self.lost_back.sum() / max(self.arrived.sum(), 1))
+    def loss_back(self) -> float | None:
+        """The share of echoes that did not come back, 0 to 1; None at a listener."""
+        lost = self.lost_back
+        return None if lost is None else float(lost.sum() / max(self.arrived.sum(), 1))
 
     @cached_property
     def runs(self) -> Times:
@@ -146,10 +148,10 @@ class LineResult:
             "interface": self.interface,
             "sent": sent,
             "arrived": int(self.arrived.sum()),
-            "returned": int(self.returned.sum()),
+            "returned": _count(self.returned),
             "listener_reported": self.reported,
             "lost_out": int(self.lost.sum()),
-            "lost_back": int(self.lost_back.sum()),
+            "lost_back": _count(self.lost_back),
             "loss_out": self.loss,
             "loss_back": self.loss_back,
             "loss_runs": {
@@ -232,7 +234,8 @@ class Result:
         not echo before its end counts as lost.
     side : str
         "sender", or "listener": who made this. A listener knows nothing of round trips, ways back
-        and lateness, and takes all up to the last probe that arrived as sent.
+        and lateness: those times are nan, `returned` and `lost_back` None. It takes all up to the
+        last probe that arrived as sent.
     """
 
     lines: Mapping[str, LineResult]
@@ -247,11 +250,11 @@ class Result:
 
     @cached_property
     def races(self) -> tuple[Race, ...]:
-        """Each pair of lines, on both ways."""
+        """Each pair of lines, on both ways; at a listener on the way out."""
         return tuple(
             _race(first, second, way)
             for first, second in combinations(self.lines.values(), 2)
-            for way in ("out", "back")
+            for way in (("out", "back") if self.side == "sender" else ("out",))
         )
 
     @cached_property
@@ -342,6 +345,10 @@ class Result:
         np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
+def _count(flags: Flags | None) -> int | None:
+    return None if flags is None else int(flags.sum())
+
+
 def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     """JSON has no nan; a time in ns has no fraction worth reading."""
     return {
@@ -350,11 +357,17 @@ def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
     }
 
 
+def _came(line: LineResult, way: str) -> Flags:
+    came = line.arrived if way == "out" else line.returned
+    assert came is not None
+    return came
+
+
 def _race(first: LineResult, second: LineResult, way: str) -> Race:
     ours: Values = getattr(first, f"{way}_ns")
     theirs: Values = getattr(second, f"{way}_ns")
     sent = first.sent | second.sent
-    came = (first.arrived, second.arrived) if way == "out" else (first.returned, second.returned)
+    came = _came(first, way), _came(second, way)
     return Race(
         first.name,
         second.name,

@@ -1,0 +1,74 @@
+"""What a listener says of a session by itself: what arrived, and nothing that it cannot know."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from udpfast.cli.wire_text import result_text
+from udpfast.net.line import LineAddress
+from udpfast.probe.control import Clock
+from udpfast.probe.measured import arrived_only
+from udpfast.probe.result import Result
+
+SENT = 1_700_000_000_000_000_000
+COUNTS = dict.fromkeys(
+    (*("duplicates", "reordered", "unsent", "strangers", "malformed", "kernel_drops"),
+     "nic_stamps"), 0,
+)  # fmt: skip
+SAME = Clock("this host")
+
+
+def heard(*arrived: int, probes: int = 10) -> dict[str, Any]:
+    """Return what a listener's loop keeps of probes 1 ms apart: of those that arrived."""
+    there = np.isin(np.arange(probes), arrived)
+    sent = SENT + np.arange(probes) * 1_000_000
+    return {
+        "sent_ns": np.where(there, sent, 0),
+        "reached_ns": np.where(there, sent + 2000, 0),
+        "order": np.cumsum(there).astype(np.uint32) * there,
+    }
+
+
+def result(lines: dict[str, dict[str, Any]]) -> Result:
+    return arrived_only(
+        {
+            name: (LineAddress("10.0.0.1:5"), arrays, "kernel", COUNTS)
+            for name, arrays in lines.items()
+        },
+        rate_per_s=1000.0,
+        size_bytes=64,
+        train=1,
+        here=SAME,
+        there=SAME,
+    )
+
+
+def test_listener_claims_nothing_of_the_way_back(tmp_path: Path) -> None:
+    found = result({"a": heard(0, 1, 3), "b": heard(0, 1, 2, 3)})
+    line = found.lines["a"]
+    assert line.lost.tolist() == [False, False, True, False]
+    for unknown in (line.returned, line.lost_back, line.loss_back, line.back_order):
+        assert unknown is None
+    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    own = told["lines"]["a"]
+    assert (own["arrived"], own["lost_out"]) == (3, 1)
+    for name in ("returned", "lost_back", "loss_back"):
+        assert own[name] is None, name
+    assert [race["way"] for race in told["races"]] == ["out"]
+    found.write_arrays(tmp_path / "arrays.npz")
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert "a.arrived" in arrays
+        assert not {"a.returned", "a.back_order"} & set(arrays)
+
+
+def test_listener_s_text_and_page_have_a_dash_for_the_way_back() -> None:
+    found = result({"a": heard(0, 1, 3), "b": heard(0, 1, 2, 3)})
+    assert result_text(found).count("  -\n") == 2
+    assert "way back:" not in result_text(found)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert page_of(found).count('<td class="n">-</td></tr>') == 2
