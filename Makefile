@@ -27,7 +27,7 @@ help: ## this list
 build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in place
 
 layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/market/updates.pxd)
-	@$(RUN) scripts/generate_layouts.py
+	@$(RUN) -m scripts.generate_layouts
 	@$(MAKE) --no-print-directory build
 	@$(RUN) scripts/generate_identification.py
 	@$(MAKE) --no-print-directory build

@@ -5,13 +5,17 @@ Usage: python scripts/generate_layouts.py [--check]
 The layouts are in `udpfast/market/updates.pxd`, and that of a level in `update_header.pxd`. A
 struct with the number of a kind in its comment is the payload of that kind. With --check nothing is
 written, and the exit code is 1 if a file is not up to date. Afterwards run `make build`, then
-scripts/generate_reference.py, which uses the compiled modules.
+scripts/generate_reference.py, which uses the compiled modules. What it writes of a kind and its
+fields is in scripts/update_fields.py, and a layout of which nothing is said there is refused.
 """
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from scripts.update_fields import KINDS, OWN, ROWS
 
 ROOT = Path(__file__).parent.parent
 SOURCES = Path("udpfast/market/update_header.pxd"), Path("udpfast/market/updates.pxd")
@@ -65,6 +69,19 @@ def read_layouts(text: str) -> list[Layout]:
     if kinds != list(range(16, 16 + len(kinds))) or len(kinds) > 32:
         raise SystemExit(f"{SOURCES[-1]}: expected kinds 16, 17, ... up to 47, found {kinds}")
     return found
+
+
+def unsaid(layouts: list[Layout]) -> Iterator[str]:
+    """Yield what scripts/update_fields.py does not say of the layouts: kinds, and their fields."""
+    rows = {each.name: each for each in layouts if not each.kind}
+    for each in (each for each in layouts if each.kind):
+        if each.constant not in KINDS:
+            yield f"KINDS[{each.constant!r}]"
+        for table, said, layout in (("OWN", OWN, each), ("ROWS", ROWS, rows.get(each.row))):
+            known = said.get(each.constant, {})
+            for type_, name in layout.fields if layout else ():
+                if not (type_ in {"UpdateHeader", "char"} or name in known or "reserved" in name):
+                    yield f"{table}[{each.constant!r}][{name!r}]"
 
 
 def kind_constants(kinds: list[Layout]) -> str:
@@ -226,6 +243,8 @@ def replaced(path: Path, pattern: str, text: str) -> str:
 
 def main() -> None:
     """Write the files, or compare them."""
+    if missing := list(unsaid(read_layouts(source()))):
+        raise SystemExit(f"scripts/update_fields.py lacks {', '.join(missing)}")
     wanted = outputs(source(), ROOT)
     for path, text in wanted.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:

@@ -50,11 +50,24 @@ def test_all_that_follows_from_the_layouts_is_up_to_date() -> None:
         assert path.read_text(encoding="utf-8") == text, f"make layouts: {path.name}"
 
 
-def test_payload_of_the_walk_through_needs_its_layout_alone(tmp_path: Path) -> None:
-    # Under a name and a number that are free also where somebody has followed the page.
+def walked() -> str:
+    """Return the layouts and the walk-through's, under a name and a number that are free."""
     assert AUCTION is not None
     struct = AUCTION[0].replace("\n   ", "\n")[3:].replace("Auction:  # 27:", f"Walk:  # {NEXT}:")
-    added = f"{SOURCE}\n{struct}\n"
+    return f"{SOURCE}\n{struct}\n"
+
+
+def test_layout_of_which_nothing_is_said_is_named_before_anything_is_compiled() -> None:
+    assert list(generate_layouts.unsaid(generate_layouts.read_layouts(SOURCE))) == []
+    assert list(generate_layouts.unsaid(generate_layouts.read_layouts(walked()))) == [
+        "KINDS['WALK']",
+        *("OWN['WALK']['reference_price']", "OWN['WALK']['paired_quantity']"),
+        *("OWN['WALK']['imbalance_quantity']", "OWN['WALK']['side']"),
+    ]
+
+
+def test_payload_of_the_walk_through_needs_its_layout_alone(tmp_path: Path) -> None:
+    added = walked()
     assert generate_layouts.read_layouts(added)[-1].constant == "WALK"
     written = {
         path.name: text for path, text in generate_layouts.outputs(added, tree(tmp_path)).items()
