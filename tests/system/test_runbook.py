@@ -47,6 +47,12 @@ def test_every_trouble_has_its_place_in_the_runbook() -> None:
     assert sorted(named) == sorted(kind.name.lower() for kind in TroubleKind)
 
 
+def test_every_trouble_is_listed_in_its_order_as_what_needs_attention() -> None:
+    listed = re.findall(r"^\d+\. ((?:`\w+`,? ?)+):", page("operating"), re.M)
+    named = re.findall(r"`(\w+)`", " ".join(listed))
+    assert named == [kind.name.lower() for kind in TroubleKind]
+
+
 def test_every_place_is_led_to_and_is_there() -> None:
     tables = (index("alert"), index("kind (`udpfast_troubles`, `stat`)"))
     led_to = {place for table in tables for places in table.values() for place in places}

@@ -37,7 +37,7 @@ STOP_MARGIN_NS = 10_000_000_000
 
 
 def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
-    """Run feeds until SIGINT or SIGTERM, or until each of them was stopped; return the exit code.
+    """Run feeds until a signal ends them, or each was stopped; return the exit code.
 
     Parameters
     ----------

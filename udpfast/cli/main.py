@@ -55,7 +55,8 @@ def cli() -> None:
       udpfast demo
 
     Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings, 3 another process
-    does that (run, bus run) or the promotion goes on (bus promote), 141 the output was closed.
+    does that (run, relay, bus run) or the promotion goes on (bus promote), 4 SIGUSR1 stopped it
+    (run), 141 the output was closed.
     """
 
 

@@ -53,7 +53,7 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     objects in doubt, the lag of readers, the book of a symbol, and of the host: stores of a bus,
     journals and disks, faults. It only reads shared memory and files, and only while a browser
     shows the page: it costs the feeds nothing, and fetches nothing from elsewhere. Runs until
-    SIGINT or SIGTERM.
+    SIGINT, SIGTERM or SIGHUP.
     """
     need_monitor("nicegui")
     host, port = listen_address(listen)

@@ -71,7 +71,7 @@ STYLE = """
 
 
 def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: float) -> None:
-    """Serve the page until SIGINT or SIGTERM.
+    """Serve the page until SIGINT, SIGTERM or SIGHUP.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`udpfast relay`: publish what a feed publishes to other hosts, until SIGINT or SIGTERM."""
+"""`udpfast relay`: publish what a feed publishes to other hosts, until a signal ends it."""
 
 from __future__ import annotations
 

@@ -177,7 +177,8 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
 
     Datagrams pass through the same engine as in a feed. Its clock is the one that the feed's loop
     recorded; for a file from another program, the time stamps of the capture. The same datagrams
-    always make the same records; their SHA-256, which leaves out only position and index, shows it.
+    always make the same records. Their SHA-256 shows it: it leaves out position, index, session and
+    checksum, which depend on the log, and RESTART.
     Without --config or ports, the framing of a file is detected from its content, its lines from
     the destinations, and Roq's snapshot channel from its snapshot bit. Progress goes to stderr,
     except with --json. Exit code 1 if the counters do not add up, something was missed, or --expect

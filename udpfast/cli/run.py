@@ -1,4 +1,4 @@
-"""`udpfast run`: receive a feed, or several, until SIGINT or SIGTERM, and keep them going."""
+"""`udpfast run`: receive a feed, or several, until a signal ends it, and keep them going."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def run(
 ) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
-    Starts every agent that the file asks for. On SIGINT or SIGTERM the agents finish their work
-    before the command ends; a signal that comes a second later has them end with what they have.
-    Strategies attach with udpfast.Reader("ring:NAME").
+    Starts every agent that the file asks for. On SIGINT, SIGTERM or SIGHUP the agents finish their
+    work before the command ends; a signal that comes a second later has them end with what they
+    have. Strategies attach with udpfast.Reader("ring:NAME").
 
     With several files, or a DIRECTORY of them, each feed is a process of its own: one that ends
     with an error is started again, and one signal stops them all. host.toml in DIRECTORY gives

@@ -33,7 +33,7 @@ __all__ = ["listen"]
     "--sessions",
     type=IntRange(0),
     default=0,
-    help="End after this many sessions.  [default: run until SIGINT or SIGTERM]",
+    help="End after this many sessions.  [default: run until SIGINT, SIGTERM or SIGHUP]",
 )
 @click.option(
     "--senders-max",

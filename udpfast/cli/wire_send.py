@@ -111,7 +111,8 @@ def send(
 
     Probes leave at planned times, whatever happens to those before (open loop). Each comes back as
     an echo: round trips need no common clock. One-way times are given with the largest error that
-    the two hosts' clocks can cause. SIGINT or SIGTERM ends the run with the result so far.
+    the two hosts' clocks can cause. SIGINT, SIGTERM or SIGHUP ends the run with the result
+    so far.
 
     Exit code 1 if nothing came back.
     """

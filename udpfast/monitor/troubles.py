@@ -249,10 +249,10 @@ def _of_run(name: str, note: RunNote) -> Trouble:
             f"feed {name} (process {note.pid}) cannot be found, since {when}: {note.reason}",
             name,
         )
-    times = f", for the {note.times}. time" if note.times > 1 else ""
+    tries = f" {note.times} times in a row, last" if note.times > 1 else ","
     return Trouble(
         TroubleKind.FEED_DEAD,
-        f"feed {name} did not start, at {when}{times}: {note.reason}. (Start it, or remove "
+        f"feed {name} did not start{tries} at {when}: {note.reason}. (Start it, or remove "
         f"{instance_root() / RUNS / name}.json if it should not run.)",
         name,
     )
