@@ -55,7 +55,7 @@ PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-
 # Tests of bytes and integers, without sockets, processes and Spark.
 QUICK := $(addprefix tests/,bus config core feed host market payload wire test_comments.py test_layering.py test_tidy.py)
 
-quick: build ## the tests of pure code: a minute or two
+quick: build ## the tests of pure code: under two minutes
 	@$(RUN) $(PYTEST) -m "not slow and not nightly" $(QUICK)
 
 test: build $(VENV)/.spark ## all tests but those of `make nightly`

@@ -50,7 +50,7 @@ RECORDS = 2_000_000
 SYMBOLS = 10
 ROUNDS = 3
 PAGE = 4096
-#: What a query of prices wants, of the 21 columns that the table has.
+#: What a query of prices wants of the table's columns.
 COLUMNS = "position,received_ns,published_ns,number,line,symbol,bid_price,ask_price,stream"
 NOBODY_LISTENS = "noop"
 
