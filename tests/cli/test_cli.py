@@ -57,7 +57,7 @@ def test_help_has_an_example(verb):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "3 another process does that (run, bus run)"),
+        ([], "3 another process does that (run, relay, bus run)"),
         (["demo"], "Takes half a minute"),
         (["send"], "CAPTURE is a pcap or pcapng file, also with .gz."),
         (["tune"], "sudo udpfast tune apply --rx-cpus 2,3 --iface eth1"),
