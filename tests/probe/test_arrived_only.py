@@ -32,10 +32,10 @@ def heard(*arrived: int, probes: int = 10) -> dict[str, Any]:
     }
 
 
-def result(lines: dict[str, dict[str, Any]]) -> Result:
+def result(lines: dict[str, dict[str, Any]], **began: int) -> Result:
     return arrived_only(
         {
-            name: (LineAddress("10.0.0.1:5"), arrays, "kernel", COUNTS)
+            name: (LineAddress("10.0.0.1:5"), arrays, "kernel", COUNTS, began.get(name, 0))
             for name, arrays in lines.items()
         },
         rate_per_s=1000.0,
@@ -72,3 +72,38 @@ def test_listener_s_text_and_page_have_a_dash_for_the_way_back() -> None:
     from udpfast.probe.page import page_of
 
     assert page_of(found).count('<td class="n">-</td></tr>') == 2
+
+
+def test_listener_that_began_in_the_middle_counts_from_its_first_probe() -> None:
+    # It was greeted when four probes had left on either line, and heard one line a little later.
+    lines = {"a": heard(5, 6, 8, 9), "b": heard(7, 8, 9)}
+    found = result(lines, a=4, b=4)
+    assert found.first_probe == 5
+    assert found.planned_ns.tolist() == [SENT + index * 1_000_000 for index in range(5, 10)]
+    a, b = found.lines.values()
+    assert a.lost.tolist() == [False, False, True, False, False]
+    assert not b.lost.any()
+    assert b.away.tolist() == [True, True, False, False, False]
+    assert (a.out_ns[0], a.loss, b.loss) == (2000, 0.2, 0.0)
+    assert not found.lost_on_all.any()
+    told = found.to_dict()
+    assert (told["first_probe"], told["probes"], told["complete"]) == (5, 5, False)
+    assert told["listener_starts"] is None
+    assert [told["lines"][name]["away"] for name in lines] == [0, 2]
+    assert "its first 5 probes are not counted here" in result_text(found)
+    race = told["races"][0]
+    assert (race["only_first"], race["only_second"], race["away"]) == (0, 1, 2)
+    assert result(lines, b=4).first_probe == 0
+
+
+def test_listener_that_had_no_probe_since_it_began_has_lost_none() -> None:
+    found = result({"a": heard()}, a=4)
+    assert (found.first_probe, len(found.planned_ns)) == (4, 0)
+    assert "nothing was sent" in result_text(found)
+
+
+def test_listener_does_not_know_whether_a_run_ended_early() -> None:
+    assert result({"a": heard(0, 9)}).complete is True
+    cut = result({"a": heard(0, 8)})
+    assert cut.complete is None
+    assert "interrupted" not in result_text(cut)

@@ -135,17 +135,25 @@ def test_listener_that_is_started_anew_goes_on() -> None:
             wait_until(lambda: own.live()["a"]["echoes"] > 100, "echoes")
             first.close()
             before = own.live()["a"]["echoes"]
-            stack.enter_context(listening(address))
+            second, _ = stack.enter_context(listening(address))
             wait_until(lambda: own.live()["a"]["echoes"] > before + 100, "echoes of the second")
             own.stop()
             thread.join()
+            heard = taken(second)
     (found,) = results
     line = found.lines["a"]
     assert found.listener_starts == 2
     assert not found.complete
     assert 200 < line.returned.sum() < line.sent.sum() == len(found.planned_ns)
-    # What was lost while there was no listener is a run.
-    assert line.runs.max() > 10
+    # Nothing was lost on the line; the probes of the time without a listener are apart.
+    assert not line.lost.any()
+    assert 10 < line.away.sum() == line.sent.sum() - line.arrived.sum()
+    assert len(line.runs) == 0
+    # The second listener has no word on those that it cannot have had.
+    (theirs,) = heard.lines.values()
+    assert heard.first_probe == np.flatnonzero(line.away)[-1] + 1
+    assert theirs.arrived.all()
+    assert len(theirs.arrived) == len(line.arrived) - heard.first_probe
 
 
 def test_run_that_is_stopped_gives_what_it_has() -> None:

@@ -1,16 +1,19 @@
 """From stamps to delays, loss, order and races: by hand, without a socket."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from udpfast.cli.wire_text import result_text
 from udpfast.net.line import LineAddress
 from udpfast.probe.control import Clock, Report
 from udpfast.probe.measured import measured, reordered
-from udpfast.probe.result import Result, percentiles_of, runs_of
+from udpfast.probe.result import LineResult, Result, percentiles_of, runs_of
 
 START, UTC = 5_000_000_000, 1_700_000_000_000_000_000
 COUNTS = dict.fromkeys(
@@ -40,7 +43,13 @@ def samples(out_ns: list[int | None], back_ns: list[int | None]) -> dict[str, An
     return found
 
 
-def result(lines: dict[str, tuple[list[int | None], list[int | None]]], **more: Any) -> Result:
+def result(
+    lines: dict[str, tuple[list[int | None], list[int | None]]],
+    *,
+    report: Report | None = REPORT,
+    starts: tuple[int, ...] = (),
+    **more: Any,
+) -> Result:
     count = len(next(iter(lines.values()))[0])
     return measured(
         [
@@ -48,10 +57,20 @@ def result(lines: dict[str, tuple[list[int | None], list[int | None]]], **more: 
                 name,
                 LineAddress("10.0.0.1:7007"),
                 samples(out, back),
-                REPORT,
-                np.array([each is not None for each in out], dtype=np.bool_),
+                report,
+                # What the last listener had; the ones before it cannot be asked.
+                np.array(
+                    [
+                        each is not None and at >= max((report.began, *starts))
+                        for at, each in enumerate(out)
+                    ],
+                    dtype=np.bool_,
+                )
+                if report is not None
+                else None,
                 "kernel",
                 COUNTS,
+                starts,
             )
             for name, (out, back) in lines.items()
         ],
@@ -90,6 +109,98 @@ def test_loss_there_and_back_are_told_apart() -> None:
     assert line.loss_back == 0.5
     assert line.counts["out_duplicates"] == 1
     assert line.counts["out_reordered"] == 2
+
+
+#: Two probes come back, the third's echo is lost, the listener dies; the next one is greeted when
+#: seven have left, has the ninth first, and loses the eleventh, and the twelfth's echo.
+RESTART: tuple[list[int | None], list[int | None]] = (
+    [1, 1, 1, 1, *[None] * 4, 1, 1, None, 1],
+    [1, 1, None, 1, *[1] * 6, 1, None],
+)
+
+
+def verdicts(line: LineResult) -> dict[str, list[int]]:
+    """Return the numbers of the probes of each verdict; every probe that was sent has one."""
+    assert line.returned is not None
+    assert line.lost_back is not None
+    found = {
+        "returned": line.returned,
+        "lost_back": line.lost_back,
+        "lost": line.lost,
+        "away": line.away,
+    }
+    assert (np.sum(list(found.values()), axis=0) == line.sent).all()
+    return {name: np.flatnonzero(each).tolist() for name, each in found.items()}
+
+
+def test_listener_that_was_away_is_no_loss_of_the_line() -> None:
+    found = result(
+        {"a": RESTART},
+        starts=(6,),
+        report=msgspec.structs.replace(REPORT, began=7),
+        listener_starts=2,
+    )
+    line = found.lines["a"]
+    assert verdicts(line) == {
+        "returned": [0, 1, 3, 8, 9],
+        "lost_back": [11],
+        "lost": [2, 10],
+        "away": [4, 5, 6, 7],
+    }
+    # Whether the third arrived, only the first listener could say.
+    assert np.flatnonzero(line.lost_either).tolist() == [2]
+    assert line.loss == 2 / 8
+    assert line.runs.tolist() == [1, 1]
+    assert np.flatnonzero(found.lost_on_all).tolist() == [2, 10]
+    told = found.to_dict()
+    own = told["lines"]["a"]
+    assert own["sent"] == own["arrived"] + own["lost_out"] + own["away"]
+    assert own["arrived"] == own["returned"] + own["lost_back"]
+    assert (own["away"], own["lost_either"]) == (4, 1)
+    assert told["all_lines"]["away"] == 4
+    text = result_text(found)
+    assert "started anew 1 time meanwhile" in text
+    assert "listener away: a 4 probes" in text
+
+
+def test_listener_that_was_away_on_one_line_loses_no_race() -> None:
+    whole: list[int | None] = [5] * 12
+    other = result({"b": (whole, whole)}).lines["b"]
+    ours = result({"a": RESTART}, starts=(6,), report=msgspec.structs.replace(REPORT, began=7))
+    found = replace(ours, lines=ours.lines | {"b": other})
+    race = found.races[0]
+    assert (race.only_first, race.only_second, race.neither, race.away) == (0, 2, 0, 4)
+    assert not found.lost_on_all.any()
+
+
+def test_line_that_the_listener_heard_late_is_not_lost_before() -> None:
+    heard: list[int | None] = [None, None, None, 1, 1]
+    line = result({"a": (heard, [1] * 5)}, report=msgspec.structs.replace(REPORT, began=2)).lines[
+        "a"
+    ]
+    assert verdicts(line) == {"returned": [3, 4], "lost_back": [], "lost": [], "away": [0, 1, 2]}
+
+
+def test_line_that_was_cut_until_the_listener_gave_up_is_lost() -> None:
+    cut: list[int | None] = [1, None, None, None, None, 1]
+    line = result({"a": (cut, [1] * 6)}, report=msgspec.structs.replace(REPORT, began=3)).lines["a"]
+    assert verdicts(line)["lost"] == [1, 2]
+    assert verdicts(line)["away"] == [3, 4]
+    assert np.flatnonzero(line.lost_either).tolist() == [1, 2]
+
+
+def test_several_listeners_that_were_away_leave_a_hole_each() -> None:
+    out: list[int | None] = [1, None, 1, None, None, 1]
+    found = result(
+        {"a": (out, [1] * 6)}, starts=(1, 4), report=msgspec.structs.replace(REPORT, began=4)
+    )
+    assert verdicts(found.lines["a"])["away"] == [1, 3, 4]
+
+
+def test_loss_is_of_either_way_where_no_listener_could_be_asked() -> None:
+    line = result({"a": ([1, None, 1], [1, 1, None])}, report=None).lines["a"]
+    assert np.flatnonzero(line.lost_either).tolist() == [1, 2]
+    assert verdicts(line)["lost"] == [1, 2]
 
 
 def test_races_do_not_depend_on_clocks() -> None:

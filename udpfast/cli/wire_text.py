@@ -31,13 +31,12 @@ def _lines(result: Result) -> Iterator[str]:
     count = len(result.planned_ns)
     when = moment(int(result.planned_ns[0])) if count else "nothing was sent"
     train = f", trains of {result.train}" if result.train > 1 else ""
-    ended = "" if result.complete else ", interrupted"
+    ended = ", interrupted" if result.complete is False and not result.first_probe else ""
     yield (
         f"{when}: {count:,} probes of {result.size_bytes} bytes on each line, "
         f"{result.rate_per_s:,.10g}/s{train}{ended}"
     )
-    if result.listener_starts > 1:
-        yield f"the listener was started {result.listener_starts - 1} times meanwhile"
+    yield from result.caveats()
     yield f"clocks: {result.offset.sentence()}"
     here, there = literal(result.offset.here.text), literal(result.offset.there.text)
     yield f"  sender: {here}; listener: {there}"
@@ -61,7 +60,8 @@ def _lines(result: Result) -> Iterator[str]:
             int(result.lost_on_all.sum()),
             int(runs_of(result.lost_on_all).max(initial=0)),
         )
-        yield f"lost on all lines: {lost:,}, longest run {longest:,}"
+        mark = " ?" if result.lost_either.any() else ""
+        yield f"lost on all lines: {lost:,}{mark}, longest run {longest:,}"
     if result.races:
         yield ""
         for race in result.races:
@@ -79,7 +79,7 @@ def _loss(line: LineResult) -> list[str]:
     return [
         line.name,
         f"{int(line.sent.sum()):,}",
-        f"{int(line.lost.sum()):,}" + ("" if line.reported else " ?"),
+        f"{int(line.lost.sum()):,}" + (" ?" if line.lost_either.any() else ""),
         f"{line.loss:.3%}",
         f"{len(runs):,}",
         f"{int(runs.max(initial=0)):,}",

@@ -127,7 +127,10 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the listener counted on a line, and who made its stamps."""
+    """What the listener counted on a line, who made its stamps, and when it began.
+
+    `began`: the number of the first probe that it can have had; those before it had left.
+    """
 
     stamps: Annotated[str, Meta(max_length=64)]
     arrivals: _Int64
@@ -139,6 +142,7 @@ class Report(msgspec.Struct, frozen=True):
     malformed: _Int64
     kernel_drops: _Int64
     nic_stamps: _Int64
+    began: _Int64 = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ cdef enum:
     MAIL_SLOTS = 32              # a power of two: a repeated greeting and a window of questions
 
 cdef enum ProbeKind:
-    KIND_HELLO = 1               # sender: may I? JSON behind the header
+    KIND_HELLO = 1               # sender: may I? JSON behind the header; `index` probes have left
     KIND_CHALLENGE = 2           # listener: say it again, with this cookie
     KIND_WELCOME = 3             # listener: you may. JSON
     KIND_REFUSED = 4             # listener: you may not. JSON with the reason

@@ -16,7 +16,8 @@ from udpfast.probe.result import LineResult, Result
 __all__ = ["Kept", "arrived_only", "measured"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-#: Name, address, samples, the listener's report, what arrived by it, stamps, counts.
+#: Name, address, samples, the listener's report, what arrived by it, stamps, counts, and the first
+#: probe that each further listener can have had.
 Kept = tuple[
     str,
     LineAddress,
@@ -25,6 +26,7 @@ Kept = tuple[
     npt.NDArray[np.bool_] | None,
     str,
     Mapping[str, int],
+    Sequence[int],
 ]
 
 #: What a sender says of its time is its word alone.
@@ -98,7 +100,7 @@ def measured(
 
 
 def arrived_only(
-    lines: Mapping[str, tuple[LineAddress, Arrays, str, Mapping[str, int]]],
+    lines: Mapping[str, tuple[LineAddress, Arrays, str, Mapping[str, int], int]],
     *,
     rate_per_s: float,
     size_bytes: int,
@@ -112,19 +114,29 @@ def arrived_only(
     ----------
     lines : mapping
         By name: the address of the line's sender; its arrays `sent_ns` and `reached_ns`, an element
-        per probe, 0 where none arrived; which stamps were asked for; what was counted.
+        per probe, 0 where none arrived; which stamps were asked for; what was counted; how many
+        probes had left before it was heard.
     rate_per_s, size_bytes, train : float, int, int
         Probes a second, bytes of each, and how many leave in one go.
     here, there : Clock
         What the sender says of its clock, and what the listener says of its own.
     """
-    heard = [np.flatnonzero(arrays["reached_ns"]) for _, arrays, _, _ in lines.values()]
-    count = max((int(each[-1]) + 1 for each in heard if len(each)), default=0)
+    heard = [np.flatnonzero(line[1]["reached_ns"]) for line in lines.values()]
+    # Whether those before the first were lost or not listened for, nobody knows.
+    firsts = [
+        began and int(there[0] if len(there) else began)
+        for there, (*_, began) in zip(heard, lines.values(), strict=True)
+    ]
+    first = min(firsts, default=0)
+    end = max((int(there[-1]) + 1 for there in heard if len(there)), default=first)
+    count, probes = end - first, max((len(line[1]["order"]) for line in lines.values()), default=0)
     offset = find_offset([], here, there)
     planned = np.zeros(count, dtype=np.int64)
     results = {}
-    for name, (where, arrays, stamps, counts) in lines.items():
-        sent_ns, reached_ns = arrays["sent_ns"][:count], arrays["reached_ns"][:count]
+    for began, (name, (where, arrays, stamps, counts, _)) in zip(
+        firsts, lines.items(), strict=True
+    ):
+        sent_ns, reached_ns = arrays["sent_ns"][first:end], arrays["reached_ns"][first:end]
         planned = np.maximum(planned, np.clip(sent_ns, 0, TIME_MAX_NS))
         arrived = reached_ns != 0
         unknown = np.full(count, np.nan)
@@ -135,6 +147,8 @@ def arrived_only(
             sent=np.ones(count, dtype=np.bool_),
             arrived=arrived,
             returned=None,
+            away=np.arange(first, end) < began,
+            asked=np.ones(count, dtype=np.bool_),
             reported=True,
             round_trip_ns=unknown,
             late_ns=unknown,
@@ -142,13 +156,19 @@ def arrived_only(
             out_ns=np.where(arrived, offset.remove(reached_ns - sent_ns, sent_ns), np.nan),
             back_ns=unknown,
             turn_ns=unknown,
-            out_order=arrays["order"][:count].astype(np.int64),
+            out_order=arrays["order"][first:end].astype(np.int64),
             back_order=None,
             counts={word: counts[name] for name, word in _REPORTED.items()},
             stamps={"reached": _who_stamped(stamps, counts["nic_stamps"])},
         )
     _fill(planned)
-    return Result(results, planned, rate_per_s, size_bytes, train, offset, True, 1, side="listener")
+    return Result(
+        *(results, planned, rate_per_s, size_bytes, train, offset),
+        False if first else True if end == probes else None,
+        None if first else 1,
+        side="listener",
+        first_probe=first,
+    )
 
 
 def _fill(times: npt.NDArray[np.int64]) -> None:
@@ -179,12 +199,14 @@ def _line(
     utc_offset_ns: int,
     offset: Offset,
 ) -> LineResult:
-    name, where, _, report, arrived, stamps, counts = line
+    name, where, _, report, arrived, stamps, counts, starts = line
     left, reached, turned, back = trips
     sent, returned = samples["sent_ns"] != 0, samples["returned_ns"] != 0
     reported = arrived is not None
     # A listener that was started anew does not know what the one before it echoed.
     came = returned | arrived[: len(sent)] if arrived is not None else returned
+    began = report.began if report is not None else 0
+    known_from = max((began, *starts))
 
     def where_returned(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         return np.where(returned, values, np.nan)
@@ -210,6 +232,8 @@ def _line(
         sent=sent,
         arrived=came & sent,
         returned=returned,
+        away=_away(came, starts, began) & sent,
+        asked=reported & (np.arange(len(sent)) >= known_from),
         reported=reported,
         round_trip_ns=where_returned(samples["returned_ns"] - planned_ns),
         late_ns=np.where(sent, samples["sent_ns"] - planned_ns, np.nan),
@@ -228,6 +252,24 @@ def _line(
             "returned": _who_stamped(stamps, counts["nic_stamps"]),
         },
     )
+
+
+def _away(came: npt.NDArray[np.bool_], starts: Sequence[int], began: int) -> npt.NDArray[np.bool_]:
+    """Return which probes left while no listener is known to have been there."""
+    away = np.zeros(len(came), dtype=np.bool_)
+    there = np.flatnonzero(came)
+
+    def until_heard(start: int, *, died: bool) -> None:
+        place = int(np.searchsorted(there, start))
+        # One that gave up on a silent line was there until then: what the line lost is lost.
+        first = 0 if not place else int(there[place - 1]) + 1 if died else start
+        away[first : there[place] if place < len(there) else max(start, began)] = True
+
+    for start in filter(None, starts):
+        until_heard(start, died=True)
+    if began:
+        until_heard(began, died=False)
+    return away
 
 
 def reordered(order: npt.NDArray[np.int64]) -> int:

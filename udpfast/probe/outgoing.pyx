@@ -387,6 +387,7 @@ cdef class Outgoing:
         cdef OutLine* line
         for index in range(self.line_count):
             line = &self.lines[index]
+            (<ProbeHeader*>line.greeting).index = <uint64_t>self.next
             send_batch_add(line.send, line.greeting, CONTROL_BYTES)
             if datagram_send(line.send) < 0 or line.send.count:
                 line.send.first = line.send.count = 0

@@ -41,6 +41,7 @@ def page_of(result: Result) -> str:
         if len(result.planned_ns)
         else "<h1>Lines: nothing was sent</h1>",
         f"<p class=muted>{escape(_what(result))}</p>",
+        *(f"<p>{escape(_capital(each))}.</p>" for each in result.caveats()),
         f"<p>{escape(_capital(result.offset.sentence()))}. "
         f"Sender: {escape(literal(result.offset.here.text))}; "
         f"listener: {escape(literal(result.offset.there.text))}.</p>",
@@ -66,9 +67,7 @@ def _what(result: Result) -> str:
         f"{len(result.planned_ns):,} probes of {result.size_bytes} bytes{train} on each line, "
         f"{result.rate_per_s:,.10g} per second"
     )
-    text += "" if result.complete else "; interrupted"
-    if result.listener_starts > 1:
-        text += f"; the listener was started {result.listener_starts - 1} times meanwhile"
+    text += "; interrupted" if result.complete is False and not result.first_probe else ""
     return text + ("" if result.side == "sender" else "; as the listener saw it")
 
 
@@ -115,7 +114,7 @@ def _losses(result: Result) -> str:
             [
                 name,
                 f"{int(line.sent.sum()):,}",
-                f"{int(line.lost.sum()):,}" + ("" if line.reported else " (both ways)"),
+                f"{int(line.lost.sum()):,}" + (" ?" if line.lost_either.any() else ""),
                 f"{line.loss:.4%}",
                 f"{len(runs):,}",
                 f"{int(runs.max(initial=0)):,}",
@@ -128,7 +127,8 @@ def _losses(result: Result) -> str:
     table = _table([*head, "duplicates", "lost, way back"], rows)
     if len(result.lines) < 2:
         return table
-    return f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}.</p>"
+    mark = " ?" if result.lost_either.any() else ""
+    return f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}{mark}.</p>"
 
 
 def _races(result: Result) -> str:

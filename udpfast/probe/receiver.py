@@ -77,6 +77,7 @@ class _Line:
     peer: str
     stamps: str
     arrays: dict[str, npt.NDArray[Any]]
+    began: int  # probes that had left before it was opened
 
 
 @dataclass(slots=True)
@@ -339,8 +340,8 @@ class Receiver:
         if track < 0:
             sock.close()
             return None
-        peer_text = endpoint_text(*peer[:2])
-        return _Line(hello, header.cookie, track, sock, peer_text, stamps, arrays)
+        peer_text, began = endpoint_text(*peer[:2]), min(header.index, hello.probes)
+        return _Line(hello, header.cookie, track, sock, peer_text, stamps, arrays, began)
 
     def _connected(
         self, door: _Door, hello: Hello, peer: tuple[Any, ...]
@@ -431,7 +432,7 @@ class Receiver:
         if header.index == REPORT_INDEX:
             counts = self._reflector.counts(line.track)
             known = {name: counts[name] for name in Report.__struct_fields__ if name in counts}
-            self._tell(carrier, encode(told, Report(line.stamps, **known)))
+            self._tell(carrier, encode(told, Report(line.stamps, **known, began=line.began)))
         elif header.index < line.hello.probes:
             part = line.arrays["reached_ns"][header.index : header.index + ANSWER_PROBES]
             self._tell(carrier, encode(told, np.packbits(part != 0, bitorder="little").tobytes()))
@@ -459,7 +460,7 @@ class Receiver:
             counts = self._reflector.counts(line.track)
             self._close_line(line)
             where = LineAddress(line.peer)
-            lines[line.hello.name] = (where, line.arrays, line.stamps, counts)
+            lines[line.hello.name] = (where, line.arrays, line.stamps, counts, line.began)
         while self._ended.qsize() >= RESULTS_MAX:
             with contextlib.suppress(Empty):
                 self._ended.get(block=False)

@@ -67,8 +67,13 @@ class LineResult:
         The listener has it, by its own report; where `reported` is False, if its echo came back.
     returned : numpy.ndarray of bool, or None
         Its echo came back. None: a listener made this, who cannot know.
+    away : numpy.ndarray of bool
+        It left while no listener is known to have been there: behind the last probe that one is
+        known to have had, before the first of the next. The line may have lost some of them.
+    asked : numpy.ndarray of bool
+        A listener could be asked whether it arrived. If not, loss is that of the whole round trip.
     reported : bool
-        The listener said at the end what arrived. If not, loss is that of the whole round trip.
+        The listener said at the end what arrived.
     round_trip_ns : numpy.ndarray of float64
         From the planned time until the sender's loop had the echo; so what a late sender costs is
         in it.
@@ -96,6 +101,8 @@ class LineResult:
     sent: Flags
     arrived: Flags
     returned: Flags | None
+    away: Flags
+    asked: Flags
     reported: bool
     round_trip_ns: Values
     late_ns: Values
@@ -110,8 +117,13 @@ class LineResult:
 
     @cached_property
     def lost(self) -> Flags:
-        """Probes that were sent and did not arrive, as bool."""
-        return self.sent & ~self.arrived
+        """Probes that were sent to a listener and did not arrive, as bool."""
+        return self.sent & ~self.arrived & ~self.away
+
+    @cached_property
+    def lost_either(self) -> Flags:
+        """Those of `lost` that may have arrived, as no listener could be asked, as bool."""
+        return self.lost & ~self.asked
 
     @cached_property
     def lost_back(self) -> Flags | None:
@@ -120,8 +132,8 @@ class LineResult:
 
     @property
     def loss(self) -> float:
-        """The share of sent probes that did not arrive, 0 to 1."""
-        return float(self.lost.sum() / max(self.sent.sum(), 1))
+        """The share of probes sent to a listener that did not arrive, 0 to 1."""
+        return float(self.lost.sum() / max((self.sent & ~self.away).sum(), 1))
 
     @property
     def loss_back(self) -> float | None:
@@ -151,6 +163,8 @@ class LineResult:
             "returned": _count(self.returned),
             "listener_reported": self.reported,
             "lost_out": int(self.lost.sum()),
+            "lost_either": int(self.lost_either.sum()),
+            "away": int(self.away.sum()),
             "lost_back": _count(self.lost_back),
             "loss_out": self.loss,
             "loss_back": self.loss_back,
@@ -185,6 +199,8 @@ class Race:
         How much faster `first` was, per probe; negative: slower; nan: not on both.
     only_first, only_second, neither : int
         Probes that came by one line alone, or by none.
+    away : int
+        Probes that were `away` on one line or both: they are not compared.
     """
 
     first: str
@@ -194,6 +210,7 @@ class Race:
     only_first: int
     only_second: int
     neither: int
+    away: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return wins and leads, as JSON has it."""
@@ -208,6 +225,7 @@ class Race:
             "only_first": self.only_first,
             "only_second": self.only_second,
             "neither": self.neither,
+            "away": self.away,
             "lead_ns": _numbers(percentiles_of(lead)),
             "lead_first_ns": _numbers(percentiles_of(lead[lead > 0])),
             "lead_second_ns": _numbers(percentiles_of(-lead[lead < 0])),
@@ -227,15 +245,20 @@ class Result:
     size_bytes, train : int
     offset : Offset
         Of the listener's clock from the sender's, with its error.
-    complete : bool
-        All probes were sent; False: the run was interrupted.
-    listener_starts : int
-        Listeners that answered: above 1, it was started anew meanwhile, and what one of them did
-        not echo before its end counts as lost.
+    complete : bool, or None
+        All probes of the run are here. False: it was interrupted, or the listener that made this
+        began in the middle. None: a listener does not know, as the last probes did not arrive.
+    listener_starts : int, or None
+        Listeners that answered: above 1, it was started anew meanwhile. What one of them did not
+        echo before its end counts as lost, see `LineResult.lost_either`; the time without one is
+        `LineResult.away`. None: a listener that began in the middle does not know.
     side : str
         "sender", or "listener": who made this. A listener knows nothing of round trips, ways back
         and lateness: those times are nan, `returned` and `lost_back` None. It takes all up to the
         last probe that arrived as sent.
+    first_probe : int
+        The number, in the run, of the first probe here: above 0, a listener that began in the
+        middle made this, and counts from the first that it had.
     """
 
     lines: Mapping[str, LineResult]
@@ -244,9 +267,10 @@ class Result:
     size_bytes: int
     train: int
     offset: Offset
-    complete: bool
-    listener_starts: int
+    complete: bool | None
+    listener_starts: int | None
     side: str = "sender"
+    first_probe: int = 0
 
     @cached_property
     def races(self) -> tuple[Race, ...]:
@@ -265,10 +289,26 @@ class Result:
 
     @cached_property
     def lost_on_all(self) -> Flags:
-        """Probes that arrived by no line, as bool: the gaps of a feed over all of them."""
-        sent = np.logical_or.reduce([line.sent for line in self.lines.values()])
-        arrived = np.logical_or.reduce([line.arrived for line in self.lines.values()])
-        return np.asarray(sent & ~arrived, dtype=np.bool_)
+        """Probes that all lines lost, as bool: the gaps of a feed over all of them."""
+        return self._missing & ~self._any("away")
+
+    @cached_property
+    def away(self) -> Flags:
+        """Probes that no line brought, and on some line no listener was there for, as bool."""
+        return self._missing & self._any("away")
+
+    @property
+    def lost_either(self) -> Flags:
+        """Those of `lost_on_all` that may have arrived, as no listener could be asked, as bool."""
+        return self.lost_on_all & self._any("lost_either")
+
+    @property
+    def _missing(self) -> Flags:
+        return self._any("sent") & ~self._any("arrived")
+
+    def _any(self, what: str) -> Flags:
+        flags = [getattr(line, what) for line in self.lines.values()]
+        return np.asarray(np.logical_or.reduce(flags), dtype=np.bool_)
 
     def over_time(self, periods: int = 120) -> dict[str, dict[str, Values]]:
         """Return what changed over the run, by line.
@@ -281,18 +321,46 @@ class Result:
         Returns
         -------
         dict of str to dict of str to numpy.ndarray
-            By line: `time_ns` (UNIX, middle), `sent`, `loss` (0 to 1), and in ns `round_trip_p50`,
+            By line: `time_ns` (UNIX, middle), `sent`, `loss` (0 to 1; nan where
+            no listener was there), and in ns `round_trip_p50`,
             `round_trip_p99`, `round_trip_max`, `out_p50`; nan where nothing came back.
         """
         count = len(self.planned_ns)
         edges = np.unique(np.linspace(0, count, min(periods, count) + 1).astype(np.int64))
         return {name: _over_time(line, self.planned_ns, edges) for name, line in self.lines.items()}
 
+    def caveats(self) -> list[str]:
+        """Return what has to be known of the listener, a sentence each; usually none."""
+        found = []
+        if self.listener_starts is not None and self.listener_starts > 1:
+            times = self.listener_starts - 1
+            found.append(f"the listener was started anew {times} time{'s'[: times - 1]} meanwhile")
+        if self.first_probe:
+            found.append(
+                "the listener began in the middle of the run: "
+                f"its first {self.first_probe:,} probes are not counted here"
+            )
+        if away := self._counted("away"):
+            found.append(
+                f"listener away: {away}, from behind the last that one is known to have had until "
+                "the first of the next; not in the loss, though the line may have lost some of them"
+            )
+        if either := self._counted("lost_either"):
+            found.append(
+                f"marked ?: {either} lost on the way out or back; no listener could be asked"
+            )
+        return found
+
+    def _counted(self, what: str) -> str:
+        counts = {name: int(getattr(line, what).sum()) for name, line in self.lines.items()}
+        return ", ".join(f"{name} {count:,} probes" for name, count in counts.items() if count)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it but the arrays, as JSON has it: times in ns, unknown ones None."""
         offset = self.offset
         return {
             "side": self.side,
+            "first_probe": self.first_probe,
             "began_ns": int(self.planned_ns[0]) if len(self.planned_ns) else 0,
             "probes": len(self.planned_ns),
             "rate_per_s": self.rate_per_s,
@@ -317,6 +385,8 @@ class Result:
             "lines": {name: line.to_dict() for name, line in self.lines.items()},
             "all_lines": {
                 "lost_out": int(self.lost_on_all.sum()),
+                "lost_either": int(self.lost_either.sum()),
+                "away": int(self.away.sum()),
                 "longest_run": int(runs_of(self.lost_on_all).max(initial=0)),
                 "out_ns": _numbers(percentiles_of(self.first_out_ns)),
             },
@@ -366,16 +436,18 @@ def _came(line: LineResult, way: str) -> Flags:
 def _race(first: LineResult, second: LineResult, way: str) -> Race:
     ours: Values = getattr(first, f"{way}_ns")
     theirs: Values = getattr(second, f"{way}_ns")
-    sent = first.sent | second.sent
+    sent, away = first.sent | second.sent, first.away | second.away
+    heard = sent & ~away
     came = _came(first, way), _came(second, way)
     return Race(
         first.name,
         second.name,
         way,
         theirs - ours,
-        int((sent & came[0] & ~came[1]).sum()),
-        int((sent & came[1] & ~came[0]).sum()),
-        int((sent & ~came[0] & ~came[1]).sum()),
+        int((heard & came[0] & ~came[1]).sum()),
+        int((heard & came[1] & ~came[0]).sum()),
+        int((heard & ~came[0] & ~came[1]).sum()),
+        int((sent & away).sum()),
     )
 
 
@@ -386,7 +458,8 @@ def _over_time(line: LineResult, planned_ns: Times, edges: Times) -> dict[str, V
         trip, out = percentiles_of(line.round_trip_ns[part]), percentiles_of(line.out_ns[part])
         sent = float(line.sent[part].sum())
         middle = (int(planned_ns[begin]) + int(planned_ns[end - 1])) / 2
-        loss = float(line.lost[part].sum()) / max(sent, 1)
+        heard = float((line.sent[part] & ~line.away[part]).sum())
+        loss = float(line.lost[part].sum()) / heard if heard else _NAN if sent else 0.0
         rows.append((middle, sent, loss, trip["p50"], trip["p99"], trip["max"], out["p50"]))
     names = ("time_ns", "sent", "loss", "round_trip_p50", "round_trip_p99", "round_trip_max")
     table = np.array(rows, dtype=np.float64).reshape(len(rows), len(names) + 1)

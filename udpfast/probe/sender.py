@@ -83,6 +83,8 @@ class _Line:
         self.stamps = options.set_timestamps(sock, timestamps, where.interface).got
         self.cookie = 0
         self.cookies: set[int] = set()  # of listeners that took part
+        # Number of the first probe that the next listener can have had, for each one of the run.
+        self.starts: list[int] = []
         self.there: Clock | None = None
         self.report: Report | None = None
         self.arrived: npt.NDArray[np.bool_] | None = None
@@ -293,9 +295,13 @@ class Sender:
     def _watch(self, greeted_ns: int) -> int:
         """Take what is no echo; greet again where a line is silent. Return when that was."""
         for number, data in self._outgoing.take_mail():
+            line, due = self._lines[number], self._outgoing.due
+            before = line.cookie
             if self._take(number, data):
-                self._outgoing.set_cookie(number, self._lines[number].cookie)
-                self._outgoing.set_greeting(number, self._hello(self._lines[number]))
+                if line.cookie != before:
+                    line.starts.append(due)
+                self._outgoing.set_cookie(number, line.cookie)
+                self._outgoing.set_greeting(number, self._hello(line))
                 self._outgoing.greet()
         now_ns = monotonic_ns()
         latest = [self._outgoing.counts(number)["latest_ns"] for number in range(len(self._lines))]
@@ -427,7 +433,10 @@ class Sender:
     def _result(self) -> Result:
         return measured(
             [
-                (line.name, line.where, samples, line.report, line.arrived, line.stamps, counts)
+                (
+                    *(line.name, line.where, samples, line.report, line.arrived, line.stamps),
+                    *(counts, line.starts),
+                )
                 for number, (line, samples) in enumerate(
                     zip(self._lines, self._samples, strict=True)
                 )
