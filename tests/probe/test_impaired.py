@@ -89,6 +89,11 @@ def test_two_lines_are_told_apart_and_what_both_lost_is_lost(seed: int) -> None:
         assert race.only_first == len(gone[1] - gone[0])
         assert race.only_second == len(gone[0] - gone[1])
         assert race.neither == len(gone[0] & gone[1])
+        # Each probe is in one of these, also where an echo was lost.
+        won = race.to_dict()
+        sums = [won[f"{who}_{which}"] for who in ("won", "only") for which in ("first", "second")]
+        rest = won["tied"] + race.neither + race.unmeasured + race.away
+        assert sum(sums) + rest == len(result.planned_ns)
 
 
 def test_delay_that_was_added_is_in_every_time_of_its_way() -> None:

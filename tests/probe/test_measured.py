@@ -217,6 +217,26 @@ def test_races_do_not_depend_on_clocks() -> None:
     assert not near.lost_on_all.any()
 
 
+def test_probe_whose_echo_was_lost_has_no_way_out_and_is_counted_as_such() -> None:
+    out: list[int | None] = [1000, 1000, None, 1000, None]
+    back: list[int | None] = [5, None, 5, 5, 5]
+    fibre: list[int | None] = [3000, 3000, 3000, None, None]
+    found = result({"microwave": (out, back), "fibre": (fibre, [5] * 5)})
+    line, race = found.lines["microwave"], found.races[0].to_dict()
+    assert line.percentiles("out")["count"] + int(np.sum(line.lost_back)) == line.arrived.sum()
+    # Nobody knows who was first with the second probe: it counts for neither, and is not forgotten.
+    assert (race["won_first"], race["won_second"], race["unmeasured"]) == (1, 0, 1)
+    kinds = ("won_first", "won_second", "tied", "only_first", "only_second", "neither")
+    assert sum(race[kind] for kind in (*kinds, "unmeasured", "away")) == 5
+    # Nor what a feed over both would have had.
+    np.testing.assert_array_equal(found.first_out_ns, [1000, np.nan, 3000, 1000, np.nan])
+    told = found.to_dict()["all_lines"]
+    assert (told["out_ns"]["count"], told["unmeasured"], told["lost_out"]) == (3, 1, 1)
+    assert "neither 1, unmeasured 1" in result_text(found)
+    returning = found.races[1].to_dict()
+    assert returning["unmeasured"] == 0
+
+
 def test_json_has_no_nan_and_all_of_it() -> None:
     lost: list[int | None] = [None] * 3
     found = result({"a": (lost, lost), "b": ([1] * 3, [1] * 3)})

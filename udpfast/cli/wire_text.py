@@ -98,10 +98,11 @@ def _race(race: Race, way: str) -> str:
     text += f", {race.second} {lost:,} times"
     if lost:
         text += f" (by {_lead(found['lead_second_ns'])})"
-    return (
-        f"{text}; only {race.first} {race.only_first:,}, only {race.second} {race.only_second:,}, "
-        f"neither {race.neither:,}"
-    )
+    text += f"; only {race.first} {race.only_first:,}, only {race.second} {race.only_second:,}"
+    text += f", neither {race.neither:,}"
+    for word, count in (("unmeasured", race.unmeasured), ("listener away", race.away)):
+        text += f", {word} {count:,}" if count else ""
+    return text
 
 
 def _lead(found: Mapping[str, float]) -> str:

@@ -152,10 +152,11 @@ def _races(result: Result) -> str:
                 f"{race.only_first:,}",
                 f"{race.only_second:,}",
                 f"{race.neither:,}",
+                f"{race.unmeasured:,}",
             ]
         )
     head = ["way", "first line", "second line", "first won", "by (p50)", "second won", "by (p50)"]
-    return _table([*head, "only first", "only second", "neither"], rows, 3)
+    return _table([*head, "only first", "only second", "neither", "unmeasured"], rows, 3)
 
 
 def _charts(result: Result) -> Iterator[Chart]:

@@ -83,7 +83,8 @@ class LineResult:
         From then until the stamp of its departure, by kernel or NIC: queues of the sender's host,
         which are in no one-way time. nan without such stamps.
     out_ns, back_ns : numpy.ndarray of float64
-        One way, from the best stamps that there are, corrected by `Result.offset`.
+        One way, from the best stamps that there are, corrected by `Result.offset`. An echo carries
+        the listener's: nan, at a sender, also for a probe that arrived and did not come back.
     turn_ns : numpy.ndarray of float64
         From the listener's stamp of the probe until the echo was handed to its kernel.
     out_order, back_order : numpy.ndarray of int64
@@ -196,9 +197,13 @@ class Race:
     way : str
         "out" or "back".
     lead_ns : numpy.ndarray of float64
-        How much faster `first` was, per probe; negative: slower; nan: not on both.
+        How much faster `first` was, per probe; negative: slower; nan: not on both,
+        or not known.
     only_first, only_second, neither : int
         Probes that came by one line alone, or by none.
+    unmeasured : int
+        Probes that came by both, and of which one time is not known: an echo carries the stamp of
+        the listener, and was lost.
     away : int
         Probes that were `away` on one line or both: they are not compared.
     """
@@ -210,6 +215,7 @@ class Race:
     only_first: int
     only_second: int
     neither: int
+    unmeasured: int
     away: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -225,6 +231,7 @@ class Race:
             "only_first": self.only_first,
             "only_second": self.only_second,
             "neither": self.neither,
+            "unmeasured": self.unmeasured,
             "away": self.away,
             "lead_ns": _numbers(percentiles_of(lead)),
             "lead_first_ns": _numbers(percentiles_of(lead[lead > 0])),
@@ -283,9 +290,19 @@ class Result:
 
     @cached_property
     def first_out_ns(self) -> Values:
-        """One way out by whichever line was first, per probe, float64: what a feed over all has."""
+        """One way out by whichever line was first, per probe, float64: what a feed over all has.
+
+        nan if no line brought it, or if it is not known when one did, as its echo was lost.
+        """
         ways = np.vstack([line.out_ns for line in self.lines.values()])
-        return np.asarray(np.fmin.reduce(ways, axis=0), dtype=np.float64)
+        first = np.fmin.reduce(ways, axis=0)
+        return np.asarray(np.where(self.unmeasured, np.nan, first), dtype=np.float64)
+
+    @cached_property
+    def unmeasured(self) -> Flags:
+        """Probes that arrived, by some line nobody knows when, as its echo was lost, as bool."""
+        unknown = [line.arrived & np.isnan(line.out_ns) for line in self.lines.values()]
+        return np.asarray(np.logical_or.reduce(unknown), dtype=np.bool_)
 
     @cached_property
     def lost_on_all(self) -> Flags:
@@ -387,6 +404,7 @@ class Result:
                 "lost_out": int(self.lost_on_all.sum()),
                 "lost_either": int(self.lost_either.sum()),
                 "away": int(self.away.sum()),
+                "unmeasured": int(self.unmeasured.sum()),
                 "longest_run": int(runs_of(self.lost_on_all).max(initial=0)),
                 "out_ns": _numbers(percentiles_of(self.first_out_ns)),
             },
@@ -439,14 +457,16 @@ def _race(first: LineResult, second: LineResult, way: str) -> Race:
     sent, away = first.sent | second.sent, first.away | second.away
     heard = sent & ~away
     came = _came(first, way), _came(second, way)
+    lead_ns = theirs - ours
     return Race(
         first.name,
         second.name,
         way,
-        theirs - ours,
+        lead_ns,
         int((heard & came[0] & ~came[1]).sum()),
         int((heard & came[1] & ~came[0]).sum()),
         int((heard & ~came[0] & ~came[1]).sum()),
+        int((came[0] & came[1] & np.isnan(lead_ns)).sum()),
         int((sent & away).sum()),
     )
 
