@@ -192,6 +192,8 @@ def export(
             "must be 'raw' or 'both' to keep the datagrams",
             err=True,
         )
+    if reason := exporter.left_out():
+        click.echo(f"udpfast: {reason}: they are left out", err=True)
     if exporter.unfinished and not follow:
         click.echo(
             "udpfast: skipped the segment that is still being written: export again when its feed "

@@ -402,6 +402,8 @@ def export_journal(journal: Path, root: Path, losses: Losses) -> int:
         + ("; the segment that is still being written is left out" if exporter.unfinished else ""),
         err=True,
     )
+    if reason := exporter.left_out():
+        click.echo(f"udpfast: {reason}: they are left out", err=True)
     for doubt in exporter.doubts():
         losses.doubts.append(f"{doubt}.")
         click.echo(f"udpfast: {doubt}", err=True)

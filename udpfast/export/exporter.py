@@ -35,7 +35,7 @@ from udpfast.export.manifest import (
     writing_directory,
 )
 from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile
-from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
+from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races, unraced
 from udpfast.export.sbe_tables import SbeTables
 from udpfast.export.schema import FROM_ALL, TABLES, Table, table_of
 from udpfast.export.segments import (
@@ -116,7 +116,8 @@ class Exporter:
     feed : str, optional
         Name of the feed in the export; by default that of the recorded instance.
     tables : sequence of str
-        Tables to export; others are left as they are.
+        Tables to export; others are left as they are. `races` are left out if the journal's raw
+        capture cannot make them: `left_out`.
     payloads : bool
         Keep the payloads in `messages`.
     replace : bool
@@ -220,11 +221,12 @@ class Exporter:
         return after(part, position, index)
 
     def _sources(self) -> Iterator[tuple[bool, Path, str, tuple[Table, ...]]]:
-        # Yield the journal and its raw capture, if they exist, with the wanted tables of each.
+        # Yield the journal and its raw capture, if they exist, with the wanted tables of each that
+        # can be made.
         for raw in (False, True):
             tables = tuple(table for table in self._tables if table.raw == raw)
             directory = self.journal / "raw" if raw else self.journal
-            if tables:
+            if tables and not (raw and self.left_out()):
                 with suppress(FileNotFoundError):
                     yield raw, directory, journal_identity(directory).hex(), tables
 
@@ -405,6 +407,10 @@ class Exporter:
                     found.append(Lost(raw, max(end, begin), index, removed=False))
                 end = max(end, end_index)
         return found
+
+    def left_out(self) -> str:
+        """Return why the table `races` is left out, as a sentence; "": it is not."""
+        return unraced(self.journal) if TABLES["races"] in self._tables else ""
 
     def withdraw(self) -> None:
         """Remove what is exported of these wanted records, so that others can be exported."""

@@ -21,7 +21,7 @@ from udpfast.log.segment import Segment, list_segments, segment_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["part_races", "race_batch", "raced_parts", "split_races"]
+__all__ = ["part_races", "race_batch", "raced_parts", "split_races", "unraced"]
 
 _DAY_NS = 86_400_000_000_000
 _NOBODY = 0xFF
@@ -50,6 +50,20 @@ def raced_parts(directory: Path, parts: Sequence[Part], closed: bool) -> list[Pa
     return list(parts[: min(count, ready)])
 
 
+def unraced(journal: Path) -> str:
+    """Return why no races can be made of a journal's raw capture, as a sentence.
+
+    "": they can, or there is no raw capture.
+    """
+    feed = read_feed(journal / "raw")
+    if feed is None or feed.wire.framing == "roq":
+        return ""
+    return (
+        f"{journal / 'raw'}: races need datagrams of roq, whose headers identify each one, found "
+        f"those of {feed.wire.framing}"
+    )
+
+
 def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int] | None]:
     """Return the races whose first copy is in a part of a raw capture.
 
@@ -67,12 +81,9 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
     ConfigError
         The capture is of another framing than Roq's.
     """
+    if reason := unraced(directory.parent):
+        raise ConfigError(reason)
     feed = read_feed(directory)
-    if feed is not None and feed.wire.framing != "roq":
-        raise ConfigError(
-            f"{directory}: expected a raw capture of roq, whose headers identify each datagram, "
-            f"found one of {feed.wire.framing}"
-        )
     big_endian = feed is not None and feed.wire.byteorder == "big"
     back_ns = 2 * WAIT_NS
     while True:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow.fs import FileSelector, FileType
 
 from udpfast.errors import FormatError
+from udpfast.export.race_rows import unraced
 from udpfast.export.schema import TABLES, spark_schema, table_of
 from udpfast.spark.gold import open_file_system
 
@@ -135,7 +136,8 @@ class Bronze:
             from udpfast.spark import register
 
             journal = root.removeprefix(JOURNAL)
-            if table_of(name).raw and not (Path(journal) / "raw").is_dir():
+            raw = Path(journal) / "raw"
+            if table_of(name).raw and (not raw.is_dir() or unraced(raw.parent)):
                 return self.spark.createDataFrame([], schema)
             register(self.spark)
             reader = self.spark.readStream if self.streaming else self.spark.read
