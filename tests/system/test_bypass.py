@@ -91,7 +91,7 @@ def test_run_under_a_stack_receives_every_datagram_through_it(feed, port, librar
     assert int((tmp_path / "count").read_text()) == COUNT
     # It says so, loudly, that a stub accelerates nothing.
     words = "onload: loaded, but using the kernel's stack"
-    assert f"WARNING udpfast: bypass {words}" in err
+    assert f"WARNING udpfast: test: bypass {words}" in err
     assert status["bypass"]["is"] == words
     assert status["bypass"]["environment"] == {
         "EF_NAME": "mine",
@@ -115,8 +115,8 @@ def test_run_without_a_stack_says_nothing_of_it(feed, port):
 def test_run_missing_library_is_refused_before_anything_starts(feed, tmp_path):
     code, out, err = finished("run", feed, "--bypass", "vma", "--bypass-library", "/none/libvma.so")
     assert (code, out) == (2, "")
-    assert err == (
-        "udpfast: bypass vma: expected a shared library, found /none/libvma.so: "
+    assert err.partition(" ")[2] == (
+        "ERROR udpfast: bypass vma: expected a shared library, found /none/libvma.so: "
         "No such file or directory\n"
     )
     assert [path.name for path in (tmp_path / "shm").iterdir()] == [".runs"]  # that it failed
@@ -128,14 +128,16 @@ def test_run_strict_ends_where_the_stack_does_not_accelerate(feed, library):
     code, out, err = finished("run", feed, "--bypass-strict")
     assert code == 1
     assert "EF_NO_FAIL=0" in out
-    assert err.startswith("udpfast: bypass onload: loaded, but using the kernel's stack: no /dev/")
+    assert err.partition(" ")[2].startswith(
+        "ERROR udpfast: bypass onload: loaded, but using the kernel's stack: no /dev/"
+    )
 
 
 def test_run_launched_without_its_library_is_absent_and_says_so(feed, port):
     # What ld.so leaves behind when it ignores LD_PRELOAD: the marker, and no library.
     process = udpfast("run", feed, "--bypass", "onload", UDPFAST_BYPASS="onload")
     status, _, err = run_and_send(process, port)
-    assert "WARNING udpfast: bypass onload: NOT ACTIVE, not even loaded" in err
+    assert "WARNING udpfast: test: bypass onload: NOT ACTIVE, not even loaded" in err
     assert status["counters"]["feed"]["bypass_state"] == 1
 
 
@@ -155,8 +157,8 @@ def test_run_first_call_that_fails_is_said_and_survived(feed, port, library):
     process = udpfast(
         "run", feed, "--bypass", "onload", "--bypass-library", library, STUB_FIRST_FAILS="1"
     )
-    _, out, _ = run_and_send(process, port)
-    assert "bypass onload: its first call failed: Function not implemented" in out
+    _, _, err = run_and_send(process, port)
+    assert "WARNING udpfast: test: bypass onload: its first call failed: Function not impl" in err
 
 
 def test_run_with_the_device_open_is_accelerated(feed, port, library, tmp_path):
@@ -183,8 +185,8 @@ def test_run_with_the_device_open_is_accelerated(feed, port, library, tmp_path):
         prefix=prefix, STUB_DEVICE="/dev/onload",
     )  # fmt: skip
     status, out, err = run_and_send(process, port)
-    assert "udpfast: bypass onload: accelerated" in out
-    assert err == ""
+    assert "udpfast: test: bypass onload: accelerated" in out
+    assert [line.split()[1] for line in err.splitlines()] == ["INFO"] * 2  # its end
     assert status["bypass"]["is"] == "onload: accelerated"
 
 

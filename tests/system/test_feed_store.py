@@ -98,7 +98,7 @@ def ready(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """Return a process that has said its first line."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line.startswith("udpfast"), process.communicate()
+    assert "INFO udpfast" in line, process.communicate()
     return process
 
 

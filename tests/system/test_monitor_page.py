@@ -276,4 +276,6 @@ def test_token_that_no_address_can_hold_is_refused() -> None:
     command = [sys.executable, "-m", "udpfast", "monitor", "--token", "\udcff"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 2
-    assert result.stderr == "udpfast: --token: expected printable text, found '\\udcff'\n"
+    assert result.stderr.partition(" ")[2] == (
+        "ERROR udpfast: --token: expected printable text, found '\\udcff'\n"
+    )

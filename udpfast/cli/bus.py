@@ -22,14 +22,14 @@ from udpfast.archive.bus_files import (
     take_outboxes,
     take_wish,
 )
-from udpfast.cli.options import FiniteRange, IntRange, log_level
+from udpfast.cli.options import FiniteRange, IntRange, log_level, say_stop
 from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
 from udpfast.cli.verbs import SmallGroup
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
-from udpfast.core.log import say_warning
+from udpfast.core.log import say_error, say_start, say_warning
 from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, WriterExistsError, sentence
 from udpfast.log.journal_header import adopt_copy, is_copy
@@ -134,18 +134,18 @@ def run(
         )  # fmt: skip
     except WriterExistsError as error:
         service.failed(str(error))
-        click.echo(f"udpfast: {error}", err=True)
+        say_error(f"udpfast: {error}")
         sys.exit(EXIT_TAKEN)
     stopping.call(daemon.stop)
 
     def ready() -> None:
         names = ", ".join(part.name for part in daemon.parts)
-        click.echo(f"udpfast bus: {host} runs its part of {names}")
-        sys.stdout.flush()
+        say_start(f"udpfast bus: {host} runs its part of {names}")
         service.ready()
 
     daemon.run(spin=spin, ready=ready, alive=lambda now_ns: service.alive(now_ns, None))
     service.stopping()
+    say_stop(stopping, f"bus of {host}")
 
 
 @bus.command(epilog="Example: udpfast bus stat bus.toml --json")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import click
-
 from udpfast.config.receive import BypassConfig
+from udpfast.core.log import say_start
 from udpfast.errors import ConfigError
 from udpfast.monitor.bypass import planned_launch
 from udpfast.net.bypass import State, environment_settings, inspect_bypass
@@ -42,8 +41,7 @@ def enter_bypass(
     launch = planned_launch(bypass, rcvbuf_bytes, strict=strict)
     if not quiet:
         for line in launch.lines:
-            click.echo(f"udpfast: bypass {asked}: {line}")
-    sys.stdout.flush()
+            say_start(f"udpfast: bypass {asked}: {line}")
     # The same interpreter with the same arguments: -m, options and all.
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], launch.environment)
 
@@ -51,4 +49,4 @@ def enter_bypass(
 def print_environment() -> None:
     """Print LD_PRELOAD and every setting of a stack that this process has."""
     for name, value in environment_settings(os.environ).items():
-        click.echo(f"udpfast: environment {name}={value}")
+        say_start(f"udpfast: environment {name}={value}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from udpfast.cli.options import say_stop
 from udpfast.client.composite_copy import CompositeCopy
 from udpfast.config import RecordConfig
 from udpfast.core.log import say_info, say_warning
@@ -63,6 +64,7 @@ def copy_composite(
             if time.monotonic() - synced >= sync_s:
                 copy.sync()
                 synced = time.monotonic()
+        say_stop(stopping, f"composite:{name}")
         if copy.lapped:
             say_warning(
                 f"udpfast: the inputs no longer have {copy.lapped:,} records: LAPPED marks where "

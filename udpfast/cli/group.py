@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -14,16 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from udpfast.archive.groups import GroupFeed, GroupFile, read_group
 from udpfast.cli.feed_process import FeedProcess
+from udpfast.cli.options import say_stop
 from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.checks import NAME
 from udpfast.config.host import HostConfig, load_host, plan_cores
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.log import Level, is_shown, say_error, say_warning
+from udpfast.core.log import Level, is_shown, say_error, say_start, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, RegionError, WriterExistsError, shown
 
@@ -61,7 +59,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
     try:
         file = GroupFile(group)
     except WriterExistsError as error:
-        click.echo(f"udpfast: {error}", err=True)
+        say_error(f"udpfast: {error}")
         return EXIT_TAKEN
     _say_takeover(group)
     with tempfile.TemporaryDirectory(prefix="udpfast-") as folder:
@@ -79,8 +77,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
             )
         if not quiet:
             placed = ", ".join(f"{name} on core {core}" for name, core in cores.items())
-            click.echo(f"udpfast: group {group}: {len(feeds)} feeds; {placed or 'none is pinned'}")
-            sys.stdout.flush()
+            say_start(f"udpfast: group {group}: {len(feeds)} feeds; {placed or 'none is pinned'}")
 
         def look_again() -> None:
             if asked.is_set():
@@ -90,7 +87,7 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
         drain_ms = max(config.run.drain_ms for config in configs.values())
         try:
             patience_ns = 2 * drain_ms * 1_000_000 + STOP_MARGIN_NS
-            return _supervise(feeds, file, stopping, look_again, patience_ns)
+            return _supervise(group, feeds, file, stopping, look_again, patience_ns)
         finally:
             for feed in feeds:
                 feed.close()
@@ -251,6 +248,7 @@ def _compare(paths: Sequence[str], host_file: str | None, running: Set[str]) -> 
 
 
 def _supervise(
+    group: str,
     feeds: Sequence[FeedProcess],
     file: GroupFile,
     stopping: Stop,
@@ -276,6 +274,7 @@ def _supervise(
             service.alive(now_ns, None)
     finally:
         service.stopping()
+        say_stop(stopping, f"group {group}")
         fine = _stop(feeds, stopping, patience_ns)
         file.write((feed.entry for feed in feeds), ended=True)
     return 0 if fine else 1

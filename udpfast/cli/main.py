@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 
 import click
 
 from udpfast.cli.verbs import Verbs
 from udpfast.core.fault import explain_bus_errors
+from udpfast.core.log import is_log, say_error
 from udpfast.core.stop import Interrupt, ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
@@ -79,14 +81,29 @@ def _run(command: click.Command) -> None:
         click.echo("udpfast: stopped", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        if is_log():
+            say_error(f"udpfast: {error.format_message()}")
+        else:
+            error.show()
         sys.exit(error.exit_code)
     except ConfigError as error:
-        click.echo(f"udpfast: {error}", err=True)
+        _say_last(f"udpfast: {error}")
         sys.exit(2)
     except (UdpfastError, OSError) as error:
-        click.echo(f"udpfast: {sentence(error)}", err=True)
+        _say_last(f"udpfast: {sentence(error)}")
         sys.exit(1)
+    except Exception:
+        if not is_log():
+            raise
+        say_error(f"udpfast: {traceback.format_exc()}")
+        sys.exit(1)
+
+
+def _say_last(text: str) -> None:
+    if is_log():
+        say_error(text)
+    else:
+        click.echo(text, err=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,13 @@ import sys
 
 import click
 
-from udpfast.cli.options import InstanceName, listen_address, log_level, warn_of_missing
+from udpfast.cli.options import (
+    InstanceName,
+    listen_address,
+    log_level,
+    say_stop,
+    warn_of_missing,
+)
 from udpfast.core.endpoint import endpoint_text
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -50,6 +56,7 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
     sys.stdout.flush()
     while not stopping.wait(1.0):
         pass
+    say_stop(stopping, "metrics")
     server.shutdown()
     thread.join()
 

@@ -15,6 +15,7 @@ from nicegui import app, ui
 
 from udpfast.cli.door import Door
 from udpfast.cli.monitor_charts import Charts, add_script
+from udpfast.cli.options import say_stop
 from udpfast.cli.order_text import order_lines
 from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import feed_lines, replay_lines
@@ -126,6 +127,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         show_welcome_message=False, uvicorn_logging_level="error",
         ws_per_message_deflate=False,  # a kilobyte a second, and a tenth of what the page costs
     )  # fmt: skip
+    say_stop(stopping, "monitor")
 
 
 def _free_port(host: str, port: int) -> int:

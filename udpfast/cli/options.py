@@ -10,7 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from udpfast.core.endpoint import parse_endpoint
-from udpfast.core.log import Level, say_warning, set_level
+from udpfast.core.log import Level, say_info, say_warning, set_level
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.shm.instance import instance_directory, instance_hint, list_instances
 
@@ -22,6 +23,7 @@ __all__ = [
     "Port",
     "listen_address",
     "log_level",
+    "say_stop",
     "warn_of_missing",
 ]
 
@@ -91,6 +93,12 @@ def log_level(command: Callable[..., None]) -> Callable[..., None]:
         callback=_set_level,
         help="Write lines of this level and worse to stderr.",
     )(command)
+
+
+def say_stop(stopping: Stop, name: str) -> None:
+    """Log that a verb which runs long ends, if a signal asked it to, and which one."""
+    if stopping.cause:
+        say_info(f"udpfast: {name}: stops: {stopping.cause}")
 
 
 class InstanceName(click.types.StringParamType):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from udpfast.agents.feed.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
-from udpfast.cli.options import IntRange, log_level
+from udpfast.cli.options import IntRange, log_level, say_stop
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.log import say_info, say_warning
@@ -104,6 +104,7 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
             say_warning(f"udpfast: {note}")
     while not runner.join(LOOK_S):
         pass
+    say_stop(stopping, name)
     before = {str(each.journal.directory): each.missed_before for each in recorder.recordings}
     report(config, before, as_json)
 

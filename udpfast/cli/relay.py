@@ -12,7 +12,7 @@ import click
 from msgspec.structs import replace
 
 from udpfast.agents.relay.relay import Relay
-from udpfast.cli.options import IntRange, log_level
+from udpfast.cli.options import IntRange, log_level, say_stop
 from udpfast.cli.service import EXIT_TAKEN, Service
 from udpfast.config import RelayConfig, RelayLine, check_relay, load_feed, parse_relay
 from udpfast.core.agent import AgentRunner
@@ -165,6 +165,7 @@ def _keep_going(
                 _say_life(service, status, runner.cycles)
         counts = agent.read_counts()
         ended, waiting = agent, False
+    say_stop(stopping, f"relay of {name}")
     if ended is not None:
         ended.close()
     service.stopping()

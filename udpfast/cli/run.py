@@ -17,12 +17,12 @@ from udpfast.agents.feed.feed_keeper import FeedKeeper
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.archive.run_notes import forget_run, note_run
 from udpfast.cli.bypass import enter_bypass, print_environment
-from udpfast.cli.options import IntRange, log_level
+from udpfast.cli.options import IntRange, log_level, say_stop
 from udpfast.cli.service import EXIT_AGAIN, EXIT_TAKEN, Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.config.types import CORE_MAX
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.core.log import say_error, say_warning
+from udpfast.core.log import say_error, say_info, say_start, say_warning
 from udpfast.core.parent import parent_gone
 from udpfast.core.stop import Stop
 from udpfast.errors import WriterExistsError, sentence
@@ -121,7 +121,7 @@ def _noting_failure(file: str, name: str, service: Service) -> Iterator[None]:
         raise
     except WriterExistsError as error:  # that process runs the feed
         service.failed(str(error))
-        click.echo(f"udpfast: {error}", err=True)
+        say_error(f"udpfast: {error}")
         sys.exit(EXIT_TAKEN)
     except Exception as error:
         service.failed(sentence(error))
@@ -137,7 +137,7 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
 
     def stop_for_again(number: int, frame: FrameType | None) -> None:
         again.append(number)
-        stopping.set()
+        stopping.set(number)
 
     signal.signal(signal.SIGUSR1, stop_for_again)
     with _noting_failure(file, config.name, service):
@@ -151,6 +151,7 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
         failure = _keep_going(subscriber, service, stopping)
     finally:
         service.stopping()
+        say_stop(stopping, config.name)
         orphaned = failure is None and parent_gone()
         if orphaned:
             # Nobody stopped the feed: its readers wait for the next supervisor's.
@@ -169,6 +170,11 @@ def _run_feed(file: str, config: FeedConfig, quiet: bool, service: Service) -> N
         raise failure
     if undone or orphaned:
         sys.exit(1)
+    then = ", to be started again" if again else ""
+    records = subscriber.counters()["feed"]["records"]
+    say_info(
+        f"udpfast: {config.name}: stopped in good order{then}; it published {records:,} records"
+    )
     if again:
         sys.exit(EXIT_AGAIN)
 
@@ -187,18 +193,15 @@ def _say_undone(subscriber: Subscriber) -> bool:
 
 
 def _announce(subscriber: Subscriber, quiet: bool) -> None:
-    bypass = subscriber.bypass
-    if bypass and bypass.missing:
-        say_warning(f"udpfast: bypass {bypass.text}")
+    for note in subscriber.notes:
+        say_warning(f"udpfast: {subscriber.name}: {note}")
     if quiet:
         return
-    click.echo(f"udpfast: {subscriber.name} at {subscriber.directory}")
+    say_start(f"udpfast: {subscriber.name} at {subscriber.directory}")
+    bypass = subscriber.bypass
     if bypass and bypass.stack != "none" and not bypass.missing:
-        click.echo(f"udpfast: bypass {bypass.text}")
+        say_start(f"udpfast: {subscriber.name}: bypass {bypass.text}")
     print_environment()
-    for note in subscriber.notes:
-        click.echo(f"udpfast: {note}")
-    sys.stdout.flush()
 
 
 def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> BaseException | None:

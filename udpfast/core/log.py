@@ -1,5 +1,7 @@
 """Log lines of long-running programs on stderr, with time and level.
 
+The line that says that a program is there goes to stdout, where scripts wait for it.
+
 If systemd's journal reads them, which adds the time, a line begins with its level in the format of
 sd-daemon(3).
 """
@@ -10,10 +12,21 @@ import os
 import sys
 from datetime import UTC, datetime
 from enum import IntEnum
+from typing import TextIO
 
 from udpfast.core.clock import realtime_ns
 
-__all__ = ["Level", "is_shown", "log_line", "say_error", "say_info", "say_warning", "set_level"]
+__all__ = [
+    "Level",
+    "is_log",
+    "is_shown",
+    "log_line",
+    "say_error",
+    "say_info",
+    "say_start",
+    "say_warning",
+    "set_level",
+]
 
 
 class Level(IntEnum):
@@ -25,10 +38,12 @@ class Level(IntEnum):
 
 
 _shown = {Level.ERROR, Level.WARNING, Level.INFO}
+_kept: set[str] = set()  # names of streams that are logs
 
 
 def set_level(level: Level) -> None:
-    """Write only lines that are at least this severe."""
+    """Write only lines that are at least this severe; from now on stderr is a log."""
+    _kept.add("stderr")
     _shown.clear()
     _shown.update(each for each in Level if each <= level)
 
@@ -36,6 +51,11 @@ def set_level(level: Level) -> None:
 def is_shown(level: Level) -> bool:
     """Return whether lines of this level are written."""
     return level in _shown
+
+
+def is_log() -> bool:
+    """Return whether stderr is a log: the program runs long, or systemd's journal reads it."""
+    return "stderr" in _kept or _is_journal(sys.stderr)
 
 
 def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
@@ -48,32 +68,44 @@ def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
 
 def say_info(text: str) -> None:
     """Log an ordinary event."""
-    _say(Level.INFO, text)
+    _say(Level.INFO, text, sys.stderr)
+
+
+def say_start(text: str) -> None:
+    """Say that what the program is there for can be used, whatever level is written."""
+    _write(Level.INFO, text, sys.stdout)
 
 
 def say_warning(text: str) -> None:
     """Log something that somebody should look at."""
-    _say(Level.WARNING, text)
+    _say(Level.WARNING, text, sys.stderr)
 
 
 def say_error(text: str) -> None:
     """Log a failure."""
-    _say(Level.ERROR, text)
+    _say(Level.ERROR, text, sys.stderr)
 
 
-def _say(level: Level, text: str) -> None:
-    if level not in _shown:
-        return
-    print(log_line(level, text, realtime_ns(), journal=_is_journal()), file=sys.stderr, flush=True)
+def _say(level: Level, text: str, stream: TextIO) -> None:
+    if level in _shown:
+        _write(level, text, stream)
 
 
-def _is_journal() -> bool:
+def _write(level: Level, text: str, stream: TextIO) -> None:
+    # Whoever reads a log takes each of its lines by itself.
+    now_ns, journal = realtime_ns(), _is_journal(stream)
+    for line in text.splitlines():
+        print(log_line(level, line, now_ns, journal=journal), file=stream)
+    stream.flush()
+
+
+def _is_journal(stream: TextIO) -> bool:
     # systemd names device and inode of the stream that its journal reads (systemd.exec(5)).
     named = os.environ.get("JOURNAL_STREAM", "")
     if not named:
         return False
     try:
-        own = os.fstat(sys.stderr.fileno())
+        own = os.fstat(stream.fileno())
     except (OSError, ValueError):
         return False
     return named == f"{own.st_dev}:{own.st_ino}"

@@ -66,6 +66,7 @@ class Stop:
 
     def __init__(self) -> None:
         self._wanted_ns = 0
+        self._cause: signal.Signals | None = None
         self._hurried = False
         self._told: SimpleQueue[None] = SimpleQueue()
         self._then: Callable[[], None] | None = None
@@ -80,7 +81,7 @@ class Stop:
             before = signal.signal(number, self._note)
             self._before.setdefault(number, before)
             if isinstance(before, Interrupt) and before.came:
-                self.set()
+                self.set(number)
 
     def restore(self) -> None:
         """Restore the handlers that the signals had before `listen`."""
@@ -94,9 +95,17 @@ class Stop:
         if self._wanted_ns:
             then()
 
-    def set(self) -> None:
-        """Request a stop. A second request later than `HURRY_NS` asks to stop without waiting."""
+    def set(self, number: int | None = None) -> None:
+        """Request a stop. A second request later than `HURRY_NS` asks to stop without waiting.
+
+        Parameters
+        ----------
+        number : int, optional
+            The signal that requests it.
+        """
         now_ns = monotonic_ns()
+        if number is not None and not self._wanted_ns:
+            self._cause = signal.Signals(number)
         self._hurried |= bool(self._wanted_ns) and now_ns - self._wanted_ns >= HURRY_NS
         self._wanted_ns = self._wanted_ns or now_ns
         self._told.put(None)
@@ -106,6 +115,11 @@ class Stop:
     def is_set(self) -> bool:
         """Return whether a stop was requested."""
         return self._wanted_ns != 0
+
+    @property
+    def cause(self) -> str:
+        """Name of the signal that requested it; empty: none did."""
+        return "" if self._cause is None else self._cause.name
 
     def is_hurried(self) -> bool:
         """Return whether it was requested again, late enough to ask not to wait."""
@@ -119,7 +133,7 @@ class Stop:
         return self._wanted_ns != 0
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.set()
+        self.set(number)
 
 
 def raise_once() -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from udpfast.agents.feed.companion_run import ProcessOrder, ThreadRun, describe_failure
 from udpfast.agents.feed.factories import AgentFactory
+from udpfast.core.log import say_error
 from udpfast.errors import UdpfastError
 
 __all__ = ["main"]
@@ -34,7 +35,7 @@ def main(name: str, module: str) -> int:
         run = ThreadRun(AgentFactory(name, module), order.config, Path(order.directory))
     except Exception as failure:
         if not isinstance(failure, (OSError, UdpfastError)):  # these say it all themselves
-            traceback.print_exc()
+            say_error(traceback.format_exc())
         _say(f"failure {describe_failure(failure)}")
         return 1
     stopping = False
