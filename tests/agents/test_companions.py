@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -363,6 +364,48 @@ def test_companion_that_hangs_does_not_hold_up_the_end(supervised):
     ring.close()
     companions.stop()  # which otherwise never ends: the agent never says that it has nothing more
     assert not any(agent.running for agent in companions.agents)
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """Return a feed's entry, its `Companions` whose agent hangs in its start, and what lets go."""
+    factory = AgentFactory("helper", companion.__name__)
+    monkeypatch.setattr("udpfast.agents.feed.companions.wanted_agents", lambda _: [factory])
+    entry, go_on = AgentEntry("feed", AgentState.RUNNING), threading.Event()
+    companions = Companions(settings(drain_ms=3000), tmp_path, lambda: entry)
+    run = FakeRun()
+    run.end = (True, "")
+
+    def launch():
+        go_on.wait()
+        return run
+
+    companions.agents[0]._launch = launch
+    companions.start()
+    yield entry, companions, go_on
+    go_on.set()
+
+
+def test_end_waits_for_an_agent_that_takes_long_to_start(slow, tmp_path):
+    entry, companions, go_on = slow
+    entry.state = AgentState.ENDED
+    timer = threading.Timer(1.2, go_on.set)
+    timer.start()
+    companions.stop()
+    timer.join()
+    assert [each.state for each in read_roster(tmp_path)] == [AgentState.ENDED] * 2
+
+
+def test_agent_that_hangs_in_its_start_keeps_no_feed_from_having_ended(slow, tmp_path):
+    entry, companions, _ = slow
+    entry.state = AgentState.ENDED
+    companions._drain_ns = 10 * MS
+    companions.stop()
+    feed, helper = read_roster(tmp_path)
+    assert feed.state is AgentState.ENDED
+    assert helper.state is AgentState.FAILED
+    assert "its start" in helper.failure
+    assert companions.entries[1].state is AgentState.FAILED
 
 
 def test_companion_process_says_what_is_wrong_with_its_order():

@@ -120,11 +120,14 @@ class Companion:
         self._stopping = True
 
     def abandon(self) -> None:
-        """Give up a run that did not end when it was asked to, or that was to be started again."""
+        """Give up a run that did not end when asked to, or had not begun, or waits for the next."""
         if self._run is not None:
             self._run.abandon()
             self._run = None
             self.entry.failure = "did not end in time after it was told to stop"
+            self._become(AgentState.FAILED)
+        elif self.entry.state is AgentState.STARTING:
+            self.entry.failure = "did not come to the end of its start before the feed had ended"
             self._become(AgentState.FAILED)
         elif self.entry.state is AgentState.WAITING:
             # Nothing starts it again: what has come since it failed stays undone.
@@ -261,15 +264,18 @@ class Companions:
             return
         self._stopped = True
         self._ended.set()
-        if not self._watcher.join(1.0):
-            return  # an agent hangs in its start: leave all to the end of the process
+        deadline_ns = monotonic_ns() + self._drain_ns
+        started = self._watcher.join(1.0)
+        while not started and monotonic_ns() < deadline_ns and not hurried():
+            started = self._watcher.join(_DRAIN_LOOK_S)
         if any(agent.running for agent in self.agents):
-            self._finish(Companion.drain, monotonic_ns() + self._drain_ns, hurried)
+            self._finish(Companion.drain, deadline_ns, hurried)
         self._finish(Companion.stop, monotonic_ns() + 1_000_000_000)
         for agent in self.agents:
             agent.abandon()
         self._roster.write(self.entries, realtime_ns())
-        self._roster.close()
+        if started:  # else an agent hangs in its start, and its watcher may still come to this
+            self._roster.close()
 
     def _finish(
         self,
