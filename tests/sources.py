@@ -1,10 +1,14 @@
 """The project's own files, for the tests that read them."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.shared import ROOT
+
+#: A file of the project that a comment or a page cites; headers of Linux are none.
+CITED = re.compile(r"(?<![\w/.<-])((?!linux/)(?:[a-z_0-9]+/)+[a-z_0-9]+\.(?:pyx|pxd|pyi?|h))\b")
 
 BUILT = {".venv", "build", "dist", "__pycache__", ".git", ".hypothesis"}
 
@@ -14,6 +18,21 @@ def files(folder: str, *suffixes: str) -> Iterator[Path]:
     for path in sorted((ROOT / folder).rglob("*")):
         if path.suffix in suffixes and not BUILT.intersection(path.relative_to(ROOT).parts):
             yield path
+
+
+def line_of(text: str, match: re.Match[str]) -> int:
+    """Return the number of the line of a text in which a match begins."""
+    return 1 + text.count("\n", 0, match.start())
+
+
+def absent_files(name: str, text: str) -> list[str]:
+    """Return what a file's text cites of the project's code and is not there, a sentence each."""
+    roots = (ROOT, ROOT / "udpfast", (ROOT / name).parent)
+    return [
+        f"{name}:{line_of(text, cited)}: cites {cited[1]}, which is not there"
+        for cited in CITED.finditer(text)
+        if not any((root / cited[1]).exists() for root in roots)
+    ]
 
 
 def modules(suffix: str = ".pyx", folder: str = "udpfast") -> list[str]:

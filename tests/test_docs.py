@@ -10,6 +10,7 @@ from udpfast import OrderBook
 from udpfast.config import describe
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import GapReason, ObjectStatus, SessionReason
+from udpfast.wire.facts import FACTS, Heartbeat
 
 
 def test_operating_tables_are_what_the_code_says():
@@ -47,6 +48,29 @@ def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
         )
         for word in words:
             assert re.search(rf"\b{word.value} {word.name}\b", row), (kind, word)
+
+
+def test_page_of_framings_says_of_each_what_its_facts_say():
+    page = (ROOT / "docs/framings.md").read_text()
+    table = page.partition("## The list")[2].partition("\n\n`udpfast/wire/facts.py`")[0]
+    said = {}
+    for row in table.strip().splitlines()[2:]:
+        names, _, *cells, delimiter = (cell.strip() for cell in row.strip("|").split("|"))
+        delimited = not delimiter.startswith(("not", "the datagram"))
+        said |= dict.fromkeys(re.findall(r"`(\w+)`", names), (*cells, delimited))
+    numbers = {
+        Heartbeat.NONE: ("",),
+        Heartbeat.NEXT: ("is the next", "lies between two numbers"),
+        Heartbeat.LAST: ("is the last",),
+        Heartbeat.TAKES: ("takes a number",),
+    }
+    assert list(said) == [each.name for each in FACTS]
+    for each in FACTS:
+        counted, bits, session, stream, heartbeat, delimited = said[each.name]
+        assert (counted, bits) == (each.numbers.value, str(each.number_bits)), each.name
+        assert (session, stream) == (each.session, each.stream), each.name
+        assert heartbeat in numbers[each.heartbeat], each.name
+        assert delimited == each.delimited, each.name
 
 
 def test_page_for_strategies_names_what_cython_finds_in_each_module():

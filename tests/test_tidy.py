@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.shared import ROOT
-from tests.sources import files, texts
+from tests.sources import absent_files, files, line_of, texts
 
 COLUMNS = 100
 FUNCTION_LINES = 70
@@ -126,27 +126,34 @@ def untidy(name: str, text: str) -> list[str]:
     if suffix in CODE and stem in BANNED_STEMS:
         found.append(f"{name}: {stem!r} says nothing: name the file after its one idea")
     for number, line in enumerate(text.splitlines(), 1):
-        where = f"{name}:{number}"
         if suffix in CODE and len(line) > COLUMNS:
-            found.append(f"{where}: {len(line)} columns, at most {COLUMNS}")
+            found.append(f"{name}:{number}: {len(line)} columns, at most {COLUMNS}")
         if line != line.rstrip():
-            found.append(f"{where}: blanks at the end of the line")
-        if name == OWN_NAME:
-            continue
-        for pattern, foreign, instead in BANNED_WORDS if suffix in CODE else ():
-            match = re.search(pattern, line)
-            if match and not (foreign and re.search(foreign, name)):
-                found.append(f"{where}: {match[0]!r}: write {instead}")
-        if suffix in CODE and (match := BANNED_NAMES.search(line)):
-            found.append(f"{where}: {match[0]!r} says nothing: name what it is")
-        for pattern, what in FOREIGN:
-            if match := re.search(pattern, line):
-                found.append(f"{where}: {match[0]!r} names {what}")
+            found.append(f"{name}:{number}: blanks at the end of the line")
+    found += untidy_words(name, text, is_code=suffix in CODE) if name != OWN_NAME else []
     if text and not text.endswith("\n"):
         found.append(f"{name}: the last line has no end")
     if suffix in {".py", ".pyx", ".pxd"}:
         found += untidy_functions(name, text)
     return found
+
+
+def untidy_words(name: str, text: str, *, is_code: bool) -> list[str]:
+    """Return which words of a file have a better one, say nothing, or are of one machine."""
+    # Over the whole text: that takes a fifth of the time that it takes line by line.
+    wrong = [(pattern, f"names {what}") for pattern, what in FOREIGN]
+    if is_code:
+        wrong.append((BANNED_NAMES.pattern, "says nothing: name what it is"))
+        wrong += [
+            (pattern, f"write {instead}")
+            for pattern, foreign, instead in BANNED_WORDS
+            if not (foreign and re.search(foreign, name))
+        ]
+    return [
+        f"{name}:{line_of(text, match)}: {match[0]!r}: {what}"
+        for pattern, what in wrong
+        for match in re.finditer(pattern, text)
+    ]
 
 
 def untidy_functions(name: str, text: str) -> list[str]:
@@ -171,8 +178,8 @@ def untidy_functions(name: str, text: str) -> list[str]:
 
 
 def dead_links(name: str, text: str) -> list[str]:
-    """Return the relative links of a Markdown file whose target does not exist."""
-    found = []
+    """Return what a Markdown file links to, or cites of the code, and that does not exist."""
+    found = absent_files(name, text)
     for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
         if not re.match(r"[a-z]+:", target) and not ((ROOT / name).parent / target).exists():
             found.append(f"{name}: links to {target}, which is not there")
@@ -245,3 +252,8 @@ def test_dead_links_absent_target_is_refused() -> None:
         "README.md: links to docs/none.md, which is not there"
     ]
     assert dead_links("README.md", "[a](LICENSE) [b](https://example.org/none)") == []
+
+
+def test_dead_links_absent_file_of_the_code_is_refused() -> None:
+    found = dead_links("README.md", "`wire/none.pxd` `wire/frame.pxd` `udpfast/payload/VENUE/x.py`")
+    assert found == ["README.md:1: cites wire/none.pxd, which is not there"]

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.main import PROGRAMS
+from tests.shared import ROOT
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
@@ -58,6 +59,50 @@ def test_option_is_as_asked_for_or_refused_in_one_line(command, parameter):
             if isinstance(each, int | float) and not isinstance(each, bool):
                 assert math.isfinite(each)
                 assert each == type(each)(value)
+
+
+#: A command in a block or between backticks: its words up to what the shell takes for itself.
+CODE = re.compile(r"^ *```(?:sh)?\n(.*?)^ *```|`([^`\n]+)`", re.M | re.S)
+SHOWN = re.compile(r"\budpfast((?: +[^\s`|;&>#]+)+)")
+
+
+def wrong_options(text):
+    """Return the commands of a page that name a verb's option, or a part of it, that is not."""
+    code = "\n".join(block or span for block, span in CODE.findall(text.replace("\\\n", " ")))
+    found = []
+    for shown in SHOWN.findall(code):
+        words, command = shown.split(), cli
+        context = click.Context(command)
+        while isinstance(command, click.Group) and words and re.match("[a-z]", words[0]):
+            command = command.get_command(context, words.pop(0))
+        if command is None or command.context_settings.get("ignore_unknown_options"):
+            found += [shown] if command is None and shown.split()[0] in VERBS else []
+            continue
+        known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        given = {re.split("[=,]", word)[0] for word in words if re.match("--?[a-z]", word)}
+        found += [shown] if given - known - {"-h", "--help", "--version"} else []
+    return found
+
+
+def test_options_that_pages_show_are_there():
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    wrong = {page.name: wrong_options(page.read_text()) for page in pages}
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("```\nudpfast stat NAME --losses  # --none\n```\n", False),
+        ("```\nudpfast stat tutorial --nosuch\n```\n", True),
+        ("a stop (`udpfast run x.toml --quiet`) as udpfast --nosuch", False),
+        ("`udpfast bus run bus.toml --nosuch`", True),
+        ("```sh\nudpfast bus nosuch bus.toml\n```\n", True),
+        ("```sh\nudpfast send x \\\n  --nosuch\n```\n", True),
+    ],
+)
+def test_option_that_is_not_there_is_found(text, wrong):
+    assert bool(wrong_options(text)) == wrong
 
 
 @pytest.mark.parametrize(
