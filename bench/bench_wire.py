@@ -87,7 +87,7 @@ def half_round_trip(settings: Settings, timestamps: str) -> Outcome:
     finally:
         listener.kill()
         listener.wait()
-    returned = int(line.returned.sum())
+    returned = 0 if line.returned is None else int(line.returned.sum())
     if returned != len(line.sent):
         raise RuntimeError(f"expected {len(line.sent):,} echoes, found {returned:,}")
     verified = f"{returned:,} round trips, none lost"
