@@ -55,8 +55,11 @@ static void open_again(const char *ring, const char *address)
     say("outbox", udpfast_outbox_open(&outbox, address, "c", 0, 0), outbox.problem);
     say("outbox", udpfast_outbox_open_anew(&outbox, address, "c", 0, 0), outbox.problem);
     say("sent", udpfast_outbox_send(&outbox, "", 0, 1), outbox.problem);
+    say("null", udpfast_outbox_send(&outbox, NULL, 5, 1), outbox.problem);
+    say("sent", udpfast_outbox_send(&outbox, NULL, 0, 1), outbox.problem);
     say("store", udpfast_store_open(&store, address, UDPFAST_STORE_OLDEST), store.problem);
     say("store", udpfast_store_open(&store, address, UDPFAST_STORE_OLDEST), store.problem);
+    say("null", udpfast_store_next(&store, NULL), store.problem);
     udpfast_image_close(&image);
     udpfast_outbox_close(&outbox);
     udpfast_store_close(&store);
@@ -95,6 +98,12 @@ static void pass_null(const char *address)
         udpfast_image_open(NULL, &reader),
         udpfast_image_open(&image, NULL),
         udpfast_image_object(NULL, 0),
+        udpfast_outbox_open(NULL, address, "c", 0, 0),
+        udpfast_outbox_open_anew(NULL, address, "c", 0, 0),
+        udpfast_outbox_send(NULL, "", 0, 1),
+        udpfast_store_open(NULL, address, UDPFAST_STORE_OLDEST),
+        udpfast_store_next(NULL, &record),
+        udpfast_store_next(&store, NULL),
     };
     const int64_t nothing[] = {
         udpfast_reader_works(NULL),
@@ -116,10 +125,15 @@ static void pass_null(const char *address)
         udpfast_side_level(&book.bids, 0, NULL, &value),
         udpfast_side_level(&book.bids, 0, &value, NULL),
         udpfast_image_value(NULL, NULL) != NULL,
+        udpfast_outbox_alive(NULL),
+        (int64_t) udpfast_outbox_unseen(NULL),
+        (int64_t) strlen(udpfast_store_sender(NULL, 1)),
     };
     udpfast_reader_close(NULL);
     udpfast_books_close(NULL);
     udpfast_image_close(NULL);
+    udpfast_outbox_close(NULL);
+    udpfast_store_close(NULL);
     for (i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i] != UDPFAST_REFUSED)
             printf("refused %zu: %" PRId64 "\n", i, refused[i]);

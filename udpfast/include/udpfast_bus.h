@@ -5,9 +5,10 @@
  *
  * Functions return the result that they document, or a number below 0: UDPFAST_UNSENT_* of a send,
  * otherwise UDPFAST_BUS_*. Then `problem` in their first argument states what was expected and what
- * was found. One thread at a time may use a struct; its memory is zero before the first use, and an
- * open one is not opened again (UDPFAST_OPEN). No function waits, but opening an outbox may take
- * 50 ms.
+ * was found. NULL where something is needed is UDPFAST_REFUSED; what returns a count or whether
+ * something is so then returns 0. One thread at a time may use a struct; its memory is zero before
+ * the first use, and an open one is not opened again (UDPFAST_OPEN). No function waits, but opening
+ * an outbox may take 50 ms.
  */
 
 #ifndef UDPFAST_BUS_H
@@ -238,6 +239,8 @@ static inline void udpfast_bus_make_directory(const char *directory)
 /* Close the outbox; the daemon still delivers its messages. Idempotent. */
 static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 {
+    if (outbox == NULL)
+        return;
     if (outbox->header != NULL)
         munmap(outbox->header, outbox->mapped);
     if (outbox->live != NULL)
@@ -269,13 +272,16 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char *address,
                                       const char *name, uint64_t slots, uint64_t capacity)
 {
-    char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
+    char directory[PATH_MAX], bell[PATH_MAX + 48], *path;
     const struct udpfast_bus_live *live;
     struct stat status;
     size_t i, size;
     int result, fits;
+    if (outbox == NULL)
+        return UDPFAST_REFUSED;
     if (outbox->header != NULL)
         return udpfast_say_open(outbox->problem);
+    path = outbox->path;
     name = name != NULL ? name : "";
     size = strlen(name);
     fits = size != 0 && size <= 31;
@@ -357,14 +363,14 @@ static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const 
  * are accepted all the same, and delivered when the daemon is back, however late that is. */
 static inline int udpfast_outbox_alive(const struct udpfast_outbox *outbox)
 {
-    return outbox->live != NULL && udpfast_bus_alive(outbox->live)
+    return outbox != NULL && outbox->live != NULL && udpfast_bus_alive(outbox->live)
            && UDPFAST_LOAD_RELAXED(&outbox->live->following) != 0;
 }
 
 /* How many accepted messages the daemon has not seen in the stream yet. */
 static inline uint64_t udpfast_outbox_unseen(const struct udpfast_outbox *outbox)
 {
-    return outbox->header == NULL
+    return outbox == NULL || outbox->header == NULL
                ? 0
                : outbox->header->accepted - UDPFAST_LOAD_RELAXED(&outbox->header->seen);
 }
@@ -408,12 +414,18 @@ static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code,
 static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const void *payload,
                                           size_t size, uint16_t type)
 {
-    struct udpfast_outbox_header *header = outbox->header;
+    struct udpfast_outbox_header *header;
     uint64_t number, offset;
     uint32_t state;
     struct udpfast_outbox_entry entry;
+    if (outbox == NULL)
+        return UDPFAST_REFUSED;
     if (outbox->ours == NULL || *outbox->ours == 0)
         return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_CLOSED, size);
+    if (payload == NULL && size != 0)
+        return udpfast_say(outbox->problem, UDPFAST_REFUSED,
+                           "payload must not be NULL, as size is %zu", size);
+    header = outbox->header;
     number = header->accepted + 1;
     offset = header->filled;
     state = __atomic_load_n(&header->state, __ATOMIC_RELAXED);
@@ -507,7 +519,7 @@ static inline uint16_t udpfast_message_type(const struct udpfast_record *record)
 /* The name of a sender; empty if its registration has not been read. */
 static inline const char *udpfast_store_sender(const struct udpfast_store *store, uint16_t number)
 {
-    return store->memory == NULL
+    return store == NULL || store->memory == NULL
                ? ""
                : store->memory->senders[number <= UDPFAST_SENDERS_MAX ? number : 0];
 }
@@ -695,6 +707,8 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
 /* Unmap the store, and free the reader's memory. Idempotent. */
 static inline void udpfast_store_close(struct udpfast_store *store)
 {
+    if (store == NULL)
+        return;
     udpfast_segment_unmap(&store->segment);
     if (store->live != NULL)
         munmap((void *) store->live, sizeof *store->live);
@@ -712,6 +726,8 @@ static inline int udpfast_store_open(struct udpfast_store *store, const char *ad
                                      uint64_t start)
 {
     int result;
+    if (store == NULL)
+        return UDPFAST_REFUSED;
     if (store->live != NULL)
         return udpfast_say_open(store->problem);
     memset(store, 0, sizeof *store);
@@ -823,6 +839,10 @@ static inline int udpfast_store_next(struct udpfast_store *store,
 {
     uint64_t cuts;
     int ended, result;
+    if (store == NULL)
+        return UDPFAST_REFUSED;
+    if (record == NULL)
+        return udpfast_say(store->problem, UDPFAST_REFUSED, "record must not be NULL");
     *record = NULL;
     if (store->live == NULL)
         return udpfast_say(store->problem, UDPFAST_CLOSED,
