@@ -17,7 +17,7 @@ from scripts.generate_stubs import is_by_hand
 from tests.client.instance import Instance
 from tests.shared import ROOT
 from tests.sources import files, modules
-from udpfast import Kind
+from udpfast import Kind, RecordFlag
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TRADE, TRADES
 
@@ -234,12 +234,19 @@ def test_strategy_in_cython_is_built_against_the_installed_wheel(
     instance.top(99.0, 101.0, "ETHUSDT")
     instance.top(9.0, 11.0)
     trades(instance, 1.0, SELL)
+    instance.stale("ETHUSDT")
+    trades(instance, 20.0, BUY)
+    instance.stale("BTCUSDT")
+    trades(instance, 20.0, BUY)  # no quote is known since it is stale,
+    instance.top(9.0, 11.0, flags=RecordFlag.DOUBT)
+    trades(instance, 20.0, BUY)  # and this one is in doubt
     instance.close()
     output = run(python, "-m", "flow_strategy", instance.address, "150", cwd=tmp_path)
     assert output.splitlines() == [
         "BTCUSDT 200.0 10.0",
         "BTCUSDT -420.0 10.0",
-        "9 records 1 doubts 2 signals",
+        "BTCUSDT 400.0 10.0",
+        "15 records 3 doubts 3 signals",
     ]
 
 

@@ -9,12 +9,14 @@ import numba
 import numpy as np
 
 import udpfast
+from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TOP_OF_BOOK, TRADE, TRADES
 
 SYMBOLS = 65536  # ids are dense and begin at 1; no feed has nearly as many
 BUY = 1  # schema Side, of the taker
 QUOTE_KIND, TRADES_KIND = int(udpfast.Kind.TOP_OF_BOOK), int(udpfast.Kind.TRADES)
 DOUBTS = tuple(int(udpfast.Kind[kind]) for kind in ("GAP", "SESSION", "RESTART"))
+STALE_KIND, IN_DOUBT = int(udpfast.Kind.STALE), int(udpfast.RecordFlag.DOUBT)
 
 
 def without_padding(dtype: np.dtype) -> np.dtype:
@@ -23,7 +25,9 @@ def without_padding(dtype: np.dtype) -> np.dtype:
 
 
 QUOTE, HEAD, ROW = (without_padding(dtype) for dtype in (TOP_OF_BOOK, TRADES, TRADE))
+STATE = CONTROL_DTYPES[udpfast.Kind.STALE]
 QUOTE_SIZE, HEAD_SIZE, ROW_SIZE = QUOTE.itemsize, HEAD.itemsize, ROW.itemsize
+STATE_SIZE = STATE.itemsize
 
 
 @numba.njit
@@ -36,7 +40,8 @@ def step(headers, offsets, payloads, middle, flow):
         if kind == QUOTE_KIND:
             quote = payload[:QUOTE_SIZE].view(QUOTE)[0]
             if quote.symbol_id < SYMBOLS:
-                middle[quote.symbol_id] = 0.5 * (quote.bid_price + quote.ask_price)
+                sure = not headers[i].flags & IN_DOUBT
+                middle[quote.symbol_id] = 0.5 * (quote.bid_price + quote.ask_price) * sure
         elif kind == TRADES_KIND:
             head = payload[:HEAD_SIZE].view(HEAD)[0]
             rows = payload[HEAD_SIZE : HEAD_SIZE + head.row_count * ROW_SIZE].view(ROW)
@@ -45,6 +50,11 @@ def step(headers, offsets, payloads, middle, flow):
                 traded += row.price * (row.quantity if row.side == BUY else -row.quantity)
             if head.symbol_id < SYMBOLS:
                 flow[head.symbol_id] += traded
+        elif kind == STALE_KIND:
+            state = payload[:STATE_SIZE].view(STATE)[0]
+            doubts += 1
+            if state.symbol_id < SYMBOLS:
+                middle[state.symbol_id] = flow[state.symbol_id] = 0
         elif kind in DOUBTS:
             doubts += 1
             middle[:] = 0

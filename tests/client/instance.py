@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.core.layout import OBJECT_STATE, Kind, RecordFlag, Stream
+from udpfast.core.layout import OBJECT_STATE, Kind, ObjectStatus, RecordFlag, Stream
 from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
@@ -88,6 +88,10 @@ class Instance:
         for name, value in fields.items():
             update[name] = value
         return update
+
+    def stale(self, symbol: str) -> None:
+        state = self.update(OBJECT_STATE, "binance-usdm", symbol, status=ObjectStatus.STALE)
+        self.append(Kind.STALE, state.tobytes())
 
     def top(self, bid: float, ask: float, symbol: str = "BTCUSDT", **fields: int) -> None:
         update = self.update(TOP_OF_BOOK, "binance-usdm", symbol, bid_price=bid, ask_price=ask)

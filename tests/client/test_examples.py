@@ -13,7 +13,7 @@ import udpfast
 from tests.client.instance import Instance
 from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
-from udpfast import Kind
+from udpfast import Kind, RecordFlag
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.config import ImageConfig
 from udpfast.core.layout import CONTROL_DTYPES
@@ -37,11 +37,13 @@ def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
     return first + rest
 
 
-def trade(instance: Instance, price: float, quantity: float, side: int) -> None:
+def trade(
+    instance: Instance, price: float, quantity: float, side: int, symbol: str = "BTCUSDT"
+) -> None:
     """Append a summary of two equal trades."""
     rows = np.zeros(2, TRADE)
     rows["price"], rows["quantity"], rows["side"] = price, quantity, side
-    update = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=len(rows))
+    update = instance.update(TRADES, "binance-usdm", symbol, row_count=len(rows))
     instance.append(Kind.TRADES, update.tobytes() + rows.tobytes())
 
 
@@ -134,6 +136,26 @@ def test_numba_flow_prints_what_was_traded_since_the_last_doubt(
     trade(instance, 10.0, 1.0, SELL)
     output = run("numba_flow.py", instance, environment)
     assert output.splitlines() == ["5 records", "BTCUSDT 100.0 60.0", "5 records 1 doubts"]
+
+
+def test_numba_flow_forgets_a_symbol_that_is_stale_and_no_other(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("numba")
+    instance.top(9.0, 11.0)
+    instance.top(19.0, 21.0, "ETHUSDT")
+    trade(instance, 10.0, 5.0, BUY)
+    instance.stale("BTCUSDT")
+    trade(instance, 10.0, 1.0, SELL)
+    instance.top(29.0, 31.0, flags=RecordFlag.DOUBT)
+    trade(instance, 10.0, 1.0, BUY, "ETHUSDT")
+    output = run("numba_flow.py", instance, environment)
+    assert output.splitlines() == [
+        "7 records",
+        "BTCUSDT 0.0 -20.0",
+        "ETHUSDT 20.0 20.0",
+        "7 records 1 doubts",
+    ]
 
 
 def test_follow_in_c_prints_quotes_gaps_and_what_was_missed(

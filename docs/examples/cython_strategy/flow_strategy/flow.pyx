@@ -10,7 +10,9 @@ from libc.string cimport memset
 
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
 from udpfast.client.reader cimport READER_FOREVER, Reader
-from udpfast.core.layout cimport KIND_GAP, KIND_RESTART, KIND_SESSION
+from udpfast.core.layout cimport (
+    KIND_GAP, KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_DOUBT,
+)
 from udpfast.core.update_kinds cimport KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.updates cimport TopOfBook, Trade, Trades
 
@@ -28,7 +30,7 @@ cdef enum:
     SIDE_BUY = 1                 # schema Side, of the taker
 
 cdef struct Symbol:
-    double middle                # of the last quote; 0: none since the last doubt
+    double middle                # of the last quote; 0: none that is sure since the last doubt
     double flow                  # bought less sold, in money
 
 
@@ -86,20 +88,25 @@ cdef class Flow:
             symbol_id = 0
             kind = batch_header(batch, i[0]).kind
             if kind == KIND_TOP_OF_BOOK:
-                self._quote(<const TopOfBook*> batch_payload(batch, i[0]))
+                self._quote(
+                    <const TopOfBook*> batch_payload(batch, i[0]),
+                    not batch_header(batch, i[0]).flags & RECORD_DOUBT)
             elif kind == KIND_TRADES:
                 symbol_id = self._trades(batch_payload(batch, i[0]))
             elif kind == KIND_GAP or kind == KIND_SESSION or kind == KIND_RESTART:
                 self._doubt()
+            elif kind == KIND_STALE:
+                self._stale(<const ObjectState*> batch_payload(batch, i[0]))
             self.records += 1
             i[0] += 1
             if symbol_id:
                 return symbol_id
         return 0
 
-    cdef void _quote(self, const TopOfBook* top) noexcept nogil:
+    cdef void _quote(self, const TopOfBook* top, bint sure) noexcept nogil:
         if top.header.symbol_id < SYMBOLS:
-            self._symbols[top.header.symbol_id].middle = 0.5 * (top.bid_price + top.ask_price)
+            self._symbols[top.header.symbol_id].middle = (
+                0.5 * (top.bid_price + top.ask_price) if sure else 0)
 
     cdef uint32_t _trades(self, const uint8_t* payload) noexcept nogil:
         cdef const Trades* trades = <const Trades*> payload
@@ -121,3 +128,9 @@ cdef class Flow:
         # What was missed may have been trades: begin again, with the next quote.
         self.doubts += 1
         memset(self._symbols, 0, SYMBOLS * sizeof(Symbol))
+
+    cdef void _stale(self, const ObjectState* state) noexcept nogil:
+        # The same, of one symbol alone.
+        self.doubts += 1
+        if state.symbol_id < SYMBOLS:
+            memset(self._symbols + state.symbol_id, 0, sizeof(Symbol))
