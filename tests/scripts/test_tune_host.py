@@ -479,7 +479,18 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
             "--undo-file: expected a file's path without '..'",
         ),
         (["boot-line"], "boot-line needs --rx-cpus or --strategy-cpus"),
-        (["boot-line", "--rx-cpus", "0-7"], "expected at least one core for the rest of the host"),
+        *[
+            ([*verb, *cores], "expected at least one core for the rest of the host, found none")
+            for verb in ([], ["check"], ["apply"], ["boot-line"])
+            for cores in (["--rx-cpus", "0-7"], ["--rx-cpus", "4-7", "--strategy-cpus", "0-3"])
+        ],
+        *[
+            (
+                [*verb, "--rx-cpus", "1-3", "--strategy-cpus", "2,3,5"],
+                "expected each core in one of --rx-cpus and --strategy-cpus, found '2-3' in both",
+            )
+            for verb in ([], ["check"], ["apply"], ["boot-line"])
+        ],
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

@@ -14,15 +14,9 @@ _DRIVERS = {
 
 
 def boot_line(tree: HostTree) -> str:
-    """Return kernel arguments for the boot loader; raise `ValueError` if no core is left over."""
+    """Return kernel arguments for the boot loader: cores are named, and one or more are not."""
     named, strategy = tree.use.named, tree.use.strategy_cores
-    if not named:
-        raise ValueError("boot-line needs --rx-cpus or --strategy-cpus")
     home = tree.online - named
-    if not home:
-        raise ValueError(
-            "expected at least one core for the rest of the host, found none: name fewer cores"
-        )
     words = [
         f"isolcpus=managed_irq,domain,{compress(named)}",
         f"irqaffinity={compress(home)}",

@@ -62,17 +62,14 @@ def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") 
         fifo=options.fifo,
     )
     tree = HostTree(root, use)
-    if not use.named <= tree.online:
-        there, found = compress(tree.online) or "none", compress(use.named)
-        parser.error(f"expected cores of this host ({there}), found {found!r}")
+    _refuse_cores(parser, tree)
     if verb == "check":
         _print_table(("name", "want", "have", "result", "reason"), rows := _checked(tree), as_json)
         sys.exit(any(row[3] == "FAIL" for row in rows))
     if verb == "boot-line":
-        try:
-            line = boot_line(tree)
-        except ValueError as error:
-            parser.error(str(error))
+        if not use.named:
+            parser.error("boot-line needs --rx-cpus or --strategy-cpus")
+        line = boot_line(tree)
         print(json.dumps({"boot_line": line}) if as_json else line)
         sys.exit(0)
     if root == Path("/") and os.geteuid() != 0:
@@ -90,6 +87,24 @@ def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") 
     if verb == "apply" and not as_json and undo_file.path.exists():
         print(f"undo file: {undo_file.path}")
     sys.exit(any(row[3] == "refused" for row in rows))
+
+
+def _refuse_cores(parser: _Parser, tree: HostTree) -> None:
+    """End with what is wrong with the named cores, if something is."""
+    use = tree.use
+    if not use.named <= tree.online:
+        there, found = compress(tree.online) or "none", compress(use.named)
+        parser.error(f"expected cores of this host ({there}), found {found!r}")
+    if both := {*use.cores} & {*use.strategy_cores}:
+        # The tick is wanted on the one kind of core, and not on the other.
+        parser.error(
+            f"expected each core in one of --rx-cpus and --strategy-cpus, found {compress(both)!r} "
+            "in both: a loop that spins needs a core of its own"
+        )
+    if use.named and use.named == tree.online:
+        parser.error(
+            "expected at least one core for the rest of the host, found none: name fewer cores"
+        )
 
 
 def help_text(program: str) -> str:
