@@ -64,6 +64,15 @@ def test_listener_claims_nothing_of_the_way_back(tmp_path: Path) -> None:
         assert not {"a.returned", "a.back_order"} & set(arrays)
 
 
+def test_listener_s_result_is_a_short_text_that_says_whose_it_is() -> None:
+    found = result({"a": heard(5, 6, 8, 9)}, a=4)
+    assert repr(found).splitlines() == [
+        "<Result of the listener: 5 probes on each line",
+        "<LineResult a: send to arrival 2 us at p50, 2 us at p99; "
+        "of 5 sent 1 lost on the way out>>",
+    ]
+
+
 def test_listener_s_text_and_page_have_a_dash_for_the_way_back() -> None:
     found = result({"a": heard(0, 1, 3), "b": heard(0, 1, 2, 3)})
     assert result_text(found).count("  -\n") == 2

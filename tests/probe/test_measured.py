@@ -237,6 +237,25 @@ def test_probe_whose_echo_was_lost_has_no_way_out_and_is_counted_as_such() -> No
     assert returning["unmeasured"] == 0
 
 
+def test_result_is_a_short_text_in_a_prompt() -> None:
+    many: list[int | None] = [1000] * 2000
+    found = result({"a": (many, many), "b": ([None] * 2000, many)}, there=Clock("another"))
+    assert repr(found).splitlines() == [
+        "<Result of the sender: 2,000 probes on each line",
+        repr(found.lines["a"]),
+        f"{found.lines['b']!r}>",
+    ]
+    assert repr(found.lines["a"]) == (
+        "<LineResult a: round trip 2.15 us at p50, 2.15 us at p99; of 2,000 sent "
+        "0 lost on the way out, 0 on the way back>"
+    )
+    assert repr(found.lines["b"]) == (
+        "<LineResult b: of 2,000 sent 2,000 lost on the way out, 0 on the way back>"
+    )
+    assert repr(found.races[0]) == "<Race on the way out: a won 0, b won 0>"
+    assert repr(found.offset) == f"<Offset: {found.offset.sentence()}>"
+
+
 def test_json_has_no_nan_and_all_of_it() -> None:
     lost: list[int | None] = [None] * 3
     found = result({"a": (lost, lost), "b": ([1] * 3, [1] * 3)})

@@ -93,6 +93,9 @@ class Offset:
     here: Clock = UNKNOWN
     there: Clock = UNKNOWN
 
+    def __repr__(self) -> str:
+        return f"<Offset: {self.sentence()}>"
+
     def remove(self, differences: Times, times_ns: Times, sign: int = 1) -> Values:
         """Return differences of the two clocks without what the clocks add to them, ns.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.page.words import duration
 from udpfast.probe.offset import Offset
 
 __all__ = ["LISTENER_OUT", "PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
@@ -116,6 +117,17 @@ class LineResult:
     counts: Mapping[str, int]
     stamps: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        what, word = (
+            ("out", LISTENER_OUT) if self.returned is None else ("round_trip", "round trip")
+        )
+        trip, text = self.percentiles(what), f"<LineResult {self.name}: "
+        if trip["count"]:
+            text += f"{word} {duration(trip['p50'])} at p50, {duration(trip['p99'])} at p99; "
+        text += f"of {self.sent.sum():,} sent {self.lost.sum():,} lost on the way out"
+        text += "" if self.lost_back is None else f", {self.lost_back.sum():,} on the way back"
+        return text + (f", listener away {self.away.sum():,}>" if self.away.any() else ">")
+
     @cached_property
     def lost(self) -> Flags:
         """Probes that were sent to a listener and did not arrive, as bool."""
@@ -218,6 +230,11 @@ class Race:
     unmeasured: int
     away: int
 
+    def __repr__(self) -> str:
+        won = [int((sign * self.lead_ns > 0).sum()) for sign in (1, -1)]
+        lines = f"{self.first} won {won[0]:,}, {self.second} won {won[1]:,}"
+        return f"<Race on the way {self.way}: {lines}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Return wins and leads, as JSON has it."""
         lead = self.lead_ns[~np.isnan(self.lead_ns)]
@@ -278,6 +295,11 @@ class Result:
     listener_starts: int | None
     side: str = "sender"
     first_probe: int = 0
+
+    def __repr__(self) -> str:
+        count = len(self.planned_ns)
+        head = f"<Result of the {self.side}: {count:,} probes on each line"
+        return "\n".join([head, *map(repr, self.lines.values())]) + ">"
 
     @cached_property
     def races(self) -> tuple[Race, ...]:
