@@ -106,7 +106,8 @@ ROWS = {
         "order_id": TEXT,
         "side": "see [Side](#side): 1 Buy, 2 Sell",
         "action": "see [UpdateAction](#updateaction)",
-        "reason": "see [UpdateReason](#updatereason)",
+        "reason": "see [UpdateReason](#updatereason); of a venue Filled where an execution made the"
+        " row, else Undefined ([who tells](venues.md#what-an-execution-did-to-an-order))",
         "present": "bit 1: order_id",
     },
     "TRADES": {

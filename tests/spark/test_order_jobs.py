@@ -29,7 +29,8 @@ from udpfast.spark.pipeline import run_jobs, stream_jobs
 
 BAR_S = 1
 NEW, CHANGE, DELETE = 1, 2, 3
-ROW = ("order_id", "action", "side", "price", "quantity", "priority")
+FILLED = 4
+ROW = ("order_id", "action", "side", "price", "quantity", "priority", "reason")
 
 
 class Lives:
@@ -44,7 +45,8 @@ class Lives:
         if snapshot:
             there = {row[0] for row in rows}
             self.open = {name: life for name, life in self.open.items() if name in there}
-        for name, action, side, price, quantity, _ in rows:
+        tells = any(row[-1] == FILLED for row in rows)
+        for name, action, side, price, quantity, _, reason in rows:
             life = self.open.pop(name, None)
             place = (side, price)
             if life is None:
@@ -58,8 +60,11 @@ class Lives:
                 self.all.append(life)
             now = 0 if action == DELETE else quantity
             life["asked"] += max(0, now - life["open"])
-            if not snapshot:
-                life["filled"] += min(max(0, life["open"] - now), traded)
+            shrunk = max(0, life["open"] - now)
+            if reason == FILLED:
+                life["filled"] += min(shrunk, traded or shrunk)
+            elif not snapshot and not tells:
+                life["filled"] += min(shrunk, traded)
             life["open"], life["place"] = now, place
             if action == DELETE:
                 life["ended_ns"] = now_ns
@@ -184,6 +189,7 @@ class Written:
         self.open: dict[str, tuple[int, float, int, int]] = {}  # id -> side, price, quantity, ...
         self.lives = Lives()
         self.free: list[str] = []
+        self.tells = self.chance.random() < 0.5  # which rows executions made
         self.told = self.last = 0
         self.silent = self.chance.choice((0, 0, 200))  # not recorded: what came before
 
@@ -197,10 +203,11 @@ class Written:
 
     def message(self, changes: int) -> None:
         rows, traded = [], 0
+        silent = self.tells and self.chance.random() < 0.2  # executions that no trade tells of
         for _ in range(changes):
             row, fill = self.change()
-            rows.append(row)
-            traded += fill
+            rows.append((*row, FILLED if fill and self.tells else 0))
+            traded += 0 if silent else fill
         self.tell(rows, traded)
 
     def change(self) -> tuple[tuple[Any, ...], int]:
@@ -241,7 +248,7 @@ class Written:
         for _ in range(self.chance.randrange(20)):
             self.message(1)
         self.silent = silent
-        rows = [(name, NEW, *row) for name, row in self.open.items()]
+        rows = [(name, NEW, *row, 0) for name, row in self.open.items()]
         self.chance.shuffle(rows)
         rows.sort(key=lambda row: row[5])
         self.tell(rows, 0, snapshot=True)

@@ -16,6 +16,10 @@ cdef enum:  # the schema's UpdateAction
     ACTION_CHANGE = 2
     ACTION_DELETE = 3
 
+cdef enum:  # the schema's UpdateReason
+    REASON_NONE = 0
+    REASON_FILLED = 4
+
 cdef enum:
     BOTH_SIDES = 3               # a bit each for SIDE_BID and SIDE_ASK
 
@@ -88,7 +92,8 @@ cdef inline void level_touch(
 
 
 cdef inline void order_touch(
-        Market* market, Instrument* i, const RestingOrder* order, uint8_t action) noexcept nogil:
+        Market* market, Instrument* i, const RestingOrder* order, uint8_t action,
+        uint8_t reason) noexcept nogil:
     cdef TouchedOrder* row
     instrument_mark_dirty(market, i)
     if not market.settings.orders or order.side > SIDE_ASK:
@@ -104,6 +109,7 @@ cdef inline void order_touch(
     row.instrument = index_of(market, i)
     row.side = order.side
     row.action = action
+    row.reason = reason
     market.order_rows_count += 1
 
 

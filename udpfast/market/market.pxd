@@ -89,7 +89,8 @@ cdef struct TouchedOrder:
     uint32_t instrument
     uint8_t side
     uint8_t action               # the schema's UpdateAction
-    uint8_t reserved[2]
+    uint8_t reason               # the schema's UpdateReason
+    uint8_t reserved
 
 cdef struct Row:                 # a trade, status or definition: it changes no book
     int64_t price                # definition: the tick size

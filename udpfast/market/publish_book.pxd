@@ -22,6 +22,7 @@ from udpfast.market.updates cimport (
 
 cdef enum:  # values of the schema
     ACTION_NEW = 1
+    REASON_NONE = 0
 
 
 cdef inline const SideLevel* level_at(
@@ -240,7 +241,8 @@ cdef inline int32_t few_write(
 
 cdef inline void order_write(
         Market* market, const Instrument* i, uint64_t id, uint64_t priority, int64_t price,
-        int64_t quantity, uint8_t side, uint8_t action, Order* row) noexcept nogil:
+        int64_t quantity, uint8_t side, uint8_t action, uint8_t reason,
+        Order* row) noexcept nogil:
     memset(row, 0, sizeof(Order))
     row.price = price_of(market, i, price)
     row.quantity = quantity_of(market, quantity)
@@ -249,6 +251,7 @@ cdef inline void order_write(
     row.present = PRESENT_ROW_TEXT
     row.side = <uint8_t>(side + 1)
     row.action = action
+    row.reason = reason
 
 
 cdef inline int32_t orders_write(
@@ -270,7 +273,7 @@ cdef inline int32_t orders_write(
             order = market.orders.orders + at - 1
             if order.side <= SIDE_ASK:
                 order_write(market, i, order.id, order.priority, order.price, order.quantity,
-                            order.side, ACTION_NEW, rows + count)
+                            order.side, ACTION_NEW, REASON_NONE, rows + count)
                 count += 1
             at = order.next
     else:
@@ -280,7 +283,8 @@ cdef inline int32_t orders_write(
             at += 1
             if touched.instrument == index:
                 order_write(market, i, touched.id, touched.priority, touched.price,
-                            touched.quantity, touched.side, touched.action, rows + count)
+                            touched.quantity, touched.side, touched.action, touched.reason,
+                            rows + count)
                 count += 1
         if at == market.order_rows_count:
             at = 0

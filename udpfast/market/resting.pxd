@@ -8,8 +8,8 @@ from udpfast.core.counter cimport FEED_BOOKS_FULL, FEED_ORDERS_UNKNOWN
 from udpfast.market.change cimport *
 from udpfast.market.instrument cimport FACE_LEVELS, Face, Instrument
 from udpfast.market.marked cimport (
-    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, index_of, level_touch, order_of, order_touch,
-    scope_of, stream_of)
+    ACTION_CHANGE, ACTION_DELETE, ACTION_NEW, REASON_FILLED, REASON_NONE, index_of, level_touch,
+    order_of, order_touch, scope_of, stream_of)
 from udpfast.market.market cimport Market, MarketStream
 from udpfast.market.orders cimport RestingOrder, order_add, order_remove
 from udpfast.market.side cimport Side, SideLevel, side_drop, side_put
@@ -94,14 +94,15 @@ cdef inline bint add_order(
     if unlikely(not level_add(market, i, order, quantity, 1)):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
-    order_touch(market, i, order, ACTION_NEW)
+    order_touch(market, i, order, ACTION_NEW, REASON_NONE)
     return True
 
 
-cdef inline void delete_order(Market* market, Instrument* i, RestingOrder* order) noexcept nogil:
+cdef inline void delete_order(
+        Market* market, Instrument* i, RestingOrder* order, uint8_t reason) noexcept nogil:
     level_add(market, i, order, -order.quantity, -1)
     order.quantity = 0
-    order_touch(market, i, order, ACTION_DELETE)
+    order_touch(market, i, order, ACTION_DELETE, reason)
     take_order(market, i, order)
 
 
@@ -114,7 +115,7 @@ cdef inline bint change_order(
         counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
         return False             # an order never changes its side
     if c.quantity <= 0:
-        delete_order(market, i, order)
+        delete_order(market, i, order, REASON_NONE)
         return True
     if moves:
         level_add(market, i, order, -order.quantity, -1)
@@ -128,13 +129,14 @@ cdef inline bint change_order(
     if unlikely(not level_add(market, i, order, more, moves)):
         counter_add(&market.feed[FEED_BOOKS_FULL], 1)
         return False
-    order_touch(market, i, order, ACTION_CHANGE)
+    order_touch(market, i, order, ACTION_CHANGE, REASON_NONE)
     return True
 
 
 cdef inline bint reduce_order(
         Market* market, Instrument* i, RestingOrder* order, const Change* c) noexcept nogil:
     cdef int64_t rest = order.quantity - c.quantity
+    cdef uint8_t reason = REASON_FILLED if c.verb == VERB_EXECUTE else REASON_NONE
     cdef bint again = False
     if c.flags & CHANGE_REST:
         again = rest != c.orders
@@ -143,14 +145,14 @@ cdef inline bint reduce_order(
         counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
         return False
     if rest == 0:
-        delete_order(market, i, order)
+        delete_order(market, i, order, reason)
         return True
     level_add(market, i, order, rest - order.quantity, 0)
     order.quantity = rest
     if again:
         market.arrivals += 1
         order.priority = market.arrivals
-    order_touch(market, i, order, ACTION_CHANGE)
+    order_touch(market, i, order, ACTION_CHANGE, reason)
     return True
 
 
@@ -179,11 +181,11 @@ cdef inline bint apply_order(Market* market, Instrument* i, const Change* c) noe
         counter_add(&market.feed[FEED_ORDERS_UNKNOWN], 1)
         return False
     if c.verb == VERB_DELETE:
-        delete_order(market, i, order)
+        delete_order(market, i, order, REASON_NONE)
         return True
     if c.verb == VERB_REPLACE:
         side = order.side
-        delete_order(market, i, order)
+        delete_order(market, i, order, REASON_NONE)
         return add_order(market, i, c.order, side, c.price, c.quantity, c)
     if c.verb == VERB_EXECUTE or c.verb == VERB_REDUCE:
         return reduce_order(market, i, order, c)

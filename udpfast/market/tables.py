@@ -197,7 +197,14 @@ _ORDERS = (
     Column("priority", "long", "row.priority"),
     Column("order_id", "string", "row.order_id"),
     Column("action", "string", "row.action", "", "UpdateAction"),
-    Column("reason", "string", "row.reason", "", "UpdateReason"),
+    Column(
+        "reason",
+        "string",
+        "row.reason",
+        "Filled: an execution made the row, on the tape or not; NULL: none did, or the venue does "
+        "not tell",
+        "UpdateReason",
+    ),
 )
 
 _TOPS = (

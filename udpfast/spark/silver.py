@@ -110,6 +110,7 @@ def orders(bronze: Bronze) -> DataFrame:
             F.when(gone, 0.0).otherwise(quantity).alias("quantity"),
             "priority",
             F.when(gone, "Delete").otherwise(F.coalesce("action", F.lit(""))).alias("action"),
+            F.coalesce(F.col("reason") == "Filled", F.lit(False)).alias("executed"),
         )
     )
 

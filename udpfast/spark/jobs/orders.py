@@ -158,9 +158,11 @@ def ended(stays: DataFrame, whole: DataFrame) -> DataFrame:
 
 
 def filled(bronze: Bronze) -> DataFrame:
-    """Return how much of each order was traded, from the trades in its own messages.
+    """Return how much of each order was executed.
 
-    An order is filled by no more than what it shrinks: where a number is that of a datagram (CME),
+    Where rows say that an execution made them, they are all that was filled in their message:
+    some executions are on no tape. Elsewhere the trades in an order's own messages fill it. Either
+    way it is filled by no more than what it shrinks: where a number is that of a datagram (CME),
     its trades are those of many orders.
     """
     message = [*silver.INSTRUMENT, "session", "stream", "number"]
@@ -174,10 +176,12 @@ def filled(bronze: Bronze) -> DataFrame:
     return (
         silver.orders(bronze)
         .withColumn("shrunk", shrunk)
-        .where("action <> 'New' AND shrunk > 0")
-        .join(trades, message)
+        .where("action <> 'New' AND (shrunk > 0 OR executed)")
+        .join(trades, message, "left")
+        .withColumn("tells", F.max("executed").over(Window.partitionBy(*message)))
+        .where("executed OR (NOT tells AND traded IS NOT NULL)")
         .groupBy(*STAY)
-        .agg(F.sum(F.least("shrunk", "traded")).alias("filled"))
+        .agg(F.sum(F.least("shrunk", "traded")).alias("filled"))  # `least` skips NULL
     )
 
 
