@@ -424,6 +424,7 @@ def test_choice_of_nothing_ends_with_1_and_binds_no_directory(
     found = CliRunner().invoke(cli, ["export", str(journal), str(tmp_path), *words])
     assert found.exit_code == 1
     assert said in found.output + str(found.exception)
+    assert "books begin" not in found.output
     assert CliRunner().invoke(cli, ["export", str(journal), str(tmp_path)]).exit_code == 0
     assert table_of(tmp_path, "messages").num_rows == RECORDS
 

@@ -178,7 +178,9 @@ def export(
             break
     for doubt in exporter.doubts():
         click.echo(f"udpfast: {doubt}", err=True)
-    if {"levels", "orders"} & set(made) and _begins_later(exporter.journal, wanted):
+    later = follow or exporter.unfinished
+    empty = bool(wanted) and not later and not summary.has_rows(wanted)
+    if not empty and {"levels", "orders"} & set(made) and _begins_later(exporter.journal, wanted):
         click.echo(
             "udpfast: books begin empty at --from, without levels and orders from before: begin at "
             "the session's start for whole books",
@@ -200,8 +202,6 @@ def export(
             "has stopped, or has begun another (record.segment_s), or use --follow",
             err=True,
         )
-    later = follow or exporter.unfinished
-    empty = bool(wanted) and not later and not summary.has_rows(wanted)
     if empty:
         click.echo(f"udpfast: {exporter.journal} has no such rows{wanted}", err=True)
         exporter.withdraw()
