@@ -13,7 +13,7 @@ from udpfast import Books, Reader
 from udpfast.agents.feed.image_keeper import ImageKeeper
 from udpfast.agents.feed.replayer import Replayer
 from udpfast.config import ImageConfig
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, RecordFlag
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CapturedDatagram
 
 ALWAYS = 1 << 62
@@ -38,6 +38,8 @@ class Strategy:
                 return
             for i in np.flatnonzero(batch.headers["kind"] == Kind.ORDERS).tolist():
                 header = batch.update(i).header
+                if batch.headers["flags"][i] & RecordFlag.SNAPSHOT:  # an execution made no row
+                    assert not batch.update(i).rows["reason"].any()
                 exchange, symbol = (
                     str(batch.names[int(header[key])]) for key in ("exchange_id", "symbol_id")
                 )

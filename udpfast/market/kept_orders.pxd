@@ -77,6 +77,7 @@ cdef inline void order_put(
         table.count += 1
     rows[slot[0] - 1] = row[0]
     rows[slot[0] - 1].action = KEPT_NEW
+    rows[slot[0] - 1].reason = 0     # of what changed it last
 
 
 cdef inline void order_drop(
