@@ -1,6 +1,7 @@
 """From stamps to delays, loss, order and races: by hand, without a socket."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,18 @@ def test_probe_whose_echo_was_lost_has_no_way_out_and_is_counted_as_such() -> No
     assert "neither 1, unmeasured 1" in result_text(found)
     returning = found.races[1].to_dict()
     assert returning["unmeasured"] == 0
+
+
+def test_text_of_a_race_has_all_probes_of_the_run() -> None:
+    out: list[int | None] = [1, 1, 2, 1, None, None, 1]
+    fibre: list[int | None] = [1, 1, 1, None, None, 1, 1]
+    back: list[int | None] = [1] * 6 + [None]
+    found = result({"a": (out, back), "b": (fibre, [1] * 7)})
+    (way,) = [line for line in result_text(found).splitlines() if line.startswith("way out: ")]
+    assert re.sub(r" \(by [^)]*\)", "", way) == (
+        "way out: a was first 0 times, b 1 times; only a 1, only b 1, neither 1, tied 2, "
+        "unmeasured 1"
+    )
 
 
 def test_result_is_a_short_text_in_a_prompt() -> None:

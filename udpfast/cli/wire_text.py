@@ -100,7 +100,8 @@ def _race(race: Race, way: str) -> str:
         text += f" (by {_lead(found['lead_second_ns'])})"
     text += f"; only {race.first} {race.only_first:,}, only {race.second} {race.only_second:,}"
     text += f", neither {race.neither:,}"
-    for word, count in (("unmeasured", race.unmeasured), ("listener away", race.away)):
+    rest = {"tied": found["tied"], "unmeasured": race.unmeasured, "listener away": race.away}
+    for word, count in rest.items():
         text += f", {word} {count:,}" if count else ""
     return text
 

@@ -152,11 +152,14 @@ def _races(result: Result) -> str:
                 f"{race.only_first:,}",
                 f"{race.only_second:,}",
                 f"{race.neither:,}",
+                f"{found['tied']:,}",
                 f"{race.unmeasured:,}",
+                f"{race.away:,}",
             ]
         )
     head = ["way", "first line", "second line", "first won", "by (p50)", "second won", "by (p50)"]
-    return _table([*head, "only first", "only second", "neither", "unmeasured"], rows, 3)
+    rest = ("only first", "only second", "neither", "tied", "unmeasured", "listener away")
+    return _table([*head, *rest], rows, 3)
 
 
 def _charts(result: Result) -> Iterator[Chart]:
