@@ -1,6 +1,7 @@
 """Lines whose faults are known to the datagram: what a run says is what was done."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from tests.cases import nightly
 from tests.probe.bad_line import BadLine, Faults
+from tests.waiting import wait_until
 from udpfast.probe import LineResult, Receiver, Result, Sender
 
 BAD = Faults(loss=0.2, twice=0.1, late=0.05, control=0.3)
@@ -118,3 +120,41 @@ def test_line_that_is_nearly_dead_is_measured_by_the_other() -> None:
         line = result.lines["dead"]
         if line.reported:
             assert_exact(line, bad["dead"])
+
+
+@pytest.mark.parametrize("seed", [7, *nightly(2)])
+def test_listener_that_is_started_anew_behind_bad_lines_is_no_loss(seed: int) -> None:
+    bad = Faults(loss=0.1, control=0.2)
+    first = Receiver(["127.0.0.1:0"], spin=False)
+    (address,) = first.addresses
+    with (
+        contextlib.closing(first),
+        BadLine(address, bad, bad, seed) as line,
+        Sender({"a": line.address}, rate_per_s=500, seconds=600, spin=False) as sender,
+    ):
+        sender.connect(60)
+        results: list[Result] = []
+        thread = threading.Thread(target=lambda: results.append(sender.run()))
+        thread.start()
+        wait_until(lambda: sender.live()["a"]["echoes"] > 200, "echoes")
+        first.close()
+        before = sender.live()["a"]["echoes"]
+        with Receiver([address], spin=False) as second:
+            wait_until(lambda: sender.live()["a"]["echoes"] > before + 200, "echoes of the second")
+            sender.stop()
+            thread.join()
+            heard = second.wait(60)
+    assert heard is not None
+    (found,), (theirs,) = (result.lines.values() for result in (results[0], heard))
+    gone = np.isin(np.arange(len(found.sent)), list(line.out.lost))
+    back = np.isin(np.arange(len(found.sent)), list(line.back.lost))
+    # Each probe has one verdict, and no probe that arrived is called lost where one could ask.
+    verdicts = [found.returned, found.lost_back, found.lost, found.away]
+    assert (np.sum(verdicts, axis=0) == found.sent).all()
+    judged = found.asked & ~found.away
+    np.testing.assert_array_equal(found.lost[judged], gone[judged])
+    assert not (found.lost_either & ~gone & ~back).any()
+    assert found.lost_either.any()
+    assert not theirs.away.any()
+    end = heard.first_probe + len(theirs.sent)
+    np.testing.assert_array_equal(theirs.lost, gone[heard.first_probe : end])
