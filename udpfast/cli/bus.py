@@ -36,6 +36,7 @@ from udpfast.log.journal_header import adopt_copy, is_copy
 from udpfast.monitor.stores import StoreStatus, read_store
 from udpfast.monitor.troubles import store_troubles
 from udpfast.page.words import literal
+from udpfast.shm.files import as_owner_of
 from udpfast.shm.instance import journal_directory, journal_root
 
 __all__ = ["bus"]
@@ -290,11 +291,12 @@ def adopt(address: str) -> None:
             f"{path}: expected a copy of a store's directory, found "
             + ("the one in which it was written" if (path / "journal").exists() else "no store")
         )
-    adopt_copy(path)
-    # Others may have more than this copy: without this file, its host does not write at once.
-    (path / "bus.boot").unlink(missing_ok=True)
-    make_shared(path)
-    taken = take_outboxes(path, Live(path).shared)
+    with as_owner_of(path):
+        adopt_copy(path)
+        # Others may have more than this copy: without this file, its host does not write at once.
+        (path / "bus.boot").unlink(missing_ok=True)
+        make_shared(path)
+        taken = take_outboxes(path, Live(path).shared)
     outboxes = f", with {taken} outboxes of its apps" if taken else ""
     click.echo(f"{path} is where this host has the store now{outboxes}")
     # A backup does not tell what apps have let go since, nor what other copies were given.

@@ -20,6 +20,7 @@ from udpfast.log.journal_state import is_raw, journal_identity, journal_state
 from udpfast.log.segment import SEGMENT_FORMAT
 from udpfast.log.verify import SegmentCheck, unknown_losses, verify_segments
 from udpfast.market.updates import LAYOUTS
+from udpfast.shm.files import as_owner_of
 
 __all__ = ["verify"]
 
@@ -146,7 +147,8 @@ def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[
 
 
 def _repair(directory: Path) -> dict[str, Any]:
-    with Journal.open(directory, CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS) as journal:
+    layouts = CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS
+    with as_owner_of(directory), Journal.open(directory, layouts) as journal:
         return dataclasses.asdict(journal.recovery)
 
 

@@ -1,13 +1,35 @@
-"""Small files that are replaced atomically: a reader finds the old content or the new one."""
+"""Small files that are replaced atomically, and whose the files are that root makes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from udpfast.shm.lock import mode_below
 
-__all__ = ["replace_file", "sync_path"]
+__all__ = ["as_owner_of", "replace_file", "sync_path"]
+
+
+@contextmanager
+def as_owner_of(directory: Path) -> Iterator[None]:
+    """Act as the user and group of a directory, if this process is root.
+
+    What root makes or replaces there is of use to its owner, who goes on with it, only if it is the
+    owner's.
+    """
+    owner, group = directory.stat(), os.getegid()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        yield
+        return
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
