@@ -23,9 +23,10 @@ from udpfast.core.layout import Kind
 from udpfast.log.cursor import RingCursor
 from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.metrics import feed_registry
 from udpfast.monitor.status import read_host, read_status
 from udpfast.monitor.troubles import feed_troubles
-from udpfast.shm.roster import AgentState, read_roster
+from udpfast.shm.roster import AgentEntry, AgentState, Roster, read_roster
 
 pytestmark = pytest.mark.system
 
@@ -538,3 +539,44 @@ def test_feed_behind_a_host_that_stopped_says_so_by_its_journal(start, feed, por
     third = start()
     assert "test at" in third.stdout.readline()
     assert counters(str(tmp_path / "shm" / "test"))["feed"]["took_over"] == 0
+
+
+def test_feed_that_is_stopped_to_be_started_again_is_not_called_dead(start, capsys, monkeypatch):
+    process = start()
+    assert "test at" in process.stdout.readline()
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(PATIENCE_S) == 4
+    status = read_status("test")
+    assert (status.state, status.life, status.life_shown) == ("left", "paused", "paused")
+    assert feed_troubles("test", status) == []
+    shown = CliRunner().invoke(cli, ["stat", "test"])
+    assert shown.exit_code == 0
+    assert "test: stopped, to be started again, writer" in shown.output.splitlines()[0]
+    assert gauge("udpfast_feed_ended") == 1
+    assert gauge("udpfast_feed_up") == 0
+    # It lasts.
+    monkeypatch.setattr("udpfast.monitor.status.PAUSED_NS", 0)
+    status = read_status("test")
+    assert status.life_shown == "PAUSED"
+    (text,) = feed_troubles("test", status)
+    assert text.startswith("feed test was stopped, to be started again, 0 s ago")
+    assert gauge("udpfast_feed_ended") == 0
+    assert CliRunner().invoke(cli, ["stat", "test"]).exit_code == 1
+
+
+def gauge(name):
+    """Return a metric of the one feed."""
+    return feed_registry(("test",)).get_sample_value(name, {"feed": "test"})
+
+
+def test_feed_that_lost_its_supervisor_needs_attention_at_once(start):
+    process = start()
+    assert "test at" in process.stdout.readline()
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(PATIENCE_S) == 4
+    directory = read_status("test").path
+    with Roster(directory, 1) as roster:
+        roster.publish()
+        why = "its supervisor, process 7, has ended"
+        roster.write([AgentEntry("feed", AgentState.FAILED, failure=why)], time.time_ns())
+    assert feed_troubles("test", read_status("test")) == [f"feed test has ended: {why}"]

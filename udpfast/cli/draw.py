@@ -51,7 +51,8 @@ def _print_instances(host: HostStatus) -> None:
         lost = f"{status.counters['incremental']['lost']:,}"
         lost += " + ?" if status.counters["feed"]["took_over"] else ""
         # What a stopped feed does not hear says nothing of its lines.
-        silent = "-" if status.life == "stopped" else ", ".join(status.silent_lines) or "none"
+        hears = status.life not in ("stopped", "paused")
+        silent = (", ".join(status.silent_lines) or "none") if hears else "-"
         if status.replay is not None:
             silent = f"replay of {status.replay.source}, {status.replay.text}"
         readers = sum(reader.alive for reader in status.readers)

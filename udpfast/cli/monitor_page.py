@@ -245,7 +245,7 @@ class _Page:
             self._title.set_text("")
             self._words.set_text("")
             return
-        self._title.set_text(f"{feed.name}: {feed.status.life}")
+        self._title.set_text(f"{feed.name}: {feed.status.life_told}")
         self._words.set_text(plain(feed_lines(feed, look.unix_ns)))
         self._charts.show(self._chosen, history.points.get(self._chosen, ()))
         if self._symbol.value is not None and time.monotonic() - self._shown_s >= BOOK_S:
@@ -289,7 +289,7 @@ class _Page:
 
 def _first(feeds: Mapping[str, FeedChange]) -> str:
     # Which feed is shown until one is chosen: one that runs, rather than what another one left.
-    lives = ("running", "stuck", "failed", "dead", "stopped")
+    lives = ("running", "stuck", "paused", "failed", "dead", "stopped")
     return min(feeds, key=lambda name: lives.index(feeds[name].status.life), default="")
 
 

@@ -190,7 +190,7 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 
 def _print_status(status: InstanceStatus, found: Sequence[Trouble], with_zeros: bool) -> None:
     say(
-        f"{status.directory}: {status.life_shown}, writer {status.writer_pid}, "
+        f"{status.directory}: {status.life_told}, writer {status.writer_pid}, "
         f"{status.output} {status.state}, epoch {status.epoch}, {status.records:,} records"
     )
     if status.replay is not None:

@@ -40,8 +40,7 @@ def host_caption(look: HostLook) -> str:
     """Return the time, and how many feeds run."""
     lives = [status.life for status in look.feeds.values()]
     states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "failed", "dead")]
-    if "stuck" in lives:
-        states.insert(1, f"{lives.count('stuck')} stuck")
+    states[1:1] = [f"{lives.count(life)} {life}" for life in ("stuck", "paused") if life in lives]
     if look.replays:
         states.append(f"{len(look.replays)} replayed")
     if look.unreadable:
@@ -80,9 +79,10 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     status = feed.status
     age = max(unix_ns - status.started_ns, 0) // 1_000_000_000
     since = f"{age // 3600}:{age // 60 % 60:02}:{age % 60:02}"
-    state = (
-        status.life if status.alive else f"{status.life.upper()}, what follows is the last known"
-    )
+    state = status.life
+    if not status.alive:
+        told = status.life_told if state == "paused" else state.upper()
+        state = f"{told}, what follows is the last known"
     yield f"{feed.name}: {state}; pid {status.writer_pid}, started {since} ago"
     if status.replay is not None:
         yield f"replay of {status.replay.source}, {status.replay.text}"

@@ -55,7 +55,10 @@ _GAUGES = {
     "wait_ns": "hole_wait_seconds",
 }
 _UP = "whether the feed's process lives, and can be found"
-_ENDED = "whether the feed ended in good order: it was stopped, and is not to be missed"
+_ENDED = (
+    "whether the feed ended in good order: it was stopped, and is not to be missed, or is about to "
+    "be started again"
+)
 # Two kinds of servers have them, with one meaning here.
 _SERVER_MEANINGS = {
     "requests": "requests sent, or snapshots asked for",
@@ -171,7 +174,8 @@ def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     stuck = "how long the loop of a feed whose process lives has stood still; 0: it does not"
     stuck_ns = status.stuck_ns if status.life == "stuck" else 0
     families.gauge("feed_stuck_seconds", stuck, stuck_ns / 1e9, feed=feed)
-    ended = status.life == "stopped" and status.note is None
+    fine = status.life in ("stopped", "paused") and not status.paused_long
+    ended = fine and status.note is None
     families.gauge("feed_ended", _ENDED, ended, feed=feed)
     start = "when the feed was started, UNIX time"
     families.gauge("feed_start_time_seconds", start, status.started_ns / 1e9, feed=feed)

@@ -27,7 +27,8 @@ class OutputFacts(Struct, frozen=True):
     alive : bool
         The writer's process is there, whether it has closed it or not.
     state : str
-        open, closed (the writer said that nothing more comes) or failed (an error ended it).
+        open, closed (the writer said that nothing more comes), left (it was stopped, and another
+        one is to go on) or failed (an error ended it).
     stuck_ns : int
         The writer's process is there, and has not been up to date for so long; 0: it is.
     epoch, records, position : int
@@ -70,7 +71,7 @@ def read_output(instance: Path) -> OutputFacts:
         ) as cursor:
             alive = cursor.region.writer_alive()  # first: who ends in between is not dead
             life = cursor.life
-            state = {"finished": "closed", "failed": "failed"}.get(life, "open")
+            state = {"finished": "closed", "left": "left", "failed": "failed"}.get(life, "open")
             stuck_ns = monotonic_ns() - cursor.current_ns if life == "stuck" else 0
             return OutputFacts(
                 cursor.region.writer_pid, alive, state, stuck_ns,

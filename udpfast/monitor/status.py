@@ -31,6 +31,7 @@ from udpfast.shm.relay_counts import RelayCounts
 from udpfast.shm.roster import read_roster
 
 __all__ = [
+    "PAUSED",
     "AgentStatus",
     "HostStatus",
     "InstanceStatus",
@@ -41,6 +42,11 @@ __all__ = [
     "read_some",
     "read_status",
 ]
+
+
+#: A supervisor starts a feed again within seconds. Longer than this, somebody has to look.
+PAUSED_NS = 20_000_000_000
+PAUSED = "stopped, to be started again"
 
 
 class AgentStatus(Struct, frozen=True):
@@ -136,7 +142,8 @@ class InstanceStatus(Struct, frozen=True):
     output : str
         What it writes: ring or store.
     state : str
-        Of that: open, closed (in good order) or failed (an error ended the feed).
+        Of that: open, closed (in good order), left (in good order, to be started again) or failed
+        (an error ended the feed).
     stuck_ns : int
         Its process is there, and has not been up to date for so long; 0: it is.
     epoch, records, position : int
@@ -173,6 +180,8 @@ class InstanceStatus(Struct, frozen=True):
         Why it does not run, or why nobody finds it, if `udpfast run` noted that.
     relay_gone : int
         Pid of the relay beside it that was killed or failed, and is none of `agents`; 0: none.
+    paused_ns : int
+        For how long it has waited to be started again; 0: it does not.
     """
 
     directory: str
@@ -202,6 +211,7 @@ class InstanceStatus(Struct, frozen=True):
     replay: Replay | None = None
     note: RunNote | None = None
     relay_gone: int = 0
+    paused_ns: int = 0
 
     @property
     def path(self) -> Path:
@@ -215,19 +225,30 @@ class InstanceStatus(Struct, frozen=True):
 
     @property
     def life(self) -> str:
-        """In a word: running, stuck (its loop stands still), stopped (it closed the ring), failed
-        (by an error), or dead.
+        """In a word: running, stuck (its loop stands still), stopped (it closed the ring), paused
+        (it was stopped, to be started again), failed (by an error), or dead.
         """
         if self.state == "failed":
             return "failed"
         if self.alive:
             return "stuck" if self.stuck_ns else "running"
-        return "stopped" if self.state == "closed" else "dead"
+        return {"closed": "stopped", "left": "paused"}.get(self.state, "dead")
 
     @property
     def life_shown(self) -> str:
         """The same, in capitals where that needs attention."""
-        return self.life.upper() if self.life in ("stuck", "failed", "dead") else self.life
+        bad = self.life in ("stuck", "failed", "dead") or self.paused_long
+        return self.life.upper() if bad else self.life
+
+    @property
+    def life_told(self) -> str:
+        """The same, in words where one does not say it."""
+        return PAUSED if self.life_shown == "paused" else self.life_shown
+
+    @property
+    def paused_long(self) -> bool:
+        """Whether it waits to be started again for longer than that takes."""
+        return self.life == "paused" and self.paused_ns >= PAUSED_NS
 
     @property
     def limits(self) -> dict[str, str]:
@@ -327,6 +348,7 @@ def read_status(
         servers=read_servers(directory),
         replay=replay,
         note=_read_note(directory, started_ns, output),
+        paused_ns=_paused_ns(agents, output, unix_ns),
         # The roster says how one is that the feed starts.
         relay_gone=gone if all(agent.name != "relay" for agent in agents) else 0,
     )
@@ -382,6 +404,12 @@ def _readers(
         lag_bytes = min(max(output.position - reader.position, 0), output.capacity)
         found.append(ReaderStatus(**values, lag=lag, lag_bytes=lag_bytes))
     return tuple(found)
+
+
+def _paused_ns(agents: Sequence[AgentStatus], output: OutputFacts, unix_ns: int) -> int:
+    if output.state != "left" or output.alive:
+        return 0
+    return max(unix_ns - max((each.changed_ns for each in agents), default=0), 1)
 
 
 def _read_note(directory: Path, started_ns: int, output: OutputFacts) -> RunNote | None:

@@ -20,7 +20,7 @@ from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.servers import describe_servers, is_served
-from udpfast.monitor.status import AgentStatus, InstanceStatus
+from udpfast.monitor.status import PAUSED, AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
 from udpfast.shm.instance import RUNS, instance_root
 
@@ -173,15 +173,7 @@ def store_troubles(store: StoreStatus) -> list[str]:
 
 def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[Trouble]:
     # `failure`: what its group knows of the end of the process before this one.
-    if status.life == "dead":
-        yield Trouble(
-            TroubleKind.FEED_DEAD,
-            f"feed {name} is dead: its process {status.writer_pid} is gone and did not end in "
-            "good order",
-        )
-    if status.life == "failed":
-        reason = next((each.failure for each in status.agents if each.failure), "see its log")
-        yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
+    yield from _of_end(name, status)
     if status.note is not None:
         yield _of_run(name, status.note)
     if status.life == "stuck":
@@ -239,6 +231,31 @@ def _of_feed(name: str, status: InstanceStatus, failure: str = "") -> Iterator[T
                 yield Trouble(TroubleKind.DISK_FULL, f"feed {name}: no room left: {text}")
             else:
                 yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: {text}")
+
+
+def _of_end(name: str, status: InstanceStatus) -> Iterator[Trouble]:
+    if status.life == "dead":
+        yield Trouble(
+            TroubleKind.FEED_DEAD,
+            f"feed {name} is dead: its process {status.writer_pid} is gone and did not end in "
+            "good order",
+        )
+    if status.life == "failed":
+        reason = next((each.failure for each in status.agents if each.failure), "see its log")
+        yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has failed: {reason}")
+    if status.life == "paused" and (ended := _feed_failure(status)):
+        yield Trouble(TroubleKind.FEED_DEAD, f"feed {name} has ended: {ended}")
+    elif status.paused_long:
+        yield Trouble(
+            TroubleKind.FEED_DEAD,
+            f"feed {name} was {PAUSED}, {status.paused_ns // 1_000_000_000:,} s ago",
+        )
+
+
+def _feed_failure(status: InstanceStatus) -> str:
+    # What ended a feed that is to be started again, if nobody asked it to.
+    feed = next((each for each in status.agents if each.name == "feed"), None)
+    return feed.failure if feed is not None and feed.state == "failed" else ""
 
 
 def _of_run(name: str, note: RunNote) -> Trouble:
