@@ -193,15 +193,18 @@ class Clears:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        found, first = [], 0
-        ends = np.flatnonzero(np.asarray(_ends(messages)))
-        for at in [*ends.tolist(), messages.num_rows]:
+        found, first = [messages.slice(0, 0)], 0
+        ends = _ends(messages)
+        said = messages.filter(ends).to_pylist()
+        places = np.flatnonzero(np.asarray(ends)).tolist()
+        for at, end in zip([*places, messages.num_rows], [*said, None], strict=True):
             part = messages.slice(first, at - first)
             part = part.filter(pc.equal(part["kind"], self._kind))
-            found.append(self._note(part))
-            found.append(part.filter(part["snapshot"]))
-            if at < messages.num_rows:
-                found.append(self._emptied(messages.slice(at, 1)))
+            if part.num_rows:  # between most losses, one instrument has no update
+                found.append(self._note(part))
+                found.append(part.filter(part["snapshot"]))
+            if end is not None and (gone := self._emptied(end)):
+                found.append(pa.RecordBatch.from_pylist(gone, messages.schema))
             first = at + 1
         rows = pa.Table.from_batches(found).sort_by("index").combine_chunks().to_batches()
         return rows[0] if rows else messages.slice(0, 0)
@@ -232,10 +235,7 @@ class Clears:
         self._rows.headless += len(headless)
         return pa.RecordBatch.from_pylist(headless, updates.schema)
 
-    def _emptied(self, record: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        row = record.to_pylist()[0]
+    def _emptied(self, row: dict[str, Any]) -> list[dict[str, Any]]:
         gone = [name for name, book in self._books.items() if self._empties(row, book)]
         for name in gone:
             del self._books[name]
@@ -243,8 +243,7 @@ class Clears:
             self._begun.add(_own(row["stream"]))
         if row["kind"] not in _BEGIN:
             row["flags"] |= RecordFlag.DOUBT
-        named = [row | {"exchange": exchange, "symbol": symbol} for exchange, symbol in gone]
-        return pa.RecordBatch.from_pylist(named, record.schema)
+        return [row | {"exchange": exchange, "symbol": symbol} for exchange, symbol in gone]
 
     def _empties(self, row: dict[str, Any], book: Any) -> bool:
         kind = row["kind"]
