@@ -41,10 +41,13 @@ LONG = (
     *("test_store_damage.py", "test_relaycheck.py", "bench", "system", "lab"),
 )
 
-#: What only a checkout has, and no user runs (benchmarks, pictures, the site), and a cluster.
+#: What only a checkout has, and no user runs (benchmarks, pictures, the site), and a cluster; slices
+#: of campaigns that the night runs whole, and tests of what campaigns find and say.
 NIGHTLY = (
-    *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py"),
-    "test_cluster.py",
+    *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py", "test_cluster.py"),
+    *("test_relaychain.py", "test_latejoin.py", "test_export_runs.py", "test_exportcheck.py"),
+    *("test_seamcheck.py", "test_zmq_stall.py", "test_conformance_truths.py"),
+    "test_seeded_clock.py",
 )
 
 #: What is run of the others, unless something else is asked for (`pyproject.toml`).

@@ -194,9 +194,13 @@ CPP = ("g++ -std=c++17 -x c++", "clang++ -std=c++17 -x c++")
 @pytest.mark.parametrize(
     ("command", "level"),
     [
-        *product(C, ["-O2"]),
-        *product(CPP, ["-fsyntax-only"]),
-        *nightly(*product(C, ["-O0", "-O1", "-O3"]), *product(CPP, ["-O0", "-O1", "-O2", "-O3"])),
+        (C[0], "-O2"),  # gcc warns of some things only where it optimizes
+        *product((*C[1:], *CPP), ["-fsyntax-only"]),
+        *nightly(
+            *product(C, ["-O0", "-O1", "-O3"]),
+            (C[1], "-O2"),
+            *product(CPP, ["-O0", "-O1", "-O2", "-O3"]),
+        ),
     ],
 )
 def test_header_and_examples_are_c_and_cpp_without_warnings(

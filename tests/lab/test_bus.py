@@ -66,6 +66,7 @@ def test_bus_of_one_seed_is_one_history() -> None:
         ("stays-sealed", 6, "I2 .* ends at"),
     ],
 )
+@pytest.mark.nightly  # that the campaign finds what it is for
 def test_mistake_is_found(name: str, seed: int, what: str) -> None:
     with mutant(name), pytest.raises(AssertionError, match=what):
         run(seed)

@@ -28,6 +28,7 @@ def test_composite_of_one_seed_is_one_history() -> None:
     ("name", "seed"),
     [("forgets-what-it-took", 2), ("takes-nothing-back", 15), ("believes-what-was-taken", 15)],
 )
+@pytest.mark.nightly  # that the campaign finds what it is for
 def test_mistake_is_found(name: str, seed: int) -> None:
     with mutant(name), pytest.raises(AssertionError, match="I10 "):
         run(seed)

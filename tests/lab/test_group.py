@@ -8,6 +8,7 @@ from lab.group import run
 
 
 @pytest.mark.system
+@pytest.mark.nightly  # a slice of the campaign `group`
 def test_a_reader_of_a_group_misses_what_both_lines_lost_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

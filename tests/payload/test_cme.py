@@ -3,6 +3,8 @@
 import re
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,11 +84,46 @@ def longer(template: int, root: bytes, rest: bytes) -> bytes:
     return message(LONGER.get(template, template), root, rest)
 
 
+@dataclass(frozen=True)
+class Day:
+    """A market that has ended, and all that it sent: time, line and datagram."""
+
+    market: CmeMarket
+    sent: list[tuple[int, int, bytes]]
+
+
+def day(seconds: float) -> Day:
+    market = CmeMarket(3, rate_per_s=400, seconds=seconds)
+    return Day(market, list(market))
+
+
+@pytest.fixture(scope="module")
+def short() -> Day:
+    return day(0.2)
+
+
+@pytest.fixture(scope="module")
+def long() -> Day:
+    return day(0.5)
+
+
+@pytest.fixture(scope="module")
+def trades(long: Day) -> Callable[[int], set[tuple[float, float]]]:
+    """Return what returns the trades of the long day from a number on, as it was sent."""
+
+    @cache
+    def found(first: int) -> set[tuple[float, float]]:
+        *_, (known, _) = follow(config_of(1), played(plain, long, first))
+        return {(p, q) for rows in known.trades.values() for p, q in rows}
+
+    return found
+
+
 def played(
-    version: Callable[[int, bytes, bytes], bytes], market: CmeMarket, first: int
+    version: Callable[[int, bytes, bytes], bytes], of: Day, first: int
 ) -> Iterator[tuple[tuple[int, int], CapturedDatagram]]:
-    """Yield a market from a number on, on one line and its loops, as a version has it."""
-    for at_ns, line, data in market:
+    """Yield a day from a number on, on one line and its loops, as a version has it."""
+    for at_ns, line, data in of.sent:
         if line or int.from_bytes(data[:4], "little") >= first:
             changed = data[:12] + b"".join(version(*each) for each in messages(data))
             place = (1, line - 1) if line else (0, 0)
@@ -101,15 +138,15 @@ def plain(template: int, root: bytes, rest: bytes) -> bytes:
 @pytest.mark.parametrize("first", [1, 40])  # then the snapshots are needed
 @pytest.mark.parametrize("version", [plain, older, longer])
 def test_other_versions_tell_the_same_books_and_trades(
-    version: Callable[[int, bytes, bytes], bytes], first: int
+    version: Callable[[int, bytes, bytes], bytes],
+    first: int,
+    long: Day,
+    trades: Callable[[int], set[tuple[float, float]]],
 ) -> None:
-    market = CmeMarket(3, rate_per_s=400, seconds=0.5)
-    *_, (known, _) = follow(config_of(1), played(version, market, first))
-    assert check(known, truth_of(market)) == ALL
-    trades = {(p, q) for rows in known.trades.values() for p, q in rows}
-    *_, (same, _) = follow(config_of(1), played(plain, market, first))
-    assert trades == {(p, q) for rows in same.trades.values() for p, q in rows}
-    assert len(trades) > 20
+    *_, (known, _) = follow(config_of(1), played(version, long, first))
+    assert check(known, truth_of(long.market)) == ALL
+    assert {(p, q) for rows in known.trades.values() for p, q in rows} == trades(first)
+    assert len(trades(first)) > 20
 
 
 #: Where the decoder finds a field (layout.pxd) -> where CME's schema of version 9 has it.
@@ -161,9 +198,10 @@ COUNTED = {37: (16, 4), 66: (24, 8), 51: (24, 8), 67: (32, 16), 49: (32, 12), 50
 
 @pytest.mark.parametrize("template", COUNTED)
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_what_touches_no_book_counts_in_its_chain(template: int, goes_on: bool) -> None:
-    market = CmeMarket(3, rate_per_s=400, seconds=0.2)
-    datagrams = list(played(plain, market, 1))
+def test_what_touches_no_book_counts_in_its_chain(
+    template: int, goes_on: bool, short: Day
+) -> None:
+    datagrams = list(played(plain, short, 1))
     changes = [at for at, (place, _) in enumerate(datagrams) if place == (0, 0)]
     before = changes[len(changes) // 2]
     number = int.from_bytes(datagrams[before][1].payload[:4], "little")
@@ -194,24 +232,35 @@ def links_of(datagrams: list[tuple[tuple[int, int], CapturedDatagram]], instrume
     return last
 
 
-@pytest.mark.parametrize("template", [12, 15, 16, 39, 59, 60, 61, 62, 68])
-def test_template_of_which_no_book_is_made_leaves_books_sound(template: int) -> None:
-    assert sound_behind(message(template, b"", b"")) == ALL
+def test_template_of_which_no_book_is_made_leaves_books_sound(short: Day) -> None:
+    templates = [12, 15, 16, 39, 59, 60, 61, 62, 68]
+    behind = [message(template, b"", b"") for template in templates]
+    assert dict(zip(templates, sound_behind(short, *behind), strict=True)) == dict.fromkeys(
+        templates, ALL
+    )
 
 
 @pytest.mark.parametrize("template", [1, 36, 70, 999])
-def test_template_that_nobody_knows_puts_every_book_in_doubt(template: int) -> None:
-    assert sound_behind(message(template, bytes(11), b"")) == set()
+def test_template_that_nobody_knows_puts_every_book_in_doubt(template: int, short: Day) -> None:
+    assert sound_behind(short, message(template, bytes(11), b"")) == [set()]
 
 
-def sound_behind(last: bytes) -> set[tuple[str, str]]:
-    """Return which books are sound behind a message at the end of a market."""
-    market = CmeMarket(3, rate_per_s=400, seconds=0.2)
-    datagrams = list(played(plain, market, 1))
-    data = market.datagram(0, [last])
-    datagrams.append(((0, 0), CapturedDatagram(2**60, ("", 0), ("", 0), data)))
-    *_, (known, _) = follow(config_of(1), datagrams)
-    return check(known, truth_of(market))
+def sound_behind(of: Day, *messages: bytes) -> list[set[tuple[str, str]]]:
+    """Return which books are sound behind each of some messages at the end of a day."""
+    found = []
+    number = max(int.from_bytes(data[:4], "little") for _, line, data in of.sent if not line)
+    truth = truth_of(of.market)
+
+    def all_of_it() -> Iterator[tuple[tuple[int, int], CapturedDatagram]]:
+        yield from played(plain, of, 1)
+        for at, one in enumerate(messages, 1):
+            data = struct.pack("<IQ", number + at, 0) + one
+            yield (0, 0), CapturedDatagram(2**60 + at, ("", 0), ("", 0), data)
+            found.append(check(known, truth))  # asked for the next: it has taken this one
+
+    for known, _ in follow(config_of(1), all_of_it()):  # noqa: B007
+        pass
+    return found
 
 
 def definition(instrument: int, symbol: bytes, depth: int = 10) -> bytes:
@@ -297,8 +346,8 @@ def test_definitions_that_contradict_on_the_depth_are_a_doubt_until_a_snapshot()
 
 def test_snapshots_of_before_the_last_loss_are_left_out() -> None:
     # A loop that stands still, or goes back, heals nothing.
-    market = CmeMarket(3, rate_per_s=400, seconds=0.3)
-    datagrams = list(played(plain, market, 1))
+    of = day(0.3)
+    datagrams = list(played(plain, of, 1))
     numbers = [int.from_bytes(one.payload[:4], "little") for at, one in datagrams if at == (0, 0)]
     lost = numbers[len(numbers) // 2]
 
@@ -312,7 +361,7 @@ def test_snapshots_of_before_the_last_loss_are_left_out() -> None:
 
     *_, (known, _) = follow(config_of(1), heard())
     assert known.gaps == 1
-    assert not {what for what, _ in check(known, truth_of(market))} & {"orders"}
+    assert not {what for what, _ in check(known, truth_of(of.market))} & {"orders"}
 
 
 def book_snapshot(last: int, chain: int, time_ns: int, price: int) -> bytes:

@@ -97,6 +97,7 @@ def test_promotion_that_is_done_or_refused_is_said_by_its_exit_code(hosts: Hosts
 
 
 @pytest.mark.parametrize("wait", ["nan", *nightly("-1", "inf")])
-def test_wait_that_is_no_time_is_refused(wait: str, hosts: Hosts) -> None:
+def test_wait_that_is_no_time_is_refused(wait: str, tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path)
     assert promote(hosts, "one", wait)[0] == 2
-    assert writers(hosts) == ["S"]
+    assert not list(tmp_path.rglob(WISH))

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -277,8 +278,20 @@ def test_relay_that_is_killed_goes_on_in_a_session_of_its_own(chain: Callable[..
     assert None not in world.books("near").values()
 
 
-@pytest.mark.parametrize("line", ["", "bits_per_s = 1_000_000"], ids=["wide", "thin"])
-@pytest.mark.parametrize("how", ["once", "feed killed", *nightly("twice", "feed anew")])
+WIDE, THIN = "", "bits_per_s = 1_000_000"
+
+
+@pytest.mark.parametrize(
+    ("how", "line"),
+    [
+        ("once", WIDE),
+        ("feed killed", THIN),
+        *nightly(
+            *(("once", THIN), ("feed killed", WIDE)),
+            *product(("twice", "feed anew"), (WIDE, THIN)),
+        ),
+    ],
+)
 def test_no_old_book_is_sound_behind_a_relay_that_stood_still(
     chain: Callable[..., Chain], how: str, line: str
 ) -> None:
