@@ -41,8 +41,8 @@ LONG = (
     *("test_store_damage.py", "test_relaycheck.py", "bench", "system", "lab"),
 )
 
-#: What only a checkout has, and no user runs (benchmarks, pictures, the site), and a cluster; slices
-#: of campaigns that the night runs whole, and tests of what campaigns find and say.
+#: What only a checkout has, and no user runs (benchmarks, pictures, the site), a cluster, slices of
+#: campaigns that the night runs whole, and tests of what campaigns find and say.
 NIGHTLY = (
     *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py", "test_cluster.py"),
     *("test_relaychain.py", "test_latejoin.py", "test_export_runs.py", "test_exportcheck.py"),

@@ -198,9 +198,7 @@ COUNTED = {37: (16, 4), 66: (24, 8), 51: (24, 8), 67: (32, 16), 49: (32, 12), 50
 
 @pytest.mark.parametrize("template", COUNTED)
 @pytest.mark.parametrize("goes_on", [True, False])
-def test_what_touches_no_book_counts_in_its_chain(
-    template: int, goes_on: bool, short: Day
-) -> None:
+def test_what_touches_no_book_counts_in_its_chain(template: int, goes_on: bool, short: Day) -> None:
     datagrams = list(played(plain, short, 1))
     changes = [at for at, (place, _) in enumerate(datagrams) if place == (0, 0)]
     before = changes[len(changes) // 2]

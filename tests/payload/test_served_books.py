@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lab.conformance.books import Followed, Line, follow
+from tests.cases import nightly
 from tests.payload.itch_market import ItchMarket
 from tests.payload.order_market import STOCKS, DeepPlusMarket, OrderMarket, PitchMarket, cut
 from udpfast.agents.recovery import served
@@ -20,7 +21,8 @@ from udpfast.net.pcap import CapturedDatagram
 from udpfast.shm.answers import Wanted
 
 AT_NS = 1_700_000_000_000_000_000
-SEEDS = 12
+#: Each fault that was planted in the dialogues showed at one of these, as at the others.
+SEEDS = (0, 2, 4, 6, 2019)
 
 
 class WrappingPitch(PitchMarket):
@@ -146,7 +148,9 @@ def joined_late(
 
 
 # 2019: the first part of a snapshot comes before the feed is there, the others behind it.
-@pytest.mark.parametrize("seed", [*range(SEEDS), 2019])
+@pytest.mark.parametrize(
+    "seed", [*SEEDS, *nightly(*(seed for seed in range(12) if seed not in SEEDS))]
+)
 @pytest.mark.parametrize("kind", DIALOGUES)
 def test_books_are_never_sound_and_wrong(
     kind: type[OrderMarket], seed: int, monkeypatch: pytest.MonkeyPatch
