@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cases import nightly
 from tests.client.instance import Instance
 from tests.client.ring_market import CAPACITIES
 from tests.client.test_late_books import ALWAYS, FeedMarket, sound, take
@@ -298,7 +299,7 @@ def follow(reader: Reader, books: Books) -> int:
         expected = reader.index
 
 
-@pytest.mark.parametrize("first", range(0, 30, 10))
+@pytest.mark.parametrize("first", [0, *nightly(10, 20)])
 def test_reader_that_is_lapped_again_and_again_has_the_books_of_one_who_is_not(
     tmp_path: Path, first: int
 ) -> None:
