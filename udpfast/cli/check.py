@@ -14,7 +14,7 @@ from msgspec import structs
 from udpfast.cli.group import feed_files, is_group, load_feeds, plan_group
 from udpfast.config import FeedConfig, Setting, describe
 from udpfast.host import Finding, HostUse, inspect_host
-from udpfast.monitor.findings import inspect_feed, inspect_together, use_of_all
+from udpfast.monitor.findings import describe_judged, inspect_feed, inspect_together, use_of_all
 from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
 
 __all__ = ["check", "print_findings"]
@@ -79,6 +79,8 @@ def check(
         _print_faults(findings)
     else:
         print_findings(findings, use, with_rest)
+        if configs:
+            click.echo(describe_judged(list(configs.values())))
         _print_memory(memory)
         for name, rows in settings.items():
             _print_settings(f" of {name}" if len(settings) > 1 else "", rows, with_rest)

@@ -59,7 +59,7 @@ def _receive_memory(tree: HostTree) -> Finding:
         return absent(name, want, effect, "this kernel has no such setting here")
     if int(text) >= wanted:
         return Finding(name, want, text, True, effect)
-    # Root's sockets may exceed the limit; those of the feed's own user may not, so raise it.
+    # Root's sockets may exceed the limit; those of another user may not, so raise it.
     forced = tree.capable(CAP_NET_ADMIN)
     have = f"{text}{' and CAP_NET_ADMIN' if forced else ''}"
     return Finding(name, want, have, forced, effect, changes=tree.set_file(file, str(wanted)))

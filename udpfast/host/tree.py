@@ -45,6 +45,8 @@ class HostUse:
         Directory of its shared memory.
     shm_bytes, memory_bytes : int
         Shared memory, and total memory, that starting it takes; 0: unknown.
+    processes : tuple of str
+        By whose rights the host is judged: names in /proc of processes that run, or `self`.
     """
 
     cores: tuple[int, ...] = ()
@@ -58,6 +60,7 @@ class HostUse:
     shm_path: str = "/dev/shm"
     shm_bytes: int = 0
     memory_bytes: int = 0
+    processes: tuple[str, ...] = ("self",)
 
     @property
     def named(self) -> set[int]:
@@ -115,24 +118,30 @@ class HostTree:
         return self.number(name, file, comparison, wanted, effect, unless)
 
     def capable(self, capability: int) -> bool:
-        """Return whether this process has a capability: capabilities(7)."""
-        return bool(int(self._status("CapEff") or "0", 16) >> capability & 1)
+        """Return whether each of the processes has a capability: capabilities(7)."""
+        return all(
+            int(self._status(process, "CapEff") or "0", 16) >> capability & 1
+            for process in self.use.processes
+        )
 
     def uid(self) -> int | None:
-        """Return the effective user of this process; None: /proc does not say."""
-        found = self._status("Uid").split()  # real, effective, saved, of files
+        """Return the effective user of the first process; None: /proc does not say."""
+        found = self._status(
+            self.use.processes[0], "Uid"
+        ).split()  # real, effective, saved, of files
         return int(found[1]) if len(found) > 1 else None
 
-    def _status(self, field: str) -> str:
-        for line in (self.text("proc/self/status") or "").splitlines():
+    def _status(self, process: str, field: str) -> str:
+        for line in (self.text(f"proc/{process}/status") or "").splitlines():
             name, _, value = line.partition(":")
             if name == field:
                 return value
         return ""
 
     def limit(self, name: str) -> str | None:
-        """Return a soft limit of this process, from `proc/self/limits`."""
-        for line in (self.text("proc/self/limits") or "").splitlines():
+        """Return a soft limit of the first process, from its `limits`."""
+        file = f"proc/{self.use.processes[0]}/limits"
+        for line in (self.text(file) or "").splitlines():
             if line.startswith(f"{name} "):
                 return line.removeprefix(name).split()[0]
         return None

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from udpfast.errors import ConfigError, UdpfastError, sentence
 from udpfast.host import Finding, HostUse
 from udpfast.host.core_list import core_count
 from udpfast.host.finding import unjudged
+from udpfast.host.network import CAP_NET_ADMIN
+from udpfast.host.tree import HostTree
 from udpfast.monitor.bypass import planned_launch
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.output import read_output
@@ -29,6 +32,7 @@ from udpfast.net.bypass_launch import find_library
 from udpfast.net.drops import socket_drops
 from udpfast.net.line import LineAddress, open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
+from udpfast.shm.files import as_owner_of
 from udpfast.shm.instance import (
     check_group,
     check_instance,
@@ -36,7 +40,7 @@ from udpfast.shm.instance import (
     journal_directory,
 )
 
-__all__ = ["feed_use", "inspect_feed", "inspect_together", "use_of_all"]
+__all__ = ["describe_judged", "feed_use", "inspect_feed", "inspect_together", "use_of_all"]
 
 #: What ZeroMQ says of EADDRINUSE, in the sentence of who binds.
 _IN_USE = "Address already in use"
@@ -60,8 +64,12 @@ def feed_use(config: FeedConfig) -> HostUse:
 
 
 def use_of_all(configs: Sequence[FeedConfig]) -> HostUse:
-    """Return how feeds use the host together: what one of them needs, the host needs."""
+    """Return how feeds use the host together: what one of them needs, the host needs.
+
+    The host is judged by the rights of those that run, if there are any.
+    """
     uses = [feed_use(config) for config in configs]
+    pids = [pid for config in configs if (pid := _running(config.name)) is not None]
     if not uses:
         return HostUse()
     return HostUse(
@@ -72,7 +80,28 @@ def use_of_all(configs: Sequence[FeedConfig]) -> HostUse:
         prefer_busy_poll=any(use.prefer_busy_poll for use in uses),
         gro=any(use.gro for use in uses),
         fifo=any(use.fifo for use in uses),
+        processes=tuple(map(str, dict.fromkeys(pids))) or ("self",),
     )
+
+
+def describe_judged(configs: Sequence[FeedConfig]) -> str:
+    """Return by whose rights `use_of_all` and `inspect_feed` judge, in words."""
+    found = [(config.name, pid) for config in configs if (pid := _running(config.name))]
+    if not found:
+        return (
+            f"judged for this user, {os.geteuid()}, as no such feed runs: another user's feed may "
+            "have fewer rights"
+        )
+    whose = [f"{name}, user {_user_of(pid)}" for name, pid in found]
+    return f"judged for the process of {'; '.join(whose)}"
+
+
+def _user_of(pid: int) -> int:
+    # Who runs a process; this user if it has ended meanwhile.
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return os.geteuid()
 
 
 def _interface_name(line: LineAddress) -> str:
@@ -371,7 +400,8 @@ def _sockets(config: FeedConfig) -> list[Finding]:
             )
             findings.append(Finding(name, "a port", have, False, effect, fault=True))
         try:
-            sock, results = open_receiver(each.where, options)
+            with _as_feed(pid):
+                sock, results = open_receiver(each.where, options)
         except OSError as error:
             findings.append(_refused(each, error, pid))
             continue
@@ -392,6 +422,14 @@ def _sockets(config: FeedConfig) -> list[Finding]:
             for result in results
         ]
     return findings
+
+
+def _as_feed(pid: int | None) -> AbstractContextManager[None]:
+    # With the rights of the feed's process, where root has more.
+    tree = HostTree(Path("/"), HostUse(processes=(str(pid),)))
+    if pid is None or tree.capable(CAP_NET_ADMIN):
+        return nullcontext()
+    return as_owner_of(Path(f"/proc/{pid}"))
 
 
 def _refused(each: ReceivedAddress, error: OSError, pid: int | None) -> Finding:
