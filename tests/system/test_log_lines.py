@@ -18,6 +18,8 @@ pytestmark = pytest.mark.system
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (ERROR|WARNING|INFO) ")
 
+HEARS_HANGUP = ("env", "--default-signal=HUP")
+
 
 @pytest.fixture(params=["journal", "file"])
 def reader(request: pytest.FixtureRequest) -> str:
@@ -59,7 +61,8 @@ class Logged:
             status = os.fstat(file.fileno())
             journal = f"{status.st_dev}:{status.st_ino}" if reader == "journal" else ""
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "udpfast", *map(str, words)],
+                # Under nohup they would ignore SIGHUP, as this process does.
+                [*prefix, *HEARS_HANGUP, sys.executable, "-m", "udpfast", *map(str, words)],
                 stdout=file, stderr=file, env=os.environ | {"JOURNAL_STREAM": journal},
             )  # fmt: skip
         self.started.append(self.process)
