@@ -397,6 +397,10 @@ def test_feed_that_fails_ends_its_agents_but_no_reader(
         send(port, range(1, 4))
         assert any(record.number == 3 for record in there)  # the feed has received all of them
         assert all(reader.wait(PATIENCE_S) for reader in readers)
+        wait_until(
+            lambda: all(each.state is AgentState.RUNNING for each in read_roster(directory)),
+            "the agents' start",
+        )
         fault.write_text("88")  # ENOTSOCK
         assert process.wait(PATIENCE_S) == 1
         assert not any(each.failure for each in read_roster(directory)[1:])
