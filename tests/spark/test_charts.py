@@ -105,13 +105,14 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
         assert "<script>alert" not in chart_html(chart, "chart")
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Return Chromium, without a screen."""
     pytest.importorskip("selenium.webdriver")
     if not chromium.is_there():
         pytest.skip(chromium.MISSING)
-    with chromium.browser(tmp_path / "chromium", {"performance": "ALL", "browser": "ALL"}) as found:
+    folder = tmp_path_factory.mktemp("chromium")
+    with chromium.browser(folder, {"performance": "ALL", "browser": "ALL"}) as found:
         yield found
 
 
@@ -136,6 +137,7 @@ def test_browser_draws_every_chart_and_fetches_nothing(tmp_path: Path, browser: 
     parts = [chart_html(chart, f"chart-{place}") for place, chart in enumerate(charts)]
     page = tmp_path / "page.html"
     page.write_text(document("names", "\n".join([*parts, script_html()])))
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})  # as wide as a desk
     browser.get(page.as_uri())
     wait_until(lambda: browser.execute_script(CANVASES) >= len(charts), "a canvas per chart")
     width = "return document.documentElement.scrollWidth - innerWidth"
