@@ -93,6 +93,26 @@ def test_reader_times_what_it_hands_out_from_both_stamps(directory, style):
         assert found[name]["below"] == 0
 
 
+@pytest.mark.parametrize("style", ["poll", "iterate"])
+def test_reader_of_several_feeds_times_each_in_its_own_entry(directory, tmp_path, style):
+    path, one, _ = directory
+    other = tmp_path / "other"
+    two = Instance(other)
+    with LatencyBlock.create(other, LOOP_HOPS), udpfast.Reader([one.address, two.address]) as both:
+        time.sleep(0.002)
+        for instance, count in ((one, 3), (two, 5)):
+            for _ in range(count):
+                append(instance, age_ns=1_000_000, waited_ns=5_000_000)
+        read = 0
+        while read < 8:
+            read += len(both.poll(timeout=0)) if style == "poll" else len([next(both)])
+        found = [udpfast.latency(each) for each in (path, other)]
+    two.close()
+    for name, at_least in (("loop_to_strategy", 1_000_000), ("kernel_to_strategy", 6_000_000)):
+        assert [hops[name]["count"] for hops in found] == [3, 5]
+        assert all(hops[name]["p50"] >= at_least for hops in found)
+
+
 def test_reader_times_no_record_whose_age_is_no_latency(directory):
     path, instance, _ = directory
     append(instance, age_ns=0)  # before the reader came

@@ -171,6 +171,7 @@ cdef class MergedSource(PolledSource):
         member.next += done
         member.read += done
         self.current = member
+        self.entry = source.entry
         self._use_names()
         return done
 
@@ -288,6 +289,7 @@ cdef class MergedSource(PolledSource):
     cdef detach(self):
         cdef Member member
         self.done = True
+        self.entry = NULL
         for member in self.members:
             member.source.detach()
 

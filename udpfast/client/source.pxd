@@ -22,7 +22,8 @@ cdef class Source:
     cdef uint64_t* offsets
     cdef uint8_t* payloads
     cdef NameCache names             # for the ids of the records in memory; never None
-    cdef ReaderEntry* entry          # shows this reader to tools; NULL: not listed, or detached
+    # Shows this reader to tools, where the records in memory are from. NULL: unlisted, or detached.
+    cdef ReaderEntry* entry
     cdef uint64_t missed             # records missed before the first one of the last wait
     cdef uint32_t missed_reason      # LappedReason of these
     cdef bint from_image             # the last wait returned records of an image, not of the log
