@@ -8,13 +8,14 @@ import pytest
 import udpfast
 from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
 from udpfast.errors import ConfigError
 from udpfast.log.journal import Journal
-from udpfast.market.updates import LAYOUTS
+from udpfast.log.ring import Ring
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 
 SEGMENT = 1 << 18
 
@@ -82,6 +83,50 @@ def test_journals_are_merged_from_a_time_to_a_time(tmp_path):
         assert [record.published_ns - begin_ns for record in reader] == [
             n for n in range(40, 50) for _ in "ab"
         ]
+
+
+@pytest.mark.parametrize("history", [False, True], ids=["ring", "history"])
+def test_ring_removed_under_its_feed_is_said_once_and_the_others_go_on(rings, tmp_path, history):
+    one, two = rings
+    one.book([(1.0, 2.0)], [(9.0, 4.0)], "A", True, object_id=1)
+    two.book([(1.0, 2.0)], [(9.0, 4.0)], "B", True, object_id=1)
+    recorder = recorder_of(one, tmp_path) if history else None
+    if recorder:
+        drive(recorder)
+        recorder.on_stop()
+    addresses = [one.address, two.address, *[f"journal:{tmp_path / 'journal'}"] * history]
+    with Reader(addresses, start="begin") as reader:
+        books = Books(reader)
+        for _ in range(2):
+            books.apply(next(reader))
+        (one.directory / "ring").unlink()
+        kinds = []
+        for number in range(3):  # its feed lives, and writes what nobody can read any more
+            one.top(number, number + 1)
+            one.ring.flush()
+            two.top(number, number + 1)
+            reader._look()
+            while reader.wait(0):
+                record = next(reader)
+                books.apply(record)
+                kinds.append((reader.origin, record.kind))
+        assert [kind for origin, kind in kinds if origin == one.address][-1] == Kind.CONNECTION
+        assert kinds.count((one.address, Kind.CONNECTION)) == 1
+        assert kinds.count((two.address, Kind.TOP_OF_BOOK)) == 3
+        stale = {symbol: book.stale for (_, symbol), book in books.items()}
+        assert stale == {"A": True, "B": False}
+        with Ring.create(one.directory, 1 << 20, PAYLOAD_HASH) as ring:  # a feed is there again
+            ring.announce_restart(99)
+            ring.append(Kind.MESSAGE, b"later")
+            ring.flush()
+            reader._look()
+            again = []
+            while Kind.MESSAGE not in again:
+                again += [int(kind) for kind in reader.poll(timeout=PATIENCE_S).headers["kind"]]
+            assert again[-2:] == [Kind.RESTART, Kind.MESSAGE]
+        one.close()
+        two.close()
+        assert {record.kind for record in reader} <= {Kind.CONNECTION, Kind.LAPPED}
 
 
 @pytest.fixture

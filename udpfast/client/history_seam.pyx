@@ -155,7 +155,10 @@ cdef class HistorySeam:
         cdef RingCursor ring = self.live.cursor
         cdef RingCursor other = ring.successor()
         in_place = other is None and not ring.region.replaced()
-        files = [Piece(Where.HELD, ring.log, *ring.extent(), in_place)]
+        first, end, first_ns = ring.extent()
+        if self.live.removed:
+            end = max(first, min(end, self.live.removed_index))  # no more of it is read
+        files = [Piece(Where.HELD, ring.log, first, end, first_ns, in_place)]
         if other is not None:
             files.append(Piece(Where.PRESENT, other.log, *other.extent(), True))
         return files, other

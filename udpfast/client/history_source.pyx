@@ -365,7 +365,9 @@ cdef class HistorySource(Source):
         # The ring ended: no record follows that could report the missing ones, so make a LAPPED.
         cdef HistorySeam seam = self.seam
         cdef Lapped lapped
-        cdef uint64_t end = max(self.live.cursor.reader.index, self.live.cursor.tail_index)
+        cdef uint64_t end = max(
+            self.live.cursor.reader.index,
+            self.live.removed_index if self.live.removed else self.live.cursor.tail_index)
         if seam.ahead:
             whole = not seam.log and seam.start_ns == INT64_MIN
             seam.pass_log(False)
@@ -407,6 +409,9 @@ cdef class HistorySource(Source):
         self.use_arrays(source.headers_array, source.offsets_array, source.payloads_array)
 
     # --- as any source --------------------------------------------------------------------------
+
+    cdef join_others(self):
+        self.among = self.live.among = True
 
     cdef check(self):
         cdef RingCursor ring = self.live.cursor

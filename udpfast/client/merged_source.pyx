@@ -53,7 +53,7 @@ cdef class Member:
 
     def __init__(self, Source source not None, str address not None, place):
         self.source = source
-        self.source.among = True
+        self.source.join_others()
         self.address = address
         self.place = place
 

@@ -44,6 +44,7 @@ cdef class RingSource(Source):
     cdef _look_at_writer(self, bint joins, bint all_read)
     cdef bint _is_back(self) noexcept nogil
     cdef bint _is_removed(self) noexcept
+    cdef int64_t _end_removed(self) noexcept
     cdef take_file(self)
     cdef void _note_unknown(self) noexcept nogil
     cdef int64_t _last_ns(self) noexcept

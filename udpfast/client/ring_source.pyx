@@ -104,7 +104,7 @@ cdef class RingSource(Source):
         if unlikely(self.removed):
             with gil:
                 if self._is_removed():
-                    return -EBADMSG
+                    return self._end_removed()
         if unlikely(self.turned != 0):
             with gil:
                 return self._hand_out_connection()
@@ -247,8 +247,8 @@ cdef class RingSource(Source):
 
     cdef bint _follow(self) except -1:
         # Alone, a reader ends with a writer that ends in good order. Among others it goes on, and
-        # so joins that feed again.
-        same = self.cursor.follow(closed=self.among)
+        # so joins that feed again; what a writer wrote into a ring that was removed is missed.
+        same = self.cursor.follow(closed=self.among, unread=self.among and self.removed)
         if same is None:
             return False
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
@@ -291,7 +291,8 @@ cdef class RingSource(Source):
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.names_region = None
         self.names = NameCache()
-        self.unknown = self.followed = False
+        self.unknown = self.followed = self.removed = False
+        self.removed_index = INT64_MAX
         self.gone = 0
 
     cdef int64_t _hand_out_connection(self) noexcept:
@@ -341,7 +342,9 @@ cdef class RingSource(Source):
                     self.cursor.reader.index >= self.removed_index
                     or not ring_ready(&self.cursor.reader)):
                 self.removed = True
-                raise RingClosedError(f"{self.cursor.region.path} was removed: open a new reader")
+                if not self.among:
+                    raise RingClosedError(
+                        f"{self.cursor.region.path} was removed: open a new reader")
             return
         now_ns = clock_monotonic_ns()
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
@@ -353,10 +356,19 @@ cdef class RingSource(Source):
         # Return whether the ring is still removed. Its writer may work: what it writes is not read.
         try:
             self.check()
-            return False
+            return self.removed
         except BaseException as failure:
             self.failure = failure
             return True
+
+    cdef int64_t _end_removed(self) noexcept:
+        # Among others a ring that was removed ends as one that is closed does.
+        if self.failure is not None:
+            return -EBADMSG
+        if self.gone == CONNECTION_WRITER:
+            return -EPIPE
+        self.turned, self.turned_scope = CONNECTION_DISCONNECTED, CONNECTION_WRITER
+        return self._hand_out_connection()
 
     cdef _look_at_writer(self, bint joins, bint all_read):
         # Decide whether to report the writer's state. A death is reported once all records were

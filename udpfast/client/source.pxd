@@ -31,6 +31,7 @@ cdef class Source:
     cdef bint among                  # it is one of several, which go on when it ends
     cdef bint closing                # close was called: `wait` returns within 20 ms
 
+    cdef join_others(self)
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil
     cdef check(self)
     cdef fail(self, int64_t code)

@@ -54,6 +54,9 @@ cdef class Source:
         """Address of the source of the last records, if there are several; otherwise empty."""
         return ""
 
+    cdef join_others(self):
+        self.among = True
+
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         # Fill the arrays from their beginning with up to `limit` records. Wait for the first one
         # until until_ns (monotonic) or until `closing`, idling as `idle` says. The records of one

@@ -261,7 +261,7 @@ cdef class RingCursor:
         self._check_open()
         return bytes((<const uint8_t*>self.reader.header.log)[:16])
 
-    def follow(self, closed: bool = False) -> bool | None:
+    def follow(self, closed: bool = False, unread: bool = False) -> bool | None:
         """Continue in the file that replaced this one, if its writer said no end.
 
         Call it when a poll found nothing or raised `RingClosedError`. The next poll reports how
@@ -271,6 +271,8 @@ cdef class RingCursor:
         ----------
         closed : bool
             Also behind a writer that closed its file.
+        unread : bool
+            Also if the file has an unread record: it is missed.
 
         Returns
         -------
@@ -283,7 +285,7 @@ cdef class RingCursor:
         if self.closed_by_writer and not closed or not self.region.replaced():
             return None
         # Its writer is dead: a record that is not there by now never comes.
-        if ring_ready(&self.reader):
+        if ring_ready(&self.reader) and not unread:
             return None
         cdef RingReader* r = &self.reader
         cdef uint64_t index = r.index
