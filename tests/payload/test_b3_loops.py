@@ -12,6 +12,7 @@ from tests.payload.seeded_markets import Sent, captured, compare_sound
 from tests.payload.test_b3 import delete, message, order
 from tests.payload.test_venues import AT_NS
 from udpfast.config import FeedConfig, parse_feed
+from udpfast.core.layout import Kind
 
 Book = dict[int, tuple[str, int, int]]  # by secondary id: side, price, size
 VERSION = 1
@@ -134,15 +135,30 @@ def test_loss_in_the_middle_of_a_snapshot_is_not_healed_by_it() -> None:
     assert NAME not in known.books or known.books[NAME].stale
 
 
-def test_definition_names_an_instrument() -> None:
+DEFINED = {"name": "D", "address": "127.0.0.1:9301"}
+
+
+def defined() -> list[Sent]:
     block = bytearray(220)
     struct.pack_into("<Q4sc3s20scB", block, 0, 7, b"BVMF", b"8", b"GRP", b"PETR4", b"A", 3)
     struct.pack_into("<q8xq8xq", block, 44, 1_000_000, 100_000_000, 1_800_000_000)
+    return looped(message(12, bytes(block)), where=(1, 0))
+
+
+def test_definition_names_an_instrument() -> None:
     begun = [(LIVE, datagram(1, order(11, "0", 10, 3)))]
-    line = {"name": "D", "address": "127.0.0.1:9301"}
-    assert NAME not in known_of(begun, **line).levels
-    defined = looped(message(12, bytes(block)), where=(1, 0))
-    assert not known_of([*begun, *defined], **line).books["B3", "PETR4"].stale
+    assert NAME not in known_of(begun, **DEFINED).levels
+    assert not known_of([*begun, *defined()], **DEFINED).books["B3", "PETR4"].stale
+
+
+def test_loss_among_changes_puts_no_definition_of_a_loop_in_doubt() -> None:
+    # The loop says it again, and it is told again only if it changed: nothing would end the doubt.
+    begun = [(LIVE, datagram(1, order(11, "0", 10, 3)))]
+    lost = [(LIVE, datagram(n)) for n in range(9, 50)]
+    sent = captured([*begun, *defined(), *lost], 30_000_000)
+    followed = follow(config(**DEFINED), sent)
+    streams = {record.kind: record.stream for _, record in followed if record is not None}
+    assert streams[Kind.BOOK] == streams[Kind.GAP] != streams[Kind.REFERENCE_DATA]
 
 
 def test_channels_that_share_a_line_heal_each_by_its_own_snapshots() -> None:

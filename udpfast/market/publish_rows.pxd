@@ -58,6 +58,9 @@ cdef inline int32_t definition_write(
             data.external_security_id = <int32_t>row.id
     told.object |= <uint32_t>OBJECT_REFERENCE
     told.flags = RECORD_UNGATED | RECORD_SNAPSHOT
+    # Its stream is the one that brought it. Behind a gap among the changes a loop repeats it, but
+    # readers are told only if it changed: in their stream nothing would end the doubt.
+    told.stream = told.session = 0
     return KIND_REFERENCE_DATA
 
 
