@@ -151,6 +151,26 @@ def test_a_group_that_is_sent_the_signal_of_a_feed_says_what_its_files_would_cha
     ear.sock.close()
 
 
+def test_a_feed_that_was_stopped_is_started_again_by_a_signal_to_its_group(tmp_path, ports):
+    ear = Ear(str(tmp_path / "ear"))
+    with running(tmp_path / "us", NOTIFY_SOCKET=str(tmp_path / "ear")) as process:
+        ear.hear("READY=1")
+        before = feeds()
+        with Reader("group:us") as reader:
+            os.kill(before["two"].pid, signal.SIGTERM)
+            wait_until(lambda: feeds()["two"].state == "ended", "its end")
+            process.send_signal(signal.SIGUSR1)
+            wait_until(lambda: feeds()["two"].state == "running", "the feed")
+            send(ports["two"], range(1, 4))
+            assert Kind.RESTART in kinds_up_to(reader, Kind.MESSAGE)
+        said = "feed two, which was stopped, is started again"
+        assert any(said in line for line in process.stderr)
+        assert {feeds()[name] == before[name] for name in ("one", "three")} == {True}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    ear.sock.close()
+
+
 def test_what_ended_a_feed_is_told_beside_what_hinders_its_start(tmp_path, ports):
     file = tmp_path / "us" / "two.toml"
     text = file.read_text()

@@ -91,6 +91,12 @@ class FeedProcess:
         self._began_ns = self._alive_ns = now_ns
         self._note("starting", pid=self._process.pid)
 
+    def resume(self, now_ns: int) -> None:
+        """Start it again if it was stopped, as `start`."""
+        if self.entry.state == "ended":
+            self._say(f"feed {self.entry.name}, which was stopped, is started again")
+            self.start(now_ns)
+
     def look(self, now_ns: int) -> bool:
         """Listen to it, start it again if that is due; return whether anything became different."""
         before = self.entry

@@ -82,6 +82,8 @@ def run_group(paths: Sequence[str], host_file: str | None, quiet: bool) -> int:
         def look_again() -> None:
             if asked.is_set():
                 asked.clear()
+                for feed in feeds:
+                    feed.resume(monotonic_ns())
                 say_warning(f"udpfast: group {group}: {_compare(paths, host_file, configs.keys())}")
 
         drain_ms = max(config.run.drain_ms for config in configs.values())
@@ -226,10 +228,10 @@ def _arguments(path: Path, core: int | None, quiet: bool) -> list[str]:
 
 
 def _compare(paths: Sequence[str], host_file: str | None, running: Set[str]) -> str:
-    # What SIGUSR1 to the group does: nothing but to say what its files would change.
+    # What SIGUSR1 to the group does besides: it says what its files would change.
     said = [
-        "SIGUSR1 to the group starts nothing again: send it to the process of one feed, which "
-        "`udpfast stat` names"
+        "SIGUSR1 to the group starts those feeds again that were stopped: for another one send it "
+        "to that feed's process, which `udpfast stat` names"
     ]
     try:
         files = plan_group(paths, host_file).configs
