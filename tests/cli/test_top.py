@@ -110,8 +110,9 @@ def host_of_large_numbers() -> HostFacts:
     name = "a name that is longer than most"
     store = largest(
         StoreStatus, store=name, host=name, epoch="f" * 16, writer=False, writer_host=name,
-        alive=True, stuck=False, ended=False, end=2**62, waits="", stopped="", problem="",
-        feed=None, verdicts={}, said=[], unreadable={}, directory=f"/{name}", silent_s=0.0, away=[],
+        alive=True, stuck=False, starting=False, ended=False, end=2**62, waits="", stopped="",
+        problem="", feed=None, verdicts={}, said=[], unreadable={}, directory=f"/{name}",
+        silent_s=0.0, away=[],
         consumers={"replica-1": ReplicaStatus(True, 1, 2**33, 2**43, 0)},
         outboxes={"algo": largest(OutboxStatus, state="registered")},
         readers=[

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from udpfast.monitor.host import HostFacts, read_host_facts
 from udpfast.monitor.stores import StoreStatus, read_store, read_stores
 from udpfast.monitor.troubles import describe_troubles, store_troubles
 from udpfast.net.ports import free_port
+from udpfast.shm.lock import process_start
 
 
 @pytest.fixture(autouse=True)
@@ -130,6 +132,25 @@ def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(left: Pat
             assert "did not end in good order" in "\n".join(describe_troubles(facts))
         else:
             assert "bus.json" in facts.stores.unreadable[str(left)]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["another ran", "the first one"])
+def test_daemon_that_has_just_begun_is_not_called_dead_or_still(left: Path, before: bool) -> None:
+    said = read_description(left)
+    wait_until(lambda: not Live(left).is_alive(), "its silence")
+    if not before:
+        (left / "bus.live").unlink()
+    with subprocess.Popen(["sleep", "60"]) as daemon:
+        try:
+            began = {"pid": daemon.pid, "pid_start": process_start(daemon.pid), "ended": False}
+            (left / "bus.json").write_text(json.dumps(said | began))
+            facts = host_of(left)
+            store = facts.stores.found[str(left)]
+            assert (store.alive, store.stuck, store.starting) == (False, False, True)
+            assert describe_troubles(facts) == []
+            assert f"its daemon {daemon.pid} is starting" in plain(store_lines(store))
+        finally:
+            daemon.kill()
 
 
 def test_daemon_that_only_stands_still_is_not_called_dead(left: Path) -> None:

@@ -60,7 +60,9 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     """Yield all that is known of a store: a number to a line."""
     silent = store.silent_s
     idle = "does not run" if silent is None else f"has not run for {silent:,.0f} s"
-    if store.stuck:
+    if store.starting:
+        idle = f"{store.pid} is starting"
+    elif store.stuck:
         idle = f"{store.pid} has stood still for {silent or 0:,.0f} s"
     alive = "" if store.alive else f"  (its daemon {idle})"
     behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
@@ -125,8 +127,8 @@ def _group_row(group: Group, runs: Mapping[str, RunNote]) -> str:
 
 def _store_rows(store: StoreStatus) -> Iterator[str]:
     behind = "-" if store.lag_bytes is None else size(store.lag_bytes)
-    gone = "STUCK" if store.stuck else "stopped" if store.ended else "DEAD"
-    state = _part(store) if store.alive else gone
+    states = {_part(store): store.alive, "starting": store.starting, "STUCK": store.stuck}
+    state = next((name for name, so in states.items() if so), "stopped" if store.ended else "DEAD")
     yield (
         f"{store.store[:15]:<16}{store.host[:9]:<10}{store.epoch[:8]:<9}{size(store.end):>8}"
         f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:16]}"

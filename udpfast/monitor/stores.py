@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,10 @@ __all__ = [
     "read_store",
     "read_stores",
 ]
+
+
+#: A daemon says something within this time after its process began.
+STARTING_S = 10.0
 
 
 class ReplicaStatus(Struct, frozen=True):
@@ -163,6 +168,8 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
         The daemon said something within the last second, and not that it ended.
     stuck : bool
         It is not alive, and did not end, but its process is there: it stands still.
+    starting : bool
+        The same, but its process has just begun, and has not said anything yet.
     silent_s : float or None
         For how many seconds it said nothing; None: since before this host began.
     outboxes : dict of OutboxStatus
@@ -174,6 +181,7 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
     directory: str
     alive: bool
     stuck: bool
+    starting: bool
     silent_s: float | None
     outboxes: dict[str, OutboxStatus]
     unreadable: dict[str, str]
@@ -234,15 +242,25 @@ def read_store(path: Path) -> StoreStatus:
     # What was killed had no time to say how far it was.
     kept = {} if alive or said.ended else _kept(directory, said.end)
     outboxes, unreadable = _outboxes(shared)
+    there = not alive and not said.ended and described_by(found) != 0
+    starting = there and _starts(found["pid_start"], silent_s)
     return StoreStatus(
         **{**msgspec.structs.asdict(said), **kept},
         directory=str(path),
         alive=alive,
-        stuck=not alive and not said.ended and described_by(found) != 0,
+        stuck=there and not starting,
+        starting=starting,
         silent_s=silent_s,
         outboxes=outboxes,
         unreadable=unreadable,
     )
+
+
+def _starts(pid_start: int, silent_s: float | None) -> bool:
+    # Whether a daemon's process, by its beginning in ticks, is young, and was silent ever since.
+    up_s = float(Path("/proc/uptime").read_text().split()[0])
+    age_s = up_s - pid_start / os.sysconf("SC_CLK_TCK")
+    return age_s < STARTING_S and (silent_s is None or silent_s > age_s)
 
 
 def _life(directory: Path) -> tuple[bool, float | None, Path]:

@@ -417,7 +417,7 @@ def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
             f"{store.silent_s or 0:,.0f} s: a signal or a debugger stopped it, or its core has no "
             "time for it",
         )
-    elif not store.alive and not store.ended:
+    elif not (store.alive or store.starting or store.ended):
         yield TroubleKind.SOURCE_GONE, "its daemon does not run, and did not end in good order"
     for what, text in (("stopped", store.stopped), ("waits", store.waits), ("disk", store.problem)):
         if text:
