@@ -58,7 +58,7 @@ def cli() -> None:
 
     Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings, 3 another process
     does that (run, relay, bus run) or the promotion goes on (bus promote), 4 SIGUSR1 stopped it
-    (run), 141 the output was closed.
+    (run), 130 and 143 SIGINT and SIGTERM ended it before it was done, 141 the output was closed.
     """
 
 
