@@ -58,11 +58,11 @@ QUICK := $(addprefix tests/,bus config core feed host market payload wire test_c
 quick: build ## the tests of pure code: under two minutes
 	@$(RUN) $(PYTEST) -m "not slow and not nightly" $(QUICK)
 
-test: build $(VENV)/.spark ## all tests but those of `make nightly`
+test: build $(VENV)/.spark ## the everyday tests; `make nightly` runs the rest, and the campaigns
 	@echo "udpfast: running the tests"
 	@$(RUN) $(PYTEST) --durations=10
 
-nightly: build $(VENV)/.spark ## the long campaigns, and tests of what only a checkout has: docs/campaigns.md
+nightly: build $(VENV)/.spark ## the tests that `make test` leaves out, and the campaigns: docs/campaigns.md
 	@$(RUN) $(PYTEST) -m nightly
 	@$(VENV)/bin/udpfast lab nightly
 
