@@ -13,6 +13,7 @@ from typing import ClassVar
 import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.monitor.status import read_status
 
 pytestmark = pytest.mark.system
 
@@ -186,6 +187,25 @@ def test_recorder_group_and_bus_name_the_signal_that_stops_them(
     lines = run.end(signal.SIGTERM)
     assert ("INFO", "udpfast: group both: stops: SIGTERM") in lines
     assert ("INFO", "udpfast: test: stops: SIGTERM") in lines
+
+
+def test_who_reads_a_log_may_end_before_what_runs_long(feed: Path, reader: str) -> None:
+    feed.write_text("session.inactivity_timeout_ms = 500\n" + feed.read_text())
+    ours, theirs = os.pipe()
+    status = os.fstat(theirs)
+    journal = f"{status.st_dev}:{status.st_ino}" if reader == "journal" else ""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "udpfast", "run", feed],
+        stdout=theirs, stderr=theirs, env=os.environ | {"JOURNAL_STREAM": journal},
+    )  # fmt: skip
+    os.close(theirs)
+    with os.fdopen(ours) as log:
+        assert "test at" in log.readline()
+    # Now it says in vain that its line is silent, and then that it stops.
+    wait_until(lambda: read_status("test").silent, "a silent line")
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    assert read_status("test").life == "stopped"
 
 
 @pytest.mark.skipif(

@@ -94,9 +94,24 @@ def _say(level: Level, text: str, stream: TextIO) -> None:
 def _write(level: Level, text: str, stream: TextIO) -> None:
     # Whoever reads a log takes each of its lines by itself.
     now_ns, journal = realtime_ns(), _is_journal(stream)
-    for line in text.splitlines():
-        print(log_line(level, line, now_ns, journal=journal), file=stream)
-    stream.flush()
+    try:
+        for line in text.splitlines():
+            print(log_line(level, line, now_ns, journal=journal), file=stream)
+        stream.flush()
+    except OSError as error:
+        if "stderr" not in _kept:
+            raise
+        if isinstance(error, BrokenPipeError):
+            _go_on_without(stream)
+
+
+def _go_on_without(stream: TextIO) -> None:
+    # Nobody reads this log any more, as when `tee` was killed: the program goes on, and what it
+    # would say, or the stream still holds, goes nowhere. Of a disk that is full, lines are kept
+    # until it has room.
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _is_journal(stream: TextIO) -> bool:
