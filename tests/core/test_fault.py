@@ -10,8 +10,8 @@ import pytest
 CODE = """
 import mmap, os, sys, threading
 from udpfast.core.fault import explain_bus_errors
-explain_bus_errors()
-path, where = sys.argv[1:]
+path, where, journal = sys.argv[1:]
+explain_bus_errors(journal == "journal")
 with open(path, "r+b") as file:
     memory = mmap.mmap(file.fileno(), 0)
 os.truncate(path, 0)
@@ -23,13 +23,17 @@ print(memory[0])
 """
 
 
-@pytest.mark.parametrize("where", ["main", "thread"])
-def test_file_that_is_cut_ends_its_process_with_a_sentence(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "log", "begin"), [("main", "journal", "<3>"), ("main", "", ""), ("thread", "", "")]
+)
+def test_file_that_is_cut_ends_its_process_with_a_sentence(
+    tmp_path: Path, where: str, log: str, begin: str
+) -> None:
     path = tmp_path / "mapped here"
     path.write_bytes(bytes(8192))
     done = subprocess.run(
-        [sys.executable, "-c", CODE, os.fspath(path), where],
+        [sys.executable, "-c", CODE, os.fspath(path), where, log],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"udpfast: {path}: expected the file as it was")
+    assert done.stderr.startswith(f"{begin}udpfast: {path}: expected the file as it was")

@@ -10,7 +10,7 @@ import click
 
 from udpfast.cli.verbs import Verbs
 from udpfast.core.fault import explain_bus_errors
-from udpfast.core.log import is_log, say_error
+from udpfast.core.log import in_journal, is_log, say_error
 from udpfast.core.stop import Interrupt, ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
@@ -67,7 +67,7 @@ def main(command: click.Command = cli) -> None:
     # numpy's linear algebra, which no verb needs, would start a thread for each core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     Interrupt().install()
-    explain_bus_errors()
+    explain_bus_errors(in_journal(sys.stderr))
     try:
         _run(command)
     finally:

@@ -34,6 +34,7 @@ cdef enum:
     LINE_MAX = 8192  # of a line of /proc/self/maps: addresses, and a path of up to 4096 bytes
 
 cdef char[LINE_MAX] _lines
+cdef bint _in_journal = False    # systemd's journal reads stderr, and takes a level before a line
 
 
 cdef void _say(const char* text) noexcept nogil:
@@ -72,19 +73,26 @@ cdef void _say_file(unsigned long long address) noexcept nogil:
 
 
 cdef void _ended(int number, siginfo_t* info, void* context) noexcept nogil:
-    _say(b"udpfast: ")
+    _say(b"<3>udpfast: " if _in_journal else b"udpfast: ")
     _say_file(<unsigned long long>info.si_addr)
     _say(b": expected the file as it was when it was opened, found a part of it gone (it was cut "
          b"meanwhile, or its disk fails): this process cannot go on\n")
     _exit(1)
 
 
-def explain_bus_errors() -> None:
+def explain_bus_errors(journal: bool = False) -> None:
     """Make SIGBUS end this process with an explanation and exit code 1.
 
     For programs, not for libraries: the handler applies to the whole process.
+
+    Parameters
+    ----------
+    journal : bool
+        systemd's journal reads stderr: the explanation begins with its level, an error.
     """
+    global _in_journal
     cdef sigaction_t action
+    _in_journal = journal
     memset(&action, 0, sizeof(action))
     action.sa_sigaction = _ended
     action.sa_flags = SA_SIGINFO

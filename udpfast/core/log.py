@@ -18,6 +18,7 @@ from udpfast.core.clock import realtime_ns
 
 __all__ = [
     "Level",
+    "in_journal",
     "is_log",
     "is_shown",
     "log_line",
@@ -55,7 +56,7 @@ def is_shown(level: Level) -> bool:
 
 def is_log() -> bool:
     """Return whether stderr is a log: the program runs long, or systemd's journal reads it."""
-    return "stderr" in _kept or _is_journal(sys.stderr)
+    return "stderr" in _kept or in_journal(sys.stderr)
 
 
 def log_line(level: Level, text: str, unix_ns: int, *, journal: bool) -> str:
@@ -93,7 +94,7 @@ def _say(level: Level, text: str, stream: TextIO) -> None:
 
 def _write(level: Level, text: str, stream: TextIO) -> None:
     # Whoever reads a log takes each of its lines by itself.
-    now_ns, journal = realtime_ns(), _is_journal(stream)
+    now_ns, journal = realtime_ns(), in_journal(stream)
     try:
         for line in text.splitlines():
             print(log_line(level, line, now_ns, journal=journal), file=stream)
@@ -114,8 +115,8 @@ def _go_on_without(stream: TextIO) -> None:
     os.close(nowhere)
 
 
-def _is_journal(stream: TextIO) -> bool:
-    # systemd names device and inode of the stream that its journal reads (systemd.exec(5)).
+def in_journal(stream: TextIO) -> bool:
+    """Return whether systemd's journal reads a stream, by what systemd.exec(5) names of it."""
     named = os.environ.get("JOURNAL_STREAM", "")
     if not named:
         return False
