@@ -170,7 +170,9 @@ def test_listener_that_was_away_on_one_line_loses_no_race() -> None:
     ours = result({"a": RESTART}, starts=(6,), report=msgspec.structs.replace(REPORT, began=7))
     found = replace(ours, lines=ours.lines | {"b": other})
     race = found.races[0]
-    assert (race.only_first, race.only_second, race.neither, race.away) == (0, 2, 0, 4)
+    # Nobody knows whether the third came by both, nor which line was first with the last.
+    assert (race.only_first, race.only_second, race.neither, race.away) == (0, 1, 0, 4)
+    assert race.unmeasured == 2
     assert not found.lost_on_all.any()
 
 
@@ -236,6 +238,38 @@ def test_probe_whose_echo_was_lost_has_no_way_out_and_is_counted_as_such() -> No
     assert "neither 1, unmeasured 1" in result_text(found)
     returning = found.races[1].to_dict()
     assert returning["unmeasured"] == 0
+
+
+def test_probe_that_may_have_arrived_is_unmeasured_and_no_race_is_won_by_it() -> None:
+    # The first listener cannot be asked about the second to fourth, the next can about the last.
+    out: list[int | None] = [1, None, 1, None, 1, 1, None]
+    fibre: list[int | None] = [2, 2, None, None, 2, 2, 2]
+    found = result(
+        {"microwave": (out, [5] * 7), "fibre": (fibre, [5] * 7)},
+        starts=(5,),
+        report=msgspec.structs.replace(REPORT, began=5),
+        listener_starts=2,
+    )
+    ways = [
+        (race.only_first, race.only_second, race.neither, race.unmeasured) for race in found.races
+    ]
+    assert ways == [(0, 1, 0, 3), (1, 2, 1, 0)]
+    for race, rest in zip(found.races, ways, strict=True):
+        assert np.isfinite(race.lead_ns).sum() + sum(rest) == 7
+    # What no line is known to have brought has its mark already, as lost on all lines.
+    assert np.flatnonzero(found.unmeasured).tolist() == [1, 2]
+    assert np.flatnonzero(found.lost_either).tolist() == [3]
+    told = found.to_dict()["all_lines"]
+    assert (told["out_ns"]["count"], told["unmeasured"], told["lost_out"]) == (4, 2, 1)
+
+
+def test_line_without_a_listener_leaves_the_other_its_times() -> None:
+    dead = result({"dead": ([None] * 3, [1] * 3)}, report=None).lines["dead"]
+    ours = result({"a": ([1000] * 3, [1] * 3)})
+    found = replace(ours, lines=ours.lines | {"dead": dead})
+    assert dead.lost_either.all()
+    assert (found.races[0].only_first, found.races[0].unmeasured) == (3, 0)
+    assert found.first_out_ns.tolist() == [1000] * 3
 
 
 def test_text_of_a_race_has_all_probes_of_the_run() -> None:

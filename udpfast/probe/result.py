@@ -215,7 +215,8 @@ class Race:
         Probes that came by one line alone, or by none.
     unmeasured : int
         Probes that came by both, and of which one time is not known: an echo carries the stamp of
-        the listener, and was lost.
+        the listener, and was lost. On the way out also those that are `lost_either` on one line or
+        both: nobody knows whether they came. A line that brought no probe at all lost them.
     away : int
         Probes that were `away` on one line or both: they are not compared.
     """
@@ -314,7 +315,7 @@ class Result:
     def first_out_ns(self) -> Values:
         """One way out by whichever line was first, per probe, float64: what a feed over all has.
 
-        nan if no line brought it, or if it is not known when one did, as its echo was lost.
+        nan if no line is known to have brought it, or if it is `unmeasured`.
         """
         ways = np.vstack([line.out_ns for line in self.lines.values()])
         first = np.fmin.reduce(ways, axis=0)
@@ -322,9 +323,13 @@ class Result:
 
     @cached_property
     def unmeasured(self) -> Flags:
-        """Probes that arrived, by some line nobody knows when, as its echo was lost, as bool."""
-        unknown = [line.arrived & np.isnan(line.out_ns) for line in self.lines.values()]
-        return np.asarray(np.logical_or.reduce(unknown), dtype=np.bool_)
+        """Probes that arrived, by some line nobody knows when, or whether, as bool."""
+        unknown = [
+            _may_have_come(line) | (line.arrived & np.isnan(line.out_ns))
+            for line in self.lines.values()
+        ]
+        found = self._any("arrived") & np.logical_or.reduce(unknown)
+        return np.asarray(found, dtype=np.bool_)
 
     @cached_property
     def lost_on_all(self) -> Flags:
@@ -473,6 +478,11 @@ def _came(line: LineResult, way: str) -> Flags:
     return came
 
 
+def _may_have_come(line: LineResult) -> Flags:
+    # A line without a listener leaves no doubt about what the others brought.
+    return line.lost_either & line.arrived.any()
+
+
 def _race(first: LineResult, second: LineResult, way: str) -> Race:
     ours: Values = getattr(first, f"{way}_ns")
     theirs: Values = getattr(second, f"{way}_ns")
@@ -480,6 +490,10 @@ def _race(first: LineResult, second: LineResult, way: str) -> Race:
     heard = sent & ~away
     came = _came(first, way), _came(second, way)
     lead_ns = theirs - ours
+    unmeasured = came[0] & came[1] & np.isnan(lead_ns)
+    if way == "out":
+        either = heard & (_may_have_come(first) | _may_have_come(second))
+        unmeasured, heard = unmeasured | either, heard & ~either
     return Race(
         first.name,
         second.name,
@@ -488,7 +502,7 @@ def _race(first: LineResult, second: LineResult, way: str) -> Race:
         int((heard & came[0] & ~came[1]).sum()),
         int((heard & came[1] & ~came[0]).sum()),
         int((heard & ~came[0] & ~came[1]).sum()),
-        int((came[0] & came[1] & np.isnan(lead_ns)).sum()),
+        int(unmeasured.sum()),
         int((sent & away).sum()),
     )
 
