@@ -161,7 +161,8 @@ def test_listener_that_was_away_is_no_loss_of_the_line() -> None:
     assert told["all_lines"]["away"] == 4
     text = result_text(found)
     assert "started anew 1 time meanwhile" in text
-    assert "listener away: a 4 probes" in text
+    assert "listener away: a 4 probes," in text
+    assert "marked ?: a 1 probe lost" in text
 
 
 def test_listener_that_was_away_on_one_line_loses_no_race() -> None:

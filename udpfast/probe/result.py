@@ -397,7 +397,9 @@ class Result:
 
     def _counted(self, what: str) -> str:
         counts = {name: int(getattr(line, what).sum()) for name, line in self.lines.items()}
-        return ", ".join(f"{name} {count:,} probes" for name, count in counts.items() if count)
+        return ", ".join(
+            f"{name} {count:,} probe{'s'[: count - 1]}" for name, count in counts.items() if count
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it but the arrays, as JSON has it: times in ns, unknown ones None."""
