@@ -488,6 +488,8 @@ def test_run_later_signal_does_not_wait_for_the_drain(start, feed, tmp_path):
 def test_run_says_that_its_loop_stood_still_and_counts_it(start, tmp_path):
     process = start()
     assert "test at" in process.stdout.readline()
+    # A loop that has not turned yet has not stood still.
+    wait_until(lambda: read_roster(tmp_path / "shm" / "test")[0].cycles, "a turn of the loop")
     process.send_signal(signal.SIGSTOP)
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
