@@ -13,9 +13,11 @@ from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
+from udpfast.log.readers import ReaderInfo
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.monitor.status import InstanceStatus, read_host, read_status
+from udpfast.monitor.output import OutputFacts
+from udpfast.monitor.status import InstanceStatus, _readers, read_host, read_status
 from udpfast.shm.lock import open_existing
 
 
@@ -108,6 +110,18 @@ def test_reader_that_the_ring_has_left_behind_is_lapped_before_it_polls_again(
         slow.poll(timeout=0)
         (after,) = read_status("slow").readers
         assert after.lapped >= reader.lapped
+
+
+@pytest.mark.parametrize(("capacity", "lag_bytes"), [(0, 900), (500, 500), (1_000, 900)])
+def test_lag_in_bytes_is_all_of_a_store_and_what_a_ring_still_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capacity: int, lag_bytes: int
+) -> None:
+    monkeypatch.setattr("udpfast.monitor.status.find_overwritten", lambda *_: 0)
+    kind = "ring" if capacity else "store"
+    output = OutputFacts(1, True, "open", 0, 1, 9, 1_000, tmp_path, kind, capacity=capacity)
+    behind = ReaderInfo(1, "slow", 100, 1, 0, 0, True, 1, 0)
+    (reader,) = _readers(tmp_path, [behind], output)
+    assert (reader.lag, reader.lag_bytes) == (8, lag_bytes)
 
 
 def test_read_status_is_frozen_and_goes_into_json_and_back(

@@ -401,7 +401,9 @@ def _readers(
         values["lapped"] += max(over, 0)
         # A reader that is read later than the ring's end may be beyond it.
         lag = max(output.records - reader.index - max(over, 0), 0)
-        lag_bytes = min(max(output.position - reader.position, 0), output.capacity)
+        lag_bytes = max(output.position - reader.position, 0)
+        if output.capacity:  # a store keeps all
+            lag_bytes = min(lag_bytes, output.capacity)
         found.append(ReaderStatus(**values, lag=lag, lag_bytes=lag_bytes))
     return tuple(found)
 
