@@ -11,6 +11,7 @@ from udpfast.market.change cimport LEVELS_BY_PLACE, SIDE_ASK, SIDE_BID_IMPLIED
 from udpfast.market.decimal_text cimport number_text
 from udpfast.market.found cimport Found
 from udpfast.market.instrument cimport FACE_LEVELS, FACE_ORDERS, Face, Instrument
+from udpfast.market.marked cimport ACTION_NEW, REASON_NONE
 from udpfast.market.market cimport Emission, Market, Touched, TouchedOrder
 from udpfast.market.orders cimport RestingOrder
 from udpfast.market.publish_header cimport (
@@ -19,10 +20,6 @@ from udpfast.market.side cimport Side, SideLevel, side_find, side_levels, side_r
 from udpfast.market.updates cimport (
     Book, Level, Order, Orders, PRESENT_ASKS, PRESENT_LAYER, PRESENT_MORE, PRESENT_ROWS,
     PRESENT_ROW_TEXT, TopOfBook, UpdateHeader)
-
-cdef enum:  # values of the schema
-    ACTION_NEW = 1
-    REASON_NONE = 0
 
 
 cdef inline const SideLevel* level_at(
