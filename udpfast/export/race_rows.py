@@ -21,6 +21,8 @@ from udpfast.log.segment import Segment, list_segments, segment_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from udpfast.config import FeedConfig
+
 __all__ = ["part_races", "race_batch", "raced_parts", "split_races", "unraced"]
 
 _DAY_NS = 86_400_000_000_000
@@ -55,11 +57,14 @@ def unraced(journal: Path) -> str:
 
     "": they can, or there is no raw capture.
     """
-    feed = read_feed(journal / "raw")
+    return _unraced(journal / "raw", read_feed(journal / "raw"))
+
+
+def _unraced(directory: Path, feed: FeedConfig | None) -> str:
     if feed is None or feed.wire.framing == "roq":
         return ""
     return (
-        f"{journal / 'raw'}: races need datagrams of roq, whose headers identify each one, found "
+        f"{directory}: races need datagrams of roq, whose headers identify each one, found "
         f"those of {feed.wire.framing}"
     )
 
@@ -81,9 +86,9 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
     ConfigError
         The capture is of another framing than Roq's.
     """
-    if reason := unraced(directory.parent):
-        raise ConfigError(reason)
     feed = read_feed(directory)
+    if reason := _unraced(directory, feed):
+        raise ConfigError(reason)
     big_endian = feed is not None and feed.wire.byteorder == "big"
     back_ns = 2 * WAIT_NS
     while True:
