@@ -41,7 +41,8 @@ def step(headers, offsets, payloads, middle, flow):
             quote = payload[:QUOTE_SIZE].view(QUOTE)[0]
             if quote.symbol_id < SYMBOLS:
                 sure = not headers[i].flags & IN_DOUBT
-                middle[quote.symbol_id] = 0.5 * (quote.bid_price + quote.ask_price) * sure
+                quoted = 0.5 * (quote.bid_price + quote.ask_price)
+                middle[quote.symbol_id] = quoted if sure else 0.0
         elif kind == TRADES_KIND:
             head = payload[:HEAD_SIZE].view(HEAD)[0]
             rows = payload[HEAD_SIZE : HEAD_SIZE + head.row_count * ROW_SIZE].view(ROW)
