@@ -126,9 +126,8 @@ class HostTree:
 
     def uid(self) -> int | None:
         """Return the effective user of the first process; None: /proc does not say."""
-        found = self._status(
-            self.use.processes[0], "Uid"
-        ).split()  # real, effective, saved, of files
+        found = self._status(self.use.processes[0], "Uid").split()
+        # Real, effective, saved, of files.
         return int(found[1]) if len(found) > 1 else None
 
     def _status(self, process: str, field: str) -> str:
