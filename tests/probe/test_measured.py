@@ -175,6 +175,20 @@ def test_listener_that_was_away_on_one_line_loses_no_race() -> None:
     assert (race.only_first, race.only_second, race.neither, race.away) == (0, 1, 0, 4)
     assert race.unmeasured == 2
     assert not found.lost_on_all.any()
+    # Nor would a feed over both be as late as b, had a had a listener all the time.
+    assert np.flatnonzero(np.isfinite(found.first_out_ns)).tolist() == [0, 1, 3, 8, 9, 10]
+    told = found.to_dict()["all_lines"]
+    assert (told["out_ns"]["count"], told["unmeasured"], told["away"]) == (6, 2, 4)
+    says = "first of all leaves out: unmeasured 2, listener away 4"
+    assert f"\n{says}\n" in result_text(found)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    page = page_of(found)
+    assert f"<p>{says.capitalize()}.</p>" in page
+    away = "not in the loss, races and first of all, though the line may have lost some of them"
+    assert away in result_text(found)
+    assert away in page
 
 
 def test_line_that_the_listener_heard_late_is_not_lost_before() -> None:
@@ -280,9 +294,23 @@ def test_text_of_a_race_has_all_probes_of_the_run() -> None:
     found = result({"a": (out, back), "b": (fibre, [1] * 7)})
     (way,) = [line for line in result_text(found).splitlines() if line.startswith("way out: ")]
     assert re.sub(r" \(by [^)]*\)", "", way) == (
-        "way out: a was first 0 times, b 1 times; only a 1, only b 1, neither 1, tied 2, "
+        "way out: a was first 0 times, b 1 time; only a 1, only b 1, neither 1, tied 2, "
         "unmeasured 1"
     )
+
+
+def test_one_probe_is_named_in_the_singular() -> None:
+    found = result({"a": ([1], [1]), "b": ([2], [2])})
+    text = result_text(found)
+    assert text.splitlines()[0].endswith(" 1 probe of 64 bytes on each line, 1,000/s")
+    assert "way out: a was first 1 time (by 1 ns at p50, 1 ns at p99), b 0 times; " in text
+    assert repr(found).startswith("<Result of the sender: 1 probe on each line\n")
+    middle = replace(found, first_probe=1, complete=False)
+    assert "its first probe is not counted here" in result_text(middle)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert "1 probe of 64 bytes on each line" in page_of(found)
 
 
 def test_result_is_a_short_text_in_a_prompt() -> None:

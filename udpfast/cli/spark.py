@@ -23,6 +23,7 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.export.manifest import export_identity
 from udpfast.export.schema import TABLES
 from udpfast.log.journal_state import journal_identity
+from udpfast.page.words import counted
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     else:
         for line in text_tables(report):
             click.echo(line)
-        jobs = f"{len(found)} job{'s' * (len(found) != 1)}"
-        click.echo(f"\n{jobs} in {time.monotonic() - began:.1f} s; the report: {page}")
+        took_s = time.monotonic() - began
+        click.echo(f"\n{counted(len(found), 'job')} in {took_s:.1f} s; the report: {page}")
     if losses.damaged or any(ran.failure for ran in found):
         sys.exit(1)
 
@@ -393,7 +394,7 @@ def export_journal(journal: Path, root: Path, losses: Losses) -> int:
     gone = sum(each.records for each in lost) - removed
     losses.damaged += missing + gone + nameless
     click.echo(
-        f"udpfast: {journal}: {written} part{'s' * (written != 1)} exported, {records:,} records, "
+        f"udpfast: {journal}: {counted(written, 'part')} exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} of its records are damaged" if missing else "")
         + (f"; names of {nameless:,} records are lost" if nameless else "")

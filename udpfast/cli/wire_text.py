@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from udpfast.page.words import duration, literal, moment
+from udpfast.page.words import counted, duration, literal, moment
 from udpfast.probe import LineResult, Race, Result
 from udpfast.probe.result import LISTENER_OUT, percentiles_of, runs_of
 
@@ -33,7 +33,7 @@ def _lines(result: Result) -> Iterator[str]:
     train = f", trains of {result.train}" if result.train > 1 else ""
     ended = ", interrupted" if result.complete is False and not result.first_probe else ""
     yield (
-        f"{when}: {count:,} probes of {result.size_bytes} bytes on each line, "
+        f"{when}: {counted(count, 'probe')} of {result.size_bytes} bytes on each line, "
         f"{result.rate_per_s:,.10g}/s{train}{ended}"
     )
     yield from result.caveats()
@@ -62,6 +62,8 @@ def _lines(result: Result) -> Iterator[str]:
         )
         mark = " ?" if result.lost_either.any() else ""
         yield f"lost on all lines: {lost:,}{mark}, longest run {longest:,}"
+        if said := result.left_out():
+            yield said
     if result.races:
         yield ""
         for race in result.races:
@@ -92,10 +94,10 @@ def _loss(line: LineResult) -> list[str]:
 def _race(race: Race, way: str) -> str:
     found = race.to_dict()
     won, lost = found["won_first"], found["won_second"]
-    text = f"{way}: {race.first} was first {won:,} times"
+    text = f"{way}: {race.first} was first {counted(won, 'time')}"
     if won:
         text += f" (by {_lead(found['lead_first_ns'])})"
-    text += f", {race.second} {lost:,} times"
+    text += f", {race.second} {counted(lost, 'time')}"
     if lost:
         text += f" (by {_lead(found['lead_second_ns'])})"
     text += f"; only {race.first} {race.only_first:,}, only {race.second} {race.only_second:,}"

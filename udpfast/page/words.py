@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import datetime
 
-__all__ = ["NO_STREAM", "channel", "duration", "figure", "literal", "moment", "shortened"]
+__all__ = [
+    "NO_STREAM",
+    "channel",
+    "counted",
+    "duration",
+    "figure",
+    "literal",
+    "moment",
+    "shortened",
+]
 
 #: For records that are of no stream of a feed.
 NO_STREAM = 65_535
@@ -15,6 +24,11 @@ def channel(stream: int) -> str:
     if stream == NO_STREAM:
         return "all streams"
     return ("incremental", "snapshot")[stream] if stream < 2 else f"stream {stream}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, given in the singular."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def figure(value: float) -> str:

@@ -22,7 +22,7 @@ from udpfast.page.charts import (
     time_axis,
 )
 from udpfast.page.document import cells_of, document
-from udpfast.page.words import duration, literal, moment
+from udpfast.page.words import counted, duration, literal, moment
 from udpfast.probe.result import LISTENER_OUT, PERCENTS, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
@@ -64,7 +64,8 @@ def page_of(result: Result) -> str:
 def _what(result: Result) -> str:
     train = f" in trains of {result.train}" if result.train > 1 else ""
     text = (
-        f"{len(result.planned_ns):,} probes of {result.size_bytes} bytes{train} on each line, "
+        f"{counted(len(result.planned_ns), 'probe')} of {result.size_bytes} bytes{train} "
+        "on each line, "
         f"{result.rate_per_s:,.10g} per second"
     )
     text += "; interrupted" if result.complete is False and not result.first_probe else ""
@@ -128,7 +129,9 @@ def _losses(result: Result) -> str:
     if len(result.lines) < 2:
         return table
     mark = " ?" if result.lost_either.any() else ""
-    return f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}{mark}.</p>"
+    lost = f"{table}<p>Lost on all lines at once: {int(result.lost_on_all.sum()):,}{mark}.</p>"
+    said = result.left_out()
+    return lost + (f"<p>{escape(_capital(said))}.</p>" if said else "")
 
 
 def _races(result: Result) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from udpfast.page.words import duration
+from udpfast.page.words import counted, duration
 from udpfast.probe.offset import Offset
 
 __all__ = ["LISTENER_OUT", "PERCENTS", "LineResult", "Race", "Result", "percentiles_of", "runs_of"]
@@ -298,8 +298,8 @@ class Result:
     first_probe: int = 0
 
     def __repr__(self) -> str:
-        count = len(self.planned_ns)
-        head = f"<Result of the {self.side}: {count:,} probes on each line"
+        probes = counted(len(self.planned_ns), "probe")
+        head = f"<Result of the {self.side}: {probes} on each line"
         return "\n".join([head, *map(repr, self.lines.values())]) + ">"
 
     @cached_property
@@ -315,40 +315,36 @@ class Result:
     def first_out_ns(self) -> Values:
         """One way out by whichever line was first, per probe, float64: what a feed over all has.
 
-        nan if no line is known to have brought it, or if it is `unmeasured`.
+        nan if no line is known to have brought it, or if it is `unmeasured` or `away`.
         """
         ways = np.vstack([line.out_ns for line in self.lines.values()])
-        first = np.fmin.reduce(ways, axis=0)
-        return np.asarray(np.where(self.unmeasured, np.nan, first), dtype=np.float64)
+        first = np.where(self.unmeasured | self.away, np.nan, np.fmin.reduce(ways, axis=0))
+        return np.asarray(first, dtype=np.float64)
 
     @cached_property
     def unmeasured(self) -> Flags:
-        """Probes that arrived, by some line nobody knows when, or whether, as bool."""
+        """Probes that arrived, by some line nobody knows when, or whether; not `away`; as bool."""
         unknown = [
             _may_have_come(line) | (line.arrived & np.isnan(line.out_ns))
             for line in self.lines.values()
         ]
-        found = self._any("arrived") & np.logical_or.reduce(unknown)
+        found = self._any("arrived") & ~self.away & np.logical_or.reduce(unknown)
         return np.asarray(found, dtype=np.bool_)
 
     @cached_property
     def lost_on_all(self) -> Flags:
         """Probes that all lines lost, as bool: the gaps of a feed over all of them."""
-        return self._missing & ~self._any("away")
+        return self._any("sent") & ~self._any("arrived") & ~self.away
 
     @cached_property
     def away(self) -> Flags:
-        """Probes that no line brought, and on some line no listener was there for, as bool."""
-        return self._missing & self._any("away")
+        """Probes that were `LineResult.away` on some line, as bool: lines are not compared."""
+        return self._any("away")
 
     @property
     def lost_either(self) -> Flags:
         """Those of `lost_on_all` that may have arrived, as no listener could be asked, as bool."""
         return self.lost_on_all & self._any("lost_either")
-
-    @property
-    def _missing(self) -> Flags:
-        return self._any("sent") & ~self._any("arrived")
 
     def _any(self, what: str) -> Flags:
         flags = [getattr(line, what) for line in self.lines.values()]
@@ -377,17 +373,20 @@ class Result:
         """Return what has to be known of the listener, a sentence each; usually none."""
         found = []
         if self.listener_starts is not None and self.listener_starts > 1:
-            times = self.listener_starts - 1
-            found.append(f"the listener was started anew {times} time{'s'[: times - 1]} meanwhile")
+            times = counted(self.listener_starts - 1, "time")
+            found.append(f"the listener was started anew {times} meanwhile")
         if self.first_probe:
+            first = self.first_probe
+            many = "probe is" if first == 1 else f"{first:,} probes are"
             found.append(
-                "the listener began in the middle of the run: "
-                f"its first {self.first_probe:,} probes are not counted here"
+                f"the listener began in the middle of the run: its first {many} not counted here"
             )
         if away := self._counted("away"):
+            figures = "the loss" if len(self.lines) == 1 else "the loss, races and first of all"
             found.append(
                 f"listener away: {away}, from behind the last that one is known to have had until "
-                "the first of the next; not in the loss, though the line may have lost some of them"
+                f"the first of the next; not in {figures}, though the line may have lost some of "
+                "them"
             )
         if either := self._counted("lost_either"):
             found.append(
@@ -398,8 +397,14 @@ class Result:
     def _counted(self, what: str) -> str:
         counts = {name: int(getattr(line, what).sum()) for name, line in self.lines.items()}
         return ", ".join(
-            f"{name} {count:,} probe{'s'[: count - 1]}" for name, count in counts.items() if count
+            f"{name} {counted(count, 'probe')}" for name, count in counts.items() if count
         )
+
+    def left_out(self) -> str:
+        """Return in words how many probes `first_out_ns` leaves out, and why; "": none."""
+        counts = {"unmeasured": int(self.unmeasured.sum()), "listener away": int(self.away.sum())}
+        said = ", ".join(f"{word} {count:,}" for word, count in counts.items() if count)
+        return f"first of all leaves out: {said}" if said and len(self.lines) > 1 else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it but the arrays, as JSON has it: times in ns, unknown ones None."""

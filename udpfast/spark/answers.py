@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from udpfast.page.words import channel, duration, literal, moment
+from udpfast.page.words import channel, counted, duration, literal, moment
 from udpfast.spark.bus_answers import bus_answers
 from udpfast.spark.reasons import LOST, OF_MESSAGES, OF_RECORDS, lost_by
 from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Inputs, Lines, hop, line_name, share
@@ -74,7 +74,7 @@ def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
     if lost and worst is not None and len(market) > 1:
         hour = f"{worst['hour']:%Y-%m-%d %H:%M}"
         where = channel(worst["stream"])
-        most = _many(worst["lost"], "lost message")
+        most = counted(worst["lost"], "lost message")
         yield "", f"The worst hour began at {hour} UTC ({where}), with {most}."
     if not lost:
         arrived = f"{messages:,} messages arrived in order, each once."
@@ -85,7 +85,7 @@ def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
     snapshots = [row for row in rows if row["stream"] == SNAPSHOT]
     repeated = sum(row["lost"] for row in snapshots)
     if repeated:
-        lost = _many(repeated, "message")
+        lost = counted(repeated, "message")
         yield "", f"The snapshot channel lost {lost}; it repeats every state regularly."
 
 
@@ -93,14 +93,14 @@ def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str
     whole = messages + lost
     gaps, stale = (sum(row[name] for row in market) for name in ("gaps", "stale"))
     said = [f"{lost:,} of {whole:,} messages were lost ({share(lost / whole)})"]
-    said += [f", in {_many(gaps, 'gap')}"] if gaps else []
+    said += [f", in {counted(gaps, 'gap')}"] if gaps else []
     said += [f", {_because(counts, OF_MESSAGES)}."]
     if gaps:
         longest = max(row["longest"] for row in market)
         waited = duration(max(row["waited_ns_max"] for row in market))
-        said += [f" The longest gap had {_many(longest, 'message')}."]
+        said += [f" The longest gap had {counted(longest, 'message')}."]
         said += [f" Messages after a gap waited {waited} at most,"]
-        said += [f" and objects went stale {_many(stale, 'time')}."]
+        said += [f" and objects went stale {counted(stale, 'time')}."]
     return "".join(said)
 
 
@@ -109,7 +109,7 @@ def _missing_records(records: int, counts: dict[str, int]) -> str:
     more = " or more" if counts["LAPPED_UNKNOWN"] else ""
     are = "is" if records == 1 and not more else "are"
     return (
-        f"{_many(records, 'record')}{more} that the feed published {are} missing here, "
+        f"{counted(records, 'record')}{more} that the feed published {are} missing here, "
         f"{_because(counts, OF_RECORDS)}. The messages that they held are unknown."
     )
 
@@ -181,7 +181,7 @@ def _doubtful(rows: list[Row]) -> Iterator[str]:
     named = "; ".join(map(_since, stale[:BOOKS_MAX]))
     more = f"; and {len(stale) - BOOKS_MAX:,} more" if len(stale) > BOOKS_MAX else ""
     yield (
-        f"{len(stale):,} of {_many(len(rows), 'book')} {are} in doubt, and shown as last known: "
+        f"{len(stale):,} of {counted(len(rows), 'book')} {are} in doubt, and shown as last known: "
         f"{named}{more}."
     )
 
@@ -214,10 +214,6 @@ def _first(rows: list[Row]) -> Iterator[str]:
             f"{second} moves {moves} {first}{against}: the strongest correlation of all pairs "
             f"({strength})."
         )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _by(rows: list[Row], *names: str) -> dict[Any, list[Row]]:

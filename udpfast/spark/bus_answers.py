@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from udpfast.page.words import duration, literal
+from udpfast.page.words import counted, duration, literal
 from udpfast.spark.shown import HOUR_NS, Inputs, input_name
 
 __all__ = ["bus_answers", "sender_name", "stamps_differ"]
@@ -67,15 +67,15 @@ def _complete(feed: str, rows: list[Row], inputs: Inputs) -> Iterator[tuple[str,
     if back:
         yield (
             "bad",
-            f"{literal(feed)}: inputs lost {_many(back, 'record')} that had been taken, because a "
-            "host without them was promoted. Senders that were still alive sent theirs again under "
-            "the same numbers, so a copy that had them holds them twice.",
+            f"{literal(feed)}: inputs lost {counted(back, 'record')} that had been taken, because "
+            "a host without them was promoted. Senders that were still alive sent theirs again "
+            "under the same numbers, so a copy that had them holds them twice.",
         )
     if not wrong:
         yield (
             "good",
-            f"{literal(feed)}: {_many(total, 'message')} from {_many(len(rows), 'sender')}, each "
-            "there once. No number is missing between a sender's first and last.",
+            f"{literal(feed)}: {counted(total, 'message')} from {counted(len(rows), 'sender')}, "
+            "each there once. No number is missing between a sender's first and last.",
         )
     for row in wrong:
         # A copy that had records before they were taken back holds them twice; that is no fault.
@@ -90,9 +90,9 @@ def _complete(feed: str, rows: list[Row], inputs: Inputs) -> Iterator[tuple[str,
 
 def _fault(row: Row) -> str:
     if row["missing"]:
-        return f"{_many(row['missing'], 'message')} {_are(row['missing'])} missing"
+        return f"{counted(row['missing'], 'message')} {_are(row['missing'])} missing"
     if row["twice"]:
-        return f"{_many(row['twice'], 'message')} {_are(row['twice'])} there twice"
+        return f"{counted(row['twice'], 'message')} {_are(row['twice'])} there twice"
     return "some messages are missing, and as many others are there twice"
 
 
@@ -112,10 +112,6 @@ def _late(row: Row, inputs: Inputs) -> str:
         f"{what}, from the sequencer's stamp until the composite's host took the message: median "
         f"{p50}, p99 {p99}, maximum {most}."
     )
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _are(count: int) -> str:
