@@ -13,9 +13,10 @@ import pytest
 import udpfast
 from tests.system.feed_files import feed
 from tests.test_header import compiler
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books
 from udpfast.config import parse_publish
+from udpfast.log.readers import list_readers
 from udpfast.payload.roq.encode import encode_book
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -36,6 +37,10 @@ def test_publish_subscribe_and_read_examples_work_together(tmp_path, monkeypatch
     subscriber = start("subscribe.py", str(EXAMPLES / "feed.toml"))
     assert "ring:example" in subscriber.stdout.readline()
     reader = start("read_books.py", "ring:example")
+    wait_until(  # else the feed may have ended before it comes, and its books are in doubt
+        lambda: reader.pid in [each.pid for each in list_readers(tmp_path / "example")],
+        "the reader",
+    )
     publisher = start("publish.py", str(EXAMPLES / "publish.toml"))
     publisher.communicate(timeout=PATIENCE_S)
     assert publisher.returncode == 0
