@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -95,11 +96,25 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 def ready(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
-    """Return a process that has said its first line."""
+    """Return a process that has said its first line; fail with whatever else it said."""
     assert process.stdout is not None
+    patience = threading.Timer(PATIENCE_S, process.kill)
+    patience.start()
     line = process.stdout.readline()
-    assert "INFO udpfast" in line, process.communicate()
+    patience.cancel()
+    if "INFO udpfast" not in line:
+        process.kill()  # it may go on, and would never come to an end of what it says
+        raise AssertionError((line, *process.communicate()))
     return process
+
+
+@pytest.mark.parametrize("end", ["exit(1)", "time.sleep(1e6)"])
+def test_process_that_says_something_else_first_is_not_ready(end: str) -> None:
+    code = f"import sys, time; sys.stderr.write('why'); print('odd', flush=True); {end}"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([sys.executable, "-c", code], text=True, **pipes)
+    with pytest.raises(AssertionError, match=r"'odd\\n', '', 'why'"):
+        ready(process)
 
 
 def taken(name: str = "iex") -> int:
