@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from scripts.record_fields import (
+    column_meaning,
     control_tables,
     enumeration_tables,
     header_table,
@@ -66,11 +67,11 @@ def key_table(settings: Iterable[Setting]) -> str:
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *key_rows(settings)])
 
 
-def column_rows(columns: Iterable[Column]) -> Iterator[str]:
-    """Yield a table with one row per column."""
+def column_rows(columns: Iterable[Column], kinds: Iterable[str] = ()) -> Iterator[str]:
+    """Yield a table with one row per column of records of some kinds."""
     yield from ("", "| column | type | what it says |", "|---|---|---|")
     for column in columns:
-        yield f"| `{column.name}` | {SPARK_TYPES[column.type]} | {column.doc} |"
+        yield f"| `{column.name}` | {SPARK_TYPES[column.type]} | {column_meaning(column, kinds)} |"
     yield ""
 
 
@@ -85,12 +86,12 @@ def column_tables() -> str:
         own = [column for column in table.columns if column not in common]
         lacking = [f"`{column.name}`" for column in common if column not in table.columns]
         if len(lacking) > len(common) / 2:
-            parts += column_rows(table.columns)
+            parts += column_rows(table.columns, table.kinds)
             continue
         but = f", but not {', '.join(lacking)}" if lacking else ""
         and_ = ", and" if own else "."
         parts += ["", f"The [common columns](#common-columns){but}{and_}"]
-        parts += column_rows(own) if own else [""]
+        parts += column_rows(own, table.kinds) if own else [""]
     return "\n".join(parts)
 
 

@@ -2,7 +2,7 @@
 
 scripts/generate_reference.py writes them. Names, types and numbers come from the code; what a field
 means is said here and, of updates, in scripts/update_fields.py. A field without a meaning is an
-error.
+error, and so is a column of docs/tables.md that has no words of its own and shows no such field.
 """
 
 import enum
@@ -25,6 +25,7 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
+from udpfast.market.tables import Column
 from udpfast.market.updates import ROW_DTYPES, TRADES, UPDATE_DTYPES
 from udpfast.market.words import CONTROL_WORDS, ENUMS, UPDATE_ENUMS
 
@@ -175,6 +176,24 @@ def _table(dtype: np.dtype[Any], said: dict[str, str], skip: Iterable[str] = ())
             raise SystemExit(f"scripts/record_fields.py says nothing of the field {name!r}")
         yield f"| `{name}` | {_type(field)} | {meaning} |"
     yield ""
+
+
+def column_meaning(column: Column, kinds: Iterable[str]) -> str:
+    """Return what a column of a table of some kinds says: its own words, or those of its field."""
+    part, _, field = column.source.partition(".")
+    of_kind = ROWS if part == "row" else OWN | {kind.name: _CONTROL[kind] for kind in _CONTROL}
+    found = [of_kind.get(kind, {}).get(field, "") for kind in kinds if field]
+    if part == "update":
+        found.append(HEADER[field])
+    if part in ("payload", "row") and column.type == "string" and not column.words:
+        found.append(TEXT)
+    meaning = next(filter(None, [column.doc, *found]), "")
+    if not meaning:
+        raise SystemExit(f"scripts/record_fields.py says nothing of the column {column.name!r}")
+    # What is absent is NULL in a table, and an enumeration's number a word.
+    for absent in ("NaN:", "Undefined:", "empty: absent"):
+        meaning = meaning.replace(absent, "NULL:" + absent.partition(":")[2])
+    return meaning.replace("](#", "](records.md#")
 
 
 def header_table() -> str:

@@ -44,9 +44,9 @@ OWN = {
     "ORDERS": {"checksum": "the publisher's; 0: none"},
     "TOP_OF_BOOK": {
         "bid_price": "NaN: no bid",
-        "bid_quantity": "NaN: no bid",
+        "bid_quantity": "0, of Roq perhaps NaN: no bid",
         "ask_price": "NaN: no ask",
-        "ask_quantity": "NaN: no ask",
+        "ask_quantity": "0, of Roq perhaps NaN: no ask",
     },
     "REFERENCE_DATA": {
         "tick_size": f"smallest step of the price; {_NUMBER}",

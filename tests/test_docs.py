@@ -4,12 +4,16 @@ import re
 import subprocess
 import sys
 
-from scripts.generate_reference import example_feed, example_publish
+import pytest
+
+from scripts.generate_reference import example_feed, example_publish, pages
+from scripts.record_fields import column_meaning
 from tests.shared import ROOT
 from udpfast import OrderBook
 from udpfast.config import describe
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import GapReason, ObjectStatus, SessionReason
+from udpfast.market.tables import Column
 from udpfast.wire.facts import FACTS, Heartbeat
 
 
@@ -23,6 +27,18 @@ def test_operating_tables_are_what_the_code_says():
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_cell_of_a_table_is_empty():
+    tables = [table for page in pages().values() for table in page.values()]
+    rows = [row for table in tables for row in table.splitlines()]
+    assert [row for row in rows if re.search(r"\|\s*\|", row)] == []
+
+
+def test_column_without_a_meaning_is_refused():
+    assert column_meaning(Column("lost", "long", "payload.count"), ["GAP"]) == "lost messages"
+    with pytest.raises(SystemExit, match="says nothing of the column 'lost'"):
+        column_meaning(Column("lost", "long", "payload.lost"), ["GAP"])
 
 
 def test_no_key_or_counter_has_the_description_of_another():

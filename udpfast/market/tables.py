@@ -53,7 +53,7 @@ class Column:
         payload, `row.FIELD` of one of its rows; or the name of a computed column in
         `market.columns`.
     doc : str
-        Its meaning, if the name does not say it.
+        Its meaning; empty: that of the field it comes from, in docs/records.md.
     words : str
         The enumeration with the words for its numbers: `Kind`, `GapReason`, ..., or one of the
         publisher's schema.
@@ -124,7 +124,7 @@ _RECORD = (
     Column("index", "long", "record.index", "position of the record in its journal, records"),
     Column("received_ns", "long", "record.received_ns", "when its first datagram first arrived"),
     Column("published_ns", "long", "record.published_ns", "when the loop published it"),
-    Column("received_at", "timestamp", "record.received_ns"),
+    Column("received_at", "timestamp", "record.received_ns", "`received_ns` in us"),
     Column("number", "long", "record.number", "the publisher's number, per stream"),
     Column("line", "int", "record.line", "line that completed the message"),
     Column("flags", "int", "record.flags", "RecordFlag"),
@@ -137,8 +137,8 @@ _RECORD = (
 )
 _OBJECT = Column("object", "long", "record.object", "the publisher's number of the object")
 _NAMES = (
-    Column("exchange", "string", "name.exchange_id"),
-    Column("symbol", "string", "name.symbol_id"),
+    Column("exchange", "string", "name.exchange_id", "NULL: absent, or no room for it (TRUNCATED)"),
+    Column("symbol", "string", "name.symbol_id", "NULL: absent, or no room for it (TRUNCATED)"),
 )
 _HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # only the fields that all updates begin with
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
@@ -241,7 +241,7 @@ _INSTRUMENTS = (
     *_UPDATE,
     Column("security_type", "string", "payload.security_type", "", "SecurityType"),
     Column("option_type", "string", "payload.option_type", "", "OptionType"),
-    Column("discard", "boolean", "payload.discard"),
+    Column("discard", "boolean", "payload.discard", "true: the instrument is gone"),
     *(
         Column(name, "double", f"payload.{name}")
         for name in (
@@ -279,7 +279,7 @@ _INSTRUMENTS = (
             "cfi_code",
         )
     ),
-    Column("tick_size_steps", "steps", "steps"),
+    Column("tick_size_steps", "steps", "steps", "from `min_price` on, prices step by `tick_size`"),
 )
 
 _STATUS = (
@@ -302,7 +302,7 @@ _EVENTS = (
     Column("reason", "string", "event.reason", "SESSION, LAPPED: why"),
     Column("status", "string", "event.status", "status of an object or a connection"),
     *_NAMES,
-    Column("object", "long", "event.object"),
+    Column("object", "long", "event.object", "STALE, RECOVERED: the object"),
     Column("applied", "long", "event.applied", "STALE, RECOVERED: last number applied"),
     Column("continues", "boolean", "event.continues", "RECOVERED: what was held stays right"),
     Column("old_session", "long", "event.old_id", "session id as published"),
@@ -320,12 +320,12 @@ _EVENTS = (
     Column("waits", "string", "event.waits", "STALE: SNAPSHOT, SNAPSHOT_SILENT, ...; else NONE"),
     Column("scope", "string", "event.scope", "CONNECTION: CHANNEL or LINE"),
     Column("silent_ns", "long", "event.silent_ns", "CONNECTION: how long nothing had arrived"),
-    Column("fragment", "int", "event.fragment", "DISAGREEMENT"),
+    Column("fragment", "int", "event.fragment", "DISAGREEMENT: fragment of the message, from 0"),
     Column("line_first", "int", "event.line_first", "DISAGREEMENT: line whose bytes were used"),
-    Column("line_other", "int", "event.line_other"),
+    Column("line_other", "int", "event.line_other", "DISAGREEMENT: line with the other bytes"),
     Column("missed", "long", "event.missed", "LAPPED: missed records"),
     Column("epoch", "long", "event.epoch", "RESTART: epoch of the new writer"),
-    Column("restarted_ns", "long", "event.restarted_ns"),
+    Column("restarted_ns", "long", "event.restarted_ns", "RESTART: when it began, UNIX ns"),
 )
 
 _PLACE = (
@@ -339,7 +339,7 @@ _PLACE = (
         "in a composite's copy: when its order took the message; in a store: the sequencer's clock",
     ),
     Column("published_ns", "long", "record.published_ns", "the sequencer's stamp"),
-    Column("published_at", "timestamp", "record.published_ns"),
+    Column("published_at", "timestamp", "record.published_ns", "`published_ns` in us"),
 )
 
 _BUS = (
@@ -349,7 +349,7 @@ _BUS = (
     Column("number", "long", "record.number", "the sender's number of the message, from 1"),
     Column("type", "int", "type", "type given to `send`"),
     Column("size", "int", "size", "bytes of the payload"),
-    Column("payload", "binary", "bytes"),
+    Column("payload", "binary", "bytes", "the message's bytes"),
 )
 
 _SENDERS = (
@@ -358,7 +358,7 @@ _SENDERS = (
     Column(
         "incarnation", "int", "payload.incarnation", "ordinal of the outbox of that name, from 1"
     ),
-    Column("name", "string", "payload.name"),
+    Column("name", "string", "payload.name", "name of the app"),
     Column("host", "string", "payload.host", "host of the app"),
 )
 
