@@ -68,10 +68,33 @@ def test_journal_that_lacks_a_segment_counts_what_damage_took(
     shutil.copytree(journal, copy)
     for taken in (0, journal_head(copy).index):
         losses = Losses()
-        export_journal(copy, tmp_path / f"{taken}", losses)
+        root = tmp_path / f"{taken}"
+        export_journal(copy, root, losses)
         assert losses.damaged == taken
+        said = (
+            f"{copy} has {taken:,} records in no segment any more: what they held is in no answer."
+        )
+        assert losses.doubts == [said][:taken]
         with segment_path(copy, 1).open("r+b") as file:
             file.write(b"\xff" * 64)
+
+
+def test_records_that_damage_took_are_counted_whichever_jobs_run(
+    journal: Path, tmp_path: Path, form: str
+) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    with segment_path(copy, 1).open("r+b") as file:
+        file.seek(8192)
+        file.write(b"\xff" * 64)
+    losses = Losses()
+    export_journal(copy, tmp_path / "root", losses)
+    root = form.format(tmp_path / "root")
+    assert losses.damaged == 1
+    assert list(manifest_doubts(root)) == [
+        f"{root} lacks 1 record of damaged journals: what they held is in no answer."
+    ]
+    assert losses.doubts == list(manifest_doubts(str(tmp_path / "root")))
 
 
 def test_journal_that_lacks_names_counts_the_records_that_they_are_of(
@@ -85,4 +108,5 @@ def test_journal_that_lacks_names_counts_the_records_that_they_are_of(
     export_journal(copy, tmp_path / "root", losses)
     assert losses.damaged == journal_head(copy).index
     (said,) = manifest_doubts(form.format(tmp_path / "root"))
+    assert losses.doubts == list(manifest_doubts(str(tmp_path / "root")))
     assert f"lacks names of {losses.damaged:,} records" in said

@@ -379,6 +379,7 @@ def export_journal(journal: Path, root: Path, losses: Losses) -> int:
     What is missing because of damage, or what nobody can say of its end, is added to `losses`.
     """
     from udpfast.export.exporter import Exporter
+    from udpfast.spark.manifests import manifest_doubts
 
     began = time.perf_counter()
     records = parts = written = missing = nameless = 0
@@ -408,6 +409,13 @@ def export_journal(journal: Path, root: Path, losses: Losses) -> int:
     for doubt in exporter.doubts():
         losses.doubts.append(f"{doubt}.")
         click.echo(f"udpfast: {doubt}", err=True)
+    if gone:
+        losses.doubts.append(
+            f"{journal} has {counted(gone, 'record')} in no segment any more: what they held is in "
+            "no answer."
+        )
+    if parts:
+        losses.doubts += manifest_doubts(str(root))
     return parts
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
+from udpfast.page.words import counted
 from udpfast.spark.gold import open_file_system
 
 __all__ = ["manifest_doubts"]
@@ -35,6 +36,11 @@ def manifest_doubts(source: str) -> Iterator[str]:
         yield (
             f"{source} was exported without {' and '.join(lacking)}, which "
             f"{'says' if len(lacking) == 1 else 'say'} what is missing: losses may be unknown."
+        )
+    if missing := sum(entry["missing"] for entry in entries):
+        yield (
+            f"{source} lacks {counted(missing, 'record')} of damaged journals: what they held is "
+            "in no answer."
         )
     if nameless := sum(entry["records"] for entry in entries if entry["nameless"]):
         yield (
