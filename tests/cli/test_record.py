@@ -115,6 +115,22 @@ def test_verify_repair_cuts_what_no_record_is(journal):
     assert (code, json.loads(text)["records"]) == (0, 3000)
 
 
+@pytest.mark.parametrize("harm", ["lost", "damaged"])
+def test_verify_repair_says_that_it_made_the_file_journal_anew(journal, harm):
+    path = journal / "journal"
+    path.unlink() if harm == "lost" else path.write_bytes(b"none of it")
+    code, text = call("verify", journal)
+    assert (code, "made anew" in text) == (1, False)
+    code, text = call("verify", journal, "--repair")
+    said = f"{path}: made anew from the segments: the former one, which may have counted more "
+    assert (code, said in text) == (1, True)
+    path.unlink()
+    code, text = call("verify", journal, "--repair", "--json")
+    assert [note.startswith(said) for note in json.loads(text)["repaired"]["notes"]] == [True]
+    code, text = call("verify", journal, "--repair", "--json")
+    assert (code, json.loads(text)["repaired"]["notes"]) == (0, [])
+
+
 def test_verify_of_a_journal_that_is_written_ignores_what_is_on_its_way(journal):
     with Journal.open(journal, LAYOUTS, segment_bytes=1 << 18) as writer:
         writer.append(Kind.MESSAGE, b"\2" * 100)

@@ -77,7 +77,7 @@ cdef Region take_header(
             raise
         return region
     made[0] = True
-    return _make(path, directory, written, kept, identity)
+    return _make(path, directory, written, kept, notes, identity)
 
 
 def is_copy(directory: Path) -> bool:
@@ -141,7 +141,8 @@ cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
             f"segments, found {identity.hex()}")
 
 
-cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes copied):
+cdef Region _make(
+        path, directory, WrittenMark* written, KeptMark* kept, list notes, bytes copied):
     # Make the file for a new journal, or for one of which only segments are left.
     cdef Region region = Region.create(
         path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
@@ -155,6 +156,9 @@ cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes c
                 f"{directory}: expected segments of one journal, found those of several, and no "
                 "file `journal` that tells which of them to use")
         identity = copied or os.urandom(IDENTITY_SIZE)
+    else:
+        notes.append(f"{path}: made anew from the segments: the former one, which may have counted "
+                     "more records, is lost or damaged")
     header.made_ns = clock_realtime_ns()
     _name(region, identity, NO_IDENTITY)
     for number in list_segments(directory):
