@@ -67,6 +67,13 @@ class World:
         update = self.near.update(TOP_OF_BOOK, *NAME, bid_price=bid, present=8)
         self.near.append(Kind.TOP_OF_BOOK, update.tobytes(), RecordFlag.UNGATED, **BOOK)
 
+    def trade(self, price: float, flags: int = 0) -> None:
+        row = np.zeros(1, TRADE)
+        row["price"], row["quantity"], row["side"] = price, 2.0, 1
+        update = self.near.update(TRADES, *NAME, row_count=1, present=2)
+        payload = update.tobytes() + row.tobytes()
+        self.near.append(Kind.TRADES, payload, RecordFlag.UNGATED | flags, session=1)
+
     def say(self, kind: Kind, flags: int = 0, **fields: int) -> None:
         payload = np.zeros((), OBJECT_STATE)
         payload["exchange_id"] = self.near.names.intern(NAME[0])
@@ -238,12 +245,27 @@ def test_top_that_was_lost_comes_with_the_next_round(world: World) -> None:
 
 
 def test_trades_pass_and_are_not_repeated(world: World) -> None:
-    row = np.zeros(1, TRADE)
-    row["price"], row["quantity"], row["side"] = 7.0, 2.0, 1
-    update = world.near.update(TRADES, *NAME, row_count=1, present=2)
-    world.near.append(Kind.TRADES, update.tobytes() + row.tobytes(), RecordFlag.UNGATED, session=1)
+    world.trade(7.0)
     world.quiet()
     assert world.far.followed.trades[NAME] == [(7.0, 2.0)]
+    assert world.counts["doubt_not_carried"] == 0
+
+
+def test_trade_in_doubt_comes_behind_the_doubt_of_its_book_and_is_counted(world: World) -> None:
+    world.trade(6.0, RecordFlag.DOUBT)
+    world.turn()
+    assert world.bids is None  # there never was a book
+    world.book((100.0, 1.0), snapshot=True)
+    world.turn()
+    world.say(Kind.STALE, status=3, waits=1)
+    world.trade(7.0, RecordFlag.DOUBT)
+    stale, trade = (each for each in world.turn() if each.kind in (Kind.STALE, Kind.TRADES))
+    assert (stale.kind, trade.kind) == (Kind.STALE, Kind.TRADES)
+    # The message has no word for it.
+    assert not trade.flags & RecordFlag.DOUBT
+    assert world.bids is None
+    assert world.counts["doubt_not_carried"] == 2
+    assert world.counts["updates"] == 2
 
 
 def test_other_kinds_come_whole_and_in_every_round(world: World) -> None:

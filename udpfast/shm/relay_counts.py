@@ -36,6 +36,7 @@ RELAY_COUNTS = {
     "rounds": "snapshot rounds begun",
     "gaps": "gaps of the feed that were handed on, as a number that is left out",
     "stale": "values in doubt, of which the far end was told so",
+    "doubt_not_carried": "updates passed on without their flag DOUBT, which no message has: trades",
     "sessions": "sessions begun: at the start, and when the feed began anew",
     "learnt": "records read without sending them: from before the start, and after a lap",
     "lapped": "records that the relay itself missed",

@@ -10,10 +10,10 @@ from udpfast.agents.relay.relay_held cimport (
     held_push, held_set)
 from udpfast.agents.relay.relay_output cimport RelayOutput
 from udpfast.agents.relay.relay_told cimport (
-    RELAY_WHOLE, RELAY_STALE, RELAY_DELAYED, RELAY_CONFLATED, RELAY_WAITING, RELAY_LATE,
-    RELAY_SHORT, TOLD_SOUND, TOLD_WHOLE, Told)
+    RELAY_WHOLE, RELAY_STALE, RELAY_DOUBT_NOT_CARRIED, RELAY_DELAYED, RELAY_CONFLATED,
+    RELAY_WAITING, RELAY_LATE, RELAY_SHORT, TOLD_SOUND, TOLD_WHOLE, Told)
 from udpfast.agents.relay.relay_types cimport has_parts, has_snapshots
-from udpfast.core.layout cimport Record
+from udpfast.core.layout cimport RECORD_DOUBT, Record
 from udpfast.core.update_kinds cimport (
     KIND_BOOK, KIND_EXTERNAL_LATENCY, KIND_TOP_OF_BOOK, KIND_TRADES)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, update_replaces
@@ -195,6 +195,7 @@ cdef class RelayConflation(RelayOutput):
             return False
         self._put(told, size, has_snapshots(header.kind) and (
             not has_parts(header.kind) or update_replaces(header.flags, update.update_type)))
+        self.counts[RELAY_DOUBT_NOT_CARRIED] += header.flags & RECORD_DOUBT != 0
         return True
 
     cdef bint _put_whole(self, uint32_t index) noexcept nogil:

@@ -12,6 +12,7 @@ cdef enum:  # RelayCount: what is counted, as `RELAY_COUNTS` names it
     RELAY_ROUNDS
     RELAY_GAPS
     RELAY_STALE
+    RELAY_DOUBT_NOT_CARRIED
     RELAY_SESSIONS
     RELAY_LEARNT
     RELAY_LAPPED
