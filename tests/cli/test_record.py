@@ -148,11 +148,16 @@ def test_record_of_what_came_while_nobody_recorded_says_so(tmp_path):
         for _ in range(count):
             instance.append(Kind.MESSAGE, bytes(200))
         instance.close()
-        code, text = call("record", instance.directory, tmp_path / "journal")
-        assert code == 0
+        words = ["record", str(instance.directory), str(tmp_path / "journal")]
+        found = CliRunner().invoke(cli, words)
+        assert (found.exit_code, found.stdout) == (0, "")
+        text = found.stderr
         assert ("not recorded: " in text) is (count == 3000)
     (missed,) = re.findall(r"not recorded: ([0-9,]+) that came while no recorder ran", text)
     assert "overwritten" not in text
+    assert all(
+        re.match(r"[0-9T:.-]+Z (INFO|WARNING) udpfast: ", line) for line in text.splitlines()
+    )
     assert journal_state(tmp_path / "journal").lapped == int(missed.replace(",", ""))
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from udpfast.agents.feed.subscriber import Subscriber
 from udpfast.cli.main import cli
+from udpfast.cli.relay import report
 from udpfast.config import parse_feed
 from udpfast.monitor.status import read_status
 from udpfast.monitor.troubles import feed_troubles
@@ -61,6 +62,16 @@ def test_relay_says_what_to_give(words: list[str], said: str) -> None:
     result = CliRunner().invoke(cli, ["relay", *words])
     assert result.exit_code == 2
     assert said in result.output
+
+
+def test_what_a_relay_counted_is_told_in_its_log(capsys: pytest.CaptureFixture[str]) -> None:
+    report("cme", {"relay": {"sessions": 1, "lapped": 0}, "line microwave": {"sent": 0}}, False)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.partition("Z ")[2] for line in err.splitlines()] == [
+        "INFO udpfast: relay of cme: relay: sessions 1",
+        "INFO udpfast: relay of cme: line microwave: nothing",
+    ]
 
 
 def test_stat_names_a_relay_and_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,12 +179,12 @@ def test_recorder_group_and_bus_name_the_signal_that_stops_them(
     wait_until(lambda: "test at" in run.path.read_text(), "its start")
     record = Logged(reader, tmp_path / "record", "record", "test")
     wait_until(lambda: "from record" in record.path.read_text(), "its recorder")
-    record.process.send_signal(signal.SIGHUP)
-    assert record.process.wait(PATIENCE_S) == 0
-    assert "INFO udpfast: test: stops: SIGHUP" in record.path.read_text() or (
-        "<6>udpfast: test: stops: SIGHUP" in record.path.read_text()
-    )
+    lines = record.end(signal.SIGHUP)
+    assert record.process.returncode == 0
+    assert lines[-2] == ("INFO", "udpfast: test: stops: SIGHUP")
+    assert lines[-1][0] == "INFO" and "records on the disk" in lines[-1][1]
     lines = run.end(signal.SIGTERM)
+    assert lines[-1] == ("INFO", "udpfast: group both: stopped in good order, 1 feed")
     assert ("INFO", "udpfast: group both: stops: SIGTERM") in lines
     assert ("INFO", "udpfast: test: stops: SIGTERM") in lines
 

@@ -21,9 +21,10 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.config.checks import NAME
 from udpfast.config.host import HostConfig, load_host, plan_cores
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.log import Level, is_shown, say_error, say_start, say_warning
+from udpfast.core.log import Level, is_shown, say_error, say_info, say_start, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, RegionError, WriterExistsError, shown
+from udpfast.page.words import counted
 
 __all__ = ["GroupPlan", "feed_files", "is_group", "load_feeds", "plan_group", "run_group"]
 
@@ -279,6 +280,8 @@ def _supervise(
         say_stop(stopping, f"group {group}")
         fine = _stop(feeds, stopping, patience_ns)
         file.write((feed.entry for feed in feeds), ended=True)
+    if fine:
+        say_info(f"udpfast: group {group}: stopped in good order, {counted(len(feeds), 'feed')}")
     return 0 if fine else 1
 
 

@@ -137,8 +137,8 @@ def report(config: RecordConfig, before: Mapping[str, int], as_json: bool) -> No
         click.echo(json.dumps(found))
         return
     for path, values in found.items():
-        click.echo(
-            f"{path}: {values['records']:,} records, {values['bytes']:,} bytes, "
+        say_info(
+            f"udpfast: {path}: {values['records']:,} records, {values['bytes']:,} bytes, "
             f"{values['synced_records']:,} records on the disk"
         )
         earlier = values["missed_before"]
@@ -150,4 +150,4 @@ def report(config: RecordConfig, before: Mapping[str, int], as_json: bool) -> No
         }
         for what, count in missed.items():
             if count:
-                click.echo(f"  not recorded: {count:,} that {what}")
+                say_warning(f"udpfast: {path}: not recorded: {count:,} that {what}")

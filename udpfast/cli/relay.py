@@ -23,7 +23,7 @@ from udpfast.errors import ConfigError, NotReadyError, WriterExistsError, senten
 from udpfast.monitor.output import read_output
 from udpfast.shm.instance import instance_directory, instance_hint
 
-__all__ = ["relay"]
+__all__ = ["relay", "report"]
 
 LOOK_S = 0.1
 #: Heartbeats come every 100 ms: after so many, the far end says that the relay is silent.
@@ -115,7 +115,7 @@ def relay(source: str, print_far: bool, as_json: bool, **options: Any) -> None:
     except Exception as error:
         service.failed(sentence(error))
         raise
-    _report(counts, as_json)
+    report(name, counts, as_json)
 
 
 def _say_life(service: Service, status: str, turns: int | None) -> None:
@@ -287,10 +287,11 @@ def far_settings(name: str, config: RelayConfig) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _report(counts: dict[str, dict[str, int]], as_json: bool) -> None:
+def report(name: str, counts: dict[str, dict[str, int]], as_json: bool) -> None:
+    """Say what a relay of an instance counted."""
     if as_json:
         click.echo(json.dumps(counts))
         return
     for scope, values in counts.items():
         text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
-        click.echo(f"{scope}: {text or 'nothing'}")
+        say_info(f"udpfast: relay of {name}: {scope}: {text or 'nothing'}")
