@@ -44,8 +44,6 @@ __all__ = ["BusHost"]
 
 #: Time between two checks for what changes rarely: outboxes, requests to promote, old segments.
 LOOK_S = 0.1
-#: Number of messages of a store that the host keeps.
-SAID_KEPT = 100
 #: epoll waits in whole milliseconds: this is the shortest wait.
 WAIT_S = 0.001
 #: Time for which the host leaves a store alone after it failed, before it tries again.
@@ -87,7 +85,6 @@ class _Part:
         )  # fmt: skip
         self.outboxes: dict[str, tuple[OutboxSender, int]] = {}
         self._refused: set[str] = set()
-        self._said = 0
         self._look_ns = 0
         self._source = Absence(monotonic_ns(), realtime_ns())
         self._copies: dict[str, Absence] = {}
@@ -234,15 +231,6 @@ class _Part:
             self.node.report_promotion("not promoted: this store is written by a feed")
         else:
             self.node.promote(now_ns)
-
-    def take_said(self) -> list[str]:
-        """Return the messages since the last call; the last `SAID_KEPT` messages are kept."""
-        said = self.store.said
-        found = said[self._said :]
-        if found:
-            del said[:-SAID_KEPT]
-            self._said = len(said)
-        return found
 
     def _take(self, path: Path, now_ns: int) -> None:
         try:
@@ -433,7 +421,7 @@ class BusHost:
                     part.node.watch.wake()
             for part in self.parts:
                 part.turn()
-                for line in part.take_said():
+                for line in part.disk.take_said():
                     if self._say is not None:
                         self._say(f"{part.name}: {line}")
             if alive is not None:

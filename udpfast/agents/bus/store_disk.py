@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
+from datetime import UTC, datetime
 from pathlib import Path
 
 from udpfast.archive.bus_files import (
@@ -32,6 +34,9 @@ from udpfast.shm.wake import WakeRegion
 __all__ = ["StoreDisk"]
 
 _KEEP_S = 0.01
+#: How many messages about a store are kept, and how many of them are shown.
+SAID_KEPT = 100
+SAID_SHOWN = 20
 
 
 class StoreDisk:
@@ -112,6 +117,8 @@ class StoreDisk:
         self.removed = self.removed_lacked = 0
         self._cuts = self.live.cuts + 1
         self._flushed = -1
+        self._told: deque[str] = deque(maxlen=SAID_SHOWN)  # with their times
+        self._said = 0  # so many messages of the store's have been told
         self._say_notes()
 
     def _say_notes(self) -> None:
@@ -217,8 +224,18 @@ class StoreDisk:
             "removed_lacked": self.removed_lacked,
             "readers": self._readers(),
             "consumers": self.consumers(),
-            "said": store.said[-20:],
+            "said": [*self._told, *_timed(store.said[self._said :])][-SAID_SHOWN:],
         }
+
+    def take_said(self) -> list[str]:
+        """Return the messages since the last call, which `description` shows with this time."""
+        found = self.store.said[self._said :]
+        if found:
+            self._told.extend(_timed(found))
+            heard = self._said + len(found)
+            self._said = min(heard, SAID_KEPT)
+            del self.store.said[: heard - self._said]
+        return found
 
     def _unprotected(self) -> int:
         # Return how many records outboxes have let go although a standby lacks them.
@@ -286,6 +303,11 @@ class StoreDisk:
         self.wake.close()
         self.log.close(failed)
         describe_store(self.directory, {**description, "ended": not failed})
+
+
+def _timed(said: list[str]) -> list[str]:
+    when = f"{datetime.fromtimestamp(realtime_ns() // 10**9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return [f"{when}: {line}" for line in said]
 
 
 def _away(release: Release) -> list[str]:

@@ -72,6 +72,7 @@ class FeedStore:
             self.disk.tell(self.disk.store.writer)
             if turn % _DESCRIBE == 0:
                 self.disk.remove_old()
+                self.disk.take_said()
                 describe_store(self.disk.directory, self._description())
             turn += 1
             if self._stopping.wait(_TELL_S):
