@@ -115,13 +115,17 @@ def test_relay_that_is_killed_while_it_waits_for_the_next_feed_is_named(
     waiting: tuple["subprocess.Popen[str]", IO[str]],
 ) -> None:
     relay, log = waiting
+    said = "relay: waits for the next feed of this name"
     assert read_status("cme").relay_gone == 0
+    assert said in CliRunner().invoke(cli, ["stat", "cme"]).output.splitlines()
     with Subscriber(FEED) as feed:
         assert "relay of cme" in log.readline()  # the same process goes on
+        assert said not in CliRunner().invoke(cli, ["stat", "cme"]).output.splitlines()
         feed.stop()
     assert "relay waits for the feed cme" in log.readline()
     relay.kill()
     relay.wait()
+    assert not read_status("cme").relay_waits
     assert read_status("cme").relay_gone == relay.pid
     assert any("its relay is gone" in each for each in feed_troubles("cme", read_status("cme")))
 

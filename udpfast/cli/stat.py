@@ -204,6 +204,8 @@ def _print_status(status: InstanceStatus, found: Sequence[Trouble], with_zeros: 
         _print_agent(agent, status.alive)
     if status.image is not None:
         say(f"image: {status.image['objects']:,} entries")
+    if status.relay_waits:
+        say("relay: waits for the next feed of this name")
     for scope, values in (status.relay or {}).items():
         text = ", ".join(f"{key} {value:,}" for key, value in values.items() if value)
         say(f"{'' if scope == 'relay' else 'relay '}{scope}: {text or 'nothing yet'}")

@@ -180,6 +180,8 @@ class InstanceStatus(Struct, frozen=True):
         Why it does not run, or why nobody finds it, if `udpfast run` noted that.
     relay_gone : int
         Pid of the relay beside it that was killed or failed, and is none of `agents`; 0: none.
+    relay_waits : bool
+        A relay is there, and waits for the next feed of this name.
     paused_ns : int
         For how long it has waited to be started again; 0: it does not.
     """
@@ -211,6 +213,7 @@ class InstanceStatus(Struct, frozen=True):
     replay: Replay | None = None
     note: RunNote | None = None
     relay_gone: int = 0
+    relay_waits: bool = False
     paused_ns: int = 0
 
     @property
@@ -310,7 +313,7 @@ def read_status(
         AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})
         for agent in read_roster(directory)
     )
-    relay, gone = _read_relay(directory)
+    relay, relay_lives, gone = _read_relay(directory)
     objects = paced.get(
         ("objects", directory), lambda _: read_objects(directory, values["feed"], image)
     )
@@ -351,6 +354,7 @@ def read_status(
         paused_ns=_paused_ns(agents, output, unix_ns),
         # The roster says how one is that the feed starts.
         relay_gone=gone if all(agent.name != "relay" for agent in agents) else 0,
+        relay_waits=relay_lives and not (output.alive and output.state == "open"),
     )
 
 
@@ -425,18 +429,18 @@ def _read_note(directory: Path, started_ns: int, output: OutputFacts) -> RunNote
     return None if runs and note.what == "failed" else note
 
 
-def _read_relay(directory: Path) -> tuple[dict[str, dict[str, int]] | None, int]:
-    # What it has counted, and its pid if it is gone.
+def _read_relay(directory: Path) -> tuple[dict[str, dict[str, int]] | None, bool, int]:
+    # What it has counted, whether it lives, and its pid if it is gone.
     try:
         counts = RelayCounts.attach(directory)
     except (FileNotFoundError, UdpfastError):
-        return None, 0
-    found = counts.read()
-    if not counts.alive:
+        return None, False, 0
+    found, alive = counts.read(), counts.alive
+    if not alive:
         found["relay"]["short"] = 0  # nothing waits any more
     gone = counts.gone
     counts.close()
-    return found, gone
+    return found, alive, gone
 
 
 def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostStatus:
