@@ -1,4 +1,4 @@
-"""Receive a feed and publish it to local strategies, until SIGINT or SIGTERM.
+"""Receive a feed and publish it to local strategies, until SIGINT, SIGTERM or SIGHUP.
 
 python docs/examples/subscribe.py docs/examples/feed.toml
 """

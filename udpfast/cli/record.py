@@ -1,4 +1,4 @@
-"""`udpfast record`: keep what an instance publishes until SIGINT, SIGTERM or the ring is closed."""
+"""`udpfast record`: keep what an instance publishes until a signal comes or the ring is closed."""
 
 from __future__ import annotations
 
