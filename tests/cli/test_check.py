@@ -113,6 +113,25 @@ def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
     assert "\nfine:\n  clock  tsc\n" in every
 
 
+def test_check_names_settings_as_the_file_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check_module, "inspect_host", lambda use: [FINE])
+    monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        'name = "cme"\n[wire]\nframing = "cme_mdp3"\n'
+        '[[streams.lines]]\nname = "A"\naddress = "239.1.1.1:9001"\n'
+        '[[recovery.lines]]\nname = "R"\naddress = "239.1.1.2:9001"\n'
+    )
+    for paths in ([str(path)], [str(tmp_path)]):
+        found = json.loads(CliRunner().invoke(check, [*paths, "--json"]).output)["settings"]
+        assert found["streams.lines[0].name"] == "A"
+        assert found["recovery.lines[0].name"] == "R"
+        assert not found["incremental.lines"]
+        assert not found["snapshot.lines"]
+
+
 def test_check_of_a_directory_adds_up_the_memory_of_its_feeds(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.toml").write_text(

@@ -130,27 +130,27 @@ def test_ranges_of_addresses_are_written_out_in_their_order() -> None:
         (
             "cboe_pitch",
             [several("A", "239.1.1.1-8:5000", "239.1.1.4:5000")],
-            r"incremental.A: expected an address of its own, found 239.1.1.4:5000, which it has",
+            r"streams.A: expected an address of its own, found 239.1.1.4:5000, which it has",
         ),
         (
             "cboe_pitch",
             [several("A", "239.1.1.1-8:5000"), several("B", "239.1.1.8-9:5000")],
-            r"incremental.B: .*found 239.1.1.8:5000, which incremental.A has",
+            r"streams.B: .*found 239.1.1.8:5000, which streams.A has",
         ),
         (
             "moldudp64",
             [several("A", "239.1.1.1-8:5000"), several("B", "239.1.2.1-7:5000")],
-            r"incremental.B: expected 8 addresses, as A has, .*same place.*found 7",
+            r"streams.B: expected 8 addresses, as A has, .*same place.*found 7",
         ),
         (
             "moldudp64",
             [several("A", "239.1.1.1-8:5000"), line("B", 5001)],
-            r"incremental.B: expected 8 addresses, .*found 1",
+            r"streams.B: expected 8 addresses, .*found 1",
         ),
         (
             "moldudp64",
             [several("A", "239.1.1.1:1", "10.0.0.1:2", source="10.0.0.9")],
-            r"incremental.A: source: expected a multicast group .*found '10.0.0.1:2'",
+            r"streams.A: source: expected a multicast group .*found '10.0.0.1:2'",
         ),
     ],
 )
@@ -218,11 +218,31 @@ CME = {"wire": {"framing": "cme_mdp3"}, "streams": {"lines": LINES}}
         ),
         (
             CME | {"recovery": {"lines": [line("A", 9003), line("A", 9004)]}},
-            r"snapshot.lines: expected distinct names, found 'recovery.A' twice",
+            r"recovery.lines: expected distinct names, found 'A' twice",
         ),
         (
             CME | {"recovery": {"lines": [line("A", 9001)]}},
-            r"snapshot.recovery.A: expected an address of its own.*incremental.A has",
+            r": recovery.A: expected an address of its own.*streams.A has",
+        ),
+        (
+            CME | {"streams": {"lines": [line("A", 9001), line("A", 9002)]}},
+            r": streams.lines: expected distinct names, found 'A' twice",
+        ),
+        (
+            CME | {"streams": {"lines": LINES, "use": ["C"]}},
+            r": streams.use: expected names of its lines \(A, B\), found 'C'",
+        ),
+        (
+            CME | {"streams": {"lines": LINES, "out_of_order_max_interval": 1 << 14}},
+            r": streams.out_of_order_max_interval: expected at most window.size \(8192\)",
+        ),
+        (
+            {"wire": CME["wire"], "incremental": {"lines": [line("A", 9001), line("A", 9002)]}},
+            r": incremental.lines: expected distinct names, found 'A' twice",
+        ),
+        (
+            CME | {"relay": {"lines": [{"name": "far", "incremental": "239.1.1.1:9001"}]}},
+            r"found 239.1.1.1:9001, which streams.A has",
         ),
         (
             CME | {"recovery": {"lines": [line("A", 9003)], "use": ["B"]}},
@@ -236,7 +256,7 @@ CME = {"wire": {"framing": "cme_mdp3"}, "streams": {"lines": LINES}}
         ),
         (
             CME | {"recovery": {"lines": [several("A", "239.1.1.1-2:9003")]}},
-            r"snapshot.recovery.A: expected 1 addresses, as A has",
+            r": recovery.A: expected 1 addresses, as A has",
         ),
         (
             CME | {"recovery": {"lines": [line("A", 9003)], "lost_packet_wait_us": 7}},

@@ -212,6 +212,12 @@ def test_inspect_feed_that_never_ran_does_not_judge_the_wait() -> None:
     assert wait.have.startswith("auto")
 
 
+def test_inspect_feed_names_the_wait_of_a_venue_as_its_file_does() -> None:
+    lines = {"lines": [{"name": name, "address": "127.0.0.1:0"} for name in "AB"]}
+    found = inspect(parse_feed({"name": "x", "wire": {"framing": "iex_tp"}, "streams": lines}))
+    assert {"streams lost_packet_wait_us", "streams window.size"} <= found.keys()
+
+
 def test_inspect_feed_one_line_waits_for_no_other() -> None:
     assert "incremental lost_packet_wait_us" not in inspect(feed())
 

@@ -12,7 +12,7 @@ import click
 from msgspec import structs
 
 from udpfast.cli.group import feed_files, is_group, load_feeds, plan_group
-from udpfast.config import FeedConfig, Setting, describe
+from udpfast.config import FeedConfig, Setting, as_written, describe
 from udpfast.host import Finding, HostUse, inspect_host
 from udpfast.monitor.findings import describe_judged, inspect_feed, inspect_together, use_of_all
 from udpfast.monitor.memory import FeedMemory, feed_memory, with_memory
@@ -71,7 +71,7 @@ def check(
     findings = [*inspect_host(use=use), *_feed_findings(placed)]
     if faults_only:
         findings = [finding for finding in findings if finding.fault and finding.ok is False]
-    settings = {name: list(describe(config)) for name, config in configs.items()}
+    settings = {name: list(describe(as_written(config))) for name, config in configs.items()}
     memory = {name: feed_memory(config) for name, config in configs.items()}
     if as_json:
         click.echo(json.dumps(_as_json(settings, findings, memory)))

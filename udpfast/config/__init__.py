@@ -23,6 +23,7 @@ from udpfast.config.lines import (
 )
 from udpfast.config.loop import AccessConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.parse import (
+    as_written,
     check_relay,
     load_feed,
     load_publish,
@@ -62,6 +63,7 @@ __all__ = [
     "SnapshotServerConfig",
     "Spoken",
     "ZmqConfig",
+    "as_written",
     "check_relay",
     "describe",
     "framing_name",

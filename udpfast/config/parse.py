@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from udpfast.errors import ConfigError
 from udpfast.wire.facts import FACTS
 
 __all__ = [
+    "as_written",
     "check_relay",
     "load_feed",
     "load_publish",
@@ -90,7 +91,9 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     ConfigError
         The message names `where`, the key, what was expected and what was found.
     """
-    config: FeedConfig = _by_role(where, convert(tables, FeedConfig, where))
+    written: FeedConfig = convert(tables, FeedConfig, where)
+    streams = "streams" if written.streams.lines else "incremental"
+    config = _by_role(where, written, streams)
     fitting = PAYLOADS_OF.get(config.wire.framing, ("none",))
     if payload_name(config.wire) not in fitting:
         raise ConfigError(
@@ -104,7 +107,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         )
     intervals = {
         "window": config.window.out_of_order_max_interval,
-        "incremental": config.incremental.out_of_order_max_interval,
+        streams: config.incremental.out_of_order_max_interval,
         "snapshot": config.snapshot.out_of_order_max_interval,
     }
     for table, interval in intervals.items():
@@ -113,16 +116,15 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
                 f"{where}: {table}.out_of_order_max_interval: expected at most window.size "
                 f"({config.window.size}), found {interval}"
             )
-    for channel in ("incremental", "snapshot"):
-        names = [line.name for line in getattr(config, channel).lines]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ConfigError(
-                f"{where}: {channel}.lines: expected distinct names, found {twice[0]!r} twice"
-            )
-        for line in getattr(config, channel).lines:
-            _check_addresses(where, f"{channel}.{line.name}", line, config.wire)
-            _check_source(where, f"{channel}.{line.name}: source", line)
+    lines = _keyed_lines(config, streams)
+    keys = [key for key, _ in lines]
+    twice = sorted({key for key in keys if keys.count(key) > 1})
+    if twice:
+        role, _, name = twice[0].partition(".")
+        raise ConfigError(f"{where}: {role}.lines: expected distinct names, found {name!r} twice")
+    for key, line in lines:
+        _check_addresses(where, key, line, config.wire)
+        _check_source(where, f"{key}: source", line)
     check_restarts(config.run.restart_first_ms, config.run.restart_longest_ms, where, "run.")
     check_servers(
         where,
@@ -132,11 +134,37 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         config.snapshot_server,
     )
     _check_output(where, config)
-    _check_sockets(where, config)
-    _check_lists(where, config)
+    _check_sockets(where, lines)
+    _check_lists(where, config, lines)
     config = replace(config, relay=check_relay(where, config.relay))
-    _check_relayed(where, config)
+    _check_relayed(where, config.relay, lines)
     return config
+
+
+def as_written(config: FeedConfig) -> FeedConfig:
+    """Return a feed's settings with its lines in the tables that a file has for its framing."""
+    if config.wire.framing == "roq":
+        return config
+    loops: dict[str, list[LineConfig]] = {"recovery": [], "definitions": []}
+    for line in config.snapshot.lines:
+        role, _, name = line.name.partition(".")
+        loops[role].append(replace(line, name=name))
+    return replace(
+        config,
+        incremental=ChannelConfig(),
+        snapshot=ChannelConfig(),
+        streams=config.incremental,
+        **{role: LoopConfig(lines=tuple(lines)) for role, lines in loops.items()},
+    )
+
+
+def _keyed_lines(config: FeedConfig, streams: str) -> list[tuple[str, LineConfig]]:
+    # The lines that are received, with their names in the file. Those of loops have their role's.
+    loops = "snapshot." if config.wire.framing == "roq" else ""
+    return [
+        *((f"{streams}.{line.name}", line) for line in config.incremental.lines),
+        *((f"{loops}{line.name}", line) for line in config.snapshot.lines),
+    ]
 
 
 def parse_relay(tables: Mapping[str, Any], where: str = "settings") -> RelayConfig:
@@ -192,15 +220,14 @@ def check_relay(where: str, relay: RelayConfig) -> RelayConfig:
     return replace(relay, lines=tuple(lines))
 
 
-def _check_relayed(where: str, config: FeedConfig) -> None:
+def _check_relayed(where: str, relay: RelayConfig, lines: Sequence[tuple[str, LineConfig]]) -> None:
     # A relay that sends to its own feed feeds itself: each round is a publisher of its own.
     received = {
-        _place(address): (f"{channel}.{line.name}", line.interface)
-        for channel in ("incremental", "snapshot")
-        for line in getattr(config, channel).lines
+        _place(address): (key, line.interface)
+        for key, line in lines
         for address in line.every_address
     }
-    for line in config.relay.lines:
+    for line in relay.lines:
         for channel, address in (("incremental", line.incremental), ("snapshot", line.snapshot)):
             own, interface = received.get(_place(address), ("", ""))
             is_group = ipaddress.ip_address(parse_endpoint(address)[0]).is_multicast
@@ -229,7 +256,7 @@ def _check_output(where: str, config: FeedConfig) -> None:
         )
 
 
-def _by_role(where: str, config: FeedConfig) -> FeedConfig:
+def _by_role(where: str, config: FeedConfig, streams: str) -> FeedConfig:
     # Sort the lines that are received by role. With framings other than roq, `streams` becomes
     # `incremental`, and the loops become `snapshot`.
     if config.wire.framing == "roq":
@@ -250,7 +277,7 @@ def _by_role(where: str, config: FeedConfig) -> FeedConfig:
         raise ConfigError(f"{where}: {name}.lines: expected at least one line, found none")
     return replace(
         config,
-        incremental=_received(where, "incremental", config.incremental, config.window.arbitration),
+        incremental=_received(where, streams, config.incremental, config.window.arbitration),
         snapshot=snapshot,
         recovery=LoopConfig(),
         definitions=LoopConfig(),
@@ -330,22 +357,20 @@ def _check_addresses(where: str, key: str, line: LineConfig, wire: WireConfig) -
         )
 
 
-def _check_lists(where: str, config: FeedConfig) -> None:
+def _check_lists(where: str, config: FeedConfig, lines: Sequence[tuple[str, LineConfig]]) -> None:
     # If only an address's index in its list tells its stream, all lists must have the same length.
     if _FACTS[framing_name(config.wire)].address_shift < 0:
         return
     first = config.incremental.lines[0]
-    for channel in ("incremental", "snapshot"):
-        for line in getattr(config, channel).lines:
-            if line.name.startswith("definitions.") and channel == "snapshot":
-                continue  # they belong to no stream
-            if len(line.every_address) != len(first.every_address):
-                raise ConfigError(
-                    f"{where}: {channel}.{line.name}: expected {len(first.every_address)} "
-                    f"addresses, as {first.name} has, because with wire.framing = "
-                    f'"{config.wire.framing}" the same place of each list is the same stream, '
-                    f"found {len(line.every_address)}"
-                )
+    for key, line in lines:
+        if key.startswith("definitions."):
+            continue  # they belong to no stream
+        if len(line.every_address) != len(first.every_address):
+            raise ConfigError(
+                f"{where}: {key}: expected {len(first.every_address)} addresses, as {first.name} "
+                f'has, because with wire.framing = "{config.wire.framing}" the same place of each '
+                f"list is the same stream, found {len(line.every_address)}"
+            )
 
 
 def _check_source(where: str, key: str, line: LineConfig) -> None:
@@ -366,26 +391,21 @@ def _check_source(where: str, key: str, line: LineConfig) -> None:
             )
 
 
-def _check_sockets(where: str, config: FeedConfig) -> None:
+def _check_sockets(where: str, lines: Sequence[tuple[str, LineConfig]]) -> None:
     # A group may be joined on several interfaces, and a port may be bound on each of them.
-    lines = [
-        (f"{channel}.{line.name}", line)
-        for channel in ("incremental", "snapshot")
-        for line in getattr(config, channel).lines
-    ]
     taken: dict[tuple[str, str, str], str] = {}
-    for name, line in lines:
+    for key, line in lines:
         for address in line.every_address:
             host, port = _place(address)
-            key = (f"{host} {port}", line.interface, line.source)
-            other = taken.get(key)
+            socket = (f"{host} {port}", line.interface, line.source)
+            other = taken.get(socket)
             if other is not None and port:
-                whose = f"{other} has" if other != name else "it has twice"
+                whose = f"{other} has" if other != key else "it has twice"
                 raise ConfigError(
-                    f"{where}: {name}: expected an address of its own, found {address}, which "
+                    f"{where}: {key}: expected an address of its own, found {address}, which "
                     f"{whose}"
                 )
-            taken[key] = name
+            taken[socket] = key
     if sum(len(line.every_address) for _, line in lines) > SOCKETS_MAX:
         raise ConfigError(
             f"{where}: expected at most {SOCKETS_MAX} addresses of all lines together, found "

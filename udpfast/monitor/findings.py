@@ -348,7 +348,11 @@ def _waits(config: FeedConfig) -> list[Finding]:
     # Whether holes wait until the slower of several lines has filled them, and whether there is
     # room meanwhile, as far as the feed has counted.
     findings = []
-    for scope, role in (("incremental", config.incremental), ("snapshot", config.snapshot)):
+    streams = "incremental" if config.wire.framing == "roq" else "streams"
+    for scope, key, role in (
+        ("incremental", streams, config.incremental),
+        ("snapshot", "snapshot", config.snapshot),
+    ):
         if len(role.lines) < 2:
             continue
         late, full = _too_late(config, scope)
@@ -356,7 +360,7 @@ def _waits(config: FeedConfig) -> list[Finding]:
         wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
         findings += [
             Finding(
-                f"{scope} lost_packet_wait_us",
+                f"{key} lost_packet_wait_us",
                 'the skew of the lines and a quarter more; "auto" waits for 250,000 us at most',
                 f"{wait_us}, {late or 0:,} datagrams came too late",
                 late == 0 if known else None,
@@ -364,7 +368,7 @@ def _waits(config: FeedConfig) -> list[Finding]:
                 "" if known else _UNCOUNTED,
             ),
             Finding(
-                f"{scope} window.size",
+                f"{key} window.size",
                 "2 x rate x wait, the next power of two; slab_cells: rate x wait",
                 f"{config.window.size}, {full or 0:,} gaps because it was full",
                 full == 0 if known else None,
