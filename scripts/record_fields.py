@@ -25,7 +25,13 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
-from udpfast.market.tables import Column
+from udpfast.market.tables import (
+    LAYOUT_TABLES,
+    PARTITIONS,
+    RECORD_TABLES,
+    Column,
+    frame_columns,
+)
 from udpfast.market.updates import ROW_DTYPES, TRADES, UPDATE_DTYPES
 from udpfast.market.words import CONTROL_WORDS, ENUMS, UPDATE_ENUMS
 
@@ -165,8 +171,46 @@ def _type(dtype: np.dtype[Any]) -> str:
     return dtype.str.lstrip("<|") if dtype.kind in "SV" else dtype.name
 
 
-def _table(dtype: np.dtype[Any], said: dict[str, str], skip: Iterable[str] = ()) -> Iterator[str]:
-    yield from ("", "| field | dtype | meaning, unit, absent |", "|---|---|---|")
+#: Parts of a record, as sources of columns name them.
+_HEAD, _PAYLOAD, _ROW = ("record",), ("payload", "update", "name", "event"), ("row",)
+#: The computed columns that show a field, by its part and name.
+_COMPUTED = {
+    (_HEAD, "flight_ns"): "sent_ns",
+    (_HEAD, "stream"): "stream",
+    (_HEAD, "session"): "session",
+    (_PAYLOAD, "flags"): "back",
+    (_ROW, "min_price"): "steps",
+    (_ROW, "tick_size"): "steps",
+}
+
+
+def _columns_of(kind: Kind | None, part: tuple[str, ...], field: str) -> str:
+    # Return the columns that show a field of a kind or, without a kind, of every record.
+    sources = {f"{each}.{field}" for each in part} | {_COMPUTED.get((part, field), "")}
+
+    def showing(columns: Iterable[Column]) -> dict[str, str]:
+        return {each.name: f"`{each.name}`" for each in columns if each.source in sources}
+
+    tables = (*RECORD_TABLES.values(), *LAYOUT_TABLES.values())
+    of_kind = [each for each in tables if kind and kind.name in each.kinds]
+    exported = [column for table in of_kind for column in table.columns]
+    found = showing((*exported, *RECORD_TABLES["messages"].columns, *PARTITIONS))
+    frame = frame_columns(kind)
+    if kind and frame and part is _PAYLOAD:
+        for name, shown in showing(frame.columns).items():
+            found.setdefault(name, f"{shown} in frames")
+    return ", ".join(found.values()) or "none"
+
+
+def _table(
+    dtype: np.dtype[Any],
+    said: dict[str, str],
+    skip: Iterable[str] = (),
+    *,
+    kind: Kind | None,
+    part: tuple[str, ...] = _PAYLOAD,
+) -> Iterator[str]:
+    yield from ("", "| field | dtype | in tables | meaning, unit, absent |", "|---|---|---|---|")
     for name in dtype.names or ():
         if name in skip or name.startswith("reserved"):
             continue
@@ -174,7 +218,7 @@ def _table(dtype: np.dtype[Any], said: dict[str, str], skip: Iterable[str] = ())
         meaning = said.get(name) or (TEXT if field.kind == "S" else "")
         if not meaning:
             raise SystemExit(f"scripts/record_fields.py says nothing of the field {name!r}")
-        yield f"| `{name}` | {_type(field)} | {meaning} |"
+        yield f"| `{name}` | {_type(field)} | {_columns_of(kind, part, name)} | {meaning} |"
     yield ""
 
 
@@ -198,26 +242,26 @@ def column_meaning(column: Column, kinds: Iterable[str]) -> str:
 
 def header_table() -> str:
     """Return the fields of every record's header."""
-    return "\n".join(_table(RECORD, _RECORD))
+    return "\n".join(_table(RECORD, _RECORD, kind=None, part=_HEAD))
 
 
 def update_tables() -> str:
     """Return the fields that all updates begin with, then those of each kind and of its rows."""
     common = TRADES.names or ()
     parts = ["### Every update", "", "`record.data` of a BOOK and of every kind below begins with:"]
-    parts += _table(TRADES, HEADER)
+    parts += _table(TRADES, HEADER, kind=Kind.TRADES)
     for kind, dtype in UPDATE_DTYPES.items():
         parts += [f"### {kind.name}", "", f"{_KINDS[kind][0].upper()}{_KINDS[kind][1:]}."]
         own = [name for name in dtype.names or () if name not in common]
         if any(not name.startswith("reserved") for name in own):
             parts += ["", "`record.data`, besides the fields of every update:"]
-            parts += _table(dtype, OWN.get(kind.name, {}), common)
+            parts += _table(dtype, OWN.get(kind.name, {}), common, kind=kind)
         else:
             parts.append("")
         if kind in ROW_DTYPES:
             sides = ", `record.bids`, `record.asks`" if kind is Kind.BOOK else ""
             parts.append(f"`record.rows`{sides}:")
-            parts += _table(ROW_DTYPES[kind], ROWS[kind.name])
+            parts += _table(ROW_DTYPES[kind], ROWS[kind.name], kind=kind, part=_ROW)
     return "\n".join(parts)
 
 
@@ -237,7 +281,7 @@ def control_tables() -> str:
             parts += [f"STALE: {_KINDS[kind]}. RECOVERED: {_KINDS[Kind.RECOVERED]}."]
         else:
             parts += [f"### {kind.name}", "", f"{_KINDS[kind][0].upper()}{_KINDS[kind][1:]}."]
-        parts += _table(dtype, _CONTROL[kind] | coded)
+        parts += _table(dtype, _CONTROL[kind] | coded, kind=kind)
     return "\n".join(parts)
 
 

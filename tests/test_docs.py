@@ -41,6 +41,23 @@ def test_column_without_a_meaning_is_refused():
         column_meaning(Column("lost", "long", "payload.lost"), ["GAP"])
 
 
+def test_page_of_records_names_the_columns_that_show_a_field():
+    records = pages()["records.md"]
+    header, other = records["record header"], records["other records"]
+    updates = records["updates"]
+    for table, row in (
+        (header, "| `flight_ns` | int32 | `sent_ns` |"),
+        (header, "| `checksum` | uint32 | none |"),
+        (updates, "| `exchange_time_utc` | int64 | `exchange_time_ns` |"),
+        (updates, "| `row_count` | uint32 | `rows`, `row_count` in frames |"),
+        (updates, "| `min_price` | float64 | `tick_size_steps` |"),
+        (other, "| `first` | uint64 | `first_number` |"),
+        (other, "| `old_id` | uint64 | `old_session` |"),
+        (other, "| `flags` | uint32 | `back`, `flags` in frames |"),
+    ):
+        assert row in table
+
+
 def test_no_key_or_counter_has_the_description_of_another():
     settings = [*describe(example_feed()), *describe(example_publish())]
     described = {(setting.key.rpartition(".")[2], setting.reason) for setting in settings}
