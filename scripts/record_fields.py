@@ -50,7 +50,7 @@ _RECORD = {
     "flight_ns": "`received_ns` minus the time of sending by the sender's clock, ns; -2^31: "
     "unknown; +-(2^31 - 1): 2 s or more",
     "stream": "0 incremental, 1 snapshot with Roq; from 2 on with venues; 65,535: none",
-    "session": "ordinal of the session in the log, from 1; 0: before the first",
+    "session": "ordinal of the session in the record log, from 1; 0: before the first",
     "checksum": "CRC32C in a journal; 0 in a ring",
 }
 
@@ -132,7 +132,7 @@ _KINDS = {
     Kind.RECOVERED: "this object is sound (again)",
     Kind.CONNECTION: "a channel, line, writer or loop fell silent, or is heard again",
     Kind.DISAGREEMENT: "different bytes came under one number, on two lines or on one",
-    Kind.RESTART: "the log has a new writer; treat it as a new session",
+    Kind.RESTART: "the record log has a new writer; treat it as a new session",
     Kind.LAPPED: "the reader, or the recorder, missed records here",
     Kind.DATAGRAM: "raw capture: a datagram as received",
     Kind.CLOCK: "raw capture: a time at which something changed",
