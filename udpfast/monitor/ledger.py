@@ -154,7 +154,7 @@ def _reader_sums(readers: Sequence[ReaderInfo], records: int) -> Iterator[tuple[
     for reader in readers:
         known = reader.began_index + reader.read + reader.lapped
         yield (
-            f"{reader.name}-{reader.pid}: records, before it + read + lapped + lag",
+            f"{reader.name}-{reader.pid}: records, before it + read + missed + lag",
             records,
             known + records - reader.index,
         )
