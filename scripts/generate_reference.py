@@ -6,11 +6,13 @@ The text between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the rest is w
 --check nothing is written, and the exit code is 1 if a file is not up to date.
 """
 
+import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from scripts.record_fields import (
     column_meaning,
@@ -58,8 +60,14 @@ def key_rows(settings: Iterable[Setting]) -> Iterator[str]:
     """Yield one row per key."""
     for setting in settings:
         key = re.sub(r"\[\d+\]", "[]", setting.key)
-        default = "required" if REQUIRED.search(key) else f"`{setting.value!r}`"
-        yield f"| `{key}` | {default} | {setting.reason} |"
+        yield f"| `{key}` | {key_default(key, setting.value)} | {setting.reason} |"
+
+
+def key_default(key: str, value: Any) -> str:
+    """Return the default of a key as its file would say it."""
+    if REQUIRED.search(key):
+        return "required"
+    return "absent" if value is None else f"`{json.dumps(value)}`"
 
 
 def key_table(settings: Iterable[Setting]) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from scripts.generate_reference import example_feed, example_publish, pages
+from scripts.generate_reference import example_feed, example_publish, key_default, pages
 from scripts.record_fields import column_meaning
 from tests.shared import ROOT
 from udpfast import OrderBook
@@ -56,6 +56,19 @@ def test_page_of_records_names_the_columns_that_show_a_field():
         (other, "| `flags` | uint32 | `back`, `flags` in frames |"),
     ):
         assert row in table
+
+
+def test_default_of_a_key_is_what_its_file_would_say():
+    for value, said in (
+        (False, "`false`"),
+        (None, "absent"),
+        ((), "`[]`"),
+        ("", '`""`'),
+        (("native", "flatbuffers"), '`["native", "flatbuffers"]`'),
+        (0.5, "`0.5`"),
+    ):
+        assert key_default("window.parity", value) == said
+    assert key_default("incremental.lines[].name", "A") == "required"
 
 
 def test_no_key_or_counter_has_the_description_of_another():
