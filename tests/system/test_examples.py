@@ -17,6 +17,7 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books
 from udpfast.config import parse_publish
 from udpfast.log.readers import list_readers
+from udpfast.net.ports import free_ports
 from udpfast.payload.roq.encode import encode_book
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
@@ -34,14 +35,20 @@ def start(name, *arguments):
 def test_publish_subscribe_and_read_examples_work_together(tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    subscriber = start("subscribe.py", str(EXAMPLES / "feed.toml"))
+    ports = dict(zip(("29001", "29101", "29002"), free_ports(3), strict=True))
+    files = {}
+    for name in ("feed.toml", "publish.toml"):  # else two runs of this test on a host meet
+        text = (EXAMPLES / name).read_text()
+        files[name] = tmp_path / name
+        files[name].write_text(re.sub("|".join(ports), lambda port: str(ports[port[0]]), text))
+    subscriber = start("subscribe.py", str(files["feed.toml"]))
     assert "ring:example" in subscriber.stdout.readline()
     reader = start("read_books.py", "ring:example")
     wait_until(  # else the feed may have ended before it comes, and its books are in doubt
         lambda: reader.pid in [each.pid for each in list_readers(tmp_path / "example")],
         "the reader",
     )
-    publisher = start("publish.py", str(EXAMPLES / "publish.toml"))
+    publisher = start("publish.py", str(files["publish.toml"]))
     publisher.communicate(timeout=PATIENCE_S)
     assert publisher.returncode == 0
     subscriber.send_signal(signal.SIGTERM)
