@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests.net.preload import build_stub
+from tests.system.feed_files import feed as feed_file
 from tests.system.test_subscriber import send
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.client.counters import counters
@@ -28,12 +29,7 @@ def library(tmp_path_factory):
 def feed(port, tmp_path, monkeypatch):
     """Return the file of a feed on loopback."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
-    path = tmp_path / "feed.toml"
-    path.write_text(
-        f'name = "test"\nring.capacity_bytes = {1 << 22}\nobjects.collect_bytes = {1 << 20}\n'
-        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
-    )
-    return path
+    return feed_file(tmp_path, "test", port=port)
 
 
 def udpfast(*arguments, prefix=(), **environment):

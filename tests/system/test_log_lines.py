@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 
+from tests.system.feed_files import feed as feed_file
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.monitor.status import read_status
 
@@ -33,12 +34,7 @@ def feed(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file of a feed on loopback."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
-    path = tmp_path / "feed.toml"
-    path.write_text(
-        f'name = "test"\nring.capacity_bytes = {1 << 22}\nobjects.collect_bytes = {1 << 20}\n'
-        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
-    )
-    return path
+    return feed_file(tmp_path, "test", port=port)
 
 
 @pytest.fixture(autouse=True)
