@@ -35,6 +35,14 @@ def test_no_cell_of_a_table_is_empty():
     assert [row for row in rows if re.search(r"\|\s*\|", row)] == []
 
 
+def test_no_column_of_a_table_lacks_its_header():
+    found = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        headers = re.findall(r"^(\|.*\|)\n\|[-:|]+\|$", path.read_text(encoding="utf-8"), re.M)
+        found += [f"{path.name}: {header}" for header in headers if re.search(r"\|\s*\|", header)]
+    assert found == []
+
+
 def test_column_without_a_meaning_is_refused():
     assert column_meaning(Column("lost", "long", "payload.count"), ["GAP"]) == "lost messages"
     with pytest.raises(SystemExit, match="says nothing of the column 'lost'"):
