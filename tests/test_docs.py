@@ -94,6 +94,12 @@ def test_readme_best_prices_are_unpacked_as_the_book_gives_them():
     assert len(names[1].split(", ")) == len(OrderBook().best())
 
 
+def test_readme_names_every_page():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    names = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert {name for name in names if f"(docs/{name})" not in readme} == set()
+
+
 def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
     page = (ROOT / "docs/shared-memory.md").read_text()
     for kind, words in (("GAP", GapReason), ("SESSION", SessionReason), ("STALE", ObjectStatus)):
