@@ -149,6 +149,8 @@ def test_listener_that_is_started_anew_goes_on() -> None:
     assert not line.lost.any()
     assert 10 < line.away.sum() == line.sent.sum() - line.arrived.sum()
     assert len(line.runs) == 0
+    # What the first one counted went with it.
+    assert line.counts["out_duplicates"] is line.counts["out_reordered"] is None
     # The second listener has no word on those that it cannot have had.
     (theirs,) = heard.lines.values()
     assert heard.first_probe == np.flatnonzero(line.away)[-1] + 1

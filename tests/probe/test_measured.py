@@ -199,6 +199,37 @@ def test_line_that_the_listener_heard_late_is_not_lost_before() -> None:
     assert verdicts(line) == {"returned": [3, 4], "lost_back": [], "lost": [], "away": [0, 1, 2]}
 
 
+#: What a listener counts and a sender cannot.
+TOLD = ("out_duplicates", "out_reordered", "listener_unsent", "listener_kernel_drops")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"starts": (0, 6), "report": msgspec.structs.replace(REPORT, began=7)},
+        {"report": msgspec.structs.replace(REPORT, began=7)},  # one that gave up and began again
+        {"report": None},  # one that died
+    ],
+)
+def test_what_not_every_listener_has_told_is_unknown(more: dict[str, Any]) -> None:
+    found = result({"a": RESTART}, **more)
+    own = found.to_dict()["lines"]["a"]
+    assert [own[name] for name in TOLD] == [None] * len(TOLD)
+    (row,) = [line for line in result_text(found).splitlines() if re.match(r"a +12 ", line)]
+    assert re.search(r" - +- +\d+$", row)
+    pytest.importorskip("bokeh")
+    from udpfast.probe.page import page_of
+
+    assert page_of(found).count('<td class="n">-</td>') == 2
+
+
+def test_what_the_only_listener_has_told_is_known_though_it_heard_the_line_late() -> None:
+    heard: list[int | None] = [None, None, None, 1, 1]
+    report = msgspec.structs.replace(REPORT, began=2)
+    own = result({"a": (heard, [1] * 5)}, starts=(2,), report=report).to_dict()["lines"]["a"]
+    assert (own["out_duplicates"], own["out_reordered"]) == (1, 2)
+
+
 def test_line_that_was_cut_until_the_listener_gave_up_is_lost() -> None:
     cut: list[int | None] = [1, None, None, None, None, 1]
     line = result({"a": (cut, [1] * 6)}, report=msgspec.structs.replace(REPORT, began=3)).lines["a"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from udpfast.page.words import counted, duration, literal, moment
+from udpfast.page.words import count_text, counted, duration, literal, moment
 from udpfast.probe import LineResult, Race, Result
 from udpfast.probe.result import LISTENER_OUT, percentiles_of, runs_of
 
@@ -85,9 +85,9 @@ def _loss(line: LineResult) -> list[str]:
         f"{line.loss:.3%}",
         f"{len(runs):,}",
         f"{int(runs.max(initial=0)):,}",
-        f"{line.counts.get('out_reordered', 0):,}",
-        f"{line.counts.get('out_duplicates', 0):,}",
-        "-" if line.lost_back is None else f"{int(line.lost_back.sum()):,}",
+        count_text(line.counts["out_reordered"]),
+        count_text(line.counts["out_duplicates"]),
+        count_text(None if line.lost_back is None else int(line.lost_back.sum())),
     ]
 
 

@@ -7,6 +7,7 @@ import datetime
 __all__ = [
     "NO_STREAM",
     "channel",
+    "count_text",
     "counted",
     "duration",
     "figure",
@@ -24,6 +25,11 @@ def channel(stream: int) -> str:
     if stream == NO_STREAM:
         return "all streams"
     return ("incremental", "snapshot")[stream] if stream < 2 else f"stream {stream}"
+
+
+def count_text(count: int | None) -> str:
+    """Return a count, or a dash if it is not known."""
+    return "-" if count is None else f"{count:,}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -16,8 +16,8 @@ from udpfast.probe.result import LineResult, Result
 __all__ = ["Kept", "arrived_only", "measured"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-#: Name, address, samples, the listener's report, what arrived by it, stamps, counts, and the first
-#: probe that each further listener can have had.
+#: Name, address, samples, the last listener's report, what arrived by it, stamps, counts, and the
+#: first probe that each listener can have had.
 Kept = tuple[
     str,
     LineAddress,
@@ -203,8 +203,10 @@ def _line(
     left, reached, turned, back = trips
     sent, returned = samples["sent_ns"] != 0, samples["returned_ns"] != 0
     reported = arrived is not None
-    # A listener that was started anew does not know what the one before it echoed.
-    came = returned | arrived[: len(sent)] if arrived is not None else returned
+    told_of = arrived[: len(sent)] if arrived is not None else np.zeros_like(returned)
+    # A listener that was started anew does not know what the one before it echoed, nor counted.
+    came = returned | told_of
+    alone = reported and len(starts) <= 1 and not (returned & ~told_of).any()
     began = report.began if report is not None else 0
     known_from = max((began, *starts))
 
@@ -219,11 +221,10 @@ def _line(
         "malformed": counts["malformed"],
         "kernel_drops": counts["kernel_drops"],
     }
-    told = (
-        {word: getattr(report, each) for each, word in _REPORTED.items()}
-        if report is not None
-        else {"out_duplicates": counts["out_duplicates"]}
-    )
+    told = {
+        word: getattr(report, each) if report is not None and alone else None
+        for each, word in _REPORTED.items()
+    }
     departed = samples["departed_ns"] != 0
     return LineResult(
         name=name,

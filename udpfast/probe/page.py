@@ -22,7 +22,7 @@ from udpfast.page.charts import (
     time_axis,
 )
 from udpfast.page.document import cells_of, document
-from udpfast.page.words import counted, duration, literal, moment
+from udpfast.page.words import count_text, counted, duration, literal, moment
 from udpfast.probe.result import LISTENER_OUT, PERCENTS, Result, Values, percentiles_of
 
 __all__ = ["page_of"]
@@ -119,9 +119,9 @@ def _losses(result: Result) -> str:
                 f"{line.loss:.4%}",
                 f"{len(runs):,}",
                 f"{int(runs.max(initial=0)):,}",
-                f"{counts.get('out_reordered', 0):,}",
-                f"{counts.get('out_duplicates', 0):,}",
-                "-" if line.lost_back is None else f"{int(line.lost_back.sum()):,}",
+                count_text(counts["out_reordered"]),
+                count_text(counts["out_duplicates"]),
+                count_text(None if line.lost_back is None else int(line.lost_back.sum())),
             ]
         )
     head = ["line", "sent", "lost, way out", "share", "runs of loss", "longest", "reordered"]

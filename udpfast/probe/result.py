@@ -91,8 +91,9 @@ class LineResult:
     out_order, back_order : numpy.ndarray of int64
         Place among all arrivals at the listener and at the sender, from 1; 0: none. A listener has
         None for `back_order`.
-    counts : dict of str to int
-        What was counted besides: duplicates, reordered, strangers, ...
+    counts : dict of str to int or None
+        What was counted besides: duplicates, reordered, strangers, ... None: of what listeners
+        count, if not every one of the run has told it.
     stamps : dict of str to str
         Who made the stamps: "sent", "reached", "returned".
     """
@@ -114,7 +115,7 @@ class LineResult:
     turn_ns: Values
     out_order: Times
     back_order: Times | None
-    counts: Mapping[str, int]
+    counts: Mapping[str, int | None]
     stamps: Mapping[str, str]
 
     def __repr__(self) -> str:

@@ -83,7 +83,7 @@ class _Line:
         self.stamps = options.set_timestamps(sock, timestamps, where.interface).got
         self.cookie = 0
         self.cookies: set[int] = set()  # of listeners that took part
-        # Number of the first probe that the next listener can have had, for each one of the run.
+        # Number of the first probe that a listener can have had, for each one of the run.
         self.starts: list[int] = []
         self.there: Clock | None = None
         self.report: Report | None = None
@@ -247,6 +247,7 @@ class Sender:
                 self.connect()
         failures: list[BaseException] = []
         for number, line in enumerate(self._lines):
+            line.starts += [0] if line.cookie else []
             self._outgoing.set_cookie(number, line.cookie)
             self._outgoing.set_greeting(number, self._hello(line))
             if line.stamps != "none":
