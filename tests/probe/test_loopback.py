@@ -149,6 +149,8 @@ def test_listener_that_is_started_anew_goes_on() -> None:
     assert not line.lost.any()
     assert 10 < line.away.sum() == line.sent.sum() - line.arrived.sum()
     assert len(line.runs) == 0
+    # Places of arrival go on at the second one.
+    assert (np.diff(line.out_order[line.returned]) > 0).all()
     # What the first one counted went with it.
     assert line.counts["out_duplicates"] is line.counts["out_reordered"] is None
     # The second listener has no word on those that it cannot have had.
@@ -365,6 +367,19 @@ def test_listener_counts_duplicates_and_what_comes_late() -> None:
         assert arrivals == list(range(1, 9))
         (counts,) = receiver.live()
         assert (counts["duplicates"], counts["reordered"], counts["distinct"]) == (2, 2, 6)
+
+
+def test_listener_that_is_back_after_it_gave_up_has_another_epoch() -> None:
+    epochs = []
+    with contextlib.ExitStack() as stack:
+        receiver, address = stack.enter_context(listening())
+        for _ in range(2):
+            own, header = _session(address, stack)
+            own.send(_probe(header, 0))
+            epochs.append(HEADER.unpack_from(own.recv(3000))[3])
+            own.send(encode(replace(header, kind=ProbeKind.BYE), padded=True))
+            taken(receiver)
+    assert epochs == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,13 @@
 #
 #  0       4      5      6   8       16       24      32        40           48          56       64
 #  +-------+------+------+---+-------+--------+-------+---------+------------+-----------+---------+
-#  | magic | kind | line | 0 | nonce | cookie | index | sent_ns | reached_ns | turned_ns | arrival |
+#  | magic | kind | line | e | nonce | cookie | index | sent_ns | reached_ns | turned_ns | arrival |
 #  +-------+------+------+---+-------+--------+-------+---------+------------+-----------+---------+
 #
 # The sender draws the nonce, the listener answers with the cookie, a hash of nonce and address
 # under its own key: nobody takes part who does not receive at the address that he sends from. An
-# echo is the probe with the last three fields filled in, and as long: both ways cost the same.
+# echo is the probe with the last three fields and e, the epoch, filled in, and as long: both ways
+# cost the same.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -37,7 +38,7 @@ cdef packed struct ProbeHeader:
     uint32_t magic
     uint8_t kind
     uint8_t line
-    uint16_t zero
+    uint16_t epoch               # 0; in an echo, how many lines its listener had opened so far
     uint64_t nonce
     uint64_t cookie
     uint64_t index               # number of the probe, from 0

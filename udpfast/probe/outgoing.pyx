@@ -4,7 +4,7 @@ Open loop: a probe's time is fixed before the run. A sender that was stopped cat
 what the stop cost shows in the round trips instead of being left out.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -49,6 +49,15 @@ cdef enum:
     SLEEP_MARGIN_NS = 150_000
     NIC_CLOCK_LIMIT_NS = 1_000_000_000  # as for what is received: net/datagram.pyx
 
+cdef struct Session:
+    # A listener counts arrivals from 1, and so does the next one; so does the same one, if it gave
+    # up on a silent line and is back.
+    uint64_t cookie
+    uint16_t epoch
+    uint32_t before              # arrivals at those before it, as far as echoes have told
+    uint32_t latest              # the highest place so far
+
+
 cdef struct OutLine:
     DatagramBatch receive
     SendBatch* send
@@ -62,6 +71,7 @@ cdef struct OutLine:
     uint32_t* out_order
     uint32_t* back_order
     Histogram* round_trip
+    Session sessions[2]          # the latest that has echoed, and the one before it
     int64_t unsent
     int64_t echoes
     int64_t back_arrivals
@@ -416,6 +426,7 @@ cdef class Outgoing:
             self, OutLine* line, uint32_t origin, Datagram* item, int64_t now_ns) noexcept nogil:
         cdef const ProbeHeader* header = <const ProbeHeader*>item.data
         cdef uint64_t index
+        cdef uint32_t place
         if unlikely(item.size < PROBE_HEADER or item.flags & DATAGRAM_TRUNCATED):
             line.malformed += 1
             return
@@ -433,8 +444,9 @@ cdef class Outgoing:
             return
         line.back_arrivals += 1
         line.latest_ns = now_ns
+        place = place_of(line, header)
         if unlikely(line.returned_ns[index] != 0):
-            if line.out_order[index] == <uint32_t>header.arrival:
+            if line.out_order[index] == place:
                 line.back_duplicates += 1
             else:
                 line.out_duplicates += 1
@@ -447,7 +459,7 @@ cdef class Outgoing:
         line.back_ns[index] = (
             now_ns + self.utc_offset_ns if item.flags & DATAGRAM_NO_TIMESTAMP
             else item.received_ns)
-        line.out_order[index] = <uint32_t>header.arrival
+        line.out_order[index] = place
         line.back_order[index] = <uint32_t>line.back_arrivals
         histogram_record(
             line.round_trip, now_ns - self.start_ns - self.due_ns[index])
@@ -470,6 +482,23 @@ cdef class Outgoing:
         line.departures_pending -= line.departed_ns[mark - 1] == 0
         # A stamp of the NIC follows the kernel's, under the same number, and replaces it.
         line.departed_ns[mark - 1] = found.stamp_ns
+
+
+cdef inline uint32_t place_of(OutLine* line, const ProbeHeader* header) noexcept nogil:
+    # Among all arrivals of the run. A new listener is greeted once the line was silent for a
+    # second: an echo that is later than that, of the one before it, has its place all the same.
+    cdef Session* session = &line.sessions[0]
+    cdef uint32_t place
+    if unlikely(session.cookie != header.cookie or session.epoch != header.epoch):
+        session = &line.sessions[1]
+        if session.cookie != header.cookie or session.epoch != header.epoch:
+            session[0] = line.sessions[0]
+            session = &line.sessions[0]
+            session.cookie, session.epoch = header.cookie, header.epoch
+            session.before = session.latest
+    place = session.before + <uint32_t>header.arrival
+    session.latest = max(session.latest, place)
+    return place
 
 
 cdef int64_t* column(int64_t[::1] values, int64_t count) except NULL:

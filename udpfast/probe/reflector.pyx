@@ -4,7 +4,7 @@ Python opens and closes tracks (a line of a session each) beside the running loo
 never allocates, and does no more for a datagram than it costs to receive one and send it.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
@@ -50,6 +50,7 @@ cdef struct Track:
     uint64_t nonce
     uint64_t cookie
     uint8_t line
+    uint16_t epoch
     uint32_t size
     int64_t count
     int64_t* sent_ns             # UNIX of the sender, as the probe says
@@ -76,6 +77,7 @@ cdef class Reflector:
     cdef list _kept
     cdef uint64_t stopping
     cdef uint64_t running
+    cdef uint64_t opened
     cdef uint64_t used               # tracks from here on were never open: nobody looks at them
     cdef Mailbox mailbox
 
@@ -134,7 +136,9 @@ cdef class Reflector:
             &track.receive, sock.fileno(), 0, <uint8_t>line, 0, BATCH_MAX, False, stamped, False,
             NULL), "take memory for", f"line {line}")
         send_batch_init(&track.send, sock.fileno())
+        self.opened += 1
         track.nonce, track.cookie, track.line = nonce, cookie, <uint8_t>line
+        track.epoch = <uint16_t>self.opened
         track.size, track.count, track.highest = size_bytes, sent.shape[0], -1
         track.sent_ns, track.reached_ns, track.order = &sent[0], &reached[0], &order[0]
         track.out, track.out_negative = out.histogram, negative.histogram
@@ -293,6 +297,7 @@ cdef class Reflector:
                 track.out, track.out_negative,
                 <int64_t>(<uint64_t>reached_ns - <uint64_t>header.sent_ns))
         header.kind = KIND_ECHO
+        header.epoch = track.epoch
         header.reached_ns = reached_ns
         header.arrival = <uint64_t>track.arrivals
         send_batch_add(&track.send, header, item.size)

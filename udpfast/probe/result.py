@@ -89,7 +89,8 @@ class LineResult:
     turn_ns : numpy.ndarray of float64
         From the listener's stamp of the probe until the echo was handed to its kernel.
     out_order, back_order : numpy.ndarray of int64
-        Place among all arrivals at the listener and at the sender, from 1; 0: none. A listener has
+        Place among all arrivals at the listener and at the sender, from 1; 0: none. At the next
+        listener of the run, places go on behind the last that the sender knows of. A listener has
         None for `back_order`.
     counts : dict of str to int or None
         What was counted besides: duplicates, reordered, strangers, ... None: of what listeners

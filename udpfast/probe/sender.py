@@ -45,7 +45,7 @@ from udpfast.probe.own_clock import own_clock
 from udpfast.probe.result import Result
 from udpfast.shm.histogram import LatencyHistogram
 
-__all__ = ["SAMPLES_MAX", "TRAIN_MAX", "Sender"]
+__all__ = ["COLUMNS", "SAMPLES_MAX", "TRAIN_MAX", "Sender"]
 
 #: Probes of a run, on all lines together: 56 bytes each.
 SAMPLES_MAX = 1 << 24
@@ -60,7 +60,8 @@ SILENCE_NS = 1_000_000_000
 #: Questions at a time, and how often in vain before another line is tried.
 WINDOW, TRIES = 16, 6
 
-_COLUMNS = {
+#: What is kept of each probe on each line.
+COLUMNS = {
     "sent_ns": np.int64,
     "departed_ns": np.int64,
     "reached_ns": np.int64,
@@ -148,7 +149,7 @@ class Sender:
             self._due_ns = (numbers * (1e9 / rate_per_s)).astype(np.int64)
             self._samples = [
                 # Touched, so that no page is missing while it runs.
-                {name: np.full(count, 0, kind) for name, kind in _COLUMNS.items()}
+                {name: np.full(count, 0, kind) for name, kind in COLUMNS.items()}
                 for _ in self._lines
             ]
             self._nonce = secrets.randbits(64)
