@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from lab.main import PROGRAMS
 from tests.shared import ROOT
 from udpfast.cli.main import VERBS, cli
+from udpfast.cli.options import OutputFile
 from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
 from udpfast.log.journal import Journal
@@ -59,6 +60,35 @@ def test_option_is_as_asked_for_or_refused_in_one_line(command, parameter):
             if isinstance(each, int | float) and not isinstance(each, bool):
                 assert math.isfinite(each)
                 assert each == type(each)(value)
+
+
+def test_file_that_cannot_be_written_is_refused_before_the_run(tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    there.write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere" / "x")
+    kind = OutputFile()
+    for path in (there, tmp_path / "new", "new"):
+        assert kind.convert(str(path), None, None) == Path(path)
+    wrong = [tmp_path, tmp_path / "nowhere" / "x", there / "x", tmp_path / ("x" * 300)]
+    for path in (*wrong, tmp_path / "link"):
+        with pytest.raises(click.BadParameter):
+            kind.convert(str(path), None, None)
+    monkeypatch.setattr(os, "access", lambda path, how: False)
+    for path in (there, tmp_path / "new"):
+        with pytest.raises(click.BadParameter, match="may not be written"):
+            kind.convert(str(path), None, None)
+    assert there.read_text() == "old"
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "link", there]
+
+
+def test_what_a_verb_writes_at_its_end_is_an_output_file():
+    found = {
+        f"{verb} {parameter.name}"
+        for verb in ("demo", "send", "replay")
+        for parameter in commands()[verb].params
+        if isinstance(parameter.type, OutputFile)
+    }
+    assert found == {"demo books_path", "send books", "replay books_path"}
 
 
 #: A command in a block or between backticks: its words up to what the shell takes for itself.

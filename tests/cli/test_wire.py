@@ -1,9 +1,12 @@
 """`udpfast wire`: its options, its text, and what it serves while it runs."""
 
+import errno
 import json
+import os
 import re
 import threading
 import urllib.request
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +17,7 @@ from udpfast.cli.wire_metrics import receiver_families, sender_families
 from udpfast.cli.wire_send import parse_lines
 from udpfast.errors import ConfigError
 from udpfast.net.line import LineAddress
-from udpfast.probe import Receiver, Sender
+from udpfast.probe import Receiver, Result, Sender
 
 
 @pytest.mark.parametrize(
@@ -62,6 +65,29 @@ def test_send_prints_one_json_object() -> None:
     found = json.loads(ran.stdout)
     assert found["lines"]["a"]["returned"] == found["lines"]["b"]["returned"] == 200
     assert found["races"][0]["way"] == "out"
+
+
+def test_send_refuses_a_file_that_cannot_be_written_before_the_run(tmp_path: Path) -> None:
+    for option in ("--report", "--arrays"):
+        path = tmp_path / "nowhere" / "x"
+        ran = CliRunner().invoke(cli, ["wire", "send", "127.0.0.1:9", option, str(path)])
+        assert (ran.exit_code, "there is no directory" in ran.stderr) == (2, True)
+
+
+def test_result_is_printed_though_a_file_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(result: Result, path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Result, "write_arrays", full)
+    with Receiver(["127.0.0.1:0"], spin=False) as receiver:
+        asked = ["--seconds", "0.1", "--idle", "sleep", "--json"]
+        arrays = ["--arrays", str(tmp_path / "x.npz")]
+        ran = CliRunner().invoke(cli, ["wire", "send", receiver.addresses[0], *asked, *arrays])
+    assert ran.exit_code == 1
+    assert json.loads(ran.stdout)["probes"] == 100
+    assert "x.npz was not written: No space left on device" in ran.stderr
 
 
 def test_send_names_a_line_by_which_no_listener_answers() -> None:

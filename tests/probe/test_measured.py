@@ -380,8 +380,8 @@ def test_page_is_one_file_that_fetches_nothing(tmp_path: Path) -> None:
     assert "default-src 'none'" in text
     assert "Which line is first" in text
     assert "50.0000%" in text
-    found.write_arrays(tmp_path / "arrays.npz")
-    with np.load(tmp_path / "arrays.npz") as arrays:
+    found.write_arrays(tmp_path / "arrays")  # to this path, and no other
+    with np.load(tmp_path / "arrays") as arrays:
         assert arrays["a.arrived"].sum() == 50
         np.testing.assert_array_equal(arrays["b.out_ns"], found.lines["b"].out_ns)
 

@@ -30,7 +30,7 @@ from udpfast.agents.market.market_recording import recording_span_ns
 from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger
-from udpfast.cli.options import FiniteRange, IntRange
+from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.cli.scratch import scratch_directory
 from udpfast.cli.send import describe_missing
 from udpfast.cli.send_options import VENUES
@@ -109,7 +109,7 @@ class DemonstrationError(UdpfastError):
 @click.option(
     "--books",
     "books_path",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     help="Write the final books of the first strategy to this file as JSON.",
 )
 @click.option(
@@ -149,14 +149,9 @@ def demo(
     market = None if simulate else market_path or find_market()
     lacking = what_a_report_lacks() if report_path else None
     kept = None if lacking else report_path
-    with contextlib.ExitStack() as stack:
-        # Opened first: a path that cannot be written shall not be found out at the end.
-        output = stack.enter_context(books_path.open("w")) if books_path else None
-        directory = stack.enter_context(scratch_directory("udpfast-demo-"))
+    with scratch_directory("udpfast-demo-") as directory:
         result = Demonstration(directory, market, seconds, seed, kept, levels).run()
-        books = result.pop("books")
-        if output is not None:
-            json.dump(books, output)
+    books = result.pop("books")
     print_summary(result)
     if kept is not None:
         result["report"] = str(make_report(kept))
@@ -165,6 +160,8 @@ def demo(
         click.echo(f"no report: {lacking}")
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))
+    if books_path is not None:
+        books_path.write_text(json.dumps(books))
     sys.exit(0 if result["ok"] else 1)
 
 

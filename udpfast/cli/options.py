@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,6 +22,7 @@ __all__ = [
     "GroupedCommand",
     "InstanceName",
     "IntRange",
+    "OutputFile",
     "Port",
     "listen_address",
     "log_level",
@@ -62,6 +65,30 @@ class Port(IntRange):
             again = " ".join(f"{param.opts[0]} {port.strip()}" for port in ports if port.strip())
             self.fail(f"expected one port, found {value!r}: repeat the option, {again}", param, ctx)
         return int(super().convert(value, param, ctx))
+
+
+class OutputFile(click.Path):
+    """A file that a verb writes when it is done: one that it cannot write is refused at once."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, readable=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Refuse what cannot be written; nothing is made, and what is there stays as it is."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        file = Path(os.path.realpath(path))
+        try:
+            file.stat()
+            allowed = os.access(file, os.W_OK)
+        except FileNotFoundError:
+            if not file.parent.is_dir():
+                self.fail(f"{path}: there is no directory {file.parent}", param, ctx)
+            allowed = os.access(file.parent, os.W_OK | os.X_OK)
+        except OSError as error:
+            self.fail(f"{path}: {error.strerror}", param, ctx)
+        if not allowed:
+            self.fail(f"{path}: may not be written", param, ctx)
+        return path
 
 
 def listen_address(text: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from udpfast.agents.feed.replay_lines import Flow, flow_at
 from udpfast.agents.feed.replay_source import Place
 from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.replay_note import Replay
-from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, Port
+from udpfast.cli.options import FiniteRange, GroupedCommand, IntRange, OutputFile, Port
 from udpfast.cli.replay_datagrams import (
     CAPTURE,
     Description,
@@ -168,7 +168,7 @@ Examples:
 @click.option(
     "--books",
     "books_path",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     help="Write the final books to this file as JSON.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
@@ -212,12 +212,12 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
             result = replay_datagrams(path, described, destination, start, end, progress)
     if expected:
         result["as_expected"] = result.get("sha256") == expected
-    if books_path is not None:
-        books_path.write_text(json.dumps(result.get("books", {})))
     if as_json:
         click.echo(json.dumps(result, default=to_builtins))
     else:
         print_result(result)
+    if books_path is not None:
+        books_path.write_text(json.dumps(result.get("books", {})))
     adds_up = result["ledger"].adds_up if "ledger" in result else True
     fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)

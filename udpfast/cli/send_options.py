@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from udpfast.cli.options import FiniteRange, IntRange
+from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["EXAMPLES", "GROUPS", "ROLES", "VENUES", "with_options"]
@@ -295,7 +295,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--books",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=OutputFile(),
         metavar="FILE",
         help="Write the final books, as published, as JSON.",
     ),

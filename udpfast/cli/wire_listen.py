@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from udpfast.cli.bypass import enter_bypass
-from udpfast.cli.options import IntRange
+from udpfast.cli.options import IntRange, OutputFile
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
-from udpfast.cli.wire_options import loop_options, parse_address, stack_options
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
@@ -60,7 +63,7 @@ __all__ = ["listen"]
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per session.")
 @click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Write a page with charts of the last session, one HTML file.",
 )
 @stack_options
@@ -83,6 +86,8 @@ def listen(
 
     Without an address, listens on all interfaces, at port 7007. With an interface, datagrams come
     and echoes leave by it alone. A sender must receive at the address that it sends from.
+
+    Exit code 1 if a page could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor
@@ -102,22 +107,22 @@ def listen(
         stopping.listen()
         click.echo(f"udpfast: listening at {', '.join(receiver.addresses)}", err=True)
         with serve_metrics(metrics, lambda: receiver_families(receiver)):
-            shown = 0
-            while not stopping.wait(0.05) and not 0 < sessions <= shown:
-                shown += _show_sessions(receiver, as_json, report)
+            written: Counter[bool] = Counter()
+            while not stopping.wait(0.05) and not 0 < sessions <= written.total():
+                written.update(_show_sessions(receiver, as_json, report))
         receiver.close()
-        _show_sessions(receiver, as_json, report)
+        written.update(_show_sessions(receiver, as_json, report))
+    sys.exit(written[False] > 0)
 
 
-def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> int:
-    """Show the results of the sessions that have ended since; return how many."""
-    count = 0
+def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> Iterator[bool]:
+    """Show the results of the sessions that have ended since; yield whether its page was written.
+
+    A listener goes on for others when a page fails.
+    """
     while result := receiver.wait(0):
-        count += 1
         click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
-        if report is not None:
-            result.write_page(report)
-    return count
+        yield was_written(result.write_page, report)
 
 
 def _address(text: str) -> LineAddress:

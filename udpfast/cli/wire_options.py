@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -11,7 +12,7 @@ from udpfast.core.endpoint import endpoint_text, parse_endpoint, parse_sender
 from udpfast.net.bypass import STACKS
 from udpfast.net.options import TIMESTAMPS
 
-__all__ = ["loop_options", "parse_address", "stack_options"]
+__all__ = ["loop_options", "parse_address", "stack_options", "was_written"]
 
 DEFAULT_PORT = 7007
 
@@ -48,6 +49,18 @@ def stack_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Start under this preloaded network stack.",
     )(command)
+
+
+def was_written(write: Callable[[Path], None], path: Path | None) -> bool:
+    """Write a file if one was asked for; say so and return False if that failed."""
+    if path is None:
+        return True
+    try:
+        write(path)
+    except OSError as error:
+        click.echo(f"udpfast: {path} was not written: {error.strerror or error}", err=True)
+        return False
+    return True
 
 
 def parse_address(text: str) -> str:

@@ -10,9 +10,9 @@ import click
 import numpy as np
 
 from udpfast.cli.bypass import enter_bypass
-from udpfast.cli.options import FiniteRange, IntRange
+from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
-from udpfast.cli.wire_options import loop_options, parse_address, stack_options
+from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
 from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
@@ -80,12 +80,12 @@ __all__ = ["parse_lines", "send"]
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 @click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Write a page with charts, one HTML file.",
 )
 @click.option(
     "--arrays",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     help="Write an element per probe, as an .npz of numpy.",
 )
 @stack_options
@@ -114,7 +114,7 @@ def send(
     the two hosts' clocks can cause. SIGINT, SIGTERM or SIGHUP ends the run with the result
     so far.
 
-    Exit code 1 if nothing came back.
+    Exit code 1 if nothing came back, or a file could not be written.
     """
     if report is not None:
         from udpfast.cli.metrics import need_monitor
@@ -147,12 +147,10 @@ def send(
                     err=True,
                 )
             result = sender.run()
-    if report is not None:
-        result.write_page(report)
-    if arrays is not None:
-        result.write_arrays(arrays)
     click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
-    sys.exit(not any(np.any(line.returned) for line in result.lines.values()))
+    written = [was_written(result.write_page, report), was_written(result.write_arrays, arrays)]
+    came_back = any(np.any(line.returned) for line in result.lines.values())
+    sys.exit(not (came_back and all(written)))
 
 
 def parse_lines(listener: str, lines: str | None) -> dict[str, LineAddress]:

@@ -466,7 +466,8 @@ class Result:
             for what, value in vars(line).items():
                 if isinstance(value, np.ndarray):
                     arrays[f"{name}.{what}"] = value
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+        with Path(path).open("wb") as file:  # numpy itself appends .npz to a name without it
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _count(flags: Flags | None) -> int | None:
