@@ -1,10 +1,12 @@
 """Every order book of a ring, built from records or batches; none is silently wrong."""
 
 cimport cython
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
+from udpfast.client.reader cimport Reader
 from udpfast.client.record cimport Reading, ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
@@ -36,6 +38,9 @@ cdef class Books:
     """Books(reader=None)\n--\n
     Order books by exchange and symbol. Apply every record of a ring to it, without exception.
 
+    Books are as of the last record applied. If more wait, they are older than the feed and not
+    stale for that: `catch_up` applies all that there are, `poll` a batch of at most 4,096.
+
     A book is `stale` from the moment its content may be wrong until it is known to be right:
 
     - GAP makes all books of its stream stale, each until the feed publishes its RECOVERED;
@@ -66,7 +71,7 @@ cdef class Books:
     Parameters
     ----------
     reader : Reader, optional
-        The reader for `poll`.
+        The reader for `catch_up` and `poll`.
 
     Attributes
     ----------
@@ -136,8 +141,39 @@ cdef class Books:
             raise failure
         return applied
 
+    def catch_up(self) -> int:
+        """Apply every record that the reader has by now, however many; do not wait for more.
+
+        Books are then as of the newest record. `reader.wait` waits for the next ones.
+
+        Returns
+        -------
+        int
+            Number of records applied; 0 if there was none.
+
+        Raises
+        ------
+        RingClosedError
+            All was applied before, and the writer closed the ring; or it was removed.
+        FormatError, MemoryError
+            As `apply_batch`. Records may be left: call it again.
+        """
+        if self.reader is None:
+            raise ValueError("catch_up needs a reader: Books(reader)")
+        cdef uint64_t until = 0
+        cdef Reader reader = self.reader
+        cdef int64_t count = len(self.poll(timeout=0))
+        while reader.more(&until):
+            count += len(self.poll(timeout=0))
+            PyErr_CheckSignals()
+        return count
+
     def poll(self, limit=None, timeout=None) -> Batch:
-        """Poll the reader, apply the batch, and return it; see `Reader.poll`."""
+        """Poll the reader once, apply the batch, and return it; see `Reader.poll`.
+
+        A batch has at most the reader's `batch` records, 4,096 by default. Books are as of its last
+        record, and `reader.lag` says how many are left: `catch_up` applies them all.
+        """
         if self.reader is None:
             raise ValueError("poll needs a reader: Books(reader)")
         batch = self.reader.poll(limit, timeout)
@@ -259,13 +295,18 @@ cdef class Books:
     def __repr__(self) -> str:
         stale = sum([book.stale for book in self.values()])
         contested = f", {self.contested} contested" if self.contested else ""
-        return f"<Books: {len(self)}, {stale} stale{contested}>"
+        behind = f", {self._behind()} records behind" if self._behind() else ""
+        return f"<Books: {len(self)}, {stale} stale{contested}{behind}>"
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the best levels of each book, and its state."""
         from udpfast.client.notebook import books_html
 
         return books_html(self)
+
+    def _behind(self) -> int:
+        # Return how many records the reader has that were not applied, as far as known.
+        return self.reader.lag if isinstance(self.reader, Reader) and not self.reader.closed else 0
 
     cdef Books _of(self, NameCache names):
         # Return the books of a record's address: these, or those of one of several addresses.

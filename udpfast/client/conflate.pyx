@@ -101,7 +101,7 @@ cdef class Latest:
             The writer closed the ring and all of it was read, or another file replaced the ring's.
         """
         cdef int64_t ahead
-        cdef uint64_t goal
+        cdef uint64_t until = 0
         if self._failure is not None and not self._found:
             failure, self._failure = self._failure, None
             raise failure
@@ -117,11 +117,9 @@ cdef class Latest:
             self._count = 0
             self._renumbered = False
         if ahead > 0:
-            goal = self.reader.index + self.reader.lag
             self._take_run()
-            # Stop at `goal`: a feed that is faster than this loop must not hold it here.
             try:
-                while self.reader.index < goal and self.reader.ahead(self.reader._batch, 0) > 0:
+                while self.reader.more(&until):
                     self._take_run()
                     PyErr_CheckSignals()
             except UdpfastError as failure:  # the records before it are returned first

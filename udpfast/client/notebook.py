@@ -80,8 +80,10 @@ def books_html(books: Books) -> str:
         rows.append((exchange, symbol, *below, *above, bids, asks, book_state(book)))
     columns = ("exchange", "symbol", "bid quantity", "bid", "ask", "ask quantity")
     stale = sum(book.stale for book in books.values())
+    behind = books._behind()
+    left = f", {behind:,} records behind" if behind else ""
     return html_table(
-        (*columns, "bids", "asks", "state"), rows, f"{len(books):,} books, {stale:,} stale"
+        (*columns, "bids", "asks", "state"), rows, f"{len(books):,} books, {stale:,} stale{left}"
     )
 
 

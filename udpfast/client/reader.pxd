@@ -44,6 +44,9 @@ cdef class Reader:
     cdef ReadRecord take(self)
     cdef int skip(self) except -1
     cdef Batch take_batch(self, int64_t most)
+    # For a loop that reads all there is: whether another run is in memory. *until is 0 before the
+    # loop, and keeps how many records it reads at most: a feed that is faster must not hold it.
+    cdef bint more(self, uint64_t* until) except -1
     # As ahead(), with no record in memory. brief: return after one run, even if all was filtered.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2

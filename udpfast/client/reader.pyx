@@ -27,6 +27,7 @@ cdef enum:
     BUSY_LOOK_NS = 200_000_000   # period of the check of a source that is never without records
     BUFFER_BYTES_MAX = 1 << 30   # several thousand of the largest records
     SAMPLE = 16                  # an iteration times 1 record in 16: reading the clock is expensive
+    UNCOUNTED = 4096             # records that no log counts (CONNECTION, LAPPED): a few per source
 
 
 @cython.final
@@ -72,7 +73,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         comes: a moment after that time, or once a record ends at that position. By default reading
         ends with the journal, but continues as long as the journal has a writer.
     batch : int
-        Records that one poll returns, at most.
+        Records that one poll returns, at most; by default 4,096.
     buffer_bytes : int, optional
         Payload bytes that one poll returns, at most; by default 256 for each record. Never less
         than the ring's largest payload.
@@ -229,12 +230,13 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return self.ahead(self._batch, reader_deadline(timeout)) > 0
 
     def poll(self, limit=None, timeout=None) -> Batch:
-        """Return the available records as a batch; wait for the first one as `idle` says.
+        """Return available records as a batch, at most 4,096; wait for the first as `idle` says.
 
         Parameters
         ----------
         limit : int, optional
-            Records to return at most; the reader's `batch` is a limit as well.
+            Records to return at most; the reader's `batch` (4,096 by default) is a limit as well.
+            The rest comes with the next polls: `lag` says how many are left.
         timeout : float, optional
             Seconds to wait; 0: do not wait. None: until a record comes.
 
@@ -435,6 +437,23 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             reader_time_all(
                 self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
         return batch_of(self._memory, first, count, missed, reader_names(self), self._source)
+
+    cdef bint more(self, uint64_t* until) except -1:
+        cdef uint64_t left
+        if self.joining or self._source.between():
+            until[0] = 0  # nobody knows yet how many there are
+        elif until[0] == 0:
+            left = self.lag
+            if left == 0:
+                return False
+            until[0] = self._read + left + UNCOUNTED
+        elif self._read >= until[0]:
+            return False
+        if self.ahead(self._batch, 0) <= 0:
+            return False
+        if self.kind_ahead() == KIND_RESTART:
+            until[0] = 0  # another log may have replaced the one that was counted
+        return True
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         cdef int64_t found

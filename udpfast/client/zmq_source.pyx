@@ -507,6 +507,10 @@ cdef class ZmqSource(Source):
     cdef bint joining(self):
         return self.image_due or self.last and self.walk.at < self.walk.size
 
+    cdef bint between(self):
+        # A message states the ring's end as of its own time: those behind it may have more.
+        return self.socket is not None and self.socket.poll(0) != 0
+
     cdef uint64_t missed_total(self):
         return self.lapped + self.pending
 
