@@ -100,6 +100,15 @@ def test_readme_names_every_page():
     assert {name for name in names if f"(docs/{name})" not in readme} == set()
 
 
+def test_no_example_takes_a_book_behind_one_poll_for_the_newest():
+    texts = {
+        path: path.read_text() for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.ipynb")]
+    }
+    assert [
+        path.name for path, text in texts.items() if re.search(r"^books\.poll\(", text, re.M)
+    ] == []
+
+
 def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
     page = (ROOT / "docs/shared-memory.md").read_text()
     for kind, words in (("GAP", GapReason), ("SESSION", SessionReason), ("STALE", ObjectStatus)):

@@ -13,7 +13,7 @@ def main(address: str) -> None:
     with udpfast.Reader(address, start="oldest") as reader:
         while True:
             try:
-                batch = reader.poll(4096)  # waits for one record, and takes all that are there
+                batch = reader.poll(4096)  # waits for one record; at most 4,096
             except udpfast.RingClosedError:
                 break
             headers = batch.headers

@@ -91,7 +91,7 @@ cdef class Callbacks:
         return calls
 
     def poll(self, timeout=None) -> int:
-        """Dispatch one run of records, at most the reader's `batch`.
+        """Dispatch one run of records, at most the reader's `batch` (4,096 by default).
 
         Parameters
         ----------
