@@ -12,7 +12,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from scripts.record_fields import (
     column_meaning,
@@ -22,7 +21,10 @@ from scripts.record_fields import (
     update_tables,
 )
 from udpfast.config import FeedConfig, PublishConfig, Setting, describe, parse_feed, parse_publish
+from udpfast.config.companions import RelayConfig, RelayLine
 from udpfast.config.host import HostConfig
+from udpfast.config.lines import ChannelConfig, LineConfig
+from udpfast.config.servers import SnapshotServerConfig, UnitServer
 from udpfast.core.counter import (
     CHANNEL_COUNTERS,
     FEED_COUNTERS,
@@ -35,7 +37,6 @@ from udpfast.monitor.memory import feed_memory
 from udpfast.spark.options import OPTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
-REQUIRED = re.compile(r"(^|\.)(name|address)$")
 
 
 def counter_table(counters: Iterable[CounterInfo]) -> str:
@@ -45,9 +46,15 @@ def counter_table(counters: Iterable[CounterInfo]) -> str:
 
 
 def example_feed() -> FeedConfig:
-    """Return a feed with one incremental line: it has every key."""
-    return parse_feed(
-        {"name": "deribit", "incremental": {"lines": [{"name": "A", "address": "239.1.1.1:9001"}]}}
+    """Return a feed with every key: one entry per kind of list, with only what it must state."""
+    line = LineConfig(name="A", address="239.1.1.1:9001")
+    far_end = RelayLine(name="A", incremental="239.2.1.1:9001")
+    unit = UnitServer(unit=1, server="10.0.0.1:9001")
+    return FeedConfig(
+        name="deribit",
+        incremental=ChannelConfig(lines=(line,)),
+        snapshot_server=SnapshotServerConfig(units=(unit,)),
+        relay=RelayConfig(lines=(far_end,)),
     )
 
 
@@ -60,14 +67,14 @@ def key_rows(settings: Iterable[Setting]) -> Iterator[str]:
     """Yield one row per key."""
     for setting in settings:
         key = re.sub(r"\[\d+\]", "[]", setting.key)
-        yield f"| `{key}` | {key_default(key, setting.value)} | {setting.reason} |"
+        yield f"| `{key}` | {key_default(setting)} | {setting.reason} |"
 
 
-def key_default(key: str, value: Any) -> str:
-    """Return the default of a key as its file would say it."""
-    if REQUIRED.search(key):
+def key_default(setting: Setting) -> str:
+    """Return the default of a key as its file would say it; an example states what is required."""
+    if not setting.is_default:
         return "required"
-    return "absent" if value is None else f"`{json.dumps(value)}`"
+    return "absent" if setting.value is None else f"`{json.dumps(setting.value)}`"
 
 
 def key_table(settings: Iterable[Setting]) -> str:

@@ -1,16 +1,23 @@
 """The documentation says what the code says."""
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 import pytest
+from click.testing import CliRunner
 
 from scripts.generate_reference import example_feed, example_publish, key_default, pages
 from scripts.record_fields import column_meaning
 from tests.shared import ROOT
 from udpfast import OrderBook
-from udpfast.config import describe
+from udpfast.cli import check as check_module
+from udpfast.config import FeedConfig, PublishConfig, Setting, describe
+from udpfast.config.settings import Struct, fields_of
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import GapReason, ObjectStatus, SessionReason
 from udpfast.market.tables import Column
@@ -75,8 +82,50 @@ def test_default_of_a_key_is_what_its_file_would_say():
         (("native", "flatbuffers"), '`["native", "flatbuffers"]`'),
         (0.5, "`0.5`"),
     ):
-        assert key_default("window.parity", value) == said
-    assert key_default("incremental.lines[].name", "A") == "required"
+        assert key_default(Setting("window.parity", value, True, "")) == said
+    assert key_default(Setting("incremental.lines[0].name", "A", False, "")) == "required"
+
+
+def keys_of(struct: type[Struct], table: str, seen: set[type[Struct]]) -> Iterator[str]:
+    """Yield every key of a struct; of lists of one kind, only the first with its entries' keys."""
+    for field in fields_of(struct):
+        inner = field.type
+        while get_origin(inner) is Annotated:
+            inner = inner.__origin__
+        entry = get_args(inner)[0] if get_origin(inner) is tuple else None
+        if isinstance(inner, type) and issubclass(inner, Struct):
+            yield from keys_of(inner, f"{table}{field.name}.", seen)
+        elif isinstance(entry, type) and issubclass(entry, Struct) and entry not in seen:
+            yield from keys_of(entry, f"{table}{field.name}[].", seen)
+            seen.add(entry)
+        else:
+            yield table + field.name
+
+
+@pytest.mark.parametrize(
+    ("table", "struct"), [("feed keys", FeedConfig), ("publish keys", PublishConfig)]
+)
+def test_page_of_settings_has_every_key(table: str, struct: type[Struct]) -> None:
+    listed = re.findall(r"^\| `(.*?)`", pages()["settings.md"][table], re.M)
+    assert listed == list(keys_of(struct, "", set()))
+
+
+def test_page_of_settings_has_the_keys_that_check_shows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check_module, "inspect_host", lambda use: [])
+    monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        'name = "far"\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:9001"\n'
+        '[relay]\nenabled = true\n[[relay.lines]]\nname = "W"\nincremental = "10.0.0.1:9001"\n'
+    )
+    output = CliRunner().invoke(check_module.check, [str(path), "--json"]).output
+    keys = {re.sub(r"\[\d+\]", "[]", key) for key in json.loads(output)["settings"]}
+    page = (ROOT / "docs/settings.md").read_text()
+    assert "relay.lines[].interface" in keys
+    lists = {"snapshot_server.units"}  # empty in this file: the page has the keys of an entry
+    assert [key for key in keys - lists if f"| `{key}` |" not in page] == []
 
 
 def test_no_key_or_counter_has_the_description_of_another():

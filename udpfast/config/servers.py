@@ -170,8 +170,14 @@ class RetransmissionConfig(ServerConfig, frozen=True):
 class UnitServer(Struct, frozen=True):
     """The server of one unit, for venues where each unit has its own."""
 
-    unit: Annotated[int, Meta(ge=0, le=255, description="number of the unit")]
-    server: Annotated[str, Meta(description="ip:port of its server", extra=DESTINATION.extra)]
+    unit: Annotated[int, Meta(ge=0, le=255, description="number of a unit (Cboe) that has a server of its own")]
+    server: Annotated[
+        str,
+        Meta(
+            description="ip:port of it; `snapshot_server.server` is asked for all other units",
+            extra=DESTINATION.extra,
+        ),
+    ]
 
 
 class SnapshotServerConfig(ServerConfig, frozen=True):
