@@ -149,6 +149,17 @@ def test_readme_names_every_page():
     assert {name for name in names if f"(docs/{name})" not in readme} == set()
 
 
+def test_ranges_of_the_readme_are_those_of_the_page_of_benchmarks():
+    measured = (ROOT / "README.md").read_text().partition("## Measured")[2]
+    ranges = re.findall(r"\d[\d.]* to \d[\d.]* times", measured.partition("\n## ")[0])
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert ranges and [each for each in ranges if each not in page] == []
+    p1, p9 = ranges[0].removesuffix(" times"), ranges[2].removesuffix(" times")
+    assert re.search(
+        rf"range over all: P1 {p1};.*P9's p50 with stamps {p9} ", " ".join(page.split())
+    )
+
+
 def test_no_example_takes_a_book_behind_one_poll_for_the_newest():
     texts = {
         path: path.read_text() for path in [*ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.ipynb")]
