@@ -170,7 +170,9 @@ class RetransmissionConfig(ServerConfig, frozen=True):
 class UnitServer(Struct, frozen=True):
     """The server of one unit, for venues where each unit has its own."""
 
-    unit: Annotated[int, Meta(ge=0, le=255, description="number of a unit (Cboe) that has a server of its own")]
+    unit: Annotated[
+        int, Meta(ge=0, le=255, description="number of a unit (Cboe) that has a server of its own")
+    ]
     server: Annotated[
         str,
         Meta(
