@@ -82,3 +82,14 @@ def rows(root: Path, table: str) -> list[int]:
     """Return the positions of a table's rows, in order."""
     found = polars.scan_parquet(f"{root}/{table}/").sort("position").collect()
     return [int(each) for each in found["position"]]
+
+
+def test_job_of_every_day_finds_the_journals_of_the_units() -> None:
+    unit = (ROOT / "packaging" / "udpfast@.service").read_text()
+    user = re.search(r"^User=(\w+)$", unit, re.M)
+    journals = re.search(r"\b(UDPFAST_JOURNALS=\S+)$", unit, re.M)
+    assert user and journals
+    (job,) = re.findall(r"^```text\n(.*?)^```$", PAGE, re.M | re.DOTALL)
+    *settings, line = job.splitlines()
+    assert journals[1] in settings
+    assert line.split()[5:7] == [user[1], "udpfast"]
