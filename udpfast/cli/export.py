@@ -126,7 +126,7 @@ def export(
     """Turn the finished segments of JOURNAL (a name, or a directory) into tables in DIRECTORY.
 
     Each table is a directory (DIRECTORY/messages, DIRECTORY/trades, ...) of Parquet files by date,
-    channel and session. Existing files are not touched, and a file appears only when it is
+    stream and session. Existing files are not touched, and a file appears only when it is
     complete. A segment is finished when it is full or old enough (record.segment_s), or when the
     recorder has ended.
 

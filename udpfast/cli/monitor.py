@@ -51,9 +51,9 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
 
     It shows rates, latency percentiles, losses by stage, which line is first and by how much,
     objects in doubt, the lag of readers, the book of a symbol, and of the host: stores of a bus,
-    journals and disks, faults. It only reads shared memory and files, and only while a browser
-    shows the page: it costs the feeds nothing, and fetches nothing from elsewhere. Runs until
-    SIGINT, SIGTERM or SIGHUP.
+    journals and disks, faults. It reads shared memory and files, and only while a browser shows
+    the page; all that it writes is its own entry in `readers/` while it reads a book. It costs the
+    feeds nothing, and fetches nothing from elsewhere. Runs until SIGINT, SIGTERM or SIGHUP.
     """
     need_monitor("nicegui")
     host, port = listen_address(listen)
