@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from scripts.generate_reference import example_feed, example_publish, key_default, pages
 from scripts.record_fields import column_meaning
 from tests.shared import ROOT
+from tests.sources import files
 from udpfast import OrderBook
 from udpfast.cli import check as check_module
 from udpfast.config import FeedConfig, PublishConfig, Setting, describe
@@ -177,6 +178,15 @@ def test_page_of_shared_memory_names_every_reason_and_status_of_doubts():
         )
         for word in words:
             assert re.search(rf"\b{word.value} {word.name}\b", row), (kind, word)
+
+
+def test_page_of_shared_memory_names_every_file_of_an_instance():
+    text = "".join(path.read_text() for path in files("udpfast/shm", ".py", ".pyx"))
+    text += (ROOT / "udpfast/agents/feed/engine.pyx").read_text()
+    named = set(re.findall(r'(?:directory|path) / "(\w+)"', text))
+    assert {"ring", "image", "relay"} <= named
+    page = (ROOT / "docs/shared-memory.md").read_text()
+    assert [name for name in named if not re.search(rf"^\| `{name}[`/]", page, re.M)] == []
 
 
 def test_page_of_framings_says_of_each_what_its_facts_say():
