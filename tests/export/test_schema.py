@@ -1,8 +1,12 @@
 """The tables: the source of each column exists, and Spark has its type."""
 
+import re
+
 import pytest
 
+from tests.shared import ROOT
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind
+from udpfast.export.hops import HOPS
 from udpfast.export.schema import (
     SPARK_TYPES,
     TABLES,
@@ -27,6 +31,13 @@ def table(request: pytest.FixtureRequest) -> Table:
 
 def test_column_names_are_distinct(table: Table) -> None:
     assert len(set(table.column_names)) == len(table.column_names)
+
+
+def test_hops_of_an_export_are_named() -> None:
+    (hop,) = (column for column in TABLES["latency"].columns if column.name == "hop")
+    assert set(re.findall(r"\w+_to_\w+", hop.doc)) == set(HOPS)
+    glossary = (ROOT / "docs/glossary.md").read_text()
+    assert [hop for hop in HOPS if f"`{hop}`" not in glossary] == []
 
 
 def test_sources_are_fields_of_their_records(table: Table) -> None:

@@ -76,7 +76,13 @@ _LATENCY = (
     Column("minute", "timestamp", "latency", "`minute_ns` as a time"),
     Column("segment", "long", "latency", "segment of the journal"),
     Column("line", "int", "latency", "line that completed the messages"),
-    Column("hop", "string", "latency", "origin_to_kernel, kernel_to_loop, ..."),
+    Column(
+        "hop",
+        "string",
+        "latency",
+        "kernel_to_published; origin_to_kernel and exchange_to_kernel, whose values below 0 are "
+        "in kernel_to_origin and kernel_to_exchange",
+    ),
     Column("count", "long", "latency", "number of values"),
     Column("above", "long", "latency", "values of more than an hour, counted as an hour"),
     Column(
