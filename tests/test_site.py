@@ -71,7 +71,7 @@ def test_site_calls_pages_by_their_titles_and_not_by_their_files(site: Path) -> 
     for page in site.glob("*.html"):
         for link, words in re.findall(r'<a href="([^"]*)">([\w-]+\.md)</a>', page.read_text()):
             assert link.startswith("https:"), (page.name, words)
-    assert '">Shared memory, byte by byte</a>' in (site / "attach.html").read_text()
+    assert '">Shared memory, byte by byte</a>' in (site / "records.html").read_text()
 
 
 def test_site_shows_all_of_its_code_and_no_page_without_end(site: Path, tmp_path: Path) -> None:
