@@ -125,6 +125,9 @@ def test_metrics_of_both_ends_are_those_of_the_run() -> None:
     assert values["udpfast_wire_echoes_total"].value >= 100
     assert values["udpfast_wire_echoes_total"].labels == {"line": "microwave"}
     assert values["udpfast_wire_round_trip_seconds_count"].value >= 100
+    # Whether a probe arrived twice, or its echo came twice, the listener alone knows.
+    assert "udpfast_wire_out_duplicates_total" not in values
+    assert "udpfast_wire_echoes_repeated_total" in values
     heard = {sample.name: sample.value for family in theirs.values() for sample in family.samples}
     assert heard["udpfast_wire_arrived_total"] >= 100
     assert heard["udpfast_wire_sessions_total"] == 1

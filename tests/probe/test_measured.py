@@ -18,7 +18,7 @@ from udpfast.probe.result import LineResult, Result, percentiles_of, runs_of
 
 START, UTC = 5_000_000_000, 1_700_000_000_000_000_000
 COUNTS = dict.fromkeys(
-    (*("unsent", "out_duplicates", "back_duplicates", "strangers", "malformed"), "kernel_drops",
+    (*("unsent", "back_duplicates", "strangers", "malformed"), "kernel_drops",
      "nic_stamps"), 0,
 )  # fmt: skip
 REPORT = Report("kernel", 9, 8, 1, 2, 0, 0, 0, 0, 0)

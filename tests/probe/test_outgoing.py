@@ -49,6 +49,13 @@ def answered(
         return samples, loop.counts(0)
 
 
+def test_echo_of_a_probe_that_is_back_is_counted_once_whichever_way_doubled_it() -> None:
+    # The first probe arrived twice, and its second echo came twice; the second's came twice.
+    echoes = [(0, 3, 1, 1), (0, 3, 1, 2), (0, 3, 1, 2), (1, 3, 1, 3), (1, 3, 1, 3), (2, 3, 1, 4)]
+    _, counts = answered(echoes, 3)
+    assert (counts["echoes"], counts["repeated"], counts["back_duplicates"]) == (3, 3, 1)
+
+
 @pytest.mark.parametrize("other", [(4, 1), (3, 2)])  # started anew; gave up and is back
 def test_places_of_arrival_go_on_at_the_next_listener(other: tuple[int, int]) -> None:
     # One of the first listener's echoes is late: it has its place there all the same.

@@ -27,7 +27,7 @@ _SENT = {
     "due": ("wire_probes", "probes whose planned time has come"),
     "unsent": ("wire_unsent", "probes that the sender's queue had no room for"),
     "echoes": ("wire_echoes", "probes that came back"),
-    "out_duplicates": ("wire_out_duplicates", "echoes of probes that arrived more than once"),
+    "repeated": ("wire_echoes_repeated", "echoes of probes that had come back already"),
     "back_duplicates": ("wire_back_duplicates", "echoes that came back more than once"),
     "strangers": ("wire_strangers", "datagrams of others"),
     "malformed": ("wire_malformed", "datagrams that no listener sends"),

@@ -75,8 +75,8 @@ cdef struct OutLine:
     int64_t unsent
     int64_t echoes
     int64_t back_arrivals
-    int64_t out_duplicates
-    int64_t back_duplicates
+    int64_t repeated             # echoes of probes that were back already
+    int64_t back_duplicates      # those of them that are the first echo once more
     int64_t strangers
     int64_t malformed
     int64_t latest_ns            # monotonic, of the last echo; 0: none
@@ -238,7 +238,7 @@ cdef class Outgoing:
         return {
             "unsent": own.unsent,
             "echoes": own.echoes,
-            "out_duplicates": own.out_duplicates,
+            "repeated": own.repeated,
             "back_duplicates": own.back_duplicates,
             "strangers": own.strangers,
             "malformed": own.malformed,
@@ -446,10 +446,8 @@ cdef class Outgoing:
         line.latest_ns = now_ns
         place = place_of(line, header)
         if unlikely(line.returned_ns[index] != 0):
-            if line.out_order[index] == place:
-                line.back_duplicates += 1
-            else:
-                line.out_duplicates += 1
+            line.repeated += 1
+            line.back_duplicates += line.out_order[index] == place
             return
         line.echoes += 1
         self.progress_ns = now_ns
