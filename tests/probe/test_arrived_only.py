@@ -105,6 +105,16 @@ def test_listener_that_began_in_the_middle_counts_from_its_first_probe() -> None
     assert result(lines, b=4).first_probe == 0
 
 
+def test_listener_marks_what_may_have_arrived_before_it_was_ready() -> None:
+    late = heard(5, 9)
+    late["reached_ns"][5] += 2_500_000
+    found = result({"a": late}, a=4)
+    assert np.flatnonzero(found.lines["a"].lost).tolist() == [1, 2, 3]
+    assert np.flatnonzero(found.lines["a"].lost_either).tolist() == [1, 2]
+    assert "marked ?: a 2 probes that may have arrived before" in result_text(found)
+    assert not result({"a": late}).lines["a"].lost_either.any()
+
+
 def test_listener_that_had_no_probe_since_it_began_has_lost_none() -> None:
     found = result({"a": heard()}, a=4)
     assert (found.first_probe, len(found.planned_ns)) == (4, 0)

@@ -252,6 +252,18 @@ def test_loss_is_of_either_way_where_no_listener_could_be_asked() -> None:
     assert verdicts(line)["lost"] == [1, 2]
 
 
+def test_probe_that_may_have_come_before_the_next_listener_was_ready_is_marked() -> None:
+    # A delayed one is the first that it has: the next three, if on time, came before that.
+    out: list[int | None] = [1000, 1000, None, None, 3_500_000, *[None] * 4, 1000]
+    report = msgspec.structs.replace(REPORT, began=4)
+    found = result({"a": (out, [1] * 10)}, starts=(4,), report=report)
+    line = found.lines["a"]
+    assert verdicts(line)["lost"] == [5, 6, 7, 8]
+    assert np.flatnonzero(line.lost_either).tolist() == [5, 6, 7]
+    # One that was there from the start is asked about all of them.
+    assert not result({"a": (out, [1] * 10)}).lines["a"].lost_either.any()
+
+
 def test_races_do_not_depend_on_clocks() -> None:
     out: list[int | None] = [1000, 5000, None, 1000]
     fibre: list[int | None] = [4000, 4000, 4000, None]

@@ -132,13 +132,16 @@ def arrived_only(
     count, probes = end - first, max((len(line[1]["order"]) for line in lines.values()), default=0)
     offset = find_offset([], here, there)
     planned = np.zeros(count, dtype=np.int64)
+    for _, arrays, *_ in lines.values():
+        planned = np.maximum(planned, np.clip(arrays["sent_ns"][first:end], 0, TIME_MAX_NS))
+    _fill(planned)
     results = {}
     for began, (name, (where, arrays, stamps, counts, _)) in zip(
         firsts, lines.items(), strict=True
     ):
         sent_ns, reached_ns = arrays["sent_ns"][first:end], arrays["reached_ns"][first:end]
-        planned = np.maximum(planned, np.clip(sent_ns, 0, TIME_MAX_NS))
         arrived = reached_ns != 0
+        early = _early(np.where(arrived, sent_ns, planned), reached_ns, arrived)
         unknown = np.full(count, np.nan)
         results[name] = LineResult(
             name=name,
@@ -148,7 +151,7 @@ def arrived_only(
             arrived=arrived,
             returned=None,
             away=np.arange(first, end) < began,
-            asked=np.ones(count, dtype=np.bool_),
+            asked=~early if began else np.ones(count, dtype=np.bool_),
             reported=True,
             round_trip_ns=unknown,
             late_ns=unknown,
@@ -161,7 +164,6 @@ def arrived_only(
             counts={word: counts[name] for name, word in _REPORTED.items()},
             stamps={"reached": _who_stamped(stamps, counts["nic_stamps"])},
         )
-    _fill(planned)
     return Result(
         *(results, planned, rate_per_s, size_bytes, train, offset),
         False if first else True if end == probes else None,
@@ -208,7 +210,9 @@ def _line(
     came = returned | told_of
     alone = reported and len(starts) <= 1 and not (returned & ~told_of).any()
     began = report.began if report is not None else 0
-    known_from = max((began, *starts))
+    known = np.arange(len(sent)) >= max((began, *starts))
+    if began:
+        known &= ~_early(left, reached, returned & told_of)
 
     def where_returned(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         return np.where(returned, values, np.nan)
@@ -234,7 +238,7 @@ def _line(
         arrived=came & sent,
         returned=returned,
         away=_away(came, starts, began) & sent,
-        asked=reported & (np.arange(len(sent)) >= known_from),
+        asked=reported & known,
         reported=reported,
         round_trip_ns=where_returned(samples["returned_ns"] - planned_ns),
         late_ns=np.where(sent, samples["sent_ns"] - planned_ns, np.nan),
@@ -271,6 +275,16 @@ def _away(came: npt.NDArray[np.bool_], starts: Sequence[int], began: int) -> npt
     if began:
         until_heard(began, died=False)
     return away
+
+
+def _early(
+    left: npt.NDArray[np.int64], reached: npt.NDArray[np.int64], had: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return which probes would have come before the first that a listener had, if on time."""
+    if not had.any():
+        return np.zeros(len(had), dtype=np.bool_)
+    fastest_ns = (reached - left)[had].min()
+    return np.asarray(left + fastest_ns < reached[had].min(), dtype=np.bool_)
 
 
 def reordered(order: npt.NDArray[np.int64]) -> int:

@@ -73,6 +73,8 @@ class LineResult:
         known to have had, before the first of the next. The line may have lost some of them.
     asked : numpy.ndarray of bool
         A listener could be asked whether it arrived. If not, loss is that of the whole round trip.
+        One that began in the middle has no word on probes that may have come before it was ready,
+        though it had an earlier one, which was delayed, after that.
     reported : bool
         The listener said at the end what arrived.
     round_trip_ns : numpy.ndarray of float64
@@ -393,6 +395,8 @@ class Result:
         if either := self._counted("lost_either"):
             found.append(
                 f"marked ?: {either} lost on the way out or back; no listener could be asked"
+                if self.side == "sender"
+                else f"marked ?: {either} that may have arrived before the listener was ready"
             )
         return found
 
