@@ -1,15 +1,26 @@
 """`Reader("journal:...")`: recorded messages, also of a range of time."""
 
+import contextlib
+import shutil
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+from tests.agents.test_recorder import drive, recorder_of
+from tests.client.instance import Instance
 from tests.layouts import OLDER
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import Pacer
+from udpfast.client.books import Books
 from udpfast.client.reader import Reader
-from udpfast.core.layout import Kind, LappedReason
+from udpfast.core.layout import (
+    ConnectionScope,
+    ConnectionStatus,
+    Kind,
+    LappedReason,
+    RecordFlag,
+)
 from udpfast.errors import ConfigError, RegionError
 from udpfast.log.journal import Journal
 from udpfast.log.journal_layouts import layouts_path
@@ -185,6 +196,99 @@ def test_part_of_a_journal_outside_it_is_refused_with_what_it_covers(
     covers = "2026-08-21T09:30:00.000000000Z to 2026-08-21T09:31:39.000000000Z, positions 0 to 7200"
     with pytest.raises(ConfigError, match=f"covers {covers}: it has nothing {expected}"):
         Reader(f"journal:{directory}", **options)
+
+
+def write(directory, *payloads, failed=False):
+    """Write these records as one writer does, from its start to its end."""
+    journal = Journal.open(directory, LAYOUTS, segment_bytes=1 << 18)
+    for payload in payloads:
+        journal.append(Kind.MESSAGE, payload, published_ns=START_NS)
+    journal.close(failed=failed)
+
+
+def take(reader, count):
+    """Return so many records: payloads, and of a CONNECTION its status and scope."""
+    found = []
+    for _ in range(count):
+        assert reader.wait(10)
+        record = next(reader)
+        said = record.data if record.kind == Kind.CONNECTION else None
+        found.append(
+            bytes(record.payload) if said is None else (int(said["status"]), int(said["scope"]))
+        )
+    return found
+
+
+GONE = (ConnectionStatus.DISCONNECTED, ConnectionScope.FANOUT)
+BACK = (ConnectionStatus.READY, ConnectionScope.FANOUT)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_journal_without_an_end_goes_on_with_its_next_writer(tmp_path, failed):
+    write(tmp_path / "j", b"1", failed=failed)
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        assert take(reader, 2) == [b"1", GONE]
+        assert (reader.wait(0), reader.state) == (False, "failed" if failed else "ended")
+        write(tmp_path / "j", b"2", b"3")
+        assert take(reader, 4) == [BACK, b"2", b"3", GONE]
+        assert (reader.index, reader.lapped, reader.lag) == (3, 0, 0)
+        journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+        journal.append(Kind.MESSAGE, b"4")
+        journal.flush(1)
+        assert (take(reader, 2), reader.state) == ([BACK, b"4"], "alive")
+        journal.close()
+
+
+def test_journal_without_an_end_is_read_on_among_others(tmp_path):
+    for name in "ab":
+        write(tmp_path / name, name.encode())
+    with Reader([f"journal:{tmp_path / name}" for name in "ab"], end="never") as reader:
+        assert take(reader, 4) == [b"a", b"b", GONE, GONE]
+        write(tmp_path / "a", b"c")
+        assert take(reader, 3) == [BACK, b"c", GONE]
+        assert reader.origin == f"journal:{tmp_path / 'a'}"
+
+
+def test_journal_without_an_end_that_is_begun_again_is_refused(tmp_path):
+    write(tmp_path / "j", b"1")
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        assert take(reader, 2) == [b"1", GONE]
+        shutil.rmtree(tmp_path / "j")
+        write(tmp_path / "j", b"2", b"3")
+        with pytest.raises(RegionError, match="the journal was begun again"):
+            reader.wait(10)
+
+
+def test_books_of_a_journal_without_an_end_are_stale_until_its_next_writer(tmp_path):
+    instance = Instance(tmp_path / "feed", 1 << 22)
+    books = Books()
+    with contextlib.ExitStack() as stack:
+        for price in (10.0, 11.0):
+            instance.book([(price, 1.0)], [], flags=RecordFlag.UNGATED, snapshot=True)
+            recorder = recorder_of(instance, tmp_path)
+            drive(recorder)
+            recorder.on_stop()
+            if price == 10.0:
+                reader = stack.enter_context(
+                    Reader(f"journal:{tmp_path / 'journal'}", end="never", batch=1)
+                )
+            gone = False
+            while not gone:
+                assert reader.wait(10)
+                record = next(reader)
+                books.apply(record)
+                if record.kind == Kind.BOOK:
+                    book = books["binance-usdm", "BTCUSDT"]
+                    assert (book.stale, book.best()[0]) == (False, price)
+                elif record.kind == Kind.CONNECTION:
+                    gone = record.data["status"] == ConnectionStatus.DISCONNECTED
+            assert books["binance-usdm", "BTCUSDT"].stale
+    instance.close()
+
+
+def test_only_a_journal_may_have_no_end(instance):
+    with pytest.raises(ConfigError, match="end must be None unless the address is 'journal"):
+        Reader(instance.address, end="never")
 
 
 def test_part_of_a_journal_that_ends_before_it_begins_is_refused(directory):

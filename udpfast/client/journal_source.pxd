@@ -2,7 +2,7 @@
 # records, whose table may change from one segment to the next. A composite's copy holds records of
 # several inputs: each call of `wait` returns those of one input.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
@@ -16,8 +16,12 @@ cdef class JournalSource(PolledSource):
     cdef dict input_names            # by input: the NameCache of its records
     cdef int64_t input               # a copy's: input of the records in memory; below 0: none
     cdef int64_t next, count         # a copy's last poll: next record to hand out, and how many
-    cdef tuple lapped_arrays         # arrays of one LAPPED record
+    cdef tuple own_arrays            # arrays of one record that is in no journal
+    cdef bint endless                # at the end of the journal, wait for its next writer
+    cdef bint gone                   # that it has none was handed out
 
+    cdef int64_t meet_end(self) except -1
+    cdef int64_t say_writer(self, uint32_t status) except -1
     cdef int64_t say_missed(self, uint64_t position, uint64_t index) noexcept
     cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1
     cdef int64_t next_input(self, int64_t limit) except -1

@@ -3,13 +3,16 @@
 cimport cython
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy, memmove, memset
 
 from udpfast.archive.copied_sessions cimport input_of
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
-from udpfast.core.layout cimport RECORD_SIZE, Lapped, Record
-from udpfast.log.doubt_records cimport doubt_record_lapped
+from udpfast.core.clock cimport clock_realtime_ns
+from udpfast.core.layout cimport (
+    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, KIND_CONNECTION, RECORD_SIZE,
+    Connection, Lapped, Record)
+from udpfast.log.doubt_records cimport doubt_record, doubt_record_lapped
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.shm.region cimport Region
 
@@ -48,9 +51,11 @@ cdef class JournalSource(PolledSource):
     ----------
     cursor : JournalCursor
         The cursor; closed by `detach`.
+    endless : bool
+        At the end of the journal, wait for its next writer; the cursor has no end.
     """
 
-    def __init__(self, JournalCursor cursor not None):
+    def __init__(self, JournalCursor cursor not None, bint endless=False):
         self.recorded = True
         self.directory = cursor.directory
         self.cursor = cursor
@@ -60,8 +65,10 @@ cdef class JournalSource(PolledSource):
         with contextlib.suppress(FileNotFoundError):
             self.inputs = read_composite(self.directory)
         self.input_names = {}
-        self.lapped_arrays = (
-            np.zeros(1, RECORD), np.zeros(1, np.uint64), np.zeros(sizeof(Lapped), np.uint8))
+        self.endless = endless
+        self.own_arrays = (
+            np.zeros(1, RECORD), np.zeros(1, np.uint64),
+            np.zeros(max(sizeof(Lapped), sizeof(Connection)), np.uint8))
 
     @property
     def origin(self) -> str:
@@ -83,6 +90,8 @@ cdef class JournalSource(PolledSource):
         cdef int64_t count
         if self.next < self.count:
             return self.next_input(limit)
+        if self.gone and self.cursor.ended:
+            return self.meet_end()
         count = self.cursor.poll_all(min(limit, self.cursor._limit))
         if self.payloads != self.cursor._payloads:
             self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
@@ -90,8 +99,44 @@ cdef class JournalSource(PolledSource):
         if count == 0 and self.missed:
             return self.say_missed(self.cursor.position, self.cursor.index)
         if count == 0:
-            return -EPIPE if self.cursor.ended else 0
+            return self.meet_end() if self.cursor.ended else 0
         return count if self.inputs is None else self.begin_inputs(count, limit)
+
+    cdef int64_t meet_end(self) except -1:
+        # All was read, and nobody writes. The next writer may be of another run of the feed, or go
+        # on where the last one ended: RESTART and LAPPED tell.
+        if self.done or not self.endless:
+            return -EPIPE
+        if not self.gone:
+            self.gone = True
+            return self.say_writer(CONNECTION_DISCONNECTED)
+        if not self.cursor.go_on():
+            return 0
+        self.gone = False
+        return self.say_writer(CONNECTION_READY)
+
+    cdef int64_t say_writer(self, uint32_t status) except -1:
+        # Hand out a CONNECTION, which is in no journal.
+        cdef Connection said
+        cdef int64_t now_ns = clock_realtime_ns()
+        headers, offsets, payloads = self.own_arrays
+        self.use_arrays(headers, offsets, payloads)
+        memset(&said, 0, sizeof(said))
+        doubt_record(self.headers, KIND_CONNECTION, sizeof(said), now_ns)
+        said.status = status
+        said.scope = CONNECTION_FANOUT
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            if status == CONNECTION_DISCONNECTED:
+                said.silent_ns = max(0, now_ns - journal_state(self.directory).written_ns)
+        self.headers.position = self.cursor.position
+        self.headers.index = self.cursor.index
+        memcpy(self.payloads, &said, sizeof(said))
+        self.offsets[0] = 0
+        if self.inputs is not None:
+            self.input = -1
+            self.names = self.names_of(-1)
+        self.missed = 0
+        return 1
 
     cdef int64_t say_missed(self, uint64_t position, uint64_t index) noexcept:
         # Hand out a LAPPED record: damage at the end has no record behind it that could report it,
@@ -115,7 +160,7 @@ cdef class JournalSource(PolledSource):
             self.renew_names()
         if self.missed == 0:
             return self.next_input(limit)
-        headers, offsets, payloads = self.lapped_arrays
+        headers, offsets, payloads = self.own_arrays
         self.use_arrays(headers, offsets, payloads)
         return self.say_missed(self.cursor._headers.position, self.cursor._headers.index)
 
@@ -248,8 +293,8 @@ def open_source(
         The journal's name, or its directory.
     start : "begin", "oldest", "tail", a time or ("position", int)
         Where to begin. Times are those of `Reader`.
-    end : a time or ("position", int), optional
-        The time or position of the first record that is not read.
+    end : a time or ("position", int) or "never", optional
+        The time or position of the first record that is not read; "never": as for `Reader`.
     batch, buffer_bytes, timeout, name
         As for `Reader`; `name` is ignored, because readers of a journal are not listed.
 
@@ -262,16 +307,17 @@ def open_source(
         raise ConfigError(
             f"image must be False for journal:{target}: reading starts without an earlier state")
     first = journal_start(start)
-    last = None if end is None else _place(end, "end")
+    endless = isinstance(end, str) and end == "never"
+    last = None if end is None or endless else _place(end, "end")
     directory = when_there(lambda: journal_there(target), deadline_of(timeout))
     cursor = JournalCursorFace.attach(
         directory, first, last, limit=batch, room_bytes=buffer_bytes,
         layouts=CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS)
     span = check_part(directory, first if isinstance(first, tuple) else None, last,
-                      grows=_is_written(directory))
+                      grows=endless or _is_written(directory))
     if first[0] == "time" and span is not None:
         warn_of_later_start(directory, first[1], span.last_ns)
-    return JournalSource(cursor)
+    return JournalSource(cursor, endless)
 
 
 cdef recorded_feed(JournalCursor cursor, directory):

@@ -67,11 +67,13 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         than a minute later; it is refused if the writer has ended. Journal: the oldest (the
         default), "tail", a time, or the first record at or after a position. Store: as for a
         journal, but a record must begin, or the last one end, at the position.
-    end : a time or ("position", int), optional
+    end : a time or ("position", int) or "never", optional
         Journal only: leave out records published at or after this time, or records at or after
         this position. Reading ends there, also while the journal is written and nothing later
         comes: a moment after that time, or once a record ends at that position. By default reading
-        ends with the journal, but continues as long as the journal has a writer.
+        ends with the journal, but continues as long as the journal has a writer. "never": it
+        waits for the next writer, too, as the recorder of the feed's next run is one; between
+        records of `Kind.CONNECTION` (FANOUT), books are stale. It ends with `close`.
     batch : int
         Records that one poll returns, at most; by default 4,096.
     buffer_bytes : int, optional

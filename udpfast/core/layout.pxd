@@ -227,7 +227,7 @@ cdef enum:  # ConnectionScope
     CONNECTION_CHANNEL = 0   # the record's channel: all of its lines together
     CONNECTION_LINE = 1      # the record's line, one of several of its channel
     CONNECTION_WRITER = 2    # the ring's writer; READY: a new one, whose RESTART follows
-    CONNECTION_FANOUT = 3  # the fan-out or the way to it, which continues and says what was missed
+    CONNECTION_FANOUT = 3  # a fan-out, the way to it, or a recorder: it says what was missed
     CONNECTION_LOOP = 4      # the ring's writer, whose loop stood still; READY: the same writer
 
 cdef packed struct Connection:  # 16 bytes

@@ -64,6 +64,7 @@ cdef class JournalCursor:
     cdef _enter(self, Segment segment)
     cdef bint _advance(self, int64_t end) except *
     cdef bint _is_over(self) except *
+    cdef bint go_on(self) except *
     cdef bint _enter_next(self, uint32_t reason) except *
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
     cdef bint _was_removed(self, uint64_t index) noexcept

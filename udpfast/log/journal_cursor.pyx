@@ -523,6 +523,21 @@ cdef class JournalCursor:
         self._follow = False
         return True
 
+    cdef bint go_on(self) except *:
+        # Read on if another writer has continued the journal behind its end; looks now and then.
+        # Return whether there are records.
+        cdef WrittenMark mark
+        now_ns = clock_monotonic_ns()
+        if now_ns - self._looked_ns < LOOK_PAUSE_NS:
+            return False
+        self._looked_ns = now_ns
+        self._is_complete()          # attaches to the file `journal` if it was replaced
+        self._check_identity()
+        if not self._written(&mark) or mark.position <= self.position:
+            return False
+        self.ended, self._follow = False, True
+        return True
+
     def _finish(self):
         # End the journal. If the file `journal` is missing, the last seal may confirm the end.
         cdef Segment segment = self.segment
