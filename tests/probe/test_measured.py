@@ -246,6 +246,16 @@ def test_several_listeners_that_were_away_leave_a_hole_each() -> None:
     assert verdicts(found.lines["a"])["away"] == [1, 3, 4]
 
 
+def test_listener_that_never_came_back_is_named() -> None:
+    out: list[int | None] = [1, None, 1, None, None, None]
+    found = result({"a": (out, [1] * 6), "b": ([1, None, *[None] * 4], [1] * 6)}, report=None)
+    says = "nothing was heard from the listener after the first 3 probes"
+    assert says in result_text(found)
+    # One that answered at the end was there; one whose last echo came was, too.
+    assert "nothing was heard" not in result_text(result({"a": (out, [1] * 6)}))
+    assert "nothing was heard" not in result_text(result({"a": ([1, 1], [1, 1])}, report=None))
+
+
 def test_loss_is_of_either_way_where_no_listener_could_be_asked() -> None:
     line = result({"a": ([1, None, 1], [1, 1, None])}, report=None).lines["a"]
     assert np.flatnonzero(line.lost_either).tolist() == [1, 2]
@@ -328,6 +338,9 @@ def test_line_without_a_listener_leaves_the_other_its_times() -> None:
     assert dead.lost_either.all()
     assert (found.races[0].only_first, found.races[0].unmeasured) == (3, 0)
     assert found.first_out_ns.tolist() == [1000] * 3
+    says = "nothing came by dead: races and first of all count its probes as lost"
+    assert says in result_text(found)
+    assert "nothing came by a" not in result_text(found)
 
 
 def test_text_of_a_race_has_all_probes_of_the_run() -> None:

@@ -398,7 +398,30 @@ class Result:
                 if self.side == "sender"
                 else f"marked ?: {either} that may have arrived before the listener was ready"
             )
+        if after := self._silent_after():
+            found.append(
+                f"nothing was heard from the listener after the first {counted(after, 'probe')}: it "
+                "may have been away"
+            )
+        dead = [
+            name
+            for name, line in self.lines.items()
+            if line.lost_either.any() and not line.arrived.any()
+        ]
+        if dead and len(dead) < len(self.lines):
+            names, whose = ", ".join(dead), "its" if len(dead) == 1 else "their"
+            found.append(
+                f"nothing came by {names}: races and first of all count {whose} probes as lost"
+            )
         return found
+
+    def _silent_after(self) -> int:
+        """Return after how many probes nothing was heard of a listener any more; 0: it was."""
+        heard = np.flatnonzero(self._any("arrived"))
+        if not len(heard) or any(line.reported for line in self.lines.values()):
+            return 0
+        after = int(heard[-1]) + 1
+        return after if self._any("sent")[after:].any() else 0
 
     def _counted(self, what: str) -> str:
         counts = {name: int(getattr(line, what).sum()) for name, line in self.lines.items()}
