@@ -399,9 +399,9 @@ class Result:
                 else f"marked ?: {either} that may have arrived before the listener was ready"
             )
         if after := self._silent_after():
+            many = "probe" if after == 1 else f"{after:,} probes"
             found.append(
-                f"nothing was heard from the listener after the first {counted(after, 'probe')}: it "
-                "may have been away"
+                f"nothing was heard from the listener after the first {many}: it may have been away"
             )
         dead = [
             name
