@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from udpfast.cli.wire_text import result_text
 from udpfast.net.line import LineAddress
 from udpfast.probe.control import Clock
 from udpfast.probe.measured import arrived_only
 from udpfast.probe.result import Result
+from udpfast.probe.text import result_text
 
 SENT = 1_700_000_000_000_000_000
 COUNTS = dict.fromkeys(

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.cli.wire_text import result_text
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import LineAddress
@@ -27,6 +26,7 @@ from udpfast.probe.control import (
     encode,
     parse_header,
 )
+from udpfast.probe.text import result_text
 
 HELLO = Hello("127.0.0.1", "line", 100, 128, 1e3, 1, Clock())
 

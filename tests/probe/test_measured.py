@@ -10,11 +10,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from udpfast.cli.wire_text import result_text
 from udpfast.net.line import LineAddress
 from udpfast.probe.control import Clock, Report
 from udpfast.probe.measured import measured, reordered
 from udpfast.probe.result import LineResult, Result, percentiles_of, runs_of
+from udpfast.probe.text import result_text
 
 START, UTC = 5_000_000_000, 1_700_000_000_000_000_000
 COUNTS = dict.fromkeys(
@@ -386,6 +386,12 @@ def test_result_is_a_short_text_in_a_prompt() -> None:
     )
     assert repr(found.races[0]) == "<Race on the way out: a won 0, b won 0>"
     assert repr(found.offset) == f"<Offset: {found.offset.sentence()}>"
+
+
+def test_result_has_the_text_that_the_command_prints() -> None:
+    found = result({"a": ([1], [1]), "b": ([2], [2])})
+    assert found.text() == result_text(found)
+    assert "\nway out: a was first 1" in found.text()
 
 
 def test_json_has_no_nan_and_all_of_it() -> None:

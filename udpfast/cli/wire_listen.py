@@ -14,7 +14,6 @@ from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import IntRange, OutputFile
 from udpfast.cli.wire_metrics import receiver_families, serve_metrics
 from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
-from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
 from udpfast.net.line import LineAddress
@@ -121,7 +120,7 @@ def _show_sessions(receiver: Receiver, as_json: bool, report: Path | None) -> It
     A listener goes on for others when a page fails.
     """
     while result := receiver.wait(0):
-        click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
+        click.echo(json.dumps(result.to_dict()) if as_json else result.text())
         yield was_written(result.write_page, report)
 
 

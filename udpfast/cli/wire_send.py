@@ -13,7 +13,6 @@ from udpfast.cli.bypass import enter_bypass
 from udpfast.cli.options import FiniteRange, IntRange, OutputFile
 from udpfast.cli.wire_metrics import sender_families, serve_metrics
 from udpfast.cli.wire_options import loop_options, parse_address, stack_options, was_written
-from udpfast.cli.wire_text import result_text
 from udpfast.config.receive import BypassConfig, BypassStack
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -147,7 +146,7 @@ def send(
                     err=True,
                 )
             result = sender.run()
-    click.echo(json.dumps(result.to_dict()) if as_json else result_text(result))
+    click.echo(json.dumps(result.to_dict()) if as_json else result.text())
     written = [was_written(result.write_page, report), was_written(result.write_arrays, arrays)]
     came_back = any(np.any(line.returned) for line in result.lines.values())
     sys.exit(not (came_back and all(written)))

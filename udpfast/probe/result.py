@@ -474,6 +474,12 @@ class Result:
             "races": [race.to_dict() for race in self.races],
         }
 
+    def text(self) -> str:
+        """Return tables of delays, loss and races as `udpfast wire` prints them, without an end."""
+        from udpfast.probe.text import result_text
+
+        return result_text(self)
+
     def write_page(self, path: str | Path) -> None:
         """Write a page with tables and charts: one HTML file that fetches nothing.
 

@@ -1,4 +1,4 @@
-"""A result of `udpfast wire` as text."""
+"""A result as text, as `udpfast wire` prints it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from udpfast.page.words import count_text, counted, duration, literal, moment
-from udpfast.probe import LineResult, Race, Result
-from udpfast.probe.result import LISTENER_OUT, percentiles_of, runs_of
+from udpfast.probe.result import (
+    LISTENER_OUT,
+    LineResult,
+    Race,
+    Result,
+    percentiles_of,
+    runs_of,
+)
 
 __all__ = ["result_text"]
 
