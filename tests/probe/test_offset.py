@@ -132,6 +132,15 @@ def test_offset_twins_of_one_boot_have_two_clocks() -> None:
     assert (found.method, found.refuted) == ("round trips", True)
 
 
+@pytest.mark.parametrize(
+    ("offset_ns", "says"),
+    [(3e9, "is 3 s ahead,"), (0.0, "is 0 ns ahead,"), (-3e9, "is 3 s behind,")],
+)
+def test_offset_says_in_words_which_clock_is_ahead(offset_ns: float, says: str) -> None:
+    found = Offset("round trips", offset_ns, float("nan"), 5.0)
+    assert f"the listener's clock {says} by round trips" in found.sentence()
+
+
 def test_offset_nothing_came_back_is_unknown_or_their_own_word() -> None:
     assert find_offset([], Clock(), Clock()).method == "unknown"
     assert np.isnan(find_offset([], Clock(), synchronised(1)).error_ns)

@@ -123,7 +123,9 @@ class Offset:
         if self.method == "own word":
             text = "both clocks are right by their own word"
         else:
-            text = f"the listener's clock is {duration(self.offset_ns)} ahead, by round trips"
+            way = "behind" if self.offset_ns < 0 else "ahead"
+            apart = duration(abs(self.offset_ns))
+            text = f"the listener's clock is {apart} {way}, by round trips"
             if not np.isnan(self.drift_ppm):
                 text += f", and drifts by {self.drift_ppm:+.3g} ppm"
         text += f": one-way times are wrong by {duration(self.error_ns)} at most"
