@@ -52,6 +52,13 @@ def test_lines_that_cannot_be_are_refused(listener: str, lines: str | None) -> N
         parse_lines(listener, lines)
 
 
+def test_help_and_the_other_package_of_this_name_say_which_package_measures() -> None:
+    import udpfast.wire
+
+    assert "udpfast.probe" in CliRunner().invoke(cli, ["wire", "--help"]).stdout
+    assert "udpfast.probe" in (udpfast.wire.__doc__ or "")
+
+
 def test_send_without_a_listener_says_what_to_start() -> None:
     ran = CliRunner().invoke(cli, ["wire", "send", "127.0.0.1:9", "--wait", "0.1"])
     assert "udpfast wire listen" in str(ran.exception)

@@ -32,4 +32,6 @@ def wire(**_: Any) -> None:
     Between two cities, on B and then on A:
       udpfast wire listen 10.1.0.2@eth1 10.2.0.2@eth2
       udpfast wire send 10.1.0.2 --lines microwave=eth1,fibre=eth2@10.2.0.2 --report wire.html
+
+    The package udpfast.probe measures the same from Python.
     """
