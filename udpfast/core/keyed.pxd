@@ -1,4 +1,4 @@
-# Hashes of values from the network, under random keys: whoever chooses ids and names cannot choose
+# Hashes of values from the network, under random keys. Whoever chooses ids and names cannot choose
 # their places in a table, so collisions are no likelier than by chance. Keys decide only places in
 # a table, never an order that anybody sees.
 

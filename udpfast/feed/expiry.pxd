@@ -1,4 +1,4 @@
-# What the passing of time, or the end of the input, does: holes are given up, lines and channels
+# What the passing of time, or the end of the input, does. Holes are given up, lines and channels
 # fall silent, a session that has waited for its other lines begins. pipeline_take then says it.
 
 from libc.stdint cimport INT64_MAX, int64_t, uint32_t

@@ -1,4 +1,4 @@
-# What becomes of a unit of the current numbering: whole and next in order, it is delivered; what is
+# What becomes of a unit of the current numbering. Whole and next in order, it is delivered; what is
 # known is compared; all else waits, outside where there is no room.
 
 from libc.stdint cimport int64_t, uint32_t, uint8_t

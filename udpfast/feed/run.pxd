@@ -1,6 +1,7 @@
 # One run of one line: datagrams that do not continue the current numbering and may be of another
-# one, kept beside it until they are believed or the current numbering has shown that it goes on. A
-# line has two: one of this session, one of others, so that neither makes the other forgotten.
+# one. They are kept beside it until they are believed or the current numbering has shown that it
+# goes on. A line has two runs: one of this session, one of others, so that neither makes the other
+# forgotten.
 #
 # Here is what a run is: which datagrams belong to it, what they are evidence of, and what is kept.
 # What a run has to prove is in `proof`, what becomes of it in `numbering`.

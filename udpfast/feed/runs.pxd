@@ -1,5 +1,6 @@
-# The runs of all lines together: what they have brought of one numbering, which of them a unit goes
-# on with, and what becomes of them when the current numbering goes on, or one of them is believed.
+# The runs of all lines together. Here is what they have brought of one numbering, which of them a
+# unit goes on with, and what becomes of them when the current numbering goes on, or one of them is
+# believed.
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memset

@@ -1,5 +1,5 @@
-# What waits in a window until it is its turn: early messages in cells, fragments until they are
-# complete, and what is then handed out, in order, with the gaps that `given_up` decides.
+# What waits in a window until it is its turn: early messages in cells, and fragments until they are
+# complete. It is handed out in order, with the gaps that `given_up` decides.
 
 from libc.stdint cimport (
     INT32_MAX, INT64_MAX, int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t,
