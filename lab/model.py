@@ -65,6 +65,21 @@ class _Channel:
     lost: set[int] = field(default_factory=set)
     line_highest: dict[int, int] = field(default_factory=dict)
     line_heard_ns: dict[int, int] = field(default_factory=dict)
+    went_on_ns: list[int] = field(default_factory=list)  # when anything new came
+
+    def silence_ns(self, line: int, now_ns: int, pause_ns: int) -> int:
+        """Return how long the channel went on without a line.
+
+        Of a time in which no line brought anything new, so much counts at most.
+        """
+        silence, until_ns = 0, now_ns
+        heard_ns = self.line_heard_ns[line]
+        for since_ns in reversed(self.went_on_ns):
+            silence += max(0, min(until_ns, since_ns + pause_ns) - max(since_ns, heard_ns))
+            if since_ns <= heard_ns:
+                break
+            until_ns = since_ns
+        return silence
 
 
 @dataclass
@@ -202,9 +217,10 @@ class FeedModel:
         }
         if any(_seqno(data) <= 1 for held in into.values() for data in held):
             return False
+        channel = self.channels[0]
         return any(
-            now_ns - heard <= self.line_dead_ns and line not in into
-            for line, heard in self.channels[0].line_heard_ns.items()
+            line not in into and self._is_alive(channel, line, now_ns)
+            for line in channel.line_heard_ns
         )
 
     def _open(self, now_ns: int) -> None:
@@ -256,6 +272,7 @@ class FeedModel:
             else:
                 partial.fragments[fragment] = data[16:]
                 partial.came_ns[fragment] = now_ns
+                channel.went_on_ns.append(now_ns)
         self._deliver(number, channel)
         return verdict
 
@@ -272,9 +289,12 @@ class FeedModel:
     def _slowest_line(self, channel: _Channel, now_ns: int) -> int:
         return min(
             channel.line_highest[line]
-            for line, heard in channel.line_heard_ns.items()
-            if now_ns - heard < self.line_dead_ns
+            for line in channel.line_heard_ns
+            if self._is_alive(channel, line, now_ns)
         )
+
+    def _is_alive(self, channel: _Channel, line: int, now_ns: int) -> bool:
+        return channel.silence_ns(line, now_ns, self.line_dead_ns // 8) <= self.line_dead_ns
 
     def _due_ns(self, channel: _Channel) -> int | None:
         # When the first hole is lost: a wait after anything from behind it came. Of a message whose

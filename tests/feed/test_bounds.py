@@ -97,6 +97,8 @@ PROOFS = [
     ),
 ]
 
+PAUSES = ", ".join(f"60 ms, A {number}" for number in range(5, 12))
+
 JUMPS = [
     # Up to 16 behind the furthest is no jump, though it is beyond the window.
     ("A 1-3, A 515, A 531", f"{FIRST}, 1-3, GAP 4-514, 515, GAP 516-530, 531"),
@@ -247,8 +249,13 @@ SETTINGS = [
     # A hole is lost once 16 more than the last accepted came, on all lines that live.
     ("A 1-3, A 5-19", COUNTED, f"{FIRST}, 1-3"),
     ("A 1-3, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
-    ("A 1-3, B 1-3, 98400 us, A 5-20", COUNTED, f"{FIRST}, 1-3"),
-    ("A 1-3, B 1-3, 98401 us, A 5-20", COUNTED, f"{FIRST}, 1-3, GAP 4-4, 5-20"),
+    # One that is silent for line_dead does not; of a pause of all lines an eighth of that counts.
+    (f"A 1-3, B 1-3, {PAUSES}, 11900 us, A 12, 0 us, A 13-20", COUNTED, f"{FIRST}, 1-3"),
+    (
+        f"A 1-3, B 1-3, {PAUSES}, 11901 us, A 12, 0 us, A 13-20",
+        COUNTED,
+        f"{FIRST}, 1-3, GAP 4-4, 5-20",
+    ),
     # What is next shows that the current numbering is alive, though its line was led astray; what
     # only fills a hole then does not.
     (

@@ -1,12 +1,13 @@
 """Redundant lines: complementary loss, a dead line, disagreement, and the race between them."""
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from tests.cases import nightly
-from tests.feed.drive import Driver, datagram, fragments, message_bytes
+from tests.feed.drive import Driver, datagram, fragments, message_bytes, read
 from udpfast.core.layout import DISAGREEMENT, Kind
 
 MS = 1_000_000
@@ -52,6 +53,7 @@ def test_lines_with_one_dead_and_back_lose_nothing() -> None:
         if (i // 10_000) % 2 == 0:
             driver.send(datagram(i), 0, at_ns=t)
         driver.send(datagram(i), 1, at_ns=t + 2_000)
+        driver.expire(driver.now_ns)
         if i > 25_000:
             driver.send(datagram(i), 2, at_ns=t + 3_000)
     driver.finish()
@@ -66,7 +68,8 @@ def test_lines_with_one_dead_do_not_block_the_interval() -> None:
     driver.send(datagram(0), 0, at_ns=0)
     driver.send(datagram(0), 1, at_ns=0)
     for i in range(2, 40):
-        driver.send(datagram(i), 0, at_ns=1_000_000 + i)
+        driver.send(datagram(i), 0, at_ns=i * 2_500_000)
+        driver.expire(driver.now_ns)
     assert driver.gaps() == []
     driver.send(datagram(40), 0, at_ns=100_000_001)
     assert driver.gaps() == [(1, 1)]
@@ -310,3 +313,153 @@ def test_wait_that_follows_the_lines_is_bounded_and_forgets_those_that_are_dead(
 def test_wait_that_is_given_is_shown_and_stays() -> None:
     driver = skewed(80 * MS, 300, lost_packet_wait_ns=7 * MS)
     assert [driver.channel(channel)["wait_ns"] for channel in range(2)] == [7 * MS, 7 * MS]
+
+
+# --- bursts and thin traffic: all lines are silent most of the time -------------------------------
+
+
+def times_of(bursts: int, count: int, step_ns: int, pause_ns: int) -> list[int]:
+    """When so many bursts of so many messages are sent."""
+    each_ns = (count - 1) * step_ns + pause_ns
+    return [MS + burst * each_ns + i * step_ns for burst in range(bursts) for i in range(count)]
+
+
+def raced(
+    times: list[int],
+    lags_ms: Sequence[int | Callable[[int], int]],
+    lost: Mapping[int, set[int]],
+    **settings: object,
+) -> Driver:
+    """Messages 1, 2, ... sent at these times, on lines of these lags; time passes in steps."""
+    arrivals = []
+    for seqno, sent_ns in enumerate(times, 1):
+        for line, lag_ms in enumerate(lags_ms):
+            if seqno not in lost.get(line, ()):
+                lag_ns = (lag_ms if isinstance(lag_ms, int) else lag_ms(seqno)) * MS
+                arrivals.append((sent_ns + lag_ns, line, seqno))
+    driver = Driver(lines_incremental=len(lags_ms), lost_packet_wait_auto=True, **settings)
+    for at_ns, line, seqno in sorted(arrivals):
+        for turn_ns in range(driver.now_ns + 2 * MS, at_ns, 2 * MS):
+            driver.expire(turn_ns)
+        driver.expire(at_ns)
+        driver.send(datagram(seqno), line, at_ns=at_ns)
+    for _ in range(300):
+        driver.expire(driver.now_ns + 2 * MS)
+    return driver
+
+
+@pytest.mark.parametrize("line_dead_ms", [100, 400])
+@pytest.mark.parametrize("lag_ms", [8, 30, 80, 180])
+def test_wait_that_follows_the_lines_outlasts_a_pause_of_all(
+    lag_ms: int, line_dead_ms: int
+) -> None:
+    rng = random.Random(lag_ms)
+    times = times_of(6, 400, MS, 500 * MS)
+    lost = {seqno for seqno in range(300, 2_400) if rng.random() < 0.03}
+    lost |= {401, 402, 801, 1_200, 2_000, 2_001}  # where bursts begin and end
+    driver = raced(times, (0, lag_ms), {0: lost}, line_dead_ns=line_dead_ms * MS)
+    assert driver.gaps() == []
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (len(lost), 0)
+    assert driver.channel()["wait_ns"] == lag_ms * MS * 5 // 4
+
+
+@pytest.mark.parametrize(("rate", "lag_ms"), [(8, 30), (9, 80), (1, 200)])
+def test_wait_that_follows_the_lines_of_a_thin_stream_is_kept(rate: int, lag_ms: int) -> None:
+    times = times_of(60, 1, 0, 1_000_000_000 // rate)
+    lost = {10, 11, 20, 40}
+    driver = raced(times, (0, lag_ms), {0: lost})
+    assert driver.gaps() == []
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (len(lost), 0)
+    assert driver.channel()["wait_ns"] == lag_ms * MS * 5 // 4
+
+
+def test_wait_that_follows_three_lines_is_as_long_as_the_slowest_needs() -> None:
+    times = times_of(5, 300, MS, 700 * MS)
+    lost = {301, 302, 650, 900, 901, 1_300}
+    driver = raced(times, (0, 12, 60), {0: lost, 1: lost})
+    assert driver.gaps() == []
+    assert [driver.line(line)["losses"] for line in range(3)] == [len(lost), len(lost), 0]
+    assert driver.channel()["wait_ns"] == 75 * MS
+
+
+def test_wait_that_follows_the_lines_forgets_one_that_is_dead_in_bursts_of_others() -> None:
+    # Line 1 brings nothing from the third burst on: holes wait for it no longer, in pauses either.
+    times = times_of(6, 300, MS, 700 * MS)
+    driver = raced(times, (0, 30), {1: set(range(601, 1_801)), 0: {1_250}})
+    assert driver.gaps() == [(1_250, 1_250)]
+    (gap,) = [read(m) for m in driver.out if m.kind is Kind.GAP]
+    assert gap["waited_ns"] <= 7 * MS
+    assert driver.line(1)["losses"] == 1_199  # nobody brought 1250
+    assert driver.channel()["wait_ns"] == 5 * MS
+
+
+def test_wait_that_follows_the_lines_of_a_thin_stream_forgets_one_that_is_dead() -> None:
+    times = times_of(40, 1, 0, 125 * MS)
+    driver = raced(times, (0, 30), {1: set(range(21, 41))})
+    assert driver.line(1)["losses"] == 20
+    assert driver.channel()["wait_ns"] == 5 * MS
+
+
+def test_wait_that_follows_the_lines_is_there_when_one_is_back() -> None:
+    # Line 1 was dead for two bursts. From its first copy on, 30 ms into the fifth, holes wait.
+    times = times_of(6, 300, MS, 700 * MS)
+    lost = {1_240, 1_241, 1_500, 1_501}
+    driver = raced(times, (0, 30), {1: set(range(601, 1_201)), 0: lost})
+    assert driver.gaps() == []
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (len(lost), 600)
+
+
+def test_wait_that_follows_the_lines_knows_a_slower_line_from_its_first_copy_on() -> None:
+    # No line of a stream is known before: what the first copies show holds at once.
+    driver = raced(times_of(1, 300, MS, 0), (0, 30), {0: {33, 34, 60}})
+    assert driver.gaps() == []
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (3, 0)
+
+
+def test_wait_that_follows_the_lines_survives_another_session() -> None:
+    driver = raced(times_of(2, 300, MS, 700 * MS), (0, 30), {})
+    start_ns = driver.now_ns
+    lost = {3, 4, 20, 300}
+    arrivals = [(i * MS, 0, i) for i in range(1, 400) if i not in lost]
+    arrivals += [((i + 30) * MS, 1, i) for i in range(1, 400)]
+    for at_ns, line, seqno in sorted(arrivals):
+        driver.expire(start_ns + at_ns)
+        driver.send(datagram(seqno, session_id=9), line, at_ns=start_ns + at_ns)
+    assert len(driver.sessions()) == 2
+    assert driver.gaps() == []
+    driver.finish()
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (len(lost), 0)
+
+
+def test_wait_that_follows_the_lines_follows_them_when_the_slow_one_becomes_the_fast_one() -> None:
+    # From 1,501 on it is line 0 that is behind, by less than line 1 was.
+    swapped = 1_501
+    lags = (lambda seqno: 0 if seqno < swapped else 20, lambda seqno: 60 if seqno < swapped else 0)
+    times = times_of(60, 300, MS, 400 * MS)
+    lost = {0: {400, 700}, 1: {1_900, 2_101, 2_102, 9_000, 17_500}}
+    driver = raced(times, lags, lost)
+    assert driver.gaps() == []
+    assert [driver.line(line)["losses"] for line in range(2)] == [2, 5]
+    assert 25 * MS <= driver.channel()["wait_ns"] < 30 * MS
+
+
+def test_wait_that_follows_the_lines_shrinks_with_their_skew() -> None:
+    lag = lambda seqno: 80 if seqno < 1_000 else 10  # noqa: E731
+    times = times_of(60, 300, MS, 400 * MS)
+    driver = raced(times, (0, lag), {0: {700, 1_500, 16_000}})
+    assert driver.gaps() == []
+    assert 12 * MS < driver.channel()["wait_ns"] < 15 * MS
+
+
+def test_wait_that_follows_the_lines_is_the_least_for_a_single_line() -> None:
+    driver = raced(times_of(5, 50, MS, 700 * MS), (0,), {0: {100}})
+    assert driver.gaps() == [(100, 100)]
+    assert driver.channel()["wait_ns"] == 5 * MS
+    assert driver.line(0)["losses"] == 0
+
+
+def test_interval_waits_for_a_line_that_is_behind_after_a_pause_of_all() -> None:
+    # Gaps by count: line 1 may still bring what line 0 lost at the beginning of a burst.
+    times = times_of(4, 100, MS, 700 * MS)
+    driver = raced(times, (0, 30), {0: {150, 202, 302}}, out_of_order_max_interval=8)
+    assert driver.gaps() == []

@@ -103,6 +103,19 @@ def outputs(messages: list[Any]) -> list[tuple[Any, ...]]:
     return said
 
 
+def told(model: FeedModel) -> list[tuple[Any, ...]]:
+    said: list[tuple[Any, ...]] = []
+    for output in model.take():
+        if output.what == "message":
+            said.append((output.session_id, output.first, output.payload))
+        elif output.what == "gap":
+            said.append(("gap", output.first, output.last))
+    return said
+
+
+PAUSES_NS = (0, 1_000_000, 12_000_000, 13_000_000, 60_000_000, 200_000_000)
+
+
 @settings(max_examples=150)
 @given(
     start=st.sampled_from([100, (1 << 32) - 6, (1 << 31) - 3]),
@@ -124,13 +137,33 @@ def test_any_order_and_timing_gives_what_the_model_gives(
         engine.expire(now_ns)
         model.accept(0, 0, data, now_ns)
         model.expire(now_ns)
-        expected: list[tuple[Any, ...]] = []
-        for output in model.take():
-            if output.what == "message":
-                expected.append((output.session_id, output.first, output.payload))
-            elif output.what == "gap":
-                expected.append(("gap", output.first, output.last))
-        assert outputs(came + engine.take()) == expected
+        assert outputs(came + engine.take()) == told(model)
+
+
+@settings(max_examples=80)
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 40), st.sampled_from(PAUSES_NS)), max_size=60
+    ),
+    interval=st.integers(1, 20),
+)
+def test_bursts_on_two_lines_give_what_the_model_gives(
+    steps: list[tuple[int, int, int]], interval: int
+) -> None:
+    # With pauses around the eighth of line_dead that counts as silence, and beyond.
+    waits = {"lost_packet_wait_ns": 10**9, "out_of_order_max_interval": interval}
+    engine = FeedPipeline(lines_incremental=2, restart_datagrams=0, **waits)
+    model = FeedModel(**waits)
+    now_ns = 0
+    for line, offset, pause_ns in [(0, 0, 0), *steps]:
+        now_ns += pause_ns
+        data = datagram(bytes([offset + 1]), seqno=100 + offset, object_type=3)
+        engine.accept(0, line, data, now_ns, now_ns)
+        came = engine.take()
+        engine.expire(now_ns)
+        model.accept(0, line, data, now_ns)
+        model.expire(now_ns)
+        assert outputs(came + engine.take()) == told(model)
 
 
 @settings(max_examples=60)

@@ -66,8 +66,8 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=60_000,
-            description="ms; a line silent for this long no longer delays gaps that are "
-            "declared by count; use twice the largest skew between lines",
+            description="ms; a line without which the stream goes on for this long is dead: "
+            "gaps do not wait for it; use twice the largest skew between lines",
         ),
     ] = 100
     slab_cells: Annotated[

@@ -36,6 +36,38 @@ cdef inline int64_t line_spoke_ns(const LineAccount* line) noexcept nogil:
     return line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
 
 
+cdef inline int64_t line_silence_ns(
+    const Window* w, const LineAccount* line, int64_t now_ns,
+) noexcept nogil:
+    # For how long the stream has gone on without this line. A pause of all lines shows nothing of
+    # any of them, so little of it counts.
+    return min(now_ns, w.forward_ns + w.pause_ns) - line_silent_since_ns(w, line)
+
+
+cdef inline int64_t line_silent_since_ns(
+    const Window* w, const LineAccount* line,
+) noexcept nogil:
+    # Since it spoke, or since the numbering began, if it has brought nothing of it. Pauses that
+    # were noted are left out, and the one that may have ended since.
+    cdef int64_t since_ns = line_spoke_ns(line)
+    cdef int64_t excused_ns = w.forward_ns - w.noted_ns - w.pause_ns
+    if line.highest == INT64_MIN:
+        since_ns = w.numbering.begun_ns
+    since_ns = max(since_ns, line.excused_ns)
+    if excused_ns > 0:
+        since_ns = max(since_ns, min(since_ns + excused_ns, w.forward_ns))
+    return since_ns
+
+
+cdef inline void lines_note_pause(Window* w) noexcept nogil:
+    # Once per turn. (Each datagram could ask; that would cost the common path 9 instructions.)
+    cdef uint32_t i
+    if unlikely(w.forward_ns - w.noted_ns > w.pause_ns):
+        for i in range(w.lines):
+            w.line[i].excused_ns = line_silent_since_ns(w, &w.line[i])
+    w.noted_ns = w.forward_ns
+
+
 cdef inline bint line_advances(
     const LineAccount* line, const Unit* unit, int64_t at,
 ) noexcept nogil:
@@ -105,13 +137,23 @@ cdef inline int64_t lag_behind(int64_t lag_ns, int64_t behind_ns) noexcept nogil
     # A line's lag once a copy came so long behind the first one. What was longer is forgotten over
     # some thousands.
     if unlikely(behind_ns > lag_ns):
-        return behind_ns
+        return min(behind_ns, <int64_t>WAIT_MAX_NS)
     return lag_ns - ((lag_ns - behind_ns) >> 12)
 
 
+cdef inline int64_t lag_wait_ns(int64_t lag_ns) noexcept nogil:
+    return min(lag_ns + (lag_ns >> 2), <int64_t>WAIT_MAX_NS)
+
+
+cdef inline void lines_wait_for(Window* w, const LineAccount* line) noexcept nogil:
+    # It is further behind than holes wait: that is not left to the next choice.
+    if w.waiting.wait_auto:
+        w.waiting.wait_ns = max(w.waiting.wait_ns, lag_wait_ns(line.lag_ns))
+
+
 cdef inline void lines_choose_waits(Pipeline* p, int64_t now_ns) noexcept nogil:
-    # With lost_packet_wait_us = "auto", holes wait as long as the slowest live line is behind, and
-    # a quarter more. Each channel's counter has the longest.
+    # With lost_packet_wait_us = "auto", holes wait as long as the slowest line that may bring them
+    # is behind, and a quarter more. Each channel's counter has the longest.
     cdef int64_t longest[2]
     cdef Window* w
     cdef uint32_t i
@@ -120,7 +162,7 @@ cdef inline void lines_choose_waits(Pipeline* p, int64_t now_ns) noexcept nogil:
     longest[1] = p.wait_ns[1]
     for i in range(p.windows):
         w = &p.window[i]
-        if p.wait_auto[w.channel]:
+        if w.waiting.wait_auto:
             w.waiting.wait_ns = max(p.wait_ns[w.channel], lines_wait_ns(w, now_ns))
             longest[w.channel] = max(longest[w.channel], w.waiting.wait_ns)
     for i in range(<uint32_t>CHANNEL_COUNT):
@@ -134,9 +176,9 @@ cdef inline int64_t lines_wait_ns(const Window* w, int64_t now_ns) noexcept nogi
     cdef int64_t lag_ns = 0
     cdef uint32_t i
     for i in range(w.lines):
-        if line_is_alive(w, &w.line[i], now_ns):
+        if line_may_come(w, &w.line[i], now_ns):
             lag_ns = max(lag_ns, w.line[i].lag_ns)
-    return min(lag_ns + (lag_ns >> 2), <int64_t>WAIT_MAX_NS)
+    return lag_wait_ns(lag_ns)
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -144,20 +186,28 @@ cdef inline int64_t lines_wait_ns(const Window* w, int64_t now_ns) noexcept nogi
 cdef inline bint line_is_alive(
     const Window* w, const LineAccount* line, int64_t now_ns,
 ) noexcept nogil:
-    return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
+    return line.highest != INT64_MIN and line_silence_ns(w, line, now_ns) <= w.line_dead_ns
+
+
+cdef inline bint line_may_come(
+    const Window* w, const LineAccount* line, int64_t now_ns,
+) noexcept nogil:
+    # Whether it may be as far behind as it was, or was not heard since the numbering began a moment
+    # ago.
+    return line_silence_ns(w, line, now_ns) <= w.line_dead_ns + line.lag_ns
 
 
 cdef inline uint32_t lines_awaited(const Window* w, int64_t now_ns) noexcept nogil:
-    # From which lines what they have not come to yet may still come: those that are alive, or were
-    # not heard since the numbering began a moment ago.
+    # From which lines what was delivered by `settle_ns`, and they have not come to yet, may still
+    # come. In a pause of all lines nothing comes that is not due by then.
     cdef const LineAccount* line
     cdef int64_t since_ns
     cdef uint32_t awaited = 0
     cdef uint32_t i
     for i in range(w.lines):
         line = &w.line[i]
-        since_ns = w.numbering.begun_ns if line.highest == INT64_MIN else line_spoke_ns(line)
-        if now_ns - since_ns <= w.line_dead_ns:
+        since_ns = max(line_silent_since_ns(w, line), w.settle_ns)
+        if line_may_come(w, line, now_ns) and now_ns - since_ns <= w.line_dead_ns + line.lag_ns:
             awaited |= <uint32_t>1 << i
     return awaited
 

@@ -31,6 +31,9 @@ cdef enum:
     # The longest datagram of a framing other than Roq: what a slot of net/datagram holds, a frame
     # of 1,500 bytes and more. A longer one is refused.
     UNIT_DATAGRAM_MAX = 4160
+    # An eighth: of a stream so thin that each of its messages follows a pause, a line is dead that
+    # brought none of eight.
+    LINE_PAUSE_SHIFT = 3
 
 cdef struct PipelineSettings:
     int framing                          # FramingId
@@ -320,6 +323,7 @@ cdef inline void window_init(
     w.numbering.each_datagram = p.roq
     w.mask = 2 * <int64_t>s.window - 1
     w.line_dead_ns = s.line_dead_ns
+    w.pause_ns = s.line_dead_ns >> LINE_PAUSE_SHIFT
     w.numbering.opening_ns = INT64_MAX
     w.waiting.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
     w.waiting.latest_run = s.on_gap == 1
@@ -360,6 +364,7 @@ cdef inline void window_give(
         w.owing >>= 1
     w.waiting.interval = p.interval[channel]
     w.waiting.wait_ns = p.wait_ns[channel]
+    w.waiting.wait_auto = p.wait_auto[channel]
     w.connected = p.carrier[channel].connected
     w.packing.wide = 1
     w.counters = p.counters.channel[channel]

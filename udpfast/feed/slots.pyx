@@ -8,7 +8,7 @@ from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport LINE_LEADS, LINE_LEAD_NS, LINE_TIES_LOST
 from udpfast.core.layout cimport Datagram
 from udpfast.feed.fingerprint cimport FINGERPRINT_EDGE, fingerprint_few, message_hash
-from udpfast.feed.lines cimport lag_behind
+from udpfast.feed.lines cimport lag_behind, lines_wait_for
 from udpfast.feed.pieces cimport piece_span
 from udpfast.feed.window_state cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, LineAccount, Slot, Window, slot_deliver,
@@ -146,8 +146,11 @@ cdef inline uint32_t slots_match_by(
         n += 1
     invariant(step <= unit.offset + unit.size)
     line.lag_ns = lag_ns
+    if unlikely(lead_ns > w.waiting.wait_ns):
+        lines_wait_for(w, line)
     counter_add(&line.counters[LINE_TIES_LOST], n)
     if lines & (lines - 1) == 0:
         counter_add(&w.line[line_first].counters[LINE_LEADS], n)
         counter_add(&w.line[line_first].counters[LINE_LEAD_NS], n * lead_ns)
+        w.line[line_first].lag_ns -= w.line[line_first].lag_ns * n >> 12
     return n

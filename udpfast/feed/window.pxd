@@ -17,7 +17,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, control_push
-from udpfast.feed.lines cimport lag_behind, line_steps_back
+from udpfast.feed.lines cimport lag_behind, line_steps_back, lines_wait_for
 from udpfast.feed.pace cimport pace_marked
 from udpfast.feed.run cimport (
     BYTES_EMPTY, BYTES_NEW, BYTES_OTHER, BYTES_SAME, Evidence, evidence_add,
@@ -225,10 +225,13 @@ cdef inline void window_copy(
         slot.lines |= bit
         counter_add(&w.line[d.line].counters[LINE_TIES_LOST], 1)
         w.line[d.line].lag_ns = lag_behind(w.line[d.line].lag_ns, lead_ns)
+        if unlikely(lead_ns > w.waiting.wait_ns):
+            lines_wait_for(w, &w.line[d.line])
         if not lines & (lines - 1):          # the second line to bring it
             # Negative where the stamps of two NICs contradict the order.
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
             counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
+            w.line[line_first].lag_ns = lag_behind(w.line[line_first].lag_ns, 0)
     elif d.line != line_first:
         window_compare(unit, hash_first, hash, True, e)
         return

@@ -92,11 +92,12 @@ cdef struct LineAccount:         # 512 bytes: a shift finds one
     int64_t sent_ns              # the latest sending time that it brought of this numbering
     int64_t named                # the number beyond the window that its last heartbeat named
     int64_t lag_ns               # the longest of late that it was behind the first copy
+    int64_t excused_ns           # silent since then or later: pauses of all lines are left out
     int64_t part_of              # a message in fragments, the furthest of which that it
     uint32_t part                # brought is this one
     Run run                      # of this session: AHEAD, BACK
     Run foreign                  # of another one: SESSION, ENDED
-    uint8_t pad[72]
+    uint8_t pad[64]
 
 cdef struct Known:               # of the first messages of this numbering, for as long as it lasts
     int64_t start_end            # base + WINDOW_START
@@ -111,6 +112,7 @@ cdef struct Waiting:
     int64_t jump_from            # a datagram beyond the window: the first of its run
     int64_t interval
     int64_t wait_ns
+    bint wait_auto               # wait_ns follows the lines
     int64_t silence_ns           # a message whose rest does not come is given up after this long
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
@@ -172,6 +174,7 @@ cdef struct Window:
     int64_t milestone            # from this seqno on, pace_pass_milestone has something to do
     int64_t settled              # losses are counted of what lies before
     int64_t forward_ns           # when this numbering last went on, on any line
+    int64_t noted_ns             # the same as of the latest lines_note_pause
     int64_t begun_sent_ns        # when its first unit was sent
     int64_t sent_ns              # the latest sending time of what was accepted
     int64_t size                 # messages that may wait, and that are remembered
@@ -181,6 +184,7 @@ cdef struct Window:
     int64_t settle_until         # what was delivered by settle_ns
     int64_t settle_ns
     int64_t line_dead_ns
+    int64_t pause_ns             # of a pause of all lines so much counts as silence of each
     bint busy                    # in the pipeline's list of those to look at in take()
     Window* busy_next
     ControlQueue* controls
@@ -260,6 +264,7 @@ cdef inline void window_begin(Window* w, uint64_t number, int64_t now_ns) noexce
     w.settle_until = w.numbering.base
     w.numbering.begun_ns = now_ns
     w.forward_ns = now_ns
+    w.noted_ns = now_ns
     w.started = True
     w.waiting.finishing = False
 
@@ -275,6 +280,7 @@ cdef inline void line_reset(LineAccount* line) noexcept nogil:
     line.part_of = INT64_MIN
     line.lagged_ns = INT64_MIN
     line.named = INT64_MIN
+    line.excused_ns = INT64_MIN
     line.sent_ns = 0
 
 
