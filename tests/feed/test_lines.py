@@ -463,3 +463,81 @@ def test_interval_waits_for_a_line_that_is_behind_after_a_pause_of_all() -> None
     times = times_of(4, 100, MS, 700 * MS)
     driver = raced(times, (0, 30), {0: {150, 202, 302}}, out_of_order_max_interval=8)
     assert driver.gaps() == []
+
+
+# --- losses that were none ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lag_ms", [20, 60, 240])
+def test_line_whose_copies_come_after_the_wait_has_lost_nothing(lag_ms: int) -> None:
+    # A given wait, much shorter than the skew; bursts longer and shorter than that.
+    for count in (3, 300):
+        times = times_of(5, count, MS, 700 * MS)
+        driver = Driver(lost_packet_wait_ns=MS, line_dead_ns=10 * MS)
+        arrivals = [
+            (at_ns + line * lag_ms * MS, line, i)
+            for i, at_ns in enumerate(times)
+            for line in range(2)
+        ]
+        for at_ns, line, seqno in sorted(arrivals):
+            for turn_ns in range(driver.now_ns + 2 * MS, at_ns, 2 * MS):
+                driver.expire(turn_ns)
+            driver.send(datagram(seqno), line, at_ns=at_ns)
+        driver.finish()
+        assert [driver.line(line)["losses"] for line in range(2)] == [0, 0]
+
+
+def test_line_that_was_silent_and_brings_only_some_has_lost_the_others() -> None:
+    # Blamed for 40 messages, it brings 10 of them long after; a message in fragments is one.
+    driver = Driver(lost_packet_wait_ns=MS, line_dead_ns=10 * MS)
+    brought = set(range(20, 30))
+    for seqno in range(50):
+        parts = fragments(seqno, 3) if seqno == 25 else [datagram(seqno)]
+        for part in parts:
+            driver.send(part, 0, at_ns=seqno * MS)
+            if seqno < 10:
+                driver.send(part, 1)
+        driver.expire(seqno * MS + MS // 2)
+    for turn in range(100):
+        driver.expire((50 + turn) * MS)
+    assert driver.line(1)["losses"] == 40
+    for seqno in sorted(brought):
+        for part in fragments(seqno, 3) if seqno == 25 else [datagram(seqno)]:
+            assert driver.send(part, 1) == "duplicate"
+    assert driver.line(1)["losses"] == 30
+    driver.send(datagram(20), 1)
+    driver.finish()
+    assert driver.line(1)["losses"] == 30
+
+
+def test_line_that_brings_what_was_given_up_has_lost_nothing() -> None:
+    # 5 was given up: no line delivered it, and none is blamed.
+    driver = Driver(lost_packet_wait_ns=MS)
+    for seqno in (1, 2, 3, 4, 6):
+        driver.send(datagram(seqno), 0, at_ns=seqno * MS)
+    for turn in range(20):
+        driver.expire((7 + turn) * MS)
+    assert driver.gaps() == [(5, 5)]
+    assert [driver.send(datagram(seqno), 1) for seqno in range(1, 7)].count("late") == 1
+    for _ in range(200):
+        driver.expire(driver.now_ns + MS)
+    assert [driver.line(line)["losses"] for line in range(2)] == [0, 0]
+    driver.finish()
+
+
+@pytest.mark.parametrize("line_dead_ms", [10, 100])
+def test_line_that_was_dead_and_is_back_behind_the_window_is_blamed_once(line_dead_ms: int) -> None:
+    # It comes back with what the window no longer remembers, and has lost 101 to 150.
+    driver = Driver(window=64, lost_packet_wait_ns=MS, line_dead_ns=line_dead_ms * MS)
+    for seqno in range(1, 1_001):
+        driver.expire(seqno * MS)
+        driver.send(datagram(seqno), 0, at_ns=seqno * MS)
+        if seqno <= 100:
+            driver.send(datagram(seqno), 1)
+    blamed = driver.line(1)["losses"]
+    for seqno in range(1_001, 1_500):
+        driver.expire(seqno * MS)
+        driver.send(datagram(seqno), 0, at_ns=seqno * MS)
+        driver.send(datagram(seqno - 850), 1)
+    driver.finish()
+    assert blamed <= driver.line(1)["losses"] <= 900

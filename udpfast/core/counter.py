@@ -112,8 +112,9 @@ LINE_COUNTERS: tuple[CounterInfo, ...] = (
     CounterInfo(
         "losses",
         "count",
-        "messages that another line delivered and this one never did; counted after "
-        "`lost_packet_wait`",
+        "messages that another line delivered and this one did not; counted after "
+        "`lost_packet_wait`, and no longer if its copy comes while the window remembers the "
+        "message",
     ),
     CounterInfo("disagreements", "count", "copies whose bytes differ from the first copy"),
     CounterInfo(
