@@ -180,10 +180,10 @@ def two_lines(**tables: object) -> FeedConfig:
     return parse_feed({"name": "test", "incremental": {"lines": lines}} | tables)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, late: int, full: int) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch, late: int, full: int, wait_us: int = 5_000) -> None:
     """Let a feed of two lines have counted this."""
     counters = {
-        "incremental": {"gaps_window_full": full},
+        "incremental": {"gaps_window_full": full, "wait_ns": wait_us * 1_000},
         "incremental.A": {"late": 0},
         "incremental.B": {"late": late},
     }
@@ -202,6 +202,22 @@ def test_inspect_feed_lines_of_different_lag_need_wait_and_room(
     assert '"auto"' in wait.want
     assert f"{late} datagrams" in wait.have
     assert not wait.fault
+
+
+@pytest.mark.parametrize(
+    ("wait_us", "wanted"), [(37_500, "knows the skew"), (250_000, "250,000 us at most")]
+)
+def test_inspect_feed_that_learns_its_wait_says_what_else_helps(
+    monkeypatch: pytest.MonkeyPatch, wait_us: int, wanted: str
+) -> None:
+    counted(monkeypatch, 7, 0, wait_us)
+    wait = inspect(two_lines(window={"lost_packet_wait_us": "auto"}))[
+        "incremental lost_packet_wait_us"
+    ]
+    assert not wait.ok
+    assert wait.have == f"auto (waits for {wait_us:,} us now), 7 datagrams came too late"
+    assert wanted in wait.want
+    assert "a number" in wait.want
 
 
 def test_inspect_feed_that_never_ran_does_not_judge_the_wait() -> None:

@@ -44,6 +44,7 @@ __all__ = ["describe_judged", "feed_use", "inspect_feed", "inspect_together", "u
 
 #: What ZeroMQ says of EADDRINUSE, in the sentence of who binds.
 _IN_USE = "Address already in use"
+_AUTO_MAX_US = 250_000  # WAIT_MAX_NS of feed/lines
 _UNCOUNTED = "the feed has counted nothing yet; `udpfast wire` measures the skew of a link"
 
 
@@ -355,14 +356,15 @@ def _waits(config: FeedConfig) -> list[Finding]:
     ):
         if len(role.lines) < 2:
             continue
-        late, full = _too_late(config, scope)
+        late, full, waited_us = _too_late(config, scope)
         known = late is not None
         wait_us = role.lost_packet_wait_us or config.window.lost_packet_wait_us
+        now = f" (waits for {waited_us:,} us now)" if wait_us == "auto" and waited_us else ""
         findings += [
             Finding(
                 f"{key} lost_packet_wait_us",
-                'the skew of the lines and a quarter more; "auto" waits for 250,000 us at most',
-                f"{wait_us}, {late or 0:,} datagrams came too late",
+                _wait_wanted(wait_us, waited_us),
+                f"{wait_us}{now}, {late or 0:,} datagrams came too late",
                 late == 0 if known else None,
                 "What one line lost is reported lost, though another line brings it.",
                 "" if known else _UNCOUNTED,
@@ -379,15 +381,25 @@ def _waits(config: FeedConfig) -> list[Finding]:
     return findings
 
 
-def _too_late(config: FeedConfig, scope: str) -> tuple[int | None, int | None]:
-    # Datagrams of a channel that came behind their gap, and gaps for want of room; None: the feed
-    # has never run.
+def _wait_wanted(wait_us: int | str, waited_us: int | None) -> str:
+    if wait_us != "auto":
+        return 'the skew of the lines and a quarter more; "auto" waits for 250,000 us at most'
+    if waited_us == _AUTO_MAX_US:
+        return 'a number: the skew and a quarter more; "auto" waits for 250,000 us at most'
+    return 'few, before "auto" knows the skew; if they grow, a number: the skew and a quarter more'
+
+
+def _too_late(config: FeedConfig, scope: str) -> tuple[int | None, int | None, int | None]:
+    # Datagrams of a channel that came behind their gap, gaps for want of room, and how long holes
+    # wait now; None: the feed has never run.
     try:
         counters, *_ = read_counters(instance_directory(config.name))
     except (UdpfastError, OSError):
-        return None, None
+        return None, None, None
     lines = [values for name, values in counters.items() if name.startswith(f"{scope}.")]
-    return sum(line["late"] for line in lines), counters[scope]["gaps_window_full"]
+    channel = counters[scope]
+    late = sum(line["late"] for line in lines)
+    return late, channel["gaps_window_full"], channel["wait_ns"] // 1_000
 
 
 def _sockets(config: FeedConfig) -> list[Finding]:
