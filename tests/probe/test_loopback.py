@@ -23,6 +23,8 @@ from udpfast.probe.control import (
     Header,
     Hello,
     ProbeKind,
+    Report,
+    decode_body,
     encode,
     parse_header,
 )
@@ -151,8 +153,8 @@ def test_listener_that_is_started_anew_goes_on() -> None:
     assert len(line.runs) == 0
     # Places of arrival go on at the second one.
     assert (np.diff(line.out_order[line.returned]) > 0).all()
-    # What the first one counted went with it.
-    assert line.counts["out_duplicates"] is line.counts["out_reordered"] is None
+    # The first one said at its end what it had counted.
+    assert line.counts["out_duplicates"] == line.counts["out_reordered"] == 0
     # The second listener has no word on those that it cannot have had.
     (theirs,) = heard.lines.values()
     assert heard.first_probe == np.flatnonzero(line.away)[-1] + 1
@@ -367,6 +369,20 @@ def test_listener_counts_duplicates_and_what_comes_late() -> None:
         assert arrivals == list(range(1, 9))
         (counts,) = receiver.live()
         assert (counts["duplicates"], counts["reordered"], counts["distinct"]) == (2, 2, 6)
+
+
+def test_listener_that_is_stopped_says_what_it_had_counted() -> None:
+    with contextlib.ExitStack() as stack:
+        receiver, address = stack.enter_context(listening())
+        own, header = _session(address, stack)
+        for index in (0, 1, 1, 4, 2):
+            own.send(_probe(header, index))
+            own.recv(3000)
+        receiver.close()
+        data = own.recv(3000)
+    told, report = parse_header(data), decode_body(data, Report)
+    assert (told.kind, told.line, told.cookie) == (ProbeKind.REPORT, 0, header.cookie)
+    assert (report.distinct, report.duplicates, report.reordered) == (4, 1, 1)
 
 
 def test_listener_that_is_back_after_it_gave_up_has_another_epoch() -> None:

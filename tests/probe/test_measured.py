@@ -17,7 +17,7 @@ from udpfast.probe.result import LineResult, Result, percentiles_of, runs_of
 from udpfast.probe.text import result_text
 
 START, UTC = 5_000_000_000, 1_700_000_000_000_000_000
-COUNTS = dict.fromkeys(
+COUNTS = {"sessions": 1} | dict.fromkeys(
     (*("unsent", "back_duplicates", "strangers", "malformed"), "kernel_drops",
      "nic_stamps"), 0,
 )  # fmt: skip
@@ -49,6 +49,8 @@ def result(
     *,
     report: Report | None = REPORT,
     starts: tuple[int, ...] = (),
+    before: tuple[Report, ...] = (),
+    sessions: int = 1,
     **more: Any,
 ) -> Result:
     count = len(next(iter(lines.values()))[0])
@@ -70,8 +72,9 @@ def result(
                 if report is not None
                 else None,
                 "kernel",
-                COUNTS,
+                COUNTS | {"sessions": sessions},
                 starts,
+                before,
             )
             for name, (out, back) in lines.items()
         ],
@@ -207,7 +210,8 @@ TOLD = ("out_duplicates", "out_reordered", "listener_unsent", "listener_kernel_d
     "more",
     [
         {"starts": (0, 6), "report": msgspec.structs.replace(REPORT, began=7)},
-        {"report": msgspec.structs.replace(REPORT, began=7)},  # one that gave up and began again
+        # One that gave up and began again.
+        {"report": msgspec.structs.replace(REPORT, began=7), "sessions": 2},
         {"report": None},  # one that died
     ],
 )
@@ -221,6 +225,17 @@ def test_what_not_every_listener_has_told_is_unknown(more: dict[str, Any]) -> No
     from udpfast.probe.page import page_of
 
     assert page_of(found).count('<td class="n">-</td>') == 2
+
+
+def test_what_every_listener_has_told_is_added_up() -> None:
+    before = Report("kernel", 3, 3, 4, 5, 6, 0, 0, 7, 0)
+    report = msgspec.structs.replace(REPORT, began=7)
+    more: dict[str, Any] = {"starts": (0, 6), "before": (before,), "sessions": 2}
+    own = result({"a": RESTART}, report=report, **more).to_dict()["lines"]["a"]
+    assert [own[name] for name in TOLD] == [5, 7, 6, 7]
+    # Nor is the last one asked, if nobody followed it.
+    own = result({"a": RESTART}, report=None, starts=(0,), before=(before,)).to_dict()["lines"]["a"]
+    assert [own[name] for name in TOLD] == [4, 5, 6, 7]
 
 
 def test_what_the_only_listener_has_told_is_known_though_it_heard_the_line_late() -> None:

@@ -31,7 +31,7 @@ cdef enum ProbeKind:
     KIND_ECHO = 6
     KIND_ASK = 7                 # sender: which probes from `index` on arrived? (~0: a report)
     KIND_ANSWER = 8              # listener: a bit for each, lowest first
-    KIND_REPORT = 9              # listener: what was counted on the line. JSON
+    KIND_REPORT = 9              # listener: what was counted on the line; unasked as it ends. JSON
     KIND_BYE = 10                # sender: no more questions
 
 cdef packed struct ProbeHeader:

@@ -16,8 +16,8 @@ from udpfast.probe.result import LineResult, Result
 __all__ = ["Kept", "arrived_only", "measured"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-#: Name, address, samples, the last listener's report, what arrived by it, stamps, counts, and the
-#: first probe that each listener can have had.
+#: Name, address, samples, the last listener's report, what arrived by it, stamps, counts, the
+#: first probe that each listener can have had, and the reports of those before.
 Kept = tuple[
     str,
     LineAddress,
@@ -27,6 +27,7 @@ Kept = tuple[
     str,
     Mapping[str, int],
     Sequence[int],
+    Sequence[Report],
 ]
 
 #: What a sender says of its time is its word alone.
@@ -201,14 +202,13 @@ def _line(
     utc_offset_ns: int,
     offset: Offset,
 ) -> LineResult:
-    name, where, _, report, arrived, stamps, counts, starts = line
+    name, where, _, report, arrived, stamps, counts, starts, before = line
     left, reached, turned, back = trips
     sent, returned = samples["sent_ns"] != 0, samples["returned_ns"] != 0
     reported = arrived is not None
     told_of = arrived[: len(sent)] if arrived is not None else np.zeros_like(returned)
-    # A listener that was started anew does not know what the one before it echoed, nor counted.
+    # A listener that was started anew does not know what the one before it echoed.
     came = returned | told_of
-    alone = reported and len(starts) <= 1 and not (returned & ~told_of).any()
     began = report.began if report is not None else 0
     known = np.arange(len(sent)) >= max((began, *starts))
     if began:
@@ -225,9 +225,11 @@ def _line(
         "malformed": counts["malformed"],
         "kernel_drops": counts["kernel_drops"],
     }
+    reports = [*before, *([report] if report is not None else [])]
+    whole = 0 < max(len(starts), counts["sessions"]) <= len(reports)
     told = {
-        word: getattr(report, each) if report is not None and alone else None
-        for each, word in _REPORTED.items()
+        word: sum(getattr(each, name) for each in reports) if whole else None
+        for name, word in _REPORTED.items()
     }
     departed = samples["departed_ns"] != 0
     return LineResult(

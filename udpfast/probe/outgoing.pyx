@@ -72,6 +72,7 @@ cdef struct OutLine:
     uint32_t* back_order
     Histogram* round_trip
     Session sessions[2]          # the latest that has echoed, and the one before it
+    int64_t session_count
     int64_t unsent
     int64_t echoes
     int64_t back_arrivals
@@ -240,6 +241,7 @@ cdef class Outgoing:
             "echoes": own.echoes,
             "repeated": own.repeated,
             "back_duplicates": own.back_duplicates,
+            "sessions": own.session_count,
             "strangers": own.strangers,
             "malformed": own.malformed,
             "kernel_drops": own.receive.kernel_drops,
@@ -494,6 +496,7 @@ cdef inline uint32_t place_of(OutLine* line, const ProbeHeader* header) noexcept
             session = &line.sessions[0]
             session.cookie, session.epoch = header.cookie, header.epoch
             session.before = session.latest
+            line.session_count += 1
     place = session.before + <uint32_t>header.arrival
     session.latest = max(session.latest, place)
     return place

@@ -181,7 +181,7 @@ class Receiver:
         self._closing = True
         self._talk.finish()
         for nonce in list(self._sessions):
-            self._end(nonce)
+            self._end(nonce, early=True)
         self._reflector.stop()
         self._loop.finish()
         self._close_doors()
@@ -239,7 +239,7 @@ class Receiver:
             now = time.monotonic()
             for nonce, session in list(self._sessions.items()):
                 if self._is_silent(session, now):
-                    self._end(nonce)
+                    self._end(nonce, early=True)
             # However much comes: a turn is no shorter than this.
             time.sleep(TURN_S)
 
@@ -304,7 +304,9 @@ class Receiver:
                 f"{wanted >> 20} MiB for a line, {(self._memory_bytes - held) >> 20} MiB are left"
             )
         if session is not None and (before := session.lines.pop(header.line, None)):
-            self._close_line(before)  # it sends from another address now
+            # It sends from another address now.
+            self._reflector.close(before.track)
+            before.sock.close()
         line = self._open_line(door, header, hello, peer)
         if line is None:
             return f"{TRACKS_MAX} lines are measured already"
@@ -430,9 +432,7 @@ class Receiver:
             header.arrival,
         )
         if header.index == REPORT_INDEX:
-            counts = self._reflector.counts(line.track)
-            known = {name: counts[name] for name in Report.__struct_fields__ if name in counts}
-            self._tell(carrier, encode(told, Report(line.stamps, **known, began=line.began)))
+            self._tell(carrier, encode(told, _report(line, self._reflector.counts(line.track))))
         elif header.index < line.hello.probes:
             part = line.arrays["reached_ns"][header.index : header.index + ANSWER_PROBES]
             self._tell(carrier, encode(told, np.packbits(part != 0, bitorder="little").tobytes()))
@@ -449,16 +449,17 @@ class Receiver:
             session.arrivals, session.heard_s = arrivals, now
         return now - session.heard_s > SILENCE_S
 
-    def _close_line(self, line: _Line) -> None:
-        self._reflector.close(line.track)
-        line.sock.close()
-
-    def _end(self, nonce: int) -> None:
+    def _end(self, nonce: int, *, early: bool = False) -> None:
+        """End a session; `early`: before its sender has asked what arrived."""
         session = self._sessions.pop(nonce)
         lines = {}
-        for line in session.lines.values():
-            counts = self._reflector.counts(line.track)
-            self._close_line(line)
+        for number, line in session.lines.items():
+            counts = self._reflector.close(line.track)
+            if early:
+                told = Header(ProbeKind.REPORT, number, nonce, line.cookie, REPORT_INDEX, number)
+                for _ in range(2):
+                    self._tell(line, encode(told, _report(line, counts)))
+            line.sock.close()
             where = LineAddress(line.peer)
             lines[line.hello.name] = (where, line.arrays, line.stamps, counts, line.began)
         while self._ended.qsize() >= RESULTS_MAX:
@@ -475,3 +476,8 @@ class Receiver:
                 there=self._clock,
             )
         )
+
+
+def _report(line: _Line, counts: dict[str, int]) -> Report:
+    known = {name: counts[name] for name in Report.__struct_fields__ if name in counts}
+    return Report(line.stamps, **known, began=line.began)

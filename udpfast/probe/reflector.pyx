@@ -148,11 +148,17 @@ cdef class Reflector:
             store_release(&self.used, <uint64_t>place + 1)
         return place
 
-    def close(self, int place) -> None:
-        """Serve a track no more; its arrays are the caller's again when this returns."""
+    def close(self, int place) -> dict[str, int]:
+        """Serve a track no more; its arrays are the caller's again when this returns.
+
+        Returns
+        -------
+        dict of str to int
+            `counts` of all that was served.
+        """
         cdef Track* track = self._track(place)
         if load_acquire(&track.state) == TRACK_FREE:
-            return
+            return self.counts(place)
         store_release(&track.state, TRACK_CLOSING)
         # Either the loop, which says that it runs and then looks, sees this, or it is seen here.
         fence_full()
@@ -160,9 +166,11 @@ cdef class Reflector:
         while load_acquire(&self.running) and load_acquire(&track.state) != TRACK_FREE:
             with nogil:
                 idle_sleep(100_000)
+        counts = self.counts(place)
         datagram_batch_free(&track.receive)
         self._kept[place] = None
         store_release(&track.state, TRACK_FREE)
+        return counts
 
     def stop(self) -> None:
         """Have the loop end soon, from any thread and from a signal's handler."""

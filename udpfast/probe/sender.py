@@ -88,6 +88,8 @@ class _Line:
         self.starts: list[int] = []
         self.there: Clock | None = None
         self.report: Report | None = None
+        # By cookie and first probe: of listeners that ended, or gave up, before they were asked.
+        self.reports_before: dict[tuple[int, int], Report] = {}
         self.arrived: npt.NDArray[np.bool_] | None = None
 
 
@@ -345,6 +347,9 @@ class Sender:
                 line.there = decode_body(data, Welcome).clock
                 line.cookies.add(line.cookie)
                 self._welcomed_at = self._welcomed_at or time.monotonic()
+            elif header.kind is ProbeKind.REPORT:
+                report = decode_body(data, Report)
+                line.reports_before[line.cookie, report.began] = report
             elif header.kind is ProbeKind.REFUSED and not line.cookies:
                 reason = decode_body(data, Refused).reason
                 refused = f"the listener at {line.where.address} refused: {literal(reason)}"
@@ -437,7 +442,7 @@ class Sender:
             [
                 (
                     *(line.name, line.where, samples, line.report, line.arrived, line.stamps),
-                    *(counts, line.starts),
+                    *(counts, line.starts, list(line.reports_before.values())),
                 )
                 for number, (line, samples) in enumerate(
                     zip(self._lines, self._samples, strict=True)
