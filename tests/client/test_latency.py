@@ -93,6 +93,30 @@ def test_reader_times_what_it_hands_out_from_both_stamps(directory, style):
         assert found[name]["below"] == 0
 
 
+def test_reader_that_iterates_times_each_record_that_it_hands_out(directory):
+    # 33 records of 1 to 33 ms of age come in one run; 20 of them are handed out.
+    path, instance, _ = directory
+    with udpfast.Reader(instance.address) as reader:
+        began_ns = time.time_ns()
+        for age_ms in range(1, 34):
+            instance.ring.append(
+                Kind.MESSAGE,
+                b"",
+                published_ns=began_ns + (33 - age_ms) * 1_000_000,
+                received_ns=began_ns,
+            )
+        while time.time_ns() < began_ns + 33_000_000:
+            pass
+        for _ in range(20):
+            next(reader)
+        found = udpfast.latency(path)
+    hop = found["loop_to_strategy"]
+    assert hop["count"] == found["kernel_to_strategy"]["count"] == 20
+    assert hop["p50"] >= 10_000_000
+    assert hop["p90"] >= 18_000_000
+    assert hop["max"] >= 20_000_000
+
+
 @pytest.mark.parametrize("style", ["poll", "iterate"])
 def test_reader_of_several_feeds_times_each_in_its_own_entry(directory, tmp_path, style):
     path, one, _ = directory

@@ -26,7 +26,6 @@ cdef enum:
     SLICE_NS = 20_000_000        # a wait checks for signals this often; users do not notice 20 ms
     BUSY_LOOK_NS = 200_000_000   # period of the check of a source that is never without records
     BUFFER_BYTES_MAX = 1 << 30   # several thousand of the largest records
-    SAMPLE = 16                  # an iteration times 1 record in 16: reading the clock is expensive
     UNCOUNTED = 4096             # records that no log counts (CONNECTION, LAPPED): a few per source
 
 
@@ -404,9 +403,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.missed_reason, reader_names(self))
         self._next += 1
         self._read += 1
-        if i % SAMPLE == 0 and self._source.entry != NULL:
-            reader_time(self._source.entry, self._memory.headers + i, clock_realtime_ns(),
-                        min(self._count - i, <int64_t>SAMPLE))
+        if self._source.entry != NULL:
+            reader_time(self._source.entry, self._memory.headers + i, clock_realtime_ns())
         if self._memory.headers[i].kind == KIND_RESTART:
             self._source.renew_names()
         return record_copy(self._memory.headers + i,

@@ -42,12 +42,12 @@ cdef inline bint reader_timed(const ReaderEntry* entry, const Record* record) no
         not record.flags & RECORD_RELEASED and record.published_ns >= entry.began_ns)
 
 cdef inline void reader_time(
-        ReaderEntry* entry, const Record* record, int64_t now_ns, int64_t count) noexcept nogil:
-    # Record the latencies of one record with a weight of `count`.
+        ReaderEntry* entry, const Record* record, int64_t now_ns) noexcept nogil:
+    # Record the latencies of one record.
     if reader_timed(entry, record):
-        histogram_add(&entry.loop_to_strategy, now_ns - record.published_ns, count)
+        histogram_record(&entry.loop_to_strategy, now_ns - record.published_ns)
         if not record.flags & RECORD_NO_TIMESTAMP:
-            histogram_add(&entry.kernel_to_strategy, now_ns - record.received_ns, count)
+            histogram_record(&entry.kernel_to_strategy, now_ns - record.received_ns)
 
 cdef inline void reader_time_all(
         ReaderEntry* entry, const Record* records, int64_t count, int64_t now_ns) noexcept nogil:
