@@ -182,11 +182,13 @@ def module_list() -> str:
 def pages() -> dict[str, dict[str, str]]:
     """Return every generated table by its page and its marker's name."""
     return {
-        "operating.md": {
+        "counters.md": {
             "verdicts": counter_table(VERDICTS),
             "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),
             "channel counters": counter_table(CHANNEL_COUNTERS),
             "feed counters": counter_table(FEED_COUNTERS),
+        },
+        "operating.md": {
             "host keys": key_table(describe(HostConfig())),
             "memory": memory_table(),
         },

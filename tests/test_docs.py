@@ -25,7 +25,7 @@ from udpfast.market.tables import Column
 from udpfast.wire.facts import FACTS, Heartbeat
 
 
-def test_operating_tables_are_what_the_code_says():
+def test_generated_tables_are_what_the_code_says():
     result = subprocess.run(
         [sys.executable, "scripts/generate_reference.py", "--check"],
         cwd=ROOT,

@@ -41,7 +41,7 @@ def counters(instance: str | os.PathLike[str]) -> Counters:
     -------
     Counters
         A dict. Scopes are `feed`, `incremental`, `snapshot` and one per line (`incremental.A`);
-        `docs/operating.md` has the units and meanings. A running feed keeps counting while they
+        `docs/counters.md` has the units and meanings. A running feed keeps counting while they
         are read, so sums may differ slightly.
 
     Raises

@@ -144,7 +144,7 @@ def latency(instance: str | os.PathLike[str]) -> Latency:
         `loop_to_strategy`, `kernel_to_strategy` of all readers together, and of each reader
         (`loop_to_strategy.NAME-PID`). Each has `count`, `p50`, `p90`, `p99`, `p99_9`, `max`,
         `below` (values below 0: the clocks disagree) and `above` (values above one hour).
-        `docs/operating.md` says what each hop measures.
+        `docs/counters.md` says what each hop measures.
 
     Raises
     ------

@@ -4,7 +4,7 @@
 # writes them all; scopes are 128 bytes apart, so that readers of one disturb no writer of
 # another.
 #
-# A new outcome = a new enum value = a new label = a new line in docs/operating.md.
+# A new outcome = a new enum value = a new label = a new line in docs/counters.md.
 
 from libc.stdint cimport int64_t
 
