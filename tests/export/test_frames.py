@@ -17,6 +17,7 @@ from udpfast.core.layout import Kind
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.market.tables import frame_columns
+from udpfast.market.updates import UPDATE_DTYPES
 
 KINDS = tuple(kind for kind in Kind if frame_columns(kind) is not None)
 
@@ -89,6 +90,20 @@ def _exported(root: Path, table: str) -> pa.Table:
     found = ds.dataset(root / table, schema=schema, partitioning="hive").to_table()
     order = [("position", "ascending")]
     return found.sort_by([*order, ("row", "ascending")] if "row" in found.schema.names else order)
+
+
+def test_frames_of_some_kinds_lack_fields_of_the_header_as_docs_records_md_says() -> None:
+    names = {
+        kind: {column.name for column in frame.columns}
+        for kind in Kind
+        if (frame := frame_columns(kind)) is not None
+    }
+    updates = {kind for kind in names if kind in UPDATE_DTYPES}
+    assert {kind for kind in names if "sent_ns" in names[kind]} == updates
+    of_objects = updates | {Kind.STALE, Kind.RECOVERED}
+    assert {kind for kind in names if "object" in names[kind]} == of_objects
+    events = {kind for kind in names if "kind" in names[kind]}
+    assert Kind.SESSION in events and not events & (updates | {Kind.GAP})
 
 
 def test_every_table_of_records_is_compared() -> None:
