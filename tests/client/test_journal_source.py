@@ -1,6 +1,5 @@
 """`Reader("journal:...")`: recorded messages, also of a range of time."""
 
-import contextlib
 import shutil
 from datetime import UTC, datetime
 
@@ -15,6 +14,7 @@ from udpfast.cli.replay_target import Pacer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import (
+    LAPPED,
     ConnectionScope,
     ConnectionStatus,
     Kind,
@@ -202,7 +202,7 @@ def write(directory, *payloads, failed=False):
     """Write these records as one writer does, from its start to its end."""
     journal = Journal.open(directory, LAYOUTS, segment_bytes=1 << 18)
     for payload in payloads:
-        journal.append(Kind.MESSAGE, payload, published_ns=START_NS)
+        journal.append(Kind.MESSAGE, payload, published_ns=1)
     journal.close(failed=failed)
 
 
@@ -230,13 +230,60 @@ def test_journal_without_an_end_goes_on_with_its_next_writer(tmp_path, failed):
         assert take(reader, 2) == [b"1", GONE]
         assert (reader.wait(0), reader.state) == (False, "failed" if failed else "ended")
         write(tmp_path / "j", b"2", b"3")
-        assert take(reader, 4) == [BACK, b"2", b"3", GONE]
+        assert take(reader, 3) == [b"2", b"3", GONE]
         assert (reader.index, reader.lapped, reader.lag) == (3, 0, 0)
         journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
         journal.append(Kind.MESSAGE, b"4")
         journal.flush(1)
-        assert (take(reader, 2), reader.state) == ([BACK, b"4"], "alive")
+        journal.note_current(1)
+        assert (take(reader, 2), reader.state) == ([b"4", BACK], "alive")
         journal.close()
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_ready_waits_for_all_that_was_published_before_the_next_writer_was_seen(tmp_path, says):
+    write(tmp_path / "j", b"1")
+    with Reader(f"journal:{tmp_path / 'j'}", end="never", batch=1) as reader:
+        assert take(reader, 2) == [b"1", GONE]
+        journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+        journal.append(Kind.MESSAGE, b"2", published_ns=START_NS - 2)
+        journal.flush(START_NS)
+        assert (take(reader, 1), reader.wait(0)) == ([b"2"], False)
+        lapped = np.zeros(1, LAPPED).tobytes()
+        for kind, payload, published_ns in (
+            (Kind.LAPPED, lapped, START_NS + 2),  # those that it counts come behind it
+            (Kind.MESSAGE, b"3", START_NS - 1),
+        ):
+            journal.append(kind, payload, published_ns=published_ns)
+            journal.flush(START_NS + 3)
+            assert (take(reader, 1), reader.wait(0)) == ([payload], False)
+        journal.note_current(START_NS - 1)
+        assert not reader.wait(0)
+        journal.append(Kind.MESSAGE, b"4", published_ns=START_NS - says)
+        journal.flush(START_NS + 4)
+        if says:
+            journal.note_current(START_NS)
+        assert take(reader, 2) == [b"4", BACK]
+        assert not reader.wait(0)
+        journal.append(Kind.MESSAGE, b"5")
+        journal.close()
+        assert take(reader, 2) == [b"5", GONE]
+
+
+def test_catch_up_takes_what_is_said_of_the_writer(tmp_path):
+    write(tmp_path / "j", b"1")
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        books = Books(reader)
+        assert [books.catch_up(), books.catch_up()] == [2, 0]
+        journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+        journal.append(Kind.MESSAGE, b"2", published_ns=1)
+        journal.flush(2)
+        journal.note_current(2)
+        assert reader.wait(10)
+        assert [books.catch_up(), books.catch_up()] == [2, 0]
+        journal.append(Kind.MESSAGE, b"3", published_ns=1)
+        journal.close()
+        assert [books.catch_up(), books.catch_up()] == [2, 0]
 
 
 def test_journal_without_an_end_is_read_on_among_others(tmp_path):
@@ -244,8 +291,13 @@ def test_journal_without_an_end_is_read_on_among_others(tmp_path):
         write(tmp_path / name, name.encode())
     with Reader([f"journal:{tmp_path / name}" for name in "ab"], end="never") as reader:
         assert take(reader, 4) == [b"a", b"b", GONE, GONE]
-        write(tmp_path / "a", b"c")
-        assert take(reader, 3) == [BACK, b"c", GONE]
+        journal = Journal.open(tmp_path / "a", LAYOUTS, segment_bytes=1 << 18)
+        journal.append(Kind.MESSAGE, b"c")
+        journal.flush(1)
+        journal.note_current(1)
+        assert take(reader, 2) == [b"c", BACK]
+        journal.close()
+        assert take(reader, 1) == [GONE]
         assert reader.origin == f"journal:{tmp_path / 'a'}"
 
 
@@ -259,30 +311,52 @@ def test_journal_without_an_end_that_is_begun_again_is_refused(tmp_path):
             reader.wait(10)
 
 
-def test_books_of_a_journal_without_an_end_are_stale_until_its_next_writer(tmp_path):
-    instance = Instance(tmp_path / "feed", 1 << 22)
-    books = Books()
-    with contextlib.ExitStack() as stack:
-        for price in (10.0, 11.0):
-            instance.book([(price, 1.0)], [], flags=RecordFlag.UNGATED, snapshot=True)
-            recorder = recorder_of(instance, tmp_path)
-            drive(recorder)
-            recorder.on_stop()
-            if price == 10.0:
-                reader = stack.enter_context(
-                    Reader(f"journal:{tmp_path / 'journal'}", end="never", batch=1)
-                )
-            gone = False
-            while not gone:
-                assert reader.wait(10)
-                record = next(reader)
-                books.apply(record)
-                if record.kind == Kind.BOOK:
-                    book = books["binance-usdm", "BTCUSDT"]
-                    assert (book.stale, book.best()[0]) == (False, price)
-                elif record.kind == Kind.CONNECTION:
-                    gone = record.data["status"] == ConnectionStatus.DISCONNECTED
-            assert books["binance-usdm", "BTCUSDT"].stale
+@pytest.mark.parametrize("read", ["one by one", "poll", "catch_up"])
+@pytest.mark.parametrize("lacks", [False, True])
+def test_books_of_a_journal_without_an_end_are_stale_until_all_is_told(tmp_path, lacks, read):
+    """The bid of 10 is gone when the next recorder begins; whether records are missing or not."""
+    instance = Instance(tmp_path / "feed", 1 << 14)
+    instance.book([(10.0, 1.0)], [], flags=RecordFlag.UNGATED, snapshot=True)
+    instance.ring.flush()
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    sound = []
+
+    def look():
+        book = books["binance-usdm", "BTCUSDT"]
+        if not book.stale:
+            sound.append(book.best()[0])
+
+    def take_all(until):
+        while not until():
+            assert reader.wait(10)
+            if read == "one by one":
+                books.apply(next(reader))
+            elif read == "poll":
+                books.poll()
+            else:
+                books.catch_up()
+            look()
+
+    with Reader(f"journal:{tmp_path / 'journal'}", end="never") as reader:
+        books = Books(reader)
+        take_all(lambda: reader.index > 0 and books["binance-usdm", "BTCUSDT"].stale)
+        assert sound == ([] if read == "catch_up" else [10.0])
+        sound.clear()
+        for turn in range(1000 if lacks else 2):
+            instance.book([(6.0 - turn % 2, 1.0)], [], flags=RecordFlag.UNGATED, snapshot=True)
+        instance.ring.flush()
+        recorder = recorder_of(instance, tmp_path)
+        drive(recorder)
+        take_all(lambda: reader.index == recorder.recordings[0].journal.state().index)
+        assert sound == []
+        for turn in range(1, 4):  # it looks whether there is more, and says from when on not
+            recorder.work(turn * 10**10)
+        recorder.keep()
+        take_all(lambda: sound)
+        assert sound == [5.0]
+        recorder.on_stop()
     instance.close()
 
 

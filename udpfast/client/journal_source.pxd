@@ -19,6 +19,7 @@ cdef class JournalSource(PolledSource):
     cdef tuple own_arrays            # arrays of one record that is in no journal
     cdef bint endless                # at the end of the journal, wait for its next writer
     cdef bint gone                   # that it has none was handed out
+    cdef bint returning              # it has one again, and READY is still to come
 
     cdef int64_t meet_end(self) except -1
     cdef int64_t say_writer(self, uint32_t status) except -1

@@ -90,8 +90,13 @@ cdef class JournalSource(PolledSource):
         cdef int64_t count
         if self.next < self.count:
             return self.next_input(limit)
-        if self.gone and self.cursor.ended:
-            return self.meet_end()
+        if self.gone and not self.done:
+            if not self.cursor.go_on():
+                return 0
+            self.gone, self.returning = False, True
+        if self.returning and self.cursor.is_current():
+            self.returning = False
+            return self.say_writer(CONNECTION_READY)
         count = self.cursor.poll_all(min(limit, self.cursor._limit))
         if self.payloads != self.cursor._payloads:
             self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
@@ -103,17 +108,12 @@ cdef class JournalSource(PolledSource):
         return count if self.inputs is None else self.begin_inputs(count, limit)
 
     cdef int64_t meet_end(self) except -1:
-        # All was read, and nobody writes. The next writer may be of another run of the feed, or go
-        # on where the last one ended: RESTART and LAPPED tell.
+        # All was read, and nobody writes. The next writer may be of another run of the feed, or
+        # lack records: READY waits until RESTART and LAPPED were read, which tell.
         if self.done or not self.endless:
             return -EPIPE
-        if not self.gone:
-            self.gone = True
-            return self.say_writer(CONNECTION_DISCONNECTED)
-        if not self.cursor.go_on():
-            return 0
-        self.gone = False
-        return self.say_writer(CONNECTION_READY)
+        self.gone, self.returning = True, False
+        return self.say_writer(CONNECTION_DISCONNECTED)
 
     cdef int64_t say_writer(self, uint32_t status) except -1:
         # Hand out a CONNECTION, which is in no journal.
@@ -221,6 +221,12 @@ cdef class JournalSource(PolledSource):
         if self.next < self.count:
             return self.cursor._headers[self.next].index
         return self.cursor.index
+
+    cdef bint between(self):
+        # Whether a CONNECTION follows: what is held is not as it seems before that was read.
+        if not self.endless or self.done or self.gone or self.next < self.count:
+            return False
+        return self.returning and self.cursor.is_current() or self.cursor.has_ended()
 
     cdef uint64_t missed_total(self):
         return self.cursor.missed_total

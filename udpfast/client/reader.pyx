@@ -71,8 +71,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         this position. Reading ends there, also while the journal is written and nothing later
         comes: a moment after that time, or once a record ends at that position. By default reading
         ends with the journal, but continues as long as the journal has a writer. "never": it
-        waits for the next writer, too, as the recorder of the feed's next run is one; between
-        records of `Kind.CONNECTION` (FANOUT), books are stale. It ends with `close`.
+        waits for the next writer, too, as the recorder of the feed's next run is one. From a
+        record of `Kind.CONNECTION` (FANOUT, DISCONNECTED) on, books are stale: until READY, which
+        comes behind what the next writer lacks or begins anew. It ends with `close`.
     batch : int
         Records that one poll returns, at most; by default 4,096.
     buffer_bytes : int, optional

@@ -56,6 +56,9 @@ cdef class JournalCursor:
     cdef uint64_t _number            # number of the last segment entered
     cdef int64_t _looked_ns          # when the writer was last checked to be alive
     cdef bint _handed_out            # the last poll returned records
+    cdef int64_t _last_ns            # when the last record was published; of a LAPPED: unchanged
+    cdef int64_t _again_ns           # when the writer that goes on had written last, UNIX ns
+    cdef uint64_t _current_index     # it is current from this record on; UINT64_MAX: not known
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil
     cdef bint ready(self) noexcept nogil
     cdef int64_t poll_all(self, int64_t limit) except -1
@@ -65,6 +68,8 @@ cdef class JournalCursor:
     cdef bint _advance(self, int64_t end) except *
     cdef bint _is_over(self) except *
     cdef bint go_on(self) except *
+    cdef bint is_current(self) except *
+    cdef bint has_ended(self) except *
     cdef bint _enter_next(self, uint32_t reason) except *
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
     cdef bint _was_removed(self, uint64_t index) noexcept

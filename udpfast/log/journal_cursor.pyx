@@ -11,7 +11,8 @@ from libc.string cimport memcmp, memcpy
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport LAPPED_DAMAGE, LAPPED_READER, RECORD_SIZE, Record
+from udpfast.core.layout cimport (
+    KIND_LAPPED, LAPPED_DAMAGE, LAPPED_READER, RECORD_SIZE, Record)
 from udpfast.log.journal_state cimport header_identity
 from udpfast.log.marks cimport (
     JOURNAL_CLOSED, JOURNAL_FAILED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
@@ -443,6 +444,8 @@ cdef class JournalCursor:
                 if self._translation is not None:
                     count = self._translate(count)
                 self._handed_out = True
+                if self._headers[count - 1].kind != KIND_LAPPED:
+                    self._last_ns = self._headers[count - 1].published_ns
                 return count
             if end == CURSOR_PAST:
                 self.ended = True
@@ -536,7 +539,33 @@ cdef class JournalCursor:
         if not self._written(&mark) or mark.position <= self.position:
             return False
         self.ended, self._follow = False, True
+        self._again_ns, self._last_ns = mark.written_ns, INT64_MIN
+        self._current_index = UINT64_MAX
         return True
+
+    cdef bint is_current(self) except *:
+        # Behind `go_on`: return whether all was read that had been published when that writer was
+        # first seen. Among it is what the journal lacks, and that another feed began.
+        cdef KeptMark kept
+        cdef WrittenMark mark
+        if self._last_ns >= self._again_ns:
+            return True
+        if (self._current_index == UINT64_MAX and self._region is not None
+                and self._region.pointer != NULL
+                and marks_kept(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &kept)
+                and kept.current_ns >= self._again_ns and self._written(&mark)):
+            self._current_index = mark.index
+        return self.index >= self._current_index
+
+    cdef bint has_ended(self) except *:
+        # Return whether all was read and nobody will append any more, as the next poll then finds.
+        cdef WrittenMark mark
+        if self.ended or not self._follow:
+            return True
+        if self._written(&mark) and mark.position > self.position:
+            return False
+        self._looked_ns = 0
+        return self._is_over()
 
     def _finish(self):
         # End the journal. If the file `journal` is missing, the last seal may confirm the end.
