@@ -360,6 +360,19 @@ def test_books_of_a_journal_without_an_end_are_stale_until_all_is_told(tmp_path,
     instance.close()
 
 
+def test_journal_without_an_end_that_is_removed_is_refused_each_time(tmp_path):
+    write(tmp_path / "j", b"1")
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        assert take(reader, 2) == [b"1", GONE]
+        (tmp_path / "j").rename(tmp_path / "moved")
+        for _ in range(3):
+            with pytest.raises(RegionError, match="found it removed after record 1"):
+                reader.wait(10)
+        (tmp_path / "moved").rename(tmp_path / "j")
+        write(tmp_path / "j", b"2")
+        assert take(reader, 2) == [b"2", GONE]
+
+
 def test_only_a_journal_may_have_no_end(instance):
     with pytest.raises(ConfigError, match="end must be None unless the address is 'journal"):
         Reader(instance.address, end="never")

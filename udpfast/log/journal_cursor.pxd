@@ -70,6 +70,7 @@ cdef class JournalCursor:
     cdef bint go_on(self) except *
     cdef bint is_current(self) except *
     cdef bint has_ended(self) except *
+    cdef _check_removed(self)
     cdef bint _enter_next(self, uint32_t reason) except *
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
     cdef bint _was_removed(self, uint64_t index) noexcept

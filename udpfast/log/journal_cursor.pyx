@@ -533,9 +533,11 @@ cdef class JournalCursor:
         now_ns = clock_monotonic_ns()
         if now_ns - self._looked_ns < LOOK_PAUSE_NS:
             return False
-        self._looked_ns = now_ns
         self._is_complete()          # attaches to the file `journal` if it was replaced
+        if self._region is None:
+            self._check_removed()
         self._check_identity()
+        self._looked_ns = now_ns
         if not self._written(&mark) or mark.position <= self.position:
             return False
         self.ended, self._follow = False, True
@@ -662,13 +664,17 @@ cdef class JournalCursor:
             had = self._region is not None
             self._attach_region()
             if self._region is None:
-                if had and not (self.directory / "journal").exists():
-                    raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
-                                      f"found it removed after record {self.index}")
+                if had:
+                    self._check_removed()
                 return True
         if self._written(&mark) and mark.state in (JOURNAL_CLOSED, JOURNAL_FAILED):
             return True
         return not self._region.writer_alive()
+
+    cdef _check_removed(self):
+        if not (self.directory / "journal").exists():
+            raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
+                              f"found it removed after record {self.index}")
 
     cdef bint _is_past(self) noexcept:
         # Return whether the journal has all that was published before the requested time, although
