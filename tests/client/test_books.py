@@ -18,7 +18,15 @@ from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
 from udpfast.archive.feed_settings import write_feed
 from udpfast.client import missing_book
 from udpfast.config import parse_feed
-from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
+from udpfast.core.layout import (
+    CONNECTION,
+    GAP,
+    OBJECT_STATE,
+    SESSION,
+    ConnectionScope,
+    ConnectionStatus,
+    GapReason,
+)
 from udpfast.errors import FormatError, similar
 from udpfast.market.updates import BOOK, ORDER, ORDERS
 
@@ -117,6 +125,22 @@ def test_book_after_recovered_and_snapshot_is_sound(feed: Feed) -> None:
     feed.book(100.5, number=11, follows=10)
     assert bid(book) == 100.5
     assert len(book.bids()) == 2
+
+
+def test_another_writer_behind_a_lost_way_is_sound_only_once_that_way_is_back(feed: Feed) -> None:
+    feed.begin()
+    said = np.zeros((), CONNECTION)
+    said["scope"] = ConnectionScope.FANOUT
+    for status in (ConnectionStatus.DISCONNECTED, ConnectionStatus.READY):
+        said["status"] = status
+        feed.instance.append(Kind.CONNECTION, said.tobytes())
+        feed.apply()
+        if status == ConnectionStatus.DISCONNECTED:
+            feed.instance.append(Kind.RESTART)
+            feed.apply()
+            book = feed.begin()
+            assert (book.stale, bid(book)) == (True, 100.0)
+    assert (book.stale, bid(book)) == (False, 100.0)
 
 
 def test_books_refuse_the_records_of_another_address(feed: Feed, tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from udpfast.client.reader cimport Reader
 from udpfast.client.record cimport Reading, ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
-    CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_WRITER, Connection,
-    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
-    KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
+    CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_LINE,
+    CONNECTION_WRITER, Connection, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE,
+    KIND_RECOVERED, KIND_RESTART, KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT,
+    RECORD_UNGATED)
 from udpfast.core.update_kinds cimport KIND_BOOK, KIND_ORDERS
 from udpfast.market.book cimport UPDATE_TYPE_STALE, book_apply, book_room, update_replaces
 from udpfast.market.doubt cimport (
@@ -408,7 +409,9 @@ cdef class Books:
                 self._refresh_stream(doubt_stream(header.stream))
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             # A new writer ends the doubt; the RESTART of an image may be of the one that died.
-            if kind == KIND_RESTART and not header.flags & RECORD_SNAPSHOT:
+            # Behind a lost way there may be more than one: READY tells that all of it was read.
+            if (kind == KIND_RESTART and not header.flags & RECORD_SNAPSHOT
+                    and self._orphaned != CONNECTION_FANOUT):
                 self._orphaned = 0
             self._begin(header)
         elif kind == KIND_LAPPED:
