@@ -270,6 +270,22 @@ def test_ready_waits_for_all_that_was_published_before_the_next_writer_was_seen(
         assert take(reader, 2) == [b"5", GONE]
 
 
+def test_next_writer_is_not_current_as_of_the_one_before_whose_clock_was_ahead(tmp_path):
+    journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+    journal.append(Kind.MESSAGE, b"1")
+    journal.note_current(9)
+    journal.close()
+    with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:
+        assert take(reader, 2) == [b"1", GONE]
+        journal = Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18)
+        journal.append(Kind.MESSAGE, b"2")
+        journal.flush(5)
+        assert (take(reader, 1), reader.wait(0)) == ([b"2"], False)
+        journal.note_current(5)
+        assert take(reader, 1) == [BACK]
+        journal.close()
+
+
 def test_catch_up_takes_what_is_said_of_the_writer(tmp_path):
     write(tmp_path / "j", b"1")
     with Reader(f"journal:{tmp_path / 'j'}", end="never") as reader:

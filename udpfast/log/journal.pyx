@@ -162,6 +162,7 @@ cdef class Journal:
         self.kept.synced_index = min(self.kept.synced_index, self.writer.index)
         if not self._durable:  # it will never be synced: nobody must wait for that
             self.kept.synced_ns = 0
+        self.kept.current_ns = 0     # what came since then is not in it yet
         journal_keep(self)
         journal_flush(self, clock_realtime_ns())
         if self.made and self.region.path.exists():
