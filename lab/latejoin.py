@@ -360,6 +360,7 @@ def _join_all(directory: Path, attaches: int, seed: int, stall_s: float, queue: 
 def _join(directory: Path, rng: random.Random, stall_s: float) -> Attach:
     began_ns = time.perf_counter_ns()
     with Reader(f"ring:{directory}", image=True, name="joiner") as reader:
+        reader._take_for_recorded()
         books = Books(reader)
         applied: dict[int, int] = {}
         image_records = _take_image(reader, books, applied)

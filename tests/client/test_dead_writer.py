@@ -5,6 +5,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.agents.fanout import Turned
 from tests.agents.test_image_keeper import keep
 from tests.client.instance import Instance
 from tests.waiting import wait_until
-from udpfast import Batch, Books, Kind, Latest, Reader, RingClosedError
+from udpfast import Batch, Books, Callbacks, Kind, Latest, Reader, RingClosedError
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus, Stream
 
@@ -96,6 +97,30 @@ def by_latest(reader: Reader) -> tuple[Books, Step]:
     return latest.books, lambda: [record.kind for record in latest.poll(timeout=0.05)]
 
 
+def by_callbacks(reader: Reader) -> tuple[Books, Step]:
+    books, found = Books(), list[Kind]()
+    strategy = SimpleNamespace(on_other=lambda record: found.append(record.kind))
+    callbacks = Callbacks(reader, strategy, books=books)
+
+    def step() -> list[Kind]:
+        found.clear()
+        callbacks.poll(timeout=0.05)
+        return list(found)
+
+    return books, step
+
+
+def by_iteration(reader: Reader) -> tuple[Books, Step]:
+    books = Books()
+
+    def step() -> list[Kind]:
+        record = next(reader)
+        books.apply(record)
+        return [record.kind]
+
+    return books, step
+
+
 FACES = [by_batch, by_record, by_event_loop, by_latest]
 
 
@@ -151,6 +176,21 @@ def test_book_of_a_dead_writer_is_in_doubt_until_restart(
         assert found.index(Kind.CONNECTION) < found.index(Kind.RESTART)
 
 
+@pytest.mark.parametrize("face", [*FACES, by_callbacks, by_iteration])
+def test_book_of_a_feed_that_ended_is_in_doubt_without_a_record(
+    instance: Instance, face: Callable[[Reader], tuple[Books, Step]]
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = face(reader)
+        found = read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        instance.close()
+        with contextlib.suppress(RingClosedError, StopIteration):
+            found += read_until(step, lambda _: books[BTC].stale)
+        assert (reader.state, books[BTC].stale, books[BTC].best()[0]) == ("ended", True, 10)
+        assert found == [Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
+
+
 def test_connection_says_whom_it_is_about(instance: Instance) -> None:
     live(instance)
     with Reader(instance.address) as reader:
@@ -204,7 +244,7 @@ def test_values_of_a_fanout_whose_feed_has_ended_are_in_doubt(instance: Instance
             books = Books()
             for record in reader:
                 books.apply(record)
-            assert not books[BTC].stale  # it was there: its own end tells it
+            assert books[BTC].stale and books[BTC].best()[0] == 10
         with turned.open(image=True) as reader:
             books = Books()
             records = turned.rest(reader)

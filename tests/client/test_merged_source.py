@@ -11,7 +11,7 @@ from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books
 from udpfast.client.reader import Reader
-from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
+from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.errors import ConfigError
 from udpfast.log.journal import Journal
 from udpfast.log.ring import Ring
@@ -189,6 +189,26 @@ def test_composite_says_what_is_missing(rings):
         two.close()
         lapped = [record.lapped for record in reader if record.kind is Kind.LAPPED]
         assert len(lapped) == 1 and lapped[0] == reader.lapped > 0
+
+
+def test_books_of_a_journal_beside_a_feed_that_ended_stay_as_it_left_them(tmp_path):
+    recorded, live = Instance(tmp_path / "a", 1 << 22), Instance(tmp_path / "b", 1 << 22)
+    for one, symbol in ((recorded, "A"), (live, "B")):
+        one.book([(10.0, 1.0)], [], symbol, flags=RecordFlag.UNGATED, snapshot=True)
+        one.ring.flush()
+    recorder = recorder_of(recorded, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    recorded.close()
+    with Reader([f"journal:{tmp_path / 'journal'}", live.address], start="begin") as reader:
+        live.close()
+        books = Books()
+        for record in reader:
+            books.apply(record)
+        assert {symbol: book.stale for (_, symbol), book in books.items()} == {
+            "A": False,
+            "B": True,
+        }
 
 
 def test_books_of_two_sources_with_equal_numbers_are_never_mixed(rings):

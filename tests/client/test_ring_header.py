@@ -125,8 +125,6 @@ class PythonReader:
                     lines.append("failed")
         except RingClosedError:
             ended = f"{ENDED} "
-            if self.reader.state == "ended":  # C has a record of it, and no exception
-                self.books._lose_feed()
         for (exchange, symbol), book in self.books.items():
             lines.append(
                 f"book name {exchange} name {symbol} {book.stale:d} {book.removals_unknown} "

@@ -101,6 +101,7 @@ class Account:
 def strategy(name: str, style: str, idle: str, path: Path) -> None:
     """Follow instance NAME to its end and write a report."""
     with Reader(f"ring:{name}", idle=idle, start="begin", timeout=120.0, name=style) as reader:
+        reader._take_for_recorded()
         account = Account(reader)
         (account.iterate if style == "iterate" else account.poll)(reader)
     path.write_text(json.dumps(account.report()))

@@ -183,6 +183,7 @@ class EngineTarget:
         if self._progress is not None:
             self._progress.publish(self._directory, counted=True)
         reader = Reader(f"ring:{self._directory}", start="begin")
+        reader._take_for_recorded()
         self._output.begin(self._stack.enter_context(reader))
         if self._journal is not None:
             write_feed(self._config, self._directory)

@@ -54,8 +54,8 @@ cdef class Books:
     - a book whose object names another instrument, or none, is empty and stale;
     - two objects of a session with the same names make both books stale, until one is left.
 
-    All books are stale, too, once their reader has lost its feed. After a stop in good order, or
-    the end of a journal, they are what it left.
+    All books are stale, too, once their reader has come to the end of a feed, or lost it. Behind
+    the end of a journal or a store they are what it left.
 
     A book that waits for a snapshot keeps its levels and takes no updates; one that is stale for
     its name alone goes on taking those of its object. Books stay the same Python objects for as

@@ -131,7 +131,10 @@ cdef class MergedSource(PolledSource):
                     first is None or member.ahead().published_ns < first_ns):
                 first, first_ns = member, member.ahead().published_ns
         if first is None:
-            return -EPIPE if ended == len(self.members) else 0
+            if ended < len(self.members):
+                return 0
+            self.recorded = True  # each feed's end has been told by its CONNECTION
+            return -EPIPE
         return self._hand_on(first, self._run(first, limit))
 
     cdef int64_t _run(self, Member member, int64_t limit) except -1:

@@ -516,11 +516,15 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return READER_CLOSED
 
     cdef _lose_feed(self):
-        # No record says that books get older from here on. The end in good order of a feed, or of
-        # what was recorded, is the reader's own: books are what it left.
-        if not self._source.recorded and not self._source.writer_ended():
+        # No record says that books get older from here on, whichever way the feed ended. Those of
+        # what was recorded do not: they are what it left.
+        if not self._source.recorded:
             for books in list(self._reading.books):
                 books._lose_feed()
+
+    def _take_for_recorded(self):
+        # Leave books as the feed left them, for programs of ours that judge these: a replay's.
+        self._source.recorded = True
 
     def _look(self):
         # Check that the source still exists, as `_wait` does by the clock; for tests.
