@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,13 +86,17 @@ class Turned:
         self.instance = instance
         self.fanout = ZmqFanout(ZmqConfig(**(NEVER_SILENT | settings)), instance.directory)
 
-    def open(self, query: str = "", pause_s: float = 0.0, **options: Any) -> Reader:
+    def open(
+        self, query: str = "", pause_s: float = 0.0, others: Sequence[str] = (), **options: Any
+    ) -> Reader:
         """Open a reader, which waits for the fan-out's answer, while it turns.
 
-        With a pause its subscription has most likely come before the first turn.
+        With a pause its subscription has most likely come before the first turn. With `others` it
+        reads these addresses, too.
         """
         address = f"zmq:{self.fanout.addresses[0]}{query}"
-        return self._while_it_turns(lambda: Reader(address, **options), pause_s)
+        named = [address, *others] if others else address
+        return self._while_it_turns(lambda: Reader(named, **options), pause_s)
 
     def rest(self, reader: Reader) -> list[ReadRecord]:
         """Return what a reader gets up to the end, of which it may be told while it reads."""

@@ -1,15 +1,23 @@
 """`Books.catch_up` and `Latest.poll`: books as of the newest record, however many wait."""
 
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zmq
 
 from tests.agents.fanout import Turned
+from tests.agents.test_recorder import drive, recorder_of
+from tests.client.fed_composite import FedComposite
 from tests.client.instance import Instance
 from tests.client.test_join_again import Kept
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Kind, Latest, Reader, RingClosedError
+from udpfast.client import history_source
 
 BTC = ("binance-usdm", "BTCUSDT")
 GAP = bytes(24)
@@ -137,3 +145,129 @@ def test_what_a_socket_holds_is_read_whatever_is_known_of_the_ring(instance: Ins
             return books[BTC].best()[1] == began + 4
 
         wait_until(catches_up, "all messages in one call")
+
+
+def write_in(composite: FedComposite) -> None:
+    """Write to all inputs; a book's bid is the number of its feed's records before."""
+    for feed, symbol in zip(composite.feeds, "LR", strict=True):
+        with feed.at_work():
+            if not feed.session:
+                feed.begin()
+                feed.state(Kind.RECOVERED, "ex", symbol)
+            for _ in range(5):
+                feed.book("ex", symbol, float(feed.number))
+    composite.send()
+    composite.work()
+
+
+@WAYS
+def test_books_of_a_composite_are_those_of_its_newest_entry(tmp_path: Path, way) -> None:
+    composite = FedComposite(tmp_path)
+
+    write_in(composite)
+    with Reader(composite.address) as reader:
+        books, catch_up = way(reader)
+        for _ in range(3):
+            assert reader.lag > 0
+            catch_up()
+            assert reader.lag == 0 and not reader.wait(0)
+            for feed, symbol in zip(composite.feeds, "LR", strict=True):
+                book = books.at(str(feed.folder))["ex", symbol]
+                assert book.best()[0] == feed.number - 1 and not book.stale
+            write_in(composite)
+
+
+def test_lag_of_a_composite_tells_what_is_left_of_all_inputs(tmp_path: Path) -> None:
+    composite = FedComposite(tmp_path)
+    write_in(composite)
+    with Reader(composite.address) as reader:
+        assert reader.lag >= 1  # an entry that was not read yet has at least one
+        lags = []
+        while reader.wait(0):
+            next(reader)
+            lags.append(reader.lag)
+        assert len(lags) > 14 and lags == list(range(len(lags)))[::-1]
+
+
+@pytest.fixture
+def endless(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Iterator[Turned]:
+    """A fan-out that the test's readers, once open, never find without another message."""
+    plain = zmq.Socket.recv
+    messages = count()
+    test = threading.current_thread()
+
+    def send(socket: Any) -> None:
+        instance.book([(10.0, 1.0)], [], snapshot=True)
+        instance.ring.flush()
+        turned.turn()
+        assert socket.poll(PATIENCE_S * 1000)
+
+    def recv(socket: Any, *args: Any, **options: Any) -> object:
+        if socket.type != zmq.SUB or threading.current_thread() is not test:
+            return plain(socket, *args, **options)
+        assert next(messages) < 2_500, "the feed holds its reader"
+        if not socket.poll(0):
+            send(socket)
+        message = plain(socket, *args, **options)
+        send(socket)
+        return message
+
+    monkeypatch.setattr(zmq.Socket, "recv", recv)
+    with Turned(instance) as turned:
+        yield turned
+
+
+@WAYS
+def test_messages_that_come_meanwhile_do_not_hold_the_books(endless: Turned, way) -> None:
+    with endless.open(batch=1) as reader:
+        _, catch_up = way(reader)
+        catch_up()
+        assert reader.index
+
+
+def test_poll_that_does_not_wait_ends_though_messages_come(endless: Turned) -> None:
+    with endless.open(kinds=[Kind.TRADES]) as reader:
+        assert len(reader.poll(timeout=0)) == 0
+
+
+def test_feed_of_a_list_does_not_hold_the_others(endless: Turned, rings: list[Instance]) -> None:
+    with endless.open(others=[rings[0].address]) as reader:
+        books = Books(reader)
+        write(rings[0], 99)
+        books.catch_up()
+        assert books.at(rings[0].address)[BTC].best()[1] == 99.0
+
+
+@WAYS
+def test_journal_that_grows_meanwhile_does_not_hold_the_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way
+) -> None:
+    instance = Instance(tmp_path / "feed", 1 << 16)
+    recorder = recorder_of(instance, tmp_path, segment_bytes=1 << 22)
+    looks = count()
+    state = history_source.journal_state
+
+    def publish() -> None:
+        for number in range(1_000):  # more than the ring holds
+            instance.ring.append(Kind.GAP, GAP, published_ns=number)
+            if number % 100 == 99:
+                instance.ring.flush()
+                drive(recorder)
+
+    def look(journal: Path) -> object:
+        assert next(looks) < 50, "the feed holds its reader"
+        found = state(journal)
+        publish()
+        return found
+
+    with closing(instance):
+        publish()
+        addresses = [f"journal:{tmp_path / 'journal'}", instance.address]
+        with Reader(addresses, batch=64) as reader:
+            publish()
+            publish()
+            _, catch_up = way(reader)
+            monkeypatch.setattr(history_source, "journal_state", look)
+            catch_up()
+            assert reader.index >= 3_000 and not reader.lapped
+        recorder.on_stop()

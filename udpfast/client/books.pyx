@@ -145,7 +145,9 @@ cdef class Books:
     def catch_up(self) -> int:
         """Apply every record that the reader has by now, however many; do not wait for more.
 
-        Books are then as of the newest record. `reader.wait` waits for the next ones.
+        Books are then as of the newest record at the call; `reader.lag` says how many came
+        meanwhile, and `reader.wait` waits for the next ones. Of a fan-out it applies the messages
+        that have been received, at most 1,000 and the one behind them.
 
         Returns
         -------
@@ -161,10 +163,10 @@ cdef class Books:
         """
         if self.reader is None:
             raise ValueError("catch_up needs a reader: Books(reader)")
-        cdef uint64_t until = 0
+        cdef list end = []
         cdef Reader reader = self.reader
         cdef int64_t count = len(self.poll(timeout=0))
-        while reader.more(&until):
+        while reader.more(end):
             count += len(self.poll(timeout=0))
             PyErr_CheckSignals()
         return count

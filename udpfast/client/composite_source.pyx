@@ -394,14 +394,31 @@ cdef class CompositeSource(PolledSource):
         self.order.fail(code)
 
     cdef uint64_t next_index(self):
-        return self.current.next_index()
+        return (self.current.next_index() if self.current is self.order
+                else self.had[self.members.index(self.current)])
 
     cdef uint64_t missed_total(self):
         return self.missed_before + sum(
             (<StoreSource>each).missed_total() for each in self.members if each is not None)
 
     cdef uint64_t written(self):
-        return self.current.written()
+        # As if all that is left were of one input. An entry that was not read yet takes at least
+        # one record.
+        cdef uint64_t left = self.order.written() - self.order.next_index()
+        if self.at >= 0 and <uint64_t>self.next[self.at] < self.until:
+            left += max(0, self.hand[5] + self.hand[6] - self.had[self.at])
+        for _, _, flags, _, _, _, count, _, _ in self.entries:
+            left += 1 if flags & ORDER_BACK else count
+        return self.next_index() + left
+
+    cdef object end(self):
+        return self.order.said_end()
+
+    cdef bint passed(self, end) except -1:
+        # No entry before that end is left.
+        return self.order.cursor.position >= end and not (
+            self.entries and self.entries[len(self.entries) - 1][0] < end) and (
+            self.at < 0 or self.place >= end or self.next[self.at] >= self.until)
 
     cdef uint64_t writer_epoch(self):
         return self.order.writer_epoch()

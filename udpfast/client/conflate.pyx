@@ -101,7 +101,7 @@ cdef class Latest:
             The writer closed the ring and all of it was read, or another file replaced the ring's.
         """
         cdef int64_t ahead
-        cdef uint64_t until = 0
+        cdef list end = []
         if self._failure is not None and not self._found:
             failure, self._failure = self._failure, None
             raise failure
@@ -119,7 +119,7 @@ cdef class Latest:
         if ahead > 0:
             self._take_run()
             try:
-                while self.reader.more(&until):
+                while self.reader.more(end):
                     self._take_run()
                     PyErr_CheckSignals()
             except UdpfastError as failure:  # the records before it are returned first

@@ -463,8 +463,15 @@ cdef class HistorySource(Source):
                 seam.runs.cursor.index)
         return seam.index + written
 
-    cdef bint between(self):
-        return self.seam.runs is not None or self.live.cursor.region.replaced()
+    cdef object end(self):
+        # The ring's, whatever piece is read now: a journal that is written is behind it.
+        if self.live.cursor.region.replaced():
+            return None
+        return self.live.cursor.log, self.live.written()
+
+    cdef bint passed(self, end) except -1:
+        log, index = end
+        return log in self.seam.passed or log == self.seam.log and self.seam.index > index
 
     cdef uint64_t writer_epoch(self):
         return self.live.writer_epoch()

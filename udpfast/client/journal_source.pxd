@@ -22,6 +22,7 @@ cdef class JournalSource(PolledSource):
     cdef bint returning              # it has one again, and READY is still to come
 
     cdef int64_t meet_end(self) except -1
+    cdef look_for_writer(self)
     cdef int64_t say_writer(self, uint32_t status) except -1
     cdef int64_t say_missed(self, uint64_t position, uint64_t index) noexcept
     cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1

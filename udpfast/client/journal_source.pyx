@@ -222,11 +222,19 @@ cdef class JournalSource(PolledSource):
             return self.cursor._headers[self.next].index
         return self.cursor.index
 
-    cdef bint between(self):
-        # Whether a CONNECTION follows: what is held is not as it seems before that was read.
-        if not self.endless or self.done or self.gone or self.next < self.count:
-            return False
-        return self.returning and self.cursor.is_current() or self.cursor.has_ended()
+    cdef object end(self):
+        self.look_for_writer()
+        return self.written()
+
+    cdef bint passed(self, end) except -1:
+        self.look_for_writer()
+        return self.next_index() > end
+
+    cdef look_for_writer(self):
+        # The next poll finds at once that nobody writes any more, and says so: what is held is not
+        # as it seems before that was read.
+        if self.endless and not (self.done or self.gone or self.next < self.count):
+            self.cursor.has_ended()
 
     cdef uint64_t missed_total(self):
         return self.cursor.missed_total

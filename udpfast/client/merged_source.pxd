@@ -14,6 +14,7 @@ cdef class Member:
     cdef uint64_t missed             # records missed before `next` and not reported yet
     cdef uint64_t read               # records handed on
     cdef bint ended
+    cdef bint dry                    # its source had nothing when it was last looked at
     cdef const Record* ahead(self) noexcept
     cdef int look(self, int64_t limit) except -1
 

@@ -71,6 +71,7 @@ cdef class Member:
         self.source.report(self.read)
         count = self.source.wait(limit, 0, &idle)
         self.next = self.count = 0
+        self.dry = count == 0
         if count == -EPIPE:
             self.ended = True
         elif count < 0:
@@ -250,12 +251,15 @@ cdef class MergedSource(PolledSource):
                 return True
         return False
 
-    cdef bint between(self):
-        cdef Member member
-        for member in self.members:
-            if not (member.ended or member.source.detached()) and member.source.between():
-                return True
-        return False
+    cdef object end(self):
+        return [_End(member) for member in self.members]
+
+    cdef bint passed(self, end) except -1:
+        cdef _End each
+        cdef bint passed = True
+        for each in end:
+            passed = each.passed() and passed  # ask all: each notes when its source has passed
+        return passed
 
     cdef uint64_t writer_epoch(self):
         return self.current.source.writer_epoch()
@@ -295,6 +299,31 @@ cdef class MergedSource(PolledSource):
         self.entry = NULL
         for member in self.members:
             member.source.detach()
+
+
+@cython.final
+cdef class _End:
+    # Where ends what a member has to read now. Its source reads ahead, into the member's memory:
+    # once that has passed the end, or has nothing, what is in memory then is the last to hand on.
+    cdef Member member
+    cdef object end              # of its source; None: not known yet
+    cdef bint read               # its source has passed it
+    cdef uint64_t until          # then: how many records the member will have handed on
+
+    def __init__(self, Member member not None):
+        self.member = member
+        self.end = member.source.end()
+        member.dry = False
+
+    cdef bint passed(self) except -1:
+        cdef Member member = self.member
+        if not self.read:
+            if self.end is None:
+                self.end = member.source.end()
+            self.read = member.ended or member.dry or member.source.detached() or (
+                self.end is not None and member.source.passed(self.end))
+            self.until = member.read + member.count - member.next
+        return self.read and member.read >= self.until
 
 
 class _MemberFailed(Exception):

@@ -44,15 +44,14 @@ cdef class Reader:
     cdef ReadRecord take(self)
     cdef int skip(self) except -1
     cdef Batch take_batch(self, int64_t most)
-    # For a loop that reads all there is: whether another run is in memory. *until is 0 before the
-    # loop, and keeps how many records it reads at most: a feed that is faster must not hold it.
-    cdef bint more(self, uint64_t* until) except -1
+    # For a loop that reads all there is: whether another run is in memory. `end` is empty before
+    # the loop, and keeps where the source ended at its beginning: a faster feed must not hold it.
+    cdef bint more(self, list end) except -1
     # As ahead(), with no record in memory. brief: return after one run, even if all was filtered.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef _lose_feed(self)
     cdef _renew_memory(self)
-    cdef int64_t _behind(self)
     cdef bint _brought(self, int64_t count) except -1
     cdef bint _select(self) except -1
     cdef bint _closed(self)

@@ -26,7 +26,6 @@ cdef enum:
     SLICE_NS = 20_000_000        # a wait checks for signals this often; users do not notice 20 ms
     BUSY_LOOK_NS = 200_000_000   # period of the check of a source that is never without records
     BUFFER_BYTES_MAX = 1 << 30   # several thousand of the largest records
-    UNCOUNTED = 4096             # records that no log counts (CONNECTION, LAPPED): a few per source
 
 
 @cython.final
@@ -286,7 +285,11 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
     @property
     def lag(self) -> int:
-        """Records written (as of the writer's last flush) and not handed out yet."""
+        """Records written (as of the writer's last flush) and not handed out yet.
+
+        Over ZeroMQ it is as of the last message taken. Of a composite it is at least so many: an
+        entry of its order log that was not read yet counts as one record.
+        """
         return max(0, self._source.written() - self.index)
 
     @property
@@ -439,21 +442,16 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
         return batch_of(self._memory, first, count, missed, reader_names(self), self._source)
 
-    cdef bint more(self, uint64_t* until) except -1:
-        cdef uint64_t left
-        if self.joining or self._source.between():
-            until[0] = 0  # nobody knows yet how many there are
-        elif until[0] == 0:
-            left = self.lag
-            if left == 0:
-                return False
-            until[0] = self._read + left + UNCOUNTED
-        elif self._read >= until[0]:
+    cdef bint more(self, list end) except -1:
+        if not end or end[0] is None:
+            end[:] = [self._source.end()]
+        elif (not reader_in_memory(self) and self._rest >= self._end
+              and self._source.passed(end[0])):
             return False
         if self.ahead(self._batch, 0) <= 0:
             return False
-        if self.kind_ahead() == KIND_RESTART:
-            until[0] = 0  # another log may have replaced the one that was counted
+        if self._next < self._count and self._memory.headers[self._next].kind == KIND_RESTART:
+            end.clear()  # another log may have replaced the one that ended there
         return True
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
@@ -473,7 +471,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.detach()  # records in memory stay valid
 
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
-        cdef int64_t count, now_ns, left = -1
+        cdef int64_t count, now_ns
+        end = None  # where ended what there was, once all of a run was filtered
         self._memory.polls += 1
         self._next = self._count = 0
         while self._rest < self._end:
@@ -507,11 +506,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 brief = True  # once a wait times out, filtering must not prolong it
             elif brief or count == 0:
                 return 0
-            elif self._source.joining() or self._source.between():
-                left = -1
             else:
-                left = self._behind() if left < 0 else left - count
-                if left <= 0:
+                end = self._source.end() if end is None else end
+                if end is not None and self._source.passed(end):
                     return 0
         return READER_CLOSED
 
@@ -535,10 +532,6 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         self._memory = BatchMemory(
             self._source.headers_array, self._source.offsets_array, self._source.payloads_array)
         self._memory.polls = polls + 1
-
-    cdef int64_t _behind(self):
-        # Return how many records are left in the source, as of its writer's last flush.
-        return max(self._source.written(), self._source.next_index()) - self._source.next_index()
 
     cdef bint _brought(self, int64_t count) except -1:
         # Take over a run that the source put in memory; return whether it has records to hand out.

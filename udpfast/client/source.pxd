@@ -42,7 +42,8 @@ cdef class Source:
     cdef uint64_t next_index(self)
     cdef uint64_t next_position(self)
     cdef bint joining(self)
-    cdef bint between(self)
+    cdef object end(self)
+    cdef bint passed(self, end) except -1
     cdef uint64_t missed_total(self)
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)

@@ -104,9 +104,14 @@ cdef class Source:
         # Whether the next `wait` returns records of an image, which indices do not count.
         return False
 
-    cdef bint between(self):
-        # Whether another piece follows, so that there are more records than `written` says.
-        return False
+    cdef object end(self):
+        # Where ends what there is to read now, for `passed`; None: nobody knows yet.
+        return self.written()
+
+    cdef bint passed(self, end) except -1:
+        # Whether `wait` has returned all up to that end, and the record behind it. What no index
+        # counts, a CONNECTION for example, may come in between.
+        return self.next_index() > end and not self.joining()
 
     cdef uint64_t missed_total(self):
         return 0

@@ -17,6 +17,7 @@ cdef class ZmqSource(Source):
     cdef object failure          # exception of `wait`, for `fail` to raise
     cdef str feed                # name of the instance, if it is on this host; else empty
     cdef bytes topic
+    cdef uint64_t taken          # messages received
     cdef bytes message           # the message whose records are being handed out
     cdef RecordWalk walk
     cdef Envelope envelope       # envelope of that message

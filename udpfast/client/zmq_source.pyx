@@ -204,6 +204,7 @@ cdef class ZmqSource(Source):
                 return False
         except self.none_came:
             return False
+        self.taken += 1
         self._take(message)
         return True
 
@@ -507,9 +508,13 @@ cdef class ZmqSource(Source):
     cdef bint joining(self):
         return self.image_due or self.last and self.walk.at < self.walk.size
 
-    cdef bint between(self):
-        # A message states the ring's end as of its own time: those behind it may have more.
-        return self.socket is not None and self.socket.poll(0) != 0
+    cdef object end(self):
+        # A message states the ring's end as of its own time, and nobody tells how many of them are
+        # in the queue: no more than it holds.
+        return self.taken + QUEUE_MESSAGES
+
+    cdef bint passed(self, end) except -1:
+        return self.taken > end and not self.joining()
 
     cdef uint64_t missed_total(self):
         return self.lapped + self.pending
